@@ -1,0 +1,57 @@
+"""What the kernel raises on purpose, sorted by who can act.
+
+    AmplifierError
+    ├── MountPlanError (ValueError)                author of the mount plan
+    ├── ModuleNotFoundError                        whoever names or installs the module
+    │   └── ModuleDiscoveryError (ValueError)        nothing by that id anywhere
+    └── ModuleLoadError                            author of the module
+        ├── ModuleValidationError                    breaks the contract of its type
+        ├── ModuleImportError (ValueError)           is there, cannot be imported
+        └── ModulePathConflict (ImportError)         two folders claim one id or package
+
+Errors of a language model call have a tree of their own in `llm_errors`.
+"""
+
+
+class AmplifierError(Exception):
+    """Base class: catch this to handle anything Amplifier reports deliberately."""
+
+    def __init__(self, message: str = "", *, hint: str = "") -> None:
+        super().__init__(f"{message}\n  fix: {hint}" if hint else message)
+        self.message, self.hint = message, hint
+
+
+class MountPlanError(AmplifierError, ValueError):
+    """The mount plan has the wrong shape."""
+
+
+class ModuleNotFoundError(AmplifierError):  # noqa: A001 - the ecosystem's name; import the module and qualify it
+    """A module cannot be found; resolvers raise it when every attempt failed."""
+
+
+class ModuleLoadError(AmplifierError):
+    """A module is there but cannot be loaded."""
+
+
+class ModuleDiscoveryError(ModuleNotFoundError, ValueError):
+    """No entry point, folder or package goes by that module id."""
+
+    reason_code = "missing_source"
+
+
+class ModuleValidationError(ModuleLoadError):
+    """A module breaks the contract of its type; `reason_code` says how."""
+
+    def __init__(self, message: str = "", *, reason_code: str = "validation_failed", hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.reason_code = reason_code
+
+
+class ModuleImportError(ModuleLoadError, ValueError):
+    """A module was found and Python could not import it or found no `mount` in it."""
+
+    reason_code = "invalid_entry_point"
+
+
+class ModulePathConflict(ModuleLoadError, ImportError):
+    """A module id or package is already loaded from another place in this process."""
