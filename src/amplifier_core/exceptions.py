@@ -25,7 +25,7 @@ class MountPlanError(AmplifierError, ValueError):
     """The mount plan has the wrong shape."""
 
 
-class ModuleNotFoundError(AmplifierError):  # noqa: A001 - the ecosystem's name; import the module and qualify it
+class ModuleNotFoundError(AmplifierError):
     """A module cannot be found; resolvers raise it when every attempt failed."""
 
 
@@ -55,3 +55,11 @@ class ModuleImportError(ModuleLoadError, ValueError):
 
 class ModulePathConflict(ModuleLoadError, ImportError):
     """A module id or package is already loaded from another place in this process."""
+
+
+def describe(error: BaseException) -> str:
+    """Return an error's text, also when its own `str()` stumbles over undecodable bytes."""
+    try:
+        return str(error)
+    except UnicodeDecodeError:
+        return repr(error)

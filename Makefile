@@ -1,0 +1,99 @@
+# The project's verbs. Each of them works from a clean clone; `make help` lists them.
+
+PYTHON ?= python3
+
+# Tried in turn when nobody chose an interpreter and python3 is missing or too old.
+ifeq ($(origin PYTHON),file)
+FALLBACKS := python3.13 python3.12 python3.11
+endif
+
+VENV := .venv
+PEER := .venv-peer
+BENCHMARKS := $(sort $(filter-out benchmarks/_%,$(wildcard benchmarks/*.py)))
+CACHES := .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+MAKEFLAGS += --no-print-directory
+
+# Fails on a Python that is too old; prints the version and the interpreter behind any active virtual environment.
+IDENTIFY := import os, sys; sys.version_info >= (3, 11) or sys.exit(1); \
+	print(sys.version.split()[0], os.path.realpath(sys._base_executable))
+
+# $(call environment,directory,input files,pip arguments): make a virtual environment match its inputs.
+#
+# A stamp inside it names the interpreter, the place and the inputs. It is removed before anything is installed and
+# written when all is done, so an interrupted install never passes for a finished one. Changed inputs are installed on
+# top; without a stamp, or with another interpreter or place than the stamp's, the environment is made anew.
+define environment
+	@set -eu; \
+	interpreter=; \
+	for candidate in "$(PYTHON)" $(FALLBACKS); do \
+		interpreter=$$("$$candidate" -c '$(IDENTIFY)' 2>/dev/null) && break; \
+	done; \
+	if [ -z "$$interpreter" ]; then \
+		echo "error: Amplifier needs Python 3.11 or newer; not found as: $(PYTHON) $(FALLBACKS)" >&2; \
+		echo "  fix: name one, for example: make $(MAKECMDGOALS) PYTHON=/path/to/python3.11" >&2; \
+		exit 1; \
+	fi; \
+	stamp=$(1)/.stamp; \
+	place="$$interpreter in $$(pwd -P)"; \
+	wanted=$$(printf '%s\n' "$$place"; cksum $(2)); \
+	if [ "$$(cat $$stamp 2>/dev/null)" = "$$wanted" ] && $(1)/bin/python -c '' 2>/dev/null; then exit 0; fi; \
+	if [ "$$(head -n 1 $$stamp 2>/dev/null)" != "$$place" ] || ! $(1)/bin/python -c 'import pip' 2>/dev/null; then \
+		echo "Creating $(1) with Python $$interpreter"; \
+		rm -rf $(1); \
+		"$${interpreter#* }" -m venv $(1); \
+	fi; \
+	rm -f $$stamp; \
+	echo "Installing into $(1)"; \
+	$(1)/bin/python -m pip install --quiet --disable-pip-version-check $(3); \
+	printf '%s\n' "$$wanted" > $$stamp
+endef
+
+# Scripts and tests that compare with the reference kernel find its interpreter in this variable.
+WITH_PEER := AMPLIFIER_PEER_PYTHON="$$(pwd -P)/$(PEER)/bin/python"
+
+.PHONY: help install run test check format lint types imports bench compat clean peer
+
+help: ## List these verbs
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' Makefile
+
+install: ## Create .venv with the pinned packages; instant when nothing changed
+	$(call environment,$(VENV),pyproject.toml constraints.txt src/amplifier_core/_version.py \
+		$(sort $(wildcard modules/*/pyproject.toml)),--constraint constraints.txt --editable '.[dev]')
+
+run: install ## Run a session on the kernel and print its events
+	@$(VENV)/bin/python examples/hello_kernel.py
+
+test: check ## Run everything CI runs: lint, types, imports, then the test suite
+	@$(VENV)/bin/python -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal
+
+check: lint types imports ## Run lint, types and imports
+
+format: install ## Rewrite the code in the project's format
+	@$(VENV)/bin/python -m ruff check --fix .
+	@$(VENV)/bin/python -m ruff format .
+
+lint: install ## Look for mistakes and unformatted code
+	@$(VENV)/bin/python -m ruff check .
+	@$(VENV)/bin/python -m ruff format --check .
+
+types: install ## Check the types
+	@$(VENV)/bin/python -m mypy
+
+imports: install ## Check who imports whom
+	@$(VENV)/bin/lint-imports --no-logo
+
+bench: install peer ## Run every benchmark, side by side with the reference kernel
+	@status=0; for script in $(BENCHMARKS); do \
+		printf '\n%s\n' "$$script"; \
+		$(WITH_PEER) $(VENV)/bin/python "$$script" || status=1; \
+	done; exit $$status
+
+compat: install peer ## Compare our public contract with the reference kernel's
+	@$(WITH_PEER) $(VENV)/bin/python -m pytest tests/compat
+
+clean: ## Remove the virtual environments, build results and caches
+	@rm -rf $(VENV) $(PEER) build dist $(CACHES)
+	@find . -name .git -prune -o -type d -name __pycache__ -prune -exec rm -rf {} +
+
+peer:
+	$(call environment,$(PEER),benchmarks/peer-requirements.txt,--requirement benchmarks/peer-requirements.txt)

@@ -1,0 +1,135 @@
+"""How a running turn is asked to stop: at the next good moment (graceful) or now (immediate)."""
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Callable
+from enum import Enum
+
+logger = logging.getLogger(__name__)
+
+
+class CancellationState(Enum):
+    NONE = "none"
+    GRACEFUL = "graceful"
+    IMMEDIATE = "immediate"
+
+
+class CancellationToken:
+    """One session's wish to stop, the tools it would interrupt, and the tokens of its child sessions.
+
+    Requests only set state and pass it on to the children; whoever runs the turn looks at the token, emits events
+    and calls `trigger_callbacks`. Requests may come from signal handlers and other threads: every change of state is
+    a single atomic dict operation, so there is no lock that an interrupted thread could hold.
+    """
+
+    def __init__(self) -> None:
+        self._requested: dict[str, object] = {}
+        self._running_tools: dict[str, str] = {}
+        self._children: dict[CancellationToken, None] = {}
+        self._callbacks: list[Callable[[], object]] = []
+
+    @property
+    def state(self) -> str:
+        """The value of a `CancellationState`, as plain text."""
+        if self.is_immediate:
+            return CancellationState.IMMEDIATE.value
+        return CancellationState.GRACEFUL.value if self.is_cancelled else CancellationState.NONE.value
+
+    @property
+    def is_cancelled(self) -> bool:
+        return bool(self._requested)
+
+    @property
+    def is_graceful(self) -> bool:
+        return self.state == CancellationState.GRACEFUL.value
+
+    @property
+    def is_immediate(self) -> bool:
+        return CancellationState.IMMEDIATE.value in self._requested
+
+    def request_graceful(self) -> bool:
+        """Ask to stop after the current step; False if a request was there already."""
+        if self.is_cancelled or not self._claim(CancellationState.GRACEFUL):
+            return False
+        for child in tuple(self._children):
+            child.request_graceful()
+        return True
+
+    def request_immediate(self) -> bool:
+        """Ask to stop now; False if that was asked already."""
+        if not self._claim(CancellationState.IMMEDIATE):
+            return False
+        for child in tuple(self._children):
+            child.request_immediate()
+        return True
+
+    def request_cancellation(self) -> None:
+        """Ask to stop after the current step."""
+        self.request_graceful()
+
+    def reset(self) -> None:
+        """Forget requests and running tools, so that the next turn can run; children and callbacks stay."""
+        self._requested = {}
+        self._running_tools.clear()
+
+    def register_tool_start(self, tool_call_id: str, tool_name: str) -> None:
+        self._running_tools[tool_call_id] = tool_name
+
+    def register_tool_complete(self, tool_call_id: str) -> None:
+        self._running_tools.pop(tool_call_id, None)
+
+    @property
+    def running_tools(self) -> set[str]:
+        """The ids of the tool calls under way."""
+        return set(self._running_tools)
+
+    @property
+    def running_tool_names(self) -> list[str]:
+        return list(self._running_tools.values())
+
+    def register_child(self, token: "CancellationToken") -> None:
+        """Pass the present and every later request on to `token`."""
+        self._children[token] = None
+        if self.is_immediate:
+            token.request_immediate()
+        elif self.is_cancelled:
+            token.request_graceful()
+
+    def unregister_child(self, token: "CancellationToken") -> None:
+        self._children.pop(token, None)
+
+    def on_cancel(self, callback: Callable[[], object]) -> None:
+        """Have `trigger_callbacks` call `callback`, which may be a coroutine function."""
+        self._callbacks.append(callback)
+
+    async def trigger_callbacks(self) -> None:
+        """Call every callback in order.
+
+        One that fails is logged and does not stop the others. What must not be swallowed (the end of the process,
+        the cancellation of the task that waits here) is raised after the last callback.
+        """
+        task = asyncio.current_task()
+        fatal: BaseException | None = None
+        for callback in tuple(self._callbacks):
+            cancellations = task.cancelling() if task else 0
+            try:
+                outcome = callback()
+                if inspect.isawaitable(outcome):
+                    await outcome
+            except asyncio.CancelledError as error:
+                if task and task.cancelling() > cancellations:
+                    fatal = fatal or error
+                else:
+                    logger.warning("cancel callback %r was cancelled", callback)
+            except Exception:
+                logger.exception("cancel callback %r failed", callback)
+            except BaseException as error:  # noqa: BLE001 - raised when every callback has run
+                fatal = fatal or error
+        if fatal is not None:
+            raise fatal
+
+    def _claim(self, state: CancellationState) -> bool:
+        """Set `state`; True for the one caller that did, however many try at once."""
+        claim = object()
+        return self._requested.setdefault(state.value, claim) is claim

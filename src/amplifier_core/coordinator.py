@@ -1,0 +1,283 @@
+"""The coordinator: one session's switchboard, where modules mount themselves and find each other."""
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from .cancellation import CancellationToken
+from .hook_effects import HookEffects
+from .hooks import HookRegistry
+from .models import HookResult
+
+if TYPE_CHECKING:
+    from .approval import ApprovalSystem
+    from .display import DisplaySystem
+    from .loader import ModuleLoader
+
+__all__ = ["ModuleCoordinator"]
+
+logger = logging.getLogger(__name__)
+
+_SLOTS = frozenset({"orchestrator", "context", "module-source-resolver"})
+_COLLECTIONS = frozenset({"providers", "tools"})
+_READABLE = _SLOTS | _COLLECTIONS | {"hooks"}
+_DEFAULT_INJECTION_BUDGET = 10_000
+_DEFAULT_INJECTION_SIZE = 10_240
+
+
+class ModuleCoordinator:
+    """Mount points, capabilities, contribution channels, hooks and cancellation of one session."""
+
+    def __init__(
+        self,
+        session: Any = None,
+        approval_system: "ApprovalSystem | None" = None,
+        display_system: "DisplaySystem | None" = None,
+    ) -> None:
+        self.session = session
+        self.session_id: str = session.session_id if session is not None else ""
+        self.parent_id: str | None = session.parent_id if session is not None else None
+        self.config: Any = session.config if session is not None else {}
+        self.approval_system = approval_system
+        self.display_system = display_system
+        self.loader: ModuleLoader | None = None
+        self.cancellation = CancellationToken()
+        self.mount_points: dict[str, Any] = {
+            "orchestrator": None,
+            "providers": {},
+            "tools": {},
+            "context": None,
+            "hooks": HookRegistry(),
+            "module-source-resolver": None,
+        }
+        self.channels: dict[str, list[dict[str, Any]]] = {}
+        self.session_state: dict[str, Any] = {}
+        self._capabilities: dict[str, Any] = {}
+        self._cleanups: list[Callable[[], Any]] = []
+        self._hook_effects = HookEffects()
+
+    @property
+    def hooks(self) -> HookRegistry:
+        """The registry at the mount point `hooks`."""
+        registry: HookRegistry = self.mount_points["hooks"]
+        return registry
+
+    @hooks.setter
+    def hooks(self, registry: HookRegistry) -> None:
+        self.mount_points["hooks"] = registry
+
+    @property
+    def injection_budget_per_turn(self) -> int | None:
+        """How many tokens hooks may inject per turn before a warning; None is unlimited."""
+        limit: int | None = self._session_setting("injection_budget_per_turn", _DEFAULT_INJECTION_BUDGET)
+        return limit
+
+    @property
+    def injection_size_limit(self) -> int | None:
+        """How many bytes one injection may have; None is unlimited."""
+        limit: int | None = self._session_setting("injection_size_limit", _DEFAULT_INJECTION_SIZE)
+        return limit
+
+    async def mount(self, mount_point: str, module: Any, name: str | None = None) -> None:
+        """Attach `module`; providers and tools go by `name`, else by their own `name`."""
+        point = self._point(mount_point, name)
+        if point in _SLOTS:
+            self.mount_points[point] = module
+        elif point in _COLLECTIONS:
+            key = getattr(module, "name", None) if name is None else name
+            if key is None:
+                raise ValueError(f"Name required for {point}")
+            if not isinstance(key, str):
+                raise TypeError(f"the name of a module in {point} must be a str, got {type(key).__name__}")
+            self.mount_points[point][key] = module
+        elif point == "hooks":
+            raise ValueError("Hooks should be registered directly with the HookRegistry")
+        else:
+            logger.debug("nothing can be mounted at %r", point)
+
+    async def unmount(self, mount_point: str, name: str | None = None) -> None:
+        """Detach what is mounted there; an empty place is left as it is."""
+        point = self._point(mount_point, name)
+        if point in _SLOTS:
+            self.mount_points[point] = None
+        elif point in _COLLECTIONS:
+            if name is None:
+                raise ValueError(f"Name required to unmount from {point}")
+            self.mount_points[point].pop(name, None)
+
+    def get(self, mount_point: str, name: str | None = None) -> Any:
+        """Return what is mounted there; for providers and tools without a name the live dict of all."""
+        point = self._point(mount_point, name)
+        if point in _COLLECTIONS and name is not None:
+            return self.mount_points[point].get(name)
+        return self.mount_points[point] if point in _READABLE else None
+
+    def get_mounted(self, mount_point: str) -> list[str]:
+        """Return the names mounted there, in order."""
+        mounted = self.get(mount_point)
+        if mount_point in _COLLECTIONS:
+            return list(mounted)
+        if mount_point == "hooks":
+            return list(dict.fromkeys(name for names in mounted.list_handlers().values() for name in names))
+        return [] if mounted is None else [mount_point]
+
+    def register_capability(self, name: str, value: Any) -> None:
+        """Offer `value` to the other modules under `name`, replacing what was there."""
+        self._capabilities[name] = value
+
+    def get_capability(self, name: str) -> Any:
+        """Return the capability, or None when nobody offers it."""
+        return self._capabilities.get(name)
+
+    def register_contributor(self, channel: str, name: str, callback: Callable[[], Any]) -> None:
+        """Have `callback` asked whenever somebody collects the channel's contributions."""
+        self.channels.setdefault(channel, []).append({"name": name, "callback": callback})
+
+    async def collect_contributions(self, channel: str) -> list[Any]:
+        """Ask the channel's contributors in turn; one that fails is left out."""
+        task = asyncio.current_task()
+        cancel_requests = task.cancelling() if task is not None else 0
+        collected = []
+        for contributor in tuple(self.channels.get(channel, ())):
+            name = contributor["name"]
+            try:
+                contribution = await _call(contributor["callback"])
+            except asyncio.CancelledError:
+                if task is None or task.cancelling() > cancel_requests:
+                    raise
+                logger.warning("Contributor '%s' on channel '%s' was cancelled; collecting stops", name, channel)
+                break
+            except Exception as exc:
+                logger.warning("Contributor '%s' on channel '%s' failed: %s", name, channel, exc, exc_info=True)
+                continue
+            if contribution is not None:
+                collected.append(contribution)
+        return collected
+
+    async def process_hook_result(self, result: HookResult, event: str, hook_name: str = "unknown") -> HookResult:
+        """Carry out what hooks asked for: inject into the context, ask the user, show a message.
+
+        Returns what is left for the orchestrator to honour: `continue` or `deny`, and ephemeral injections.
+        Raises `ValueError` when an injection is larger than `injection_size_limit`; nothing is injected then.
+        """
+        return await self._hook_effects.carry_out(self, result, event, hook_name)
+
+    async def request_cancel(self, immediate: bool = False) -> None:
+        """Ask the running turn to stop: after the tools in flight, or at once."""
+        if immediate:
+            self.cancellation.request_immediate()
+        else:
+            self.cancellation.request_graceful()
+
+    def reset_turn(self) -> None:
+        """Start counting hook injections anew."""
+        self._hook_effects.injected_tokens = 0
+
+    def register_cleanup(self, cleanup: Any) -> None:
+        """Have a callable run when the session ends; anything else is ignored."""
+        if callable(cleanup):
+            self._cleanups.append(cleanup)
+
+    async def cleanup(self) -> None:
+        """Run the registered cleanups, last one first, each once; errors are logged and the rest still run."""
+        await self._run_cleanups(down_to=0)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a summary of what is mounted."""
+        return {
+            "tools": list(self.mount_points["tools"]),
+            "providers": list(self.mount_points["providers"]),
+            "has_orchestrator": self.mount_points["orchestrator"] is not None,
+            "has_context": self.mount_points["context"] is not None,
+            "capabilities": list(self._capabilities),
+            "has_approval_provider": self.approval_system is not None,
+            "has_display_service": self.display_system is not None,
+        }
+
+    def _point(self, mount_point: str, name: str | None) -> str:
+        if mount_point == "session" and name in ("orchestrator", "context"):
+            return name
+        if mount_point not in self.mount_points:
+            raise ValueError(f"Unknown mount point: {mount_point}")
+        return mount_point
+
+    def _session_setting(self, key: str, default: int) -> Any:
+        section = self.config.get("session") if isinstance(self.config, dict) else None
+        return section.get(key, default) if isinstance(section, dict) else default
+
+    async def _run_cleanups(self, *, down_to: int) -> None:
+        interruption: BaseException | None = None
+        while len(self._cleanups) > down_to:
+            cleanup = self._cleanups.pop()
+            try:
+                await _call(cleanup)
+            except BaseException as exc:  # the session ends whatever a module does
+                logger.exception("Error during cleanup: %s", exc)  # noqa: TRY401 - applications search for this text
+                if interruption is None and not isinstance(exc, Exception):
+                    interruption = exc
+        if interruption is not None:
+            raise interruption
+
+
+class Checkpoint:
+    """What was mounted, registered and offered on a coordinator at one moment, and the way back there.
+
+    A module that fails after it began to mount must leave nothing behind.
+    """
+
+    def __init__(self, coordinator: ModuleCoordinator) -> None:
+        self._coordinator = coordinator
+        points = coordinator.mount_points
+        self._slots = {point: points.get(point) for point in _SLOTS}
+        self._collections = {point: dict(points.get(point) or {}) for point in _COLLECTIONS}
+        self._handlers = coordinator.hooks.registration_mark()
+        self._capabilities = dict(coordinator._capabilities)
+        self._channels = {channel: list(contributors) for channel, contributors in coordinator.channels.items()}
+        self._cleanups = len(coordinator._cleanups)
+
+    def mounted_since(self, mount_point: str) -> dict[str, Any]:
+        """Return what is new or replaced at a mount point, by name."""
+        now = self._coordinator.mount_points.get(mount_point)
+        if mount_point in _COLLECTIONS:
+            before = self._collections[mount_point]
+            return {name: module for name, module in (now or {}).items() if before.get(name) is not module}
+        is_new = now is not None and mount_point in _SLOTS and now is not self._slots[mount_point]
+        return {mount_point: now} if is_new else {}
+
+    def mounted_anywhere_since(self, module: object) -> bool:
+        """Say whether `module` is among what was mounted."""
+        points = (*_SLOTS, *_COLLECTIONS)
+        return any(module is other for point in points for other in self.mounted_since(point).values())
+
+    def has_new_handlers(self) -> bool:
+        return self._coordinator.hooks.has_registrations_since(self._handlers)
+
+    def before(self, mount_point: str) -> dict[str, Any]:
+        """Return the providers or tools of that moment, by name."""
+        return self._collections[mount_point]
+
+    async def restore(self) -> None:
+        """Run the cleanups registered since, then take everything else back."""
+        coordinator = self._coordinator
+        try:
+            await coordinator._run_cleanups(down_to=self._cleanups)
+        finally:
+            coordinator.hooks.drop_since(self._handlers)
+            coordinator.mount_points.update(self._slots)
+            for point, modules in self._collections.items():
+                _refill(coordinator.mount_points[point], modules)
+            _refill(coordinator._capabilities, self._capabilities)
+            _refill(coordinator.channels, self._channels)
+
+
+def _refill(live: dict[str, Any], contents: dict[str, Any]) -> None:
+    """Give a dict that others hold the contents and the order it had."""
+    live.clear()
+    live.update(contents)
+
+
+async def _call(function: Callable[[], Any]) -> Any:
+    result = function()
+    return await result if inspect.iscoroutine(result) else result

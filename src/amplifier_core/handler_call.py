@@ -1,0 +1,110 @@
+"""Calling one hook handler: its context variables, its errors and its mistakes stay its own."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Generator
+from contextvars import Context, copy_context
+from types import CoroutineType, coroutine
+from typing import Any
+
+from .models import HookResult
+
+logger = logging.getLogger(__name__)
+
+Handler = Callable[[str, dict[str, Any]], Any]
+
+
+def ask(handler: Handler, name: str, event: str, data: Any) -> "HookResult | SuspendedHandler | None":
+    """Call a handler with its own shallow copy of `data`.
+
+    Returns its answer, None when it has nothing to say or failed, or the handler itself when it has to wait for
+    something. Most never wait, and a task for each would cost ten times as much as the rest of an emit.
+    """
+    context = copy_context()
+    try:
+        answer = context.run(handler, event, {**data} if isinstance(data, dict) else data)
+        if type(answer) is CoroutineType or isinstance(answer, Coroutine):
+            try:
+                waiting_for = context.run(answer.send, None)
+            except StopIteration as done:
+                answer = done.value
+            else:
+                return SuspendedHandler(name, event, context, answer, waiting_for)
+    except BaseException:  # plug-in boundary: one broken hook must not end the turn
+        logger.exception("hook %r failed on %r; its answer is skipped", name, event)
+        return None
+    return _verdict(answer, name, event)
+
+
+class SuspendedHandler:
+    """A handler that waits for something, to be driven to its end in its own context."""
+
+    __slots__ = ("_context", "_coroutine", "_event", "_name", "_waiting_for")
+
+    def __init__(
+        self, name: str, event: str, context: Context, handler: Coroutine[Any, Any, Any], waiting_for: Any
+    ) -> None:
+        self._name, self._event = name, event
+        self._context, self._coroutine, self._waiting_for = context, handler, waiting_for
+
+    async def finish(self) -> HookResult | None:
+        """Return the answer; only a cancellation of the emitting task gets out of here as an exception."""
+        task = asyncio.current_task()
+        cancel_requests = task.cancelling() if task is not None else 0
+        try:
+            answer = await self._resume()
+        except BaseException as exc:
+            if isinstance(exc, GeneratorExit) or _was_cancelled(task, cancel_requests):
+                raise
+            logger.exception("hook %r failed on %r; its answer is skipped", self._name, self._event)
+            return None
+        if _was_cancelled(task, cancel_requests):
+            raise asyncio.CancelledError
+        return _verdict(answer, self._name, self._event)
+
+    @coroutine
+    def _resume(self) -> Generator[Any, Any, Any]:
+        waiting_for = self._waiting_for
+        while True:
+            step: Callable[[Any], Any] = self._coroutine.send
+            argument = None
+            try:
+                argument = yield waiting_for
+            except GeneratorExit:
+                self._context.run(self._coroutine.close)
+                raise
+            except BaseException as exc:  # noqa: BLE001 - thrown on into the handler
+                step, argument = self._coroutine.throw, exc
+            try:
+                waiting_for = self._context.run(step, argument)
+            except StopIteration as done:
+                return done.value
+
+
+def _was_cancelled(task: asyncio.Task[Any] | None, cancel_requests: int) -> bool:
+    """Say whether somebody asked the emitting task to stop while the handler was waiting.
+
+    A handler may also meet a cancellation of its own making, such as a time-out it handles itself.
+    """
+    return task is not None and task.cancelling() > cancel_requests
+
+
+def _verdict(answer: Any, name: str, event: str) -> HookResult | None:
+    """Return a handler's answer as a valid result; what cannot be understood counts as a denial."""
+    if answer is None:
+        return None
+    try:
+        if type(answer) is HookResult or isinstance(answer, HookResult):
+            if answer.action != "continue":
+                HookResult.model_validate(answer.__dict__)  # fields may have been assigned without a check
+            checked: HookResult = answer
+            return checked
+        if isinstance(answer, dict):
+            return HookResult.model_validate(answer)
+        if hasattr(answer, "model_dump"):
+            return HookResult.model_validate(answer.model_dump())
+    except Exception:
+        logger.exception("hook %r answered %r with an invalid result; it counts as deny", name, event)
+    else:
+        logger.error("hook %r answered %r with a %s; it counts as deny", name, event, type(answer).__name__)
+    return HookResult(action="deny", reason="Hook handler returned invalid response")

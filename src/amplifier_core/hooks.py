@@ -1,0 +1,296 @@
+"""The hook registry: who hears an event, in which order, and what their answers add up to."""
+
+import asyncio
+import inspect
+import itertools
+import logging
+import sys
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from .correlation import INTERIM_EVENTS, REQUEST_EVENTS, REQUEST_ID_FIELD, TERMINAL_EVENTS, resolve_request_id
+from .handler_call import Handler, SuspendedHandler, ask
+from .models import ContextInjection, HookResult
+from .utils.timestamps import utc_timestamp
+
+__all__ = ["ContextInjection", "HookRegistry", "HookResult"]
+
+logger = logging.getLogger(__name__)
+
+_CORRELATED_EVENTS = REQUEST_EVENTS | TERMINAL_EVENTS | INTERIM_EVENTS
+# Values of these types are never models; asking them for `model_dump` would cost more than the rest of an emit.
+_PLAIN_TYPES = frozenset({str, int, float, bool, type(None), dict, list, tuple})
+
+
+class _Registration:
+    """One handler on one event."""
+
+    __slots__ = ("event", "handler", "name", "priority", "sequence")
+
+    def __init__(self, event: str, handler: Handler, priority: int, name: str, sequence: int) -> None:
+        self.event, self.handler, self.priority, self.name, self.sequence = event, handler, priority, name, sequence
+
+
+class HookRegistry:
+    """Handlers by event, called in ascending priority, ties in order of registration."""
+
+    SESSION_START = "session:start"
+    SESSION_END = "session:end"
+    PROMPT_SUBMIT = "prompt:submit"
+    TOOL_PRE = "tool:pre"
+    TOOL_POST = "tool:post"
+    CONTEXT_PRE_COMPACT = "context:pre_compact"
+    ORCHESTRATOR_COMPLETE = "orchestrator:complete"
+    USER_NOTIFICATION = "user:notification"
+
+    def __init__(self) -> None:
+        # The tuples are never changed in place, so holding one is a snapshot.
+        self._by_event: dict[str, tuple[_Registration, ...]] = {}
+        self._by_name: dict[str, list[_Registration]] = {}
+        self._sequence = itertools.count()
+        self._defaults: dict[str, Any] = {}
+
+    def register(self, event: str, handler: Handler, priority: int = 0, name: str | None = None) -> Callable[[], None]:
+        """Call `handler(event, data)` whenever `event` is emitted; returns a function that undoes exactly this.
+
+        Lower priorities are called first. A name may be used any number of times.
+        """
+        if not isinstance(event, str):
+            raise TypeError(f"event must be a str, got {type(event).__name__}")
+        if not isinstance(priority, int):
+            raise TypeError(f"priority must be an int, got {type(priority).__name__}")
+        if name is not None and not isinstance(name, str):
+            raise TypeError(f"name must be a str, got {type(name).__name__}")
+        sequence = next(self._sequence)
+        name = self._unused_name(sequence) if name is None else name
+        registration = _Registration(event, handler, priority, name, sequence)
+        present = self._by_event.get(event, ())
+        place = next((i for i, other in enumerate(present) if other.priority > priority), len(present))
+        self._by_event[event] = (*present[:place], registration, *present[place:])
+        self._by_name.setdefault(name, []).append(registration)
+
+        def unregister() -> None:
+            self._remove(registration)
+
+        return unregister
+
+    on = register
+
+    def unregister(self, name: str) -> None:
+        """Remove the handler most recently registered under `name`, if there is one."""
+        if registrations := self._by_name.get(name):
+            self._remove(registrations[-1])
+
+    def has_handlers(self, event: str) -> bool:
+        """Say whether anybody listens, so that an emitter need not build what nobody reads."""
+        return bool(self._by_event.get(event))
+
+    def list_handlers(self, event: str | None = None) -> dict[str, list[str]]:
+        """Return handler names in calling order: for one event, or for every event ever registered."""
+        if event is not None:
+            return {event: [registration.name for registration in self._by_event.get(event, ())]}
+        return {event: [registration.name for registration in found] for event, found in self._by_event.items()}
+
+    def set_default_fields(self, **fields: Any) -> None:
+        """Replace the fields that every emitted payload carries unless the emitter sets them itself."""
+        self._defaults = fields
+
+    def emit(self, event: str, data: dict[str, Any]) -> Coroutine[Any, Any, HookResult]:
+        """Offer `event` to its handlers, lowest priority first, and return their joint answer.
+
+        `deny` ends the round at once; `modify` rewrites what later handlers see. Of the rest the first `ask_user`
+        outranks all injections, which are merged; otherwise the answer is `continue` with the final data.
+
+        The payload is handed on by reference, a shallow copy for each handler. A handler that raises is logged and
+        skipped; one that returns nonsense counts as a denial.
+        """
+        if not isinstance(event, str):
+            raise TypeError(f"event must be a str, got {type(event).__name__}")
+        request_id = None
+        if event in _CORRELATED_EVENTS:  # here, not in the coroutine: the slot belongs to the emitter's own context
+            explicit = data.get(REQUEST_ID_FIELD) if isinstance(data, dict) else None
+            request_id = resolve_request_id(event, explicit if explicit and isinstance(explicit, str) else None)
+        return self._emit(event, data, request_id)
+
+    if sys.version_info >= (3, 12):
+        emit = inspect.markcoroutinefunction(emit)
+    else:  # the mark that `asyncio.iscoroutinefunction` and `unittest.mock` look for
+        emit._is_coroutine = asyncio.coroutines._is_coroutine  # type: ignore[attr-defined]
+
+    async def emit_and_collect(
+        self,
+        event: str,
+        data: dict[str, Any],
+        timeout: float | None = 1.0,  # noqa: ASYNC109 - the contract's parameter
+    ) -> list[dict[str, Any]]:
+        """Ask every handler in turn, each for `timeout` seconds at most, and return the data they answered with."""
+        given, _ = _for_handlers(data)
+        collected = []
+        for registration in self._by_event.get(event, ()):
+            try:
+                async with asyncio.timeout(timeout):
+                    answer = ask(registration.handler, registration.name, event, given)
+                    if isinstance(answer, SuspendedHandler):
+                        answer = await answer.finish()
+            except TimeoutError:
+                logger.warning(
+                    "hook %r did not answer %r within %s s and is skipped", registration.name, event, timeout
+                )
+                continue
+            if answer is not None and answer.data is not None:
+                collected.append(answer.data)
+        return collected
+
+    async def _emit(self, event: str, data: Any, request_id: str | None) -> HookResult:
+        stamp = {REQUEST_ID_FIELD: request_id} if request_id else {}
+        registrations = self._by_event.get(event)
+        if not registrations:
+            return _continuing({**data, **stamp} if isinstance(data, dict) else {})
+        originals: dict[str, tuple[Any, Any]] = {}
+        if isinstance(data, dict):
+            data, originals = _for_handlers({**self._defaults, **data, "timestamp": utc_timestamp(), **stamp})
+        verdict, data = await _round(registrations, event, data)
+        if verdict is not None:
+            return verdict
+        for key, (original, dumped) in originals.items():
+            if data.get(key) is dumped:
+                data[key] = original
+        return _continuing(data if isinstance(data, dict) else {})
+
+    def _unused_name(self, sequence: int) -> str:
+        name = f"handler-{sequence}"
+        while name in self._by_name:
+            name += "'"
+        return name
+
+    def _remove(self, registration: _Registration) -> None:
+        present = self._by_event[registration.event]
+        if registration in present:
+            self._by_event[registration.event] = tuple(other for other in present if other is not registration)
+            namesakes = self._by_name[registration.name]
+            namesakes.remove(registration)
+            if not namesakes:
+                del self._by_name[registration.name]
+
+    def registration_mark(self) -> int:
+        """Return a mark for `drop_since`."""
+        return next(self._sequence)
+
+    def has_registrations_since(self, mark: int) -> bool:
+        """Say whether a handler registered after `mark` was taken is still there."""
+        return any(one.sequence > mark for registrations in self._by_event.values() for one in registrations)
+
+    def drop_since(self, mark: int) -> None:
+        """Remove every handler registered after `mark` was taken."""
+        for registrations in list(self._by_event.values()):
+            for registration in registrations:
+                if registration.sequence > mark:
+                    self._remove(registration)
+
+
+async def _round(registrations: tuple[_Registration, ...], event: str, data: Any) -> tuple[HookResult | None, Any]:
+    """Ask each handler in turn; return their verdict, if it is not simply `continue`, and the data they left."""
+    question: HookResult | None = None
+    injections: list[tuple[_Registration, HookResult]] = []
+    for registration in registrations:
+        answer = ask(registration.handler, registration.name, event, data)
+        if isinstance(answer, SuspendedHandler):
+            answer = await answer.finish()
+        if answer is None or answer.action == "continue":
+            continue
+        if answer.action == "deny":
+            return answer, data
+        if answer.action == "modify":
+            if answer.data is not None:
+                data = _keep_unchanged(answer.data, data)
+        elif answer.action == "ask_user":
+            question = question or answer
+        elif answer.context_injections or answer.context_injection is not None:
+            injections.append((registration, answer))
+    return question or (_merge(injections, event) if injections else None), data
+
+
+def _continuing(data: dict[str, Any]) -> HookResult:
+    """Return a `continue` that carries `data` itself, neither copied nor validated."""
+    result = HookResult()
+    result.data = data
+    return result
+
+
+def _for_handlers(data: dict[str, Any]) -> tuple[dict[str, Any], dict[str, tuple[Any, Any]]]:
+    """Return `data` with its top-level models dumped, and for each of those the original and its dump."""
+    if not isinstance(data, dict):
+        return data, {}
+    originals: dict[str, tuple[Any, Any]] = {}
+    for key, value in data.items():
+        if type(value) not in _PLAIN_TYPES and hasattr(value, "model_dump"):
+            dumped = _dumped(value)
+            if dumped is not value:
+                originals[key] = (value, dumped)
+    if originals:
+        data = {**data, **{key: dumped for key, (_, dumped) in originals.items()}}
+    return data, originals
+
+
+def _dumped(model: Any) -> Any:
+    for options in ({"mode": "json"}, {}):
+        try:
+            return model.model_dump(**options)
+        except Exception:
+            logger.debug("%s.model_dump(%s) failed", type(model).__name__, options, exc_info=True)
+    return model
+
+
+def _keep_unchanged(answered: dict[str, Any], given: Any) -> dict[str, Any]:
+    """Return a handler's data with equal values replaced by the very objects it was given.
+
+    Emitters recognise a changed value by identity, and a handler may have copied what it left alone.
+    """
+    if not isinstance(given, dict):
+        return {**answered}
+    return {key: given[key] if key in given and _same(value, given[key]) else value for key, value in answered.items()}
+
+
+def _same(one: Any, other: Any) -> bool:
+    if one is other:
+        return True
+    try:
+        return type(one) is type(other) and bool(one == other)
+    except Exception:
+        logger.debug("values of type %s cannot be compared", type(one).__name__, exc_info=True)
+        return False
+
+
+def _merge(injections: list[tuple[_Registration, HookResult]], event: str) -> HookResult:
+    """Return one injection made of all, each item marked with the handler it came from."""
+    items = [
+        item.model_copy(update={"hook_name": registration.name, "event": event})
+        for registration, result in injections
+        for item in injected_items(result)
+    ]
+    merged: dict[str, Any] = {
+        "context_injections": items,
+        "context_injection": "\n\n".join(item.content for item in items),
+        "context_injection_role": items[0].role,
+        "ephemeral": any(item.ephemeral for item in items),
+        "append_to_last_tool_result": any(item.append_to_last_tool_result for item in items),
+    }
+    first = injections[0][1]
+    if len(injections) == 1:
+        return first.model_copy(update=merged)
+    return HookResult(action="inject_context", suppress_output=first.suppress_output, **merged)
+
+
+def injected_items(result: HookResult) -> list[ContextInjection]:
+    """Return what a result injects: its list, else one item made of its scalar fields."""
+    items: list[ContextInjection] = getattr(result, "context_injections", None) or []
+    if items or result.context_injection is None:
+        return items
+    return [
+        ContextInjection(
+            content=result.context_injection,
+            role=result.context_injection_role,
+            ephemeral=result.ephemeral,
+            append_to_last_tool_result=result.append_to_last_tool_result,
+        )
+    ]

@@ -1,0 +1,34 @@
+"""The entry points of installed modules, read again only when the environment changed."""
+
+import importlib.metadata
+import sys
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import Any
+
+from .packages import ENTRY_POINT_GROUP
+from .sys_path import held_entries
+
+_cache: tuple[Any, list[EntryPoint]] = (None, [])
+
+
+def entry_points() -> list[EntryPoint]:
+    """Return the installed modules' entry points.
+
+    Reading them all takes milliseconds, so the answer is kept for as long as `sys.path` and the modification times
+    of its directories stay the same; folders of single modules that loaders put there do not count.
+    """
+    global _cache
+    ours = held_entries()
+    directories = tuple((entry, _modified(entry)) for entry in sys.path if entry not in ours)
+    state = (importlib.metadata.entry_points, directories)
+    if _cache[0] != state:
+        _cache = (state, list(importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)))
+    return _cache[1]
+
+
+def _modified(entry: str) -> int:
+    try:
+        return Path(entry).stat().st_mtime_ns
+    except (OSError, ValueError):
+        return 0

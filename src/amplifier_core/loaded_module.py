@@ -1,0 +1,142 @@
+"""A module that was imported and passed the checks that need no instance."""
+
+import inspect
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from .coordinator import Checkpoint, ModuleCoordinator
+from .exceptions import ModuleImportError, ModuleLoadError, ModuleValidationError, describe
+from .packages import TYPE_TO_MOUNT_POINT, import_module_from_path, module_type_of
+from .validation.base import CONTRACTS, ValidationCheck, ValidationResult, instance_checks, static_checks
+
+logger = logging.getLogger(__name__)
+
+ReadyCallback = Callable[[ModuleCoordinator], Awaitable[None]]
+
+_ENTRY_POINT_CHECKS = frozenset({"mount_exists", "mount_signature", "on_session_ready_async"})
+_checked: WeakKeyDictionary[ModuleType, tuple[Any, Any, list[ValidationCheck]]] = WeakKeyDictionary()
+
+
+@dataclass(slots=True)
+class LoadedModule:
+    """What the loader keeps of a module.
+
+    `folder` is where a resolver or a local source had it, None when it is installed; only modules with a folder are
+    held to the contract of their type once they have mounted.
+    """
+
+    module_id: str
+    module_type: str
+    mount: Callable[..., Awaitable[Any]]
+    file: str
+    on_session_ready: ReadyCallback | None = None
+    checks: list[ValidationCheck] = field(default_factory=list)
+    folder: Path | None = None
+    sys_path_entry: str | None = None
+    mounted: int = 0
+
+
+def load_package(module_id: str, package: Path) -> LoadedModule:
+    """Import a package and check what needs no instance."""
+    try:
+        module = import_module_from_path(package)
+    except (Exception, SystemExit) as exc:
+        verb = "Failed to import module" if isinstance(exc, ImportError) else "Error loading module"
+        check = ValidationCheck("module_importable", False, f"{verb}: {describe(exc)}", "error")
+        raise _validation_error(module_id, "", package, [check], _import_hint(str(package), exc)) from exc
+    module_type = module_type_of(module, module_id)
+    if module_type not in CONTRACTS:
+        logger.warning("module '%s' is a %s, for which there is no validator", module_id, module_type)
+        return load_function(module_id, getattr(module, "mount", None), module, str(package))
+    checks = [
+        ValidationCheck("module_importable", True, f"Module loaded from {package}", "info"),
+        *_static_checks(module),
+    ]
+    if not all(check.passed for check in checks):
+        hint = f"define `async def mount(coordinator, config)` in {module.__file__}"
+        if any(check.name == "on_session_ready_async" and not check.passed for check in checks):
+            hint = f"define `async def on_session_ready(coordinator)` in {module.__file__}"
+        raise _validation_error(module_id, module_type, package, checks, hint)
+    return LoadedModule(
+        module_id, module_type, module.mount, str(module.__file__), getattr(module, "on_session_ready", None), checks
+    )
+
+
+def load_function(module_id: str, mount: Any, module: ModuleType | None, origin: str) -> LoadedModule:
+    """Take a mount function that needs not fulfil more than its own signature."""
+    file = getattr(module, "__file__", None) or origin
+    if not callable(mount):
+        raise ModuleImportError(
+            f"Module '{module_id}' found at {origin} but failed to load: there is no mount() function",
+            hint=f"define `async def mount(coordinator, config)` in {file}",
+        )
+    checks = static_checks(SimpleNamespace(mount=mount))
+    if not all(check.passed for check in checks):
+        hint = f"define `async def mount(coordinator, config)` in {file}"
+        raise _validation_error(module_id, "", Path(origin), checks, hint)
+    ready = getattr(module, "on_session_ready", None)
+    if ready is not None and not inspect.iscoroutinefunction(ready):
+        logger.warning("Module '%s' defines on_session_ready() as sync — must be async. Skipping.", module_id)
+        ready = None
+    if ready is not None:
+        mount.__on_session_ready__ = (module_id, ready)
+    return LoadedModule(module_id, "", mount, file, ready)
+
+
+async def check_mounted(
+    loaded: LoadedModule, checkpoint: Checkpoint, coordinator: ModuleCoordinator, returned: Any
+) -> None:
+    """Hold what a module mounted to the contract of its type; raises `ModuleValidationError`."""
+    if loaded.module_type not in CONTRACTS:
+        return
+    mounted = checkpoint.mounted_since(TYPE_TO_MOUNT_POINT[loaded.module_type])
+    has_handlers = checkpoint.has_new_handlers()
+    found = instance_checks(loaded.module_type, mounted, returned, handlers_registered=has_handlers)
+    if any(not check.passed and check.severity == "error" for check in found):
+        if not checkpoint.mounted_anywhere_since(returned):
+            coordinator.register_cleanup(returned)
+        hint = f"make what {loaded.file} mounts a {loaded.module_type} (docs/contracts/{loaded.module_type}.md)"
+        raise _validation_error(loaded.module_id, loaded.module_type, Path(loaded.file), [*loaded.checks, *found], hint)
+
+
+def import_error(module_id: str, origin: str, cause: BaseException) -> ModuleLoadError:
+    """Return the error for a module that is there and cannot be imported."""
+    return ModuleImportError(
+        f"Module '{module_id}' found at {origin} but failed to load: {type(cause).__name__}: {describe(cause)}",
+        hint=_import_hint(origin, cause),
+    )
+
+
+def _static_checks(module: ModuleType) -> list[ValidationCheck]:
+    """Return the checks of a module's functions; they are made again only when a function was replaced."""
+    functions = (getattr(module, "mount", None), getattr(module, "on_session_ready", None))
+    known = _checked.get(module)
+    if known is None or known[:2] != functions:
+        known = _checked[module] = (*functions, static_checks(module))
+    return known[2]
+
+
+def _validation_error(
+    module_id: str, module_type: str, path: Path, checks: list[ValidationCheck], hint: str
+) -> ModuleValidationError:
+    result = ValidationResult(module_type, str(path), checks)
+    errors = "; ".join(f"{check.name}: {check.message}" for check in result.errors)
+    is_entry_point = any(check.name in _ENTRY_POINT_CHECKS for check in result.errors)
+    return ModuleValidationError(
+        f"Module '{module_id}' failed validation: {result.summary()}. Errors: {errors}",
+        reason_code="invalid_entry_point" if is_entry_point else "validation_failed",
+        hint=hint,
+    )
+
+
+def _import_hint(origin: str, cause: BaseException) -> str:
+    if isinstance(cause, SyntaxError):
+        return f"correct line {cause.lineno} of {cause.filename}"
+    if isinstance(cause, ImportError) and cause.name:
+        return f"install {cause.name!r}, which {origin} imports, or name it among the module's dependencies"
+    return f"make {origin} importable: python -m amplifier_core validate {origin}"

@@ -1,0 +1,375 @@
+"""The loader: module id → mount function, from a resolver's folder, a local source, or what is installed."""
+
+import importlib
+import inspect
+import logging
+import os
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+from weakref import WeakKeyDictionary
+
+from . import sys_path
+from .coordinator import Checkpoint, ModuleCoordinator
+from .exceptions import (
+    ModuleDiscoveryError,
+    ModuleLoadError,
+    ModuleNotFoundError,
+    ModulePathConflict,
+    ModuleValidationError,
+)
+from .installed import entry_points
+from .loaded_module import LoadedModule, ReadyCallback, check_mounted, import_error, load_function, load_package
+from .models import ModuleInfo
+from .packages import (
+    TYPE_TO_MOUNT_POINT,
+    find_package,
+    folder_name,
+    import_module_from_path,
+    is_module_id,
+    module_type_of,
+    package_name,
+    type_from_id,
+)
+
+__all__ = [
+    "MODULE_FAILURE_REASONS",
+    "TYPE_TO_MOUNT_POINT",
+    "ModuleLoader",
+    "ModuleValidationError",
+    "module_failure_reason",
+]
+
+logger = logging.getLogger(__name__)
+
+MODULE_FAILURE_REASONS = frozenset(
+    {
+        "invalid_package_layout",
+        "missing_source",
+        "invalid_entry_point",
+        "invalid_module_metadata",
+        "validation_failed",
+        "unknown",
+    }
+)
+
+Mount = Callable[[ModuleCoordinator], Awaitable[Any]]
+PackageLoad = Callable[[str, Path], LoadedModule]
+
+_HINTS = ("source_hint", "profile_hint")
+_hints_by_function: WeakKeyDictionary[Callable[..., Any], tuple[str, ...] | None] = WeakKeyDictionary()
+
+
+def module_failure_reason(error: BaseException) -> str:
+    """Return the reason code of a failed load, `unknown` for errors that carry none."""
+    reason = getattr(error, "reason_code", None)
+    if isinstance(reason, str) and reason in MODULE_FAILURE_REASONS:
+        return reason
+    return "missing_source" if isinstance(error, ModuleNotFoundError) else "unknown"
+
+
+class ModuleLoader:
+    """Finds, imports and checks modules for one session, and remembers what it put on `sys.path`."""
+
+    def __init__(self, coordinator: ModuleCoordinator | None = None, search_paths: list[Path] | None = None) -> None:
+        self.coordinator = coordinator
+        self._search_paths = search_paths
+        self._loaded: dict[str, LoadedModule] = {}
+        self._added_paths: list[str] = []
+        self._ready_queue: list[tuple[str, ReadyCallback]] = []
+
+    async def discover(self) -> list[ModuleInfo]:
+        """Return what is installed as entry point and what lies on the search paths."""
+        found = [_info(point.name, type_from_id(point.name)) for point in entry_points()]
+        for directory in self._search_directories():
+            if not directory.exists():
+                logger.warning("Module path does not exist: %s", directory)
+                continue
+            for folder in sorted(directory.glob(folder_name("*"))):
+                module_id = folder.name.removeprefix(folder_name(""))
+                if folder.is_dir() and module_id:
+                    try:
+                        found.append(_info(module_id, _type_in_folder(folder, module_id)))
+                    except ModuleValidationError as exc:
+                        logger.error("module in %s is left out: %s", folder, exc)  # noqa: TRY400 - the text says it all
+        return found
+
+    async def load(
+        self,
+        module_id: str,
+        config: dict[str, Any] | None = None,
+        source_hint: Any = None,
+        coordinator: ModuleCoordinator | None = None,
+        *,
+        profile_source: Any = None,
+    ) -> Mount:
+        """Return a coroutine function that mounts the module, with `config` bound, on a coordinator.
+
+        With a mounted `module-source-resolver` the resolver says where the module is, given `source_hint`; without
+        one, a hint that is an absolute path or `file://` URL of a folder does; else what is installed counts.
+        Raises `ModuleNotFoundError` when there is no such module and `ModuleLoadError` when it cannot be used.
+        """
+        hint = profile_source if source_hint is None else source_hint
+        try:
+            loaded = await self._find(module_id, hint)
+        except Exception as exc:
+            logger.error("Failed to load module '%s': %s", module_id, exc)  # noqa: TRY400 - raised to the caller too
+            raise
+        return self._bind(loaded, config or {})
+
+    async def initialize(self, module: Mount, coordinator: ModuleCoordinator) -> Any:
+        """Await `module(coordinator)`, logging a failure."""
+        try:
+            return await module(coordinator)
+        except Exception:
+            logger.exception("Failed to initialize module")
+            raise
+
+    def cleanup(self) -> None:
+        """Take this loader's entries off `sys.path`, except those that another live loader still needs."""
+        while self._added_paths:
+            sys_path.release(self._added_paths.pop())
+
+    def get_on_session_ready_queue(self) -> list[tuple[str, ReadyCallback]]:
+        return list(self._ready_queue)
+
+    def enqueue_on_session_ready(self, module_id: str, callback: ReadyCallback) -> None:
+        self._ready_queue.append((module_id, callback))
+
+    def clear_on_session_ready_queue(self) -> None:
+        self._ready_queue.clear()
+
+    async def _find(self, module_id: str, hint: Any) -> LoadedModule:
+        if not is_module_id(module_id):
+            raise _not_found(module_id)
+        cached = self._loaded.get(module_id)
+        try:
+            folder = await self._resolve(module_id, hint)
+        except ModuleNotFoundError as exc:
+            return self._loaded_directly(module_id, cached, not_found=exc)
+        if folder is None:
+            return cached or self._loaded_directly(module_id, None, not_found=_not_found(module_id))
+        if cached is not None and cached.folder is not None:
+            if cached.folder != folder:
+                raise ModulePathConflict(
+                    f"Refusing to load '{module_id}' from {folder}: it is already loaded from {cached.folder}",
+                    hint="use one source for both entries, or run them in two sessions of separate processes",
+                )
+            return cached
+        loaded = self._load_folder(module_id, folder, load_package)
+        loaded.folder = folder
+        self._loaded[module_id] = loaded
+        return loaded
+
+    async def _resolve(self, module_id: str, hint: Any) -> Path | None:
+        """Return the module's folder, or None when neither a resolver nor the hint names one."""
+        resolver = None
+        if self.coordinator is not None:
+            try:
+                resolver = self.coordinator.get("module-source-resolver")
+            except ValueError:
+                logger.debug("the coordinator has no mount point for a resolver")
+        if resolver is None:
+            return _local_folder(hint)
+        ask = getattr(resolver, "async_resolve", None) or resolver.resolve
+        hints = _hints_taken_by(ask)
+        source = ask(module_id, hint) if hints is None else ask(module_id, **dict.fromkeys(hints, hint))
+        if inspect.isawaitable(source):
+            source = await source
+        return Path(source.resolve())
+
+    def _load_folder(self, module_id: str, folder: Path, load: PackageLoad) -> LoadedModule:
+        """Load from a folder that goes on `sys.path`; whatever goes wrong, `sys.path` is left as it was."""
+        entry = str(folder)
+        is_new = self._hold_path(entry)
+        try:
+            package = _package_in(folder, module_id)
+            loaded = load(module_id, package)
+        except BaseException:
+            if is_new:
+                self._release_path(entry)
+            raise
+        loaded.sys_path_entry = entry
+        return loaded
+
+    def _loaded_directly(
+        self, module_id: str, cached: LoadedModule | None, *, not_found: ModuleNotFoundError
+    ) -> LoadedModule:
+        """Load what is installed or on the search paths: entry point, then folder, then plain import."""
+        if cached is not None and cached.folder is None:
+            return cached
+        failures: list[ModuleLoadError] = []
+        for attempt in (self._from_entry_point, self._from_search_path, self._from_import):
+            try:
+                loaded = attempt(module_id)
+            except ModuleLoadError as exc:
+                failures.append(exc)
+                continue
+            if loaded is not None:
+                self._loaded[module_id] = loaded
+                return loaded
+        raise failures[0] if failures else not_found
+
+    def _from_entry_point(self, module_id: str) -> LoadedModule | None:
+        point = next((point for point in entry_points() if point.name == module_id), None)
+        if point is None:
+            return None
+        try:
+            mount = point.load()
+        except (Exception, SystemExit) as exc:
+            logger.exception("entry point %r of module '%s' cannot be loaded", point.value, module_id)
+            raise import_error(module_id, f"entry point {point.value!r}", exc) from exc
+        defining_module = sys.modules.get(getattr(mount, "__module__", ""))
+        return load_function(module_id, mount, defining_module, f"entry point {point.value!r}")
+
+    def _from_search_path(self, module_id: str) -> LoadedModule | None:
+        for directory in self._search_directories():
+            for folder in (directory / folder_name(module_id), directory / module_id):
+                try:
+                    is_there = folder.is_dir()
+                except (OSError, ValueError):  # a name no file system can hold
+                    is_there = False
+                if is_there:
+                    return self._load_folder(module_id, folder, _load_unvalidated)
+        return None
+
+    def _from_import(self, module_id: str) -> LoadedModule | None:
+        package = package_name(module_id)
+        try:
+            module = importlib.import_module(package)
+        except ImportError as exc:
+            if exc.name is not None and (package == exc.name or package.startswith(f"{exc.name}.")):
+                return None
+            raise import_error(module_id, package, exc) from exc
+        except UnicodeError:  # a name no file system can hold
+            return None
+        except (Exception, SystemExit) as exc:
+            raise import_error(module_id, package, exc) from exc
+        return load_function(module_id, getattr(module, "mount", None), module, package)
+
+    def _bind(self, loaded: LoadedModule, config: dict[str, Any]) -> Mount:
+        """Return the one closure around a loaded module, however it was found."""
+
+        async def mount_module(coordinator: ModuleCoordinator) -> Any:
+            checkpoint = Checkpoint(coordinator) if isinstance(coordinator, ModuleCoordinator) else None
+            try:
+                returned = await loaded.mount(coordinator, config)
+                if checkpoint is not None and loaded.folder is not None:
+                    await check_mounted(loaded, checkpoint, coordinator, returned)
+            except BaseException:
+                if checkpoint is not None:
+                    await checkpoint.restore()
+                discard()
+                raise
+            loaded.mounted += 1
+            return returned
+
+        def discard() -> None:
+            """Forget a module none of whose instances is mounted."""
+            if not loaded.mounted and self._loaded.get(loaded.module_id) is loaded:
+                del self._loaded[loaded.module_id]
+                if loaded.sys_path_entry is not None:
+                    self._release_path(loaded.sys_path_entry)
+
+        def undo() -> None:
+            loaded.mounted -= 1
+            discard()
+
+        mount_module.__undo_load__ = undo  # type: ignore[attr-defined] # a function's own attributes are not typed
+        if loaded.on_session_ready is not None:
+            ready = (loaded.module_id, loaded.on_session_ready)
+            mount_module.__on_session_ready__ = ready  # type: ignore[attr-defined] # as above
+        return mount_module
+
+    def _hold_path(self, entry: str) -> bool:
+        """Put `entry` on `sys.path` for this loader; False when it already holds it or needs not."""
+        if entry in self._added_paths or not sys_path.hold(entry):
+            return False
+        self._added_paths.append(entry)
+        return True
+
+    def _release_path(self, entry: str) -> None:
+        if entry in self._added_paths and not any(other.sys_path_entry == entry for other in self._loaded.values()):
+            self._added_paths.remove(entry)
+            sys_path.release(entry)
+
+    def _search_directories(self) -> Iterator[Path]:
+        if self._search_paths:
+            return (Path(path) for path in self._search_paths)
+        return (Path(path) for path in os.environ.get("AMPLIFIER_MODULES", "").split(":") if path)
+
+
+def _package_in(folder: Path, module_id: str) -> Path:
+    package = find_package(folder, module_id)
+    if package is None:
+        raise ModuleValidationError(
+            f"Module '{module_id}' has no valid Python package at {folder}",
+            reason_code="invalid_package_layout" if folder.exists() else "missing_source",
+            hint=f"put its code into {folder / package_name(module_id)} with an __init__.py",
+        )
+    return package
+
+
+def _load_unvalidated(module_id: str, package: Path) -> LoadedModule:
+    try:
+        module = import_module_from_path(package)
+    except (Exception, SystemExit) as exc:
+        raise import_error(module_id, str(package), exc) from exc
+    return load_function(module_id, getattr(module, "mount", None), module, str(package))
+
+
+def _local_folder(hint: Any) -> Path | None:
+    """Return the folder that a source names by itself: an absolute path or a `file://` URL."""
+    text = os.fspath(hint) if isinstance(hint, os.PathLike) else hint
+    if not isinstance(text, str):
+        return None
+    if text.startswith("file://"):
+        host, slash, path = text.removeprefix("file://").partition("/")
+        text = unquote(slash + path) if host in ("", "localhost") else ""
+    folder = Path(text)
+    return folder if folder.is_absolute() and folder.is_dir() else None
+
+
+def _hints_taken_by(ask: Callable[..., Any]) -> tuple[str, ...] | None:
+    """Return the names under which a resolver takes the hint; None when it takes it by position only."""
+    function = getattr(ask, "__func__", ask)
+    if function not in _hints_by_function:
+        parameters = inspect.signature(ask).parameters
+        takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+        hints = tuple(name for name in _HINTS if takes_any or name in parameters)
+        _hints_by_function[function] = None if not hints and len(parameters) > 1 else hints
+    return _hints_by_function[function]
+
+
+def _type_in_folder(folder: Path, module_id: str) -> str:
+    package = find_package(folder, module_id)
+    if package is not None:
+        try:
+            return module_type_of(import_module_from_path(package), module_id)
+        except ModuleValidationError:
+            raise
+        except (Exception, SystemExit) as exc:  # discovery lists what is there; loading says what is wrong with it
+            logger.debug("cannot import %s to learn its type: %s", package, exc, exc_info=True)
+    return type_from_id(module_id)
+
+
+def _info(module_id: str, module_type: str) -> ModuleInfo:
+    return ModuleInfo.model_validate(
+        {
+            "id": module_id,
+            "name": module_id.replace("-", " ").title(),
+            "version": "1.0.0",
+            "type": module_type,
+            "mount_point": TYPE_TO_MOUNT_POINT[module_type],
+            "description": f"Module: {module_id}",
+        }
+    )
+
+
+def _not_found(module_id: object) -> ModuleDiscoveryError:
+    return ModuleDiscoveryError(
+        f"Module '{module_id}' not found via entry points or filesystem",
+        hint="install a distribution that offers it, give it a source, or add its folder to AMPLIFIER_MODULES",
+    )

@@ -1,0 +1,207 @@
+"""Where a module's code is: id → package name, folder → package, package → imported module.
+
+One set of rules for loading, discovery and validation.
+"""
+
+import importlib
+import logging
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from .exceptions import ModuleValidationError
+
+logger = logging.getLogger(__name__)
+
+ENTRY_POINT_GROUP = "amplifier.modules"
+
+TYPE_TO_MOUNT_POINT = {
+    "orchestrator": "orchestrator",
+    "provider": "providers",
+    "tool": "tools",
+    "hook": "hooks",
+    "context": "context",
+    "resolver": "module-source-resolver",
+}
+
+_TYPE_BY_WORD = {
+    "orchestrat": "orchestrator",
+    "loop": "orchestrator",
+    "provider": "provider",
+    "tool": "tool",
+    "hook": "hook",
+    "context": "context",
+}
+_FOLDER_PREFIX = "amplifier-module-"
+_PACKAGE_PREFIX = "amplifier_module_"
+
+
+def is_module_id(module_id: object) -> bool:
+    """Say whether `module_id` can name a module at all; anything else is never looked up."""
+    return (
+        isinstance(module_id, str)
+        and module_id not in ("", ".", "..")
+        and not any(character in module_id for character in "/\\\0")
+    )
+
+
+def package_name(module_id: str) -> str:
+    return _PACKAGE_PREFIX + module_id.replace("-", "_")
+
+
+def folder_name(module_id: str) -> str:
+    return _FOLDER_PREFIX + module_id
+
+
+def type_from_id(module_id: str) -> str:
+    """Return the module type an id suggests, `tool` when it suggests none."""
+    lowered = module_id.lower()
+    return next((module_type for word, module_type in _TYPE_BY_WORD.items() if word in lowered), "tool")
+
+
+def module_type_of(module: ModuleType, module_id: str) -> str:
+    """Return the type a package declares in `__amplifier_module_type__`, else the one its id suggests."""
+    declared: Any = getattr(module, "__amplifier_module_type__", None)
+    if not declared:
+        return type_from_id(module_id)
+    if not isinstance(declared, str) or declared not in TYPE_TO_MOUNT_POINT:
+        raise ModuleValidationError(
+            f"Module '{module_id}' has unknown type '{declared}'. Valid types: {list(TYPE_TO_MOUNT_POINT)}",
+            reason_code="invalid_module_metadata",
+            hint=f"correct __amplifier_module_type__ in {module.__file__}",
+        )
+    return declared
+
+
+def find_package(folder: Path, module_id: str | None = None) -> Path | None:
+    """Return the package directory of the module in `folder`, or None.
+
+    The package named after the id comes first, then the one the folder's `pyproject.toml` names as entry point,
+    then the folder itself, then any `amplifier_module_*` below it.
+    """
+    module_id = module_id or module_id_of(folder)
+    by_id = folder / package_name(module_id)
+    if _is_package(by_id):
+        return by_id
+    by_entry_point = _entry_point_package(folder, module_id)
+    if by_entry_point is not None and _is_package(by_entry_point):
+        return by_entry_point
+    if _is_package(folder):
+        return folder
+    return next((child for child in sorted(folder.glob(f"{_PACKAGE_PREFIX}*")) if _is_package(child)), None)
+
+
+def module_id_of(path: Path) -> str:
+    """Return the id of the module in a folder or package directory whose id nobody gave."""
+    entry_points = _entry_points(path)
+    if len(entry_points) == 1:
+        return next(iter(entry_points))
+    name = path.resolve().name
+    if name.startswith(_PACKAGE_PREFIX):
+        return name.removeprefix(_PACKAGE_PREFIX).replace("_", "-")
+    return name.removeprefix(_FOLDER_PREFIX)
+
+
+def import_module_from_path(path: str | Path) -> ModuleType:
+    """Import a package directory or a file under its own name, through the normal import system.
+
+    Raises `ImportError` when that name, or a cached submodule of it, is already loaded from another file:
+    Python keeps one module per name, and running the other file's code instead would be worse than stopping.
+    """
+    path = Path(path)
+    is_directory = path.is_dir()
+    source = path / "__init__.py" if is_directory else path
+    name = path.name if is_directory else path.stem
+    loaded = sys.modules.get(name)
+    if loaded is not None:
+        _refuse_other_file(name, loaded, source)
+        return loaded
+    submodules = _submodules(name)
+    for submodule in submodules:
+        file = getattr(sys.modules[submodule], "__file__", None)
+        if file is None or not Path(file).is_relative_to(path):
+            raise ImportError(
+                f"Refusing to import '{name}' from {source}: cached submodule '{submodule}' is from {file}"
+            )
+    with _first_on_sys_path(str(path.parent)):
+        importlib.invalidate_caches()
+        try:
+            module = importlib.import_module(name)
+        except BaseException:
+            _forget(set(_submodules(name)) - set(submodules))
+            raise
+    _refuse_other_file(name, module, source)
+    return module
+
+
+@contextmanager
+def private_copy(path: str | Path) -> Iterator[ModuleType]:
+    """Import a second, separate copy of a package for the length of the `with` block.
+
+    The copy's module-level state is its own; afterwards the process sees the modules it saw before.
+    """
+    path = Path(path)
+    name = path.name if path.is_dir() else path.stem
+    mine = (name, *_submodules(name))
+    kept = {key: sys.modules.pop(key) for key in mine if key in sys.modules}
+    try:
+        yield import_module_from_path(path)
+    finally:
+        _forget({name, *_submodules(name)})
+        sys.modules.update(kept)
+
+
+def _is_package(directory: Path) -> bool:
+    return os.path.isfile(os.path.join(directory, "__init__.py"))  # noqa: PTH113, PTH118 - asked for every load
+
+
+def _entry_point_package(folder: Path, module_id: str) -> Path | None:
+    entry_points = _entry_points(folder)
+    target = entry_points.get(module_id) or (next(iter(entry_points.values())) if len(entry_points) == 1 else "")
+    parts = target.partition(":")[0].strip().split(".")
+    return folder.joinpath(*parts) if all(part.isidentifier() for part in parts) else None
+
+
+def _entry_points(folder: Path) -> dict[str, str]:
+    """Return the module entry points that the folder's `pyproject.toml` declares."""
+    pyproject = folder / "pyproject.toml"
+    if not pyproject.is_file():
+        return {}
+    import tomllib  # only folders that do not follow the naming rule need it
+
+    try:
+        project = tomllib.loads(pyproject.read_text(encoding="utf-8")).get("project", {})
+        declared = project.get("entry-points", {}).get(ENTRY_POINT_GROUP, {})
+        return {str(name): str(target) for name, target in declared.items()}
+    except (OSError, ValueError, AttributeError) as exc:
+        logger.warning("%s is not readable and counts as absent: %s", pyproject, exc)
+        return {}
+
+
+def _refuse_other_file(name: str, module: ModuleType, source: Path) -> None:
+    file = getattr(module, "__file__", None)
+    if file != str(source) and (file is None or os.path.realpath(file) != os.path.realpath(source)):
+        raise ImportError(f"Refusing to import '{name}' from {source}: it is already loaded from {file}")
+
+
+def _submodules(name: str) -> tuple[str, ...]:
+    return tuple(key for key in sys.modules if key.startswith(f"{name}."))
+
+
+def _forget(names: set[str]) -> None:
+    for name in names:
+        sys.modules.pop(name, None)
+
+
+@contextmanager
+def _first_on_sys_path(entry: str) -> Iterator[None]:
+    sys.path.insert(0, entry)
+    try:
+        yield
+    finally:
+        if entry in sys.path:
+            sys.path.remove(entry)

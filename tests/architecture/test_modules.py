@@ -1,0 +1,89 @@
+"""Every folder in `modules/` keeps the rules of `modules/README.md`."""
+
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from amplifier_core import __version__
+
+ROOT = Path(__file__).parents[2]
+
+PYPROJECT = """
+[project]
+name = "amplifier-module-tool-echo"
+version = "1.2.3"
+[project.entry-points."amplifier.modules"]
+tool-echo = "amplifier_module_tool_echo:mount"
+"""
+
+
+def breaches(folder: Path, *, root_packages: list[str], version: str) -> Iterator[str]:
+    """Yield one sentence for every rule that a module's folder breaks."""
+    package = f"amplifier_module_{folder.name.replace('-', '_')}"
+    for file in ("README.md", "pyproject.toml", f"{package}/__init__.py"):
+        if not (folder / file).is_file():
+            yield f"{folder.name}: {file} is missing"
+    if package not in root_packages:
+        yield f"{folder.name}: {package} is not in import-linter's root_packages"
+    if not (folder / "pyproject.toml").is_file():
+        return
+    project = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8")).get("project", {})
+    rules = {
+        "name": (project.get("name"), f"amplifier-module-{folder.name}"),
+        "version": (project.get("version"), version),
+        "entry-points.'amplifier.modules'": (
+            project.get("entry-points", {}).get("amplifier.modules"),
+            {folder.name: f"{package}:mount"},
+        ),
+    }
+    for key, (actual, expected) in rules.items():
+        if actual != expected:
+            yield f"{folder.name}: project.{key} is {actual!r}, expected {expected!r}"
+
+
+def test_every_module_folder_is_under_contract() -> None:
+    pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    root_packages = pyproject["tool"]["importlinter"]["root_packages"]
+    folders = sorted(path for path in (ROOT / "modules").iterdir() if path.is_dir())
+
+    found = [b for folder in folders for b in breaches(folder, root_packages=root_packages, version=__version__)]
+
+    assert found == []
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A module folder that keeps every rule."""
+    folder = tmp_path / "tool-echo"
+    (folder / "amplifier_module_tool_echo").mkdir(parents=True)
+    (folder / "amplifier_module_tool_echo/__init__.py").touch()
+    (folder / "README.md").touch()
+    (folder / "pyproject.toml").write_text(PYPROJECT)
+    return folder
+
+
+def test_a_folder_that_keeps_the_rules_has_no_breach(folder: Path) -> None:
+    assert list(breaches(folder, root_packages=["amplifier_module_tool_echo"], version="1.2.3")) == []
+
+
+def test_a_folder_that_breaks_the_rules_is_told_each_of_them(folder: Path) -> None:
+    (folder / "README.md").unlink()
+    (folder / "pyproject.toml").write_text(PYPROJECT.replace("echo:mount", "echo:start"))
+
+    found = list(breaches(folder, root_packages=[], version="1.2.4"))
+
+    assert found == [
+        "tool-echo: README.md is missing",
+        "tool-echo: amplifier_module_tool_echo is not in import-linter's root_packages",
+        "tool-echo: project.version is '1.2.3', expected '1.2.4'",
+        "tool-echo: project.entry-points.'amplifier.modules' is {'tool-echo': 'amplifier_module_tool_echo:start'}, "
+        "expected {'tool-echo': 'amplifier_module_tool_echo:mount'}",
+    ]
+
+
+def test_an_empty_folder_is_told_what_to_add(tmp_path: Path) -> None:
+    assert (
+        list(breaches(tmp_path, root_packages=[], version="1.2.3"))[1] == f"{tmp_path.name}: pyproject.toml is missing"
+    )

@@ -1,0 +1,127 @@
+"""The files around the code: verbs, version, pins, and nothing of anybody's machine."""
+
+import os
+import re
+import subprocess
+import tomllib
+from importlib.metadata import distribution
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from amplifier_core import __version__
+
+ROOT = Path(__file__).parents[2]
+
+VERBS = {
+    "help", "install", "run", "test", "check", "format", "lint", "types", "imports", "bench", "compat", "clean",
+}  # fmt: skip
+
+PIN = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)==([A-Za-z0-9][A-Za-z0-9.!+_]*)")
+
+# Written so that no pattern matches its own text.
+MACHINE = {
+    "a package registry": re.compile(
+        r"\b(?:pypi\.org|pythonhosted\.org|npmjs\.(?:com|org)|yarnpkg\.com|crates\.io|anaconda\.org|devpi\.net|"
+        r"ghcr\.io|docker\.io|pkg\.dev|jfrog\.io)\b"
+    ),
+    "a home directory": re.compile(r"(?<![\w.~})-])(?:/(?:home|Users)/\w|/roo[t]/|[A-Z]:\\Users\\)"),
+    "this checkout": re.compile(rf"{re.escape(str(ROOT))}/(?:\.venv|[a-z]+)/"),
+}
+
+
+def pins(file: str) -> dict[str, str]:
+    lines = (ROOT / file).read_text(encoding="utf-8").splitlines()
+    found = [PIN.fullmatch(line) for line in lines]
+    assert all(found), [line for line, match in zip(lines, found, strict=True) if not match]
+    return {canonicalize_name(match[1]): match[2] for match in found if match}
+
+
+@pytest.mark.parametrize("arguments", [[], ["help"]], ids=["make", "make help"])
+def test_make_lists_its_verbs(arguments: list[str]) -> None:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+    run = subprocess.run(["make", *arguments], cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
+
+    listed = dict(line.split(maxsplit=1) for line in run.stdout.splitlines())
+
+    assert listed.keys() == VERBS
+
+
+def test_continuous_integration_runs_make_test() -> None:
+    script = ROOT / ".ci/run"
+
+    assert os.access(script, os.X_OK)
+    assert script.read_text(encoding="utf-8").splitlines()[-1] == "exec make test"
+
+
+def test_the_top_changelog_entry_is_about_this_version() -> None:
+    headings = re.findall(r"^## (.*)$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+
+    assert re.fullmatch(rf"\[{re.escape(__version__)}\] - (?:Unreleased|\d{{4}}-\d\d-\d\d)", headings[0])
+
+
+def test_the_installed_distribution_has_this_version() -> None:
+    assert distribution("amplifier").version == __version__
+
+
+@pytest.mark.parametrize("file", ["constraints.txt", "benchmarks/peer-requirements.txt"])
+def test_pins_are_a_name_and_a_version_in_order(file: str) -> None:
+    names = [line.partition("==")[0].lower() for line in (ROOT / file).read_text(encoding="utf-8").splitlines()]
+
+    assert len(pins(file)) == len(names)
+    assert names == sorted(names)
+
+
+def test_everything_the_project_needs_is_pinned() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    waiting = [
+        *project["dependencies"],
+        *(need for extra in project["optional-dependencies"].values() for need in extra),
+    ]
+    needed = set[str]()
+    while waiting:
+        requirement = Requirement(waiting.pop())
+        extras = requirement.extras or {""}
+        if requirement.marker and not any(requirement.marker.evaluate({"extra": extra}) for extra in extras):
+            continue
+        name = canonicalize_name(requirement.name)
+        if name not in needed:
+            needed.add(name)
+            waiting += distribution(name).requires or []
+
+    assert needed - pins("constraints.txt").keys() == set()
+
+
+def test_no_file_speaks_of_a_registry_or_of_a_machine() -> None:
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listing = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    files = [ROOT / name for name in listing.stdout.split("\0") if name]
+
+    found = [
+        f"{path.relative_to(ROOT)}:{number}: {what}: {line.strip()}"
+        for path in files
+        if path.is_file()
+        for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), start=1)
+        for what, pattern in MACHINE.items()
+        if pattern.search(line)
+    ]
+
+    assert files
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("what", "line"),
+    [
+        ("a package registry", "index-url = https://" + "pypi" + ".org/simple"),
+        ("a package registry", "https://files." + "pythonhosted" + ".org/packages/x.whl"),
+        ("a home directory", "cache = '/" + "home/ada/.cache'"),
+        ("a home directory", "source: file:///" + "Users/ada/module"),
+        ("a home directory", "see /" + "root/notes"),
+        ("this checkout", f"open {ROOT}/src/amplifier_core"),
+    ],
+)
+def test_a_line_that_speaks_of_them_is_found(what: str, line: str) -> None:
+    assert MACHINE[what].search(line)

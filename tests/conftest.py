@@ -1,0 +1,60 @@
+"""What holds for every test: nothing leaves the machine, and properties are checked the same way on every run."""
+
+import ipaddress
+import sys
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import settings
+
+settings.register_profile("suite", derandomize=True, deadline=None, max_examples=50)
+settings.register_profile("explore", deadline=None, max_examples=5_000)  # pytest --hypothesis-profile explore
+settings.load_profile("suite")
+
+_LOCAL_NAMES = {"", "localhost"}
+_attempts: list[str] = []
+
+
+class LeavesTheMachineError(RuntimeError):
+    """Raised in the place of a connection or a name look-up that goes beyond loopback."""
+
+
+def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return None
+
+
+def _is_near(host: str) -> bool:
+    address = _address(host)
+    return address.is_loopback or address.is_unspecified if address else host in _LOCAL_NAMES
+
+
+def _asks_nobody(host: object) -> bool:
+    name = host.decode() if isinstance(host, bytes) else str(host)
+    return name in _LOCAL_NAMES or _address(name) is not None
+
+
+def _stay_on_the_machine(event: str, args: tuple[object, ...]) -> None:
+    match event, args:
+        case (("socket.connect" | "socket.sendto"), (_, (str() as host, *_))) if not _is_near(host):
+            target = f"connect to {host}"
+        case (("socket.getaddrinfo" | "socket.gethostbyname"), (host, *_)) if not _asks_nobody(host):
+            target = f"look up {host!r}"
+        case _:
+            return
+    _attempts.append(target)
+    raise LeavesTheMachineError(f"a test tried to {target}; tests use loopback and Unix sockets only")
+
+
+sys.addaudithook(_stay_on_the_machine)  # it sees every socket of the process, whoever opens it
+
+
+@pytest.fixture(autouse=True)
+def stays_on_the_machine() -> Iterator[None]:
+    """Fail a test that tried to leave the machine, even when the code under test swallowed the refusal."""
+    yield
+    attempts = ", ".join(_attempts)
+    _attempts.clear()
+    assert not attempts, f"the test tried to {attempts}"
