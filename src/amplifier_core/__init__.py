@@ -167,7 +167,6 @@ __all__ = [
     "ToolResultContent",
     "ToolSpec",
     "Usage",
-    "__version__",
     "capabilities",
     "classify_error_message",
     "create_test_coordinator",

@@ -16,6 +16,7 @@ from .coordinator import Checkpoint, ModuleCoordinator
 from .exceptions import MountPlanError, describe
 from .loader import ModuleLoader, module_failure_reason
 from .packages import TYPE_TO_MOUNT_POINT
+from .utils.serialize import json_safe
 from .utils.truncate import redact_secrets
 from .validation.base import fulfils, instance_checks
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_REQUIRED = {"orchestrator": "orchestrator", "context": "context manager"}
+_DEFAULTS = {"orchestrator": "loop-basic", "context": "context-simple"}
 _SECTIONS = {"providers": "provider", "tools": "tool", "hooks": "hook"}
 
 
@@ -39,31 +42,32 @@ class _Entry(NamedTuple):
     instance_id: Any = None
 
 
-async def bring_up(session: "AmplifierSession") -> None:
+async def bring_up(session: "AmplifierSession", loader: ModuleLoader) -> None:
     """Load and mount the plan of `session` on its coordinator."""
     plan, coordinator = session.config, session.coordinator
     _check_shape(plan)
-    if coordinator.loader is None:
-        coordinator.loader = ModuleLoader(coordinator=coordinator)
-    loader = coordinator.loader
-    await _mount_required(loader, coordinator, _session_entry(plan, "orchestrator", "loop-basic"), "orchestrator")
-    await _mount_required(loader, coordinator, _session_entry(plan, "context", "context-simple"), "context manager")
-    _check_instances(plan)
-    for section in _SECTIONS:
-        for entry in _section_entries(plan, section):
-            await _mount_optional(session, loader, coordinator, entry)
-    await _tell_ready(loader, coordinator)
+    try:
+        for name, title in _REQUIRED.items():
+            await _mount_required(loader, coordinator, _session_entry(plan, name), title)
+        _check_instances(plan)
+        for section in _SECTIONS:
+            for entry in _section_entries(plan, section):
+                await _mount_optional(session, loader, coordinator, entry)
+        await _tell_ready(loader, coordinator)
+    finally:
+        loader.clear_on_session_ready_queue()
     if session.parent_id:
         await coordinator.hooks.emit(events.SESSION_FORK, _fork_payload(session))
 
 
 def _check_shape(plan: Mapping[str, Any]) -> None:
     """Refuse a plan whose parts have the wrong type, before anything is loaded."""
-    session = plan["session"]
-    for name in ("orchestrator", "context"):
-        spec = session[name]
+    session = plan.get("session", {})
+    _require("session", session, Mapping, "a dict")
+    for name in _REQUIRED:
+        spec = session.get(name, _DEFAULTS[name])
         if isinstance(spec, dict):
-            _check_module_name(f"session.{name}", spec)
+            _check_names(f"session.{name}", spec)
         else:
             _require(f"session.{name}", spec, str, "a string or a dict")
             _require(name, plan.get(name, {}), dict, "a dict")
@@ -73,7 +77,7 @@ def _check_shape(plan: Mapping[str, Any]) -> None:
         _require(section, plan.get(section, []), list, "a list")
         for index, spec in enumerate(plan.get(section, [])):
             _require(f"{section}[{index}]", spec, dict, "a dict")
-            _check_module_name(f"{section}[{index}]", spec)
+            _check_names(f"{section}[{index}]", spec)
 
 
 def _require(place: str, value: object, kind: Any, title: str) -> None:
@@ -81,16 +85,27 @@ def _require(place: str, value: object, kind: Any, title: str) -> None:
         raise MountPlanError(f"{place} must be {title}, got {type(value).__name__}")
 
 
-def _check_module_name(place: str, spec: dict[str, Any]) -> None:
-    module_id = spec.get("module")
-    if module_id:
-        _require(f"{place}.module", module_id, str, "a string")
+def _check_names(place: str, spec: dict[str, Any]) -> None:
+    for key in ("module", "instance_id"):
+        if name := spec.get(key):
+            _require(f"{place}.{key}", name, str, "a string")
 
 
-def _session_entry(plan: Mapping[str, Any], name: str, default: str) -> _Entry:
+def session_section(plan: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the plan's `session` section; whoever holds the plan may have taken it away since it was checked."""
+    section = plan.get("session")
+    return section if isinstance(section, Mapping) else {}
+
+
+def redacted(plan: Mapping[str, Any]) -> Any:
+    """Return the plan as JSON data without its secrets, which may lie in any kind of mapping or sequence."""
+    return redact_secrets(json_safe(plan))
+
+
+def _session_entry(plan: Mapping[str, Any], name: str) -> _Entry:
     """Return the orchestrator's or context's entry, from either form of the plan."""
-    session = plan["session"]
-    spec = session[name]
+    session, default = session_section(plan), _DEFAULTS[name]
+    spec = session.get(name, default)
     if isinstance(spec, dict):
         return _Entry(f"session.{name}", name, spec.get("module", default), spec.get("source"), spec.get("config"))
     return _Entry(name, name, spec, session.get(f"{name}_source"), plan.get(name, {}).get("config"))
@@ -148,9 +163,9 @@ async def _mount_optional(
         if entry.instance_id:
             failure["instance_id"] = entry.instance_id
         session.status.load_failures.append(failure)
-        await _emit_quietly(coordinator, events.MODULE_LOAD_FAILED, failure)
+        await emit_quietly(coordinator, events.MODULE_LOAD_FAILED, failure)
         if entry.module_type == "provider" and (on_failure := coordinator.get_capability("provider.load_failure")):
-            await on_failure(coordinator, deepcopy(entry.spec), exc)
+            await on_failure(coordinator, _copy_of(entry.spec), exc)
 
 
 async def _mount(loader: ModuleLoader, coordinator: ModuleCoordinator, entry: _Entry) -> None:
@@ -161,7 +176,7 @@ async def _mount(loader: ModuleLoader, coordinator: ModuleCoordinator, entry: _E
     undo_load = None
     try:
         if entry.module_type == "provider" and (before_load := coordinator.get_capability("provider.before_load")):
-            await before_load(coordinator, deepcopy(entry.spec))
+            await before_load(coordinator, _copy_of(entry.spec))
         mount = await loader.load(
             entry.module_id, entry.config or {}, source_hint=entry.source, coordinator=coordinator
         )
@@ -179,8 +194,19 @@ async def _mount(loader: ModuleLoader, coordinator: ModuleCoordinator, entry: _E
         loader.enqueue_on_session_ready(*ready)
 
 
+def _copy_of(spec: dict[str, Any]) -> dict[str, Any]:
+    """Return an entry of the plan for an application to look at, deep as far as its values can be copied."""
+    try:
+        return deepcopy(spec)
+    except Exception:
+        logger.debug("the entry of %r cannot be copied in depth", spec["module"], exc_info=True)
+        return {key: {**value} if isinstance(value, dict) else value for key, value in spec.items()}
+
+
 async def _take_returned(coordinator: ModuleCoordinator, checkpoint: Checkpoint, entry: _Entry, returned: Any) -> None:
     """Mount an instance that the module only returned; keep a callable as its cleanup."""
+    if returned is None:
+        return
     mount_point = TYPE_TO_MOUNT_POINT[entry.module_type]
     if not checkpoint.mounted_since(mount_point) and _is_instance(entry.module_type, returned):
         await coordinator.mount(mount_point, returned)
@@ -224,11 +250,11 @@ async def _tell_ready(loader: ModuleLoader, coordinator: ModuleCoordinator) -> N
             text = describe(exc)
             logger.warning("on_session_ready for '%s' raised: %s", module_id, text, exc_info=True)
             failure = {"module_id": module_id, "error": text}
-            await _emit_quietly(coordinator, events.MODULE_ON_SESSION_READY_FAILED, failure)
-    loader.clear_on_session_ready_queue()
+            await emit_quietly(coordinator, events.MODULE_ON_SESSION_READY_FAILED, failure)
 
 
-async def _emit_quietly(coordinator: ModuleCoordinator, event: str, payload: dict[str, Any]) -> None:
+async def emit_quietly(coordinator: ModuleCoordinator, event: str, payload: dict[str, Any]) -> None:
+    """Emit an event about something that went wrong already; that it cannot be heard is for the log."""
     try:
         await coordinator.hooks.emit(event, payload)
     except Exception:
@@ -236,10 +262,10 @@ async def _emit_quietly(coordinator: ModuleCoordinator, event: str, payload: dic
 
 
 def _fork_payload(session: "AmplifierSession") -> dict[str, Any]:
-    section = session.config["session"]
+    section = session_section(session.config)
     payload: dict[str, Any] = {"parent": session.parent_id, "session_id": session.session_id}
     if metadata := section.get("metadata"):
         payload["metadata"] = metadata
     if section.get("raw"):
-        payload["raw"] = redact_secrets(session.config)
+        payload["raw"] = redacted(session.config)
     return payload

@@ -32,9 +32,11 @@ class CancellationToken:
     @property
     def state(self) -> str:
         """The value of a `CancellationState`, as plain text."""
-        if self.is_immediate:
-            return CancellationState.IMMEDIATE.value
-        return CancellationState.GRACEFUL.value if self.is_cancelled else CancellationState.NONE.value
+        requested = self._requested
+        if not requested:
+            return CancellationState.NONE.value
+        immediate = CancellationState.IMMEDIATE.value
+        return immediate if immediate in requested else CancellationState.GRACEFUL.value
 
     @property
     def is_cancelled(self) -> bool:

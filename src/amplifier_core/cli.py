@@ -42,15 +42,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code: 0 passed, 1 failed; a usage error exits with 2."""
     parser = _parser()
     arguments, more = parser.parse_known_args(argv)
+    stray = [word for word in more if word.startswith("-") or arguments.command != "validate"]
+    if stray:
+        parser.error(f"unrecognized arguments: {' '.join(stray)}")
     if arguments.command == "list-types":
-        if more:
-            parser.error(f"unrecognized arguments: {' '.join(more)}")
         return _list_types()
-    positional = [*arguments.path, *(word for word in more if not word.startswith("-"))]
-    unknown = [word for word in more if word.startswith("-")]
-    if unknown:
-        parser.error(f"unrecognized arguments: {' '.join(unknown)}")
-    module_type, path = _type_and_path(parser, arguments.type, positional)
+    module_type, path = _type_and_path(parser, arguments.type, [*arguments.path, *more])
     try:
         result = _validate(path, module_type)
     except ValueError as exc:

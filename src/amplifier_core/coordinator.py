@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .cancellation import CancellationToken
+from .handler_call import cancellations_met, is_cancelled
 from .hook_effects import HookEffects
 from .hooks import HookRegistry
 from .models import HookResult
@@ -138,14 +139,14 @@ class ModuleCoordinator:
     async def collect_contributions(self, channel: str) -> list[Any]:
         """Ask the channel's contributors in turn; one that fails is left out."""
         task = asyncio.current_task()
-        cancel_requests = task.cancelling() if task is not None else 0
+        met = cancellations_met(task)
         collected = []
         for contributor in tuple(self.channels.get(channel, ())):
             name = contributor["name"]
             try:
                 contribution = await _call(contributor["callback"])
             except asyncio.CancelledError:
-                if task is None or task.cancelling() > cancel_requests:
+                if is_cancelled(task, met):
                     raise
                 logger.warning("Contributor '%s' on channel '%s' was cancelled; collecting stops", name, channel)
                 break

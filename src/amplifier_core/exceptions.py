@@ -58,8 +58,10 @@ class ModulePathConflict(ModuleLoadError, ImportError):
 
 
 def describe(error: BaseException) -> str:
-    """Return an error's text, also when its own `str()` stumbles over undecodable bytes."""
+    """Return an error's text: its representation when it cannot be decoded, its type when it cannot be told at all."""
     try:
         return str(error)
     except UnicodeDecodeError:
         return repr(error)
+    except Exception:  # noqa: BLE001 - somebody else's error, which is being reported already
+        return type(error).__name__

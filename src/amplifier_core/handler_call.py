@@ -7,11 +7,13 @@ from contextvars import Context, copy_context
 from types import CoroutineType, coroutine
 from typing import Any
 
-from .models import HookResult
+from .models import ContextInjection, HookResult
 
 logger = logging.getLogger(__name__)
 
 Handler = Callable[[str, dict[str, Any]], Any]
+
+_ONLY_ACTION = frozenset({"action"})
 
 
 def ask(handler: Handler, name: str, event: str, data: Any) -> "HookResult | SuspendedHandler | None":
@@ -50,15 +52,15 @@ class SuspendedHandler:
     async def finish(self) -> HookResult | None:
         """Return the answer; only a cancellation of the emitting task gets out of here as an exception."""
         task = asyncio.current_task()
-        cancel_requests = task.cancelling() if task is not None else 0
+        met = cancellations_met(task)
         try:
             answer = await self._resume()
         except BaseException as exc:
-            if isinstance(exc, GeneratorExit) or _was_cancelled(task, cancel_requests):
+            if isinstance(exc, GeneratorExit) or (isinstance(exc, asyncio.CancelledError) and is_cancelled(task, met)):
                 raise
             logger.exception("hook %r failed on %r; its answer is skipped", self._name, self._event)
-            return None
-        if _was_cancelled(task, cancel_requests):
+            answer = None
+        if is_cancelled(task, met):  # whatever the handler made of it
             raise asyncio.CancelledError
         return _verdict(answer, self._name, self._event)
 
@@ -81,12 +83,20 @@ class SuspendedHandler:
                 return done.value
 
 
-def _was_cancelled(task: asyncio.Task[Any] | None, cancel_requests: int) -> bool:
-    """Say whether somebody asked the emitting task to stop while the handler was waiting.
+def cancellations_met(task: asyncio.Task[Any] | None) -> int:
+    """Return how many requests to stop have reached `task`, for `is_cancelled`.
 
-    A handler may also meet a cancellation of its own making, such as a time-out it handles itself.
+    One that came while the task was running, from a signal handler for instance, is still on its way.
     """
-    return task is not None and task.cancelling() > cancel_requests
+    return task.cancelling() - getattr(task, "_must_cancel", False) if task is not None else 0
+
+
+def is_cancelled(task: asyncio.Task[Any] | None, met: int) -> bool:
+    """Say whether a request to stop `task` has reached it since `met` of them had.
+
+    Called code may also meet a cancellation of its own making, such as a time-out it handles itself.
+    """
+    return task is not None and task.cancelling() > met
 
 
 def _verdict(answer: Any, name: str, event: str) -> HookResult | None:
@@ -95,8 +105,8 @@ def _verdict(answer: Any, name: str, event: str) -> HookResult | None:
         return None
     try:
         if type(answer) is HookResult or isinstance(answer, HookResult):
-            if answer.action != "continue":
-                HookResult.model_validate(answer.__dict__)  # fields may have been assigned without a check
+            if answer.action != "continue" or not answer.model_fields_set <= _ONLY_ACTION:
+                _check_fields(answer)
             checked: HookResult = answer
             return checked
         if isinstance(answer, dict):
@@ -108,3 +118,10 @@ def _verdict(answer: Any, name: str, event: str) -> HookResult | None:
     else:
         logger.error("hook %r answered %r with a %s; it counts as deny", name, event, type(answer).__name__)
     return HookResult(action="deny", reason="Hook handler returned invalid response")
+
+
+def _check_fields(result: HookResult) -> None:
+    """Raise if a field holds a value of the wrong type: pydantic does not look at what is assigned."""
+    HookResult.model_validate(vars(result), strict=True)
+    for item in result.context_injections:
+        ContextInjection.model_validate(vars(item), strict=True)

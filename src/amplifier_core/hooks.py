@@ -109,7 +109,7 @@ class HookRegistry:
         request_id = None
         if event in _CORRELATED_EVENTS:  # here, not in the coroutine: the slot belongs to the emitter's own context
             explicit = data.get(REQUEST_ID_FIELD) if isinstance(data, dict) else None
-            request_id = resolve_request_id(event, explicit if explicit and isinstance(explicit, str) else None)
+            request_id = resolve_request_id(event, explicit)
         return self._emit(event, data, request_id)
 
     if sys.version_info >= (3, 12):
@@ -146,15 +146,15 @@ class HookRegistry:
         registrations = self._by_event.get(event)
         if not registrations:
             return _continuing({**data, **stamp} if isinstance(data, dict) else {})
-        originals: dict[str, tuple[Any, Any]] = {}
         if isinstance(data, dict):
-            data, originals = _for_handlers({**self._defaults, **data, "timestamp": utc_timestamp(), **stamp})
-        verdict, data = await _round(registrations, event, data)
+            data = {**self._defaults, **data, "timestamp": utc_timestamp(), **stamp}
+        given, originals = _for_handlers(data)
+        verdict, data = await _round(registrations, event, given)
         if verdict is not None:
             return verdict
         for key, (original, dumped) in originals.items():
-            if data.get(key) is dumped:
-                data[key] = original
+            if key in data and data[key] is dumped and (data is given or _same(dumped, _dumped(original))):
+                data[key] = original  # but where a handler changed the dump itself, that is the answer
         return _continuing(data if isinstance(data, dict) else {})
 
     def _unused_name(self, sequence: int) -> str:

@@ -2,7 +2,10 @@
 
 import inspect
 import logging
+import os
+import sys
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -10,16 +13,23 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from .coordinator import Checkpoint, ModuleCoordinator
-from .exceptions import ModuleImportError, ModuleLoadError, ModuleValidationError, describe
-from .packages import TYPE_TO_MOUNT_POINT, import_module_from_path, module_type_of
+from .exceptions import (
+    ModuleImportError,
+    ModuleLoadError,
+    ModulePathConflict,
+    ModuleValidationError,
+    describe,
+)
+from .packages import TYPE_TO_MOUNT_POINT, find_package, import_module_from_path, module_type_of, package_name
 from .validation.base import CONTRACTS, ValidationCheck, ValidationResult, instance_checks, static_checks
 
 logger = logging.getLogger(__name__)
 
 ReadyCallback = Callable[[ModuleCoordinator], Awaitable[None]]
 
+ONE_PLACE_HINT = "use one source for it everywhere, or run the sessions in separate processes"
+
 _ENTRY_POINT_CHECKS = frozenset({"mount_exists", "mount_signature", "on_session_ready_async"})
-_checked: WeakKeyDictionary[ModuleType, tuple[Any, Any, list[ValidationCheck]]] = WeakKeyDictionary()
 
 
 @dataclass(slots=True)
@@ -40,9 +50,59 @@ class LoadedModule:
     sys_path_entry: str | None = None
     mounted: int = 0
 
+    def copy(self) -> "LoadedModule":
+        """Return what another loader may keep: the same module, mounted by nobody yet."""
+        return LoadedModule(self.module_id, self.module_type, self.mount, self.file, self.on_session_ready, self.checks)
 
-def load_package(module_id: str, package: Path) -> LoadedModule:
-    """Import a package and check what needs no instance."""
+
+_checked: WeakKeyDictionary[ModuleType, tuple[Path, LoadedModule]] = WeakKeyDictionary()
+
+
+def load_checked(module_id: str, folder: Path) -> LoadedModule:
+    """Import the package in a folder and check what needs no instance; both happen once in a process."""
+    module = sys.modules.get(package_name(module_id))
+    if module is not None and module in _checked:
+        known_folder, known = _checked[module]
+        if known_folder == folder and _is_current(known, module_id, module):
+            return known.copy()
+    package = _package_in(folder, module_id)
+    module, loaded = _load_package(module_id, package)
+    _checked[module] = (folder, loaded)
+    return loaded.copy()
+
+
+def load_unchecked(module_id: str, folder: Path) -> LoadedModule:
+    """Import the package in a folder; its mount function needs not fulfil more than its own signature."""
+    package = _package_in(folder, module_id)
+    try:
+        module = import_module_from_path(package)
+    except (Exception, SystemExit) as exc:
+        raise import_error(module_id, str(package), exc) from exc
+    return load_function(module_id, getattr(module, "mount", None), module, str(package))
+
+
+def _is_current(known: LoadedModule, module_id: str, module: ModuleType) -> bool:
+    """Say whether a module is still what it was when it was checked."""
+    return (
+        known.module_id == module_id
+        and known.mount is getattr(module, "mount", None)
+        and known.on_session_ready is getattr(module, "on_session_ready", None)
+        and os.path.isfile(known.file)  # noqa: PTH113 - asked for every load
+    )
+
+
+def _package_in(folder: Path, module_id: str) -> Path:
+    package = find_package(folder, module_id)
+    if package is None:
+        raise ModuleValidationError(
+            f"Module '{module_id}' has no valid Python package at {folder}",
+            reason_code="invalid_package_layout" if folder.exists() else "missing_source",
+            hint=f"put its code into {folder / package_name(module_id)} with an __init__.py",
+        )
+    return package
+
+
+def _load_package(module_id: str, package: Path) -> tuple[ModuleType, LoadedModule]:
     try:
         module = import_module_from_path(package)
     except (Exception, SystemExit) as exc:
@@ -52,19 +112,18 @@ def load_package(module_id: str, package: Path) -> LoadedModule:
     module_type = module_type_of(module, module_id)
     if module_type not in CONTRACTS:
         logger.warning("module '%s' is a %s, for which there is no validator", module_id, module_type)
-        return load_function(module_id, getattr(module, "mount", None), module, str(package))
+        return module, load_function(module_id, getattr(module, "mount", None), module, str(package))
     checks = [
         ValidationCheck("module_importable", True, f"Module loaded from {package}", "info"),
-        *_static_checks(module),
+        *static_checks(module),
     ]
     if not all(check.passed for check in checks):
         hint = f"define `async def mount(coordinator, config)` in {module.__file__}"
         if any(check.name == "on_session_ready_async" and not check.passed for check in checks):
             hint = f"define `async def on_session_ready(coordinator)` in {module.__file__}"
         raise _validation_error(module_id, module_type, package, checks, hint)
-    return LoadedModule(
-        module_id, module_type, module.mount, str(module.__file__), getattr(module, "on_session_ready", None), checks
-    )
+    ready = getattr(module, "on_session_ready", None)
+    return module, LoadedModule(module_id, module_type, module.mount, str(module.__file__), ready, checks)
 
 
 def load_function(module_id: str, mount: Any, module: ModuleType | None, origin: str) -> LoadedModule:
@@ -84,7 +143,8 @@ def load_function(module_id: str, mount: Any, module: ModuleType | None, origin:
         logger.warning("Module '%s' defines on_session_ready() as sync — must be async. Skipping.", module_id)
         ready = None
     if ready is not None:
-        mount.__on_session_ready__ = (module_id, ready)
+        with suppress(AttributeError):  # a bound method has no attributes of its own
+            mount.__on_session_ready__ = (module_id, ready)
     return LoadedModule(module_id, "", mount, file, ready)
 
 
@@ -112,15 +172,6 @@ def import_error(module_id: str, origin: str, cause: BaseException) -> ModuleLoa
     )
 
 
-def _static_checks(module: ModuleType) -> list[ValidationCheck]:
-    """Return the checks of a module's functions; they are made again only when a function was replaced."""
-    functions = (getattr(module, "mount", None), getattr(module, "on_session_ready", None))
-    known = _checked.get(module)
-    if known is None or known[:2] != functions:
-        known = _checked[module] = (*functions, static_checks(module))
-    return known[2]
-
-
 def _validation_error(
     module_id: str, module_type: str, path: Path, checks: list[ValidationCheck], hint: str
 ) -> ModuleValidationError:
@@ -135,6 +186,8 @@ def _validation_error(
 
 
 def _import_hint(origin: str, cause: BaseException) -> str:
+    if isinstance(cause, ModulePathConflict):
+        return ONE_PLACE_HINT
     if isinstance(cause, SyntaxError):
         return f"correct line {cause.lineno} of {cause.filename}"
     if isinstance(cause, ImportError) and cause.name:

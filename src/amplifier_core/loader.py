@@ -6,6 +6,7 @@ import logging
 import os
 import sys
 from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -19,9 +20,19 @@ from .exceptions import (
     ModuleNotFoundError,
     ModulePathConflict,
     ModuleValidationError,
+    describe,
 )
 from .installed import entry_points
-from .loaded_module import LoadedModule, ReadyCallback, check_mounted, import_error, load_function, load_package
+from .loaded_module import (
+    ONE_PLACE_HINT,
+    LoadedModule,
+    ReadyCallback,
+    check_mounted,
+    import_error,
+    load_checked,
+    load_function,
+    load_unchecked,
+)
 from .models import ModuleInfo
 from .packages import (
     TYPE_TO_MOUNT_POINT,
@@ -56,9 +67,16 @@ MODULE_FAILURE_REASONS = frozenset(
 )
 
 Mount = Callable[[ModuleCoordinator], Awaitable[Any]]
-PackageLoad = Callable[[str, Path], LoadedModule]
+FolderLoad = Callable[[str, Path], LoadedModule]
 
-_HINTS = ("source_hint", "profile_hint")
+# How resolvers take the hint: by these names, by position (None), or not at all. The first that fits is used.
+_HINTS: tuple[tuple[str, ...] | None, ...] = (
+    ("source_hint", "profile_hint"),
+    ("source_hint",),
+    ("profile_hint",),
+    None,
+    (),
+)
 _hints_by_function: WeakKeyDictionary[Callable[..., Any], tuple[str, ...] | None] = WeakKeyDictionary()
 
 
@@ -115,7 +133,7 @@ class ModuleLoader:
         try:
             loaded = await self._find(module_id, hint)
         except Exception as exc:
-            logger.error("Failed to load module '%s': %s", module_id, exc)  # noqa: TRY400 - raised to the caller too
+            logger.error("Failed to load module '%s': %s", module_id, describe(exc))  # noqa: TRY400 - raised, too
             raise
         return self._bind(loaded, config or {})
 
@@ -155,10 +173,10 @@ class ModuleLoader:
             if cached.folder != folder:
                 raise ModulePathConflict(
                     f"Refusing to load '{module_id}' from {folder}: it is already loaded from {cached.folder}",
-                    hint="use one source for both entries, or run them in two sessions of separate processes",
+                    hint=ONE_PLACE_HINT,
                 )
             return cached
-        loaded = self._load_folder(module_id, folder, load_package)
+        loaded = self._load_folder(module_id, folder, load_checked)
         loaded.folder = folder
         self._loaded[module_id] = loaded
         return loaded
@@ -178,15 +196,22 @@ class ModuleLoader:
         source = ask(module_id, hint) if hints is None else ask(module_id, **dict.fromkeys(hints, hint))
         if inspect.isawaitable(source):
             source = await source
-        return Path(source.resolve())
+        resolve = getattr(source, "resolve", None)
+        folder = resolve() if callable(resolve) else None
+        if not isinstance(folder, (str, os.PathLike)):
+            name = type(resolver).__name__
+            raise ModuleLoadError(
+                f"Module '{module_id}' cannot be loaded: the resolver {name} named no folder, it answered {source!r}",
+                hint=f"have {name} return an object whose resolve() gives the module's folder",
+            )
+        return Path(folder)
 
-    def _load_folder(self, module_id: str, folder: Path, load: PackageLoad) -> LoadedModule:
+    def _load_folder(self, module_id: str, folder: Path, load: FolderLoad) -> LoadedModule:
         """Load from a folder that goes on `sys.path`; whatever goes wrong, `sys.path` is left as it was."""
         entry = str(folder)
         is_new = self._hold_path(entry)
         try:
-            package = _package_in(folder, module_id)
-            loaded = load(module_id, package)
+            loaded = load(module_id, folder)
         except BaseException:
             if is_new:
                 self._release_path(entry)
@@ -201,9 +226,9 @@ class ModuleLoader:
         if cached is not None and cached.folder is None:
             return cached
         failures: list[ModuleLoadError] = []
-        for attempt in (self._from_entry_point, self._from_search_path, self._from_import):
+        for attempt in self._direct_attempts(module_id):
             try:
-                loaded = attempt(module_id)
+                loaded = attempt()
             except ModuleLoadError as exc:
                 failures.append(exc)
                 continue
@@ -212,42 +237,13 @@ class ModuleLoader:
                 return loaded
         raise failures[0] if failures else not_found
 
-    def _from_entry_point(self, module_id: str) -> LoadedModule | None:
-        point = next((point for point in entry_points() if point.name == module_id), None)
-        if point is None:
-            return None
-        try:
-            mount = point.load()
-        except (Exception, SystemExit) as exc:
-            logger.exception("entry point %r of module '%s' cannot be loaded", point.value, module_id)
-            raise import_error(module_id, f"entry point {point.value!r}", exc) from exc
-        defining_module = sys.modules.get(getattr(mount, "__module__", ""))
-        return load_function(module_id, mount, defining_module, f"entry point {point.value!r}")
-
-    def _from_search_path(self, module_id: str) -> LoadedModule | None:
+    def _direct_attempts(self, module_id: str) -> Iterator[Callable[[], LoadedModule | None]]:
+        yield partial(_from_entry_point, module_id)
         for directory in self._search_directories():
-            for folder in (directory / folder_name(module_id), directory / module_id):
-                try:
-                    is_there = folder.is_dir()
-                except (OSError, ValueError):  # a name no file system can hold
-                    is_there = False
-                if is_there:
-                    return self._load_folder(module_id, folder, _load_unvalidated)
-        return None
-
-    def _from_import(self, module_id: str) -> LoadedModule | None:
-        package = package_name(module_id)
-        try:
-            module = importlib.import_module(package)
-        except ImportError as exc:
-            if exc.name is not None and (package == exc.name or package.startswith(f"{exc.name}.")):
-                return None
-            raise import_error(module_id, package, exc) from exc
-        except UnicodeError:  # a name no file system can hold
-            return None
-        except (Exception, SystemExit) as exc:
-            raise import_error(module_id, package, exc) from exc
-        return load_function(module_id, getattr(module, "mount", None), module, package)
+            for name in (folder_name(module_id), module_id):
+                if os.path.isdir(directory / name):  # noqa: PTH112 - is_dir() raises for names no file system can hold
+                    yield partial(self._load_folder, module_id, directory / name, load_unchecked)
+        yield partial(_from_import, module_id)
 
     def _bind(self, loaded: LoadedModule, config: dict[str, Any]) -> Mount:
         """Return the one closure around a loaded module, however it was found."""
@@ -301,23 +297,32 @@ class ModuleLoader:
         return (Path(path) for path in os.environ.get("AMPLIFIER_MODULES", "").split(":") if path)
 
 
-def _package_in(folder: Path, module_id: str) -> Path:
-    package = find_package(folder, module_id)
-    if package is None:
-        raise ModuleValidationError(
-            f"Module '{module_id}' has no valid Python package at {folder}",
-            reason_code="invalid_package_layout" if folder.exists() else "missing_source",
-            hint=f"put its code into {folder / package_name(module_id)} with an __init__.py",
-        )
-    return package
-
-
-def _load_unvalidated(module_id: str, package: Path) -> LoadedModule:
+def _from_entry_point(module_id: str) -> LoadedModule | None:
+    point = next((point for point in entry_points() if point.name == module_id), None)
+    if point is None:
+        return None
     try:
-        module = import_module_from_path(package)
+        mount = point.load()
     except (Exception, SystemExit) as exc:
-        raise import_error(module_id, str(package), exc) from exc
-    return load_function(module_id, getattr(module, "mount", None), module, str(package))
+        logger.exception("entry point %r of module '%s' cannot be loaded", point.value, module_id)
+        raise import_error(module_id, f"entry point {point.value!r}", exc) from exc
+    defining_module = sys.modules.get(getattr(mount, "__module__", ""))
+    return load_function(module_id, mount, defining_module, f"entry point {point.value!r}")
+
+
+def _from_import(module_id: str) -> LoadedModule | None:
+    package = package_name(module_id)
+    try:
+        module = importlib.import_module(package)
+    except ImportError as exc:
+        if exc.name is not None and (package == exc.name or package.startswith(f"{exc.name}.")):
+            return None
+        raise import_error(module_id, package, exc) from exc
+    except UnicodeError:  # a name no file system can hold
+        return None
+    except (Exception, SystemExit) as exc:
+        raise import_error(module_id, package, exc) from exc
+    return load_function(module_id, getattr(module, "mount", None), module, package)
 
 
 def _local_folder(hint: Any) -> Path | None:
@@ -328,19 +333,25 @@ def _local_folder(hint: Any) -> Path | None:
     if text.startswith("file://"):
         host, slash, path = text.removeprefix("file://").partition("/")
         text = unquote(slash + path) if host in ("", "localhost") else ""
-    folder = Path(text)
-    return folder if folder.is_absolute() and folder.is_dir() else None
+    is_folder = os.path.isabs(text) and os.path.isdir(text)  # noqa: PTH112, PTH117 - Path.is_dir() may raise
+    return Path(text) if is_folder else None
 
 
 def _hints_taken_by(ask: Callable[..., Any]) -> tuple[str, ...] | None:
-    """Return the names under which a resolver takes the hint; None when it takes it by position only."""
+    """Return the names under which a resolver takes the hint; None when it takes it by position."""
     function = getattr(ask, "__func__", ask)
     if function not in _hints_by_function:
-        parameters = inspect.signature(ask).parameters
-        takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
-        hints = tuple(name for name in _HINTS if takes_any or name in parameters)
-        _hints_by_function[function] = None if not hints and len(parameters) > 1 else hints
+        signature = inspect.signature(ask)
+        _hints_by_function[function] = next((hints for hints in _HINTS if _fits(signature, hints)), ())
     return _hints_by_function[function]
+
+
+def _fits(signature: inspect.Signature, hints: tuple[str, ...] | None) -> bool:
+    try:
+        signature.bind("", "") if hints is None else signature.bind("", **dict.fromkeys(hints))
+    except TypeError:
+        return False
+    return True
 
 
 def _type_in_folder(folder: Path, module_id: str) -> str:

@@ -13,15 +13,14 @@ Visibility = Literal["internal", "developer", "user"]
 
 
 def exact_cost(example: str) -> BeforeValidator:
-    def refuse_inexact(value: object) -> object:
-        if isinstance(value, (float, bool)):
+    def refuse_float(value: object) -> object:
+        if isinstance(value, float):
             raise ValueError(  # noqa: TRY004 - pydantic turns a ValueError into its own
-                f"cost_usd must be Decimal, not {type(value).__name__}. "
-                f"Use Decimal({example!r}) — floats lose monetary precision."
+                f"cost_usd must be Decimal, not float. Use Decimal({example!r}) — floats lose monetary precision."
             )
         return value
 
-    return BeforeValidator(refuse_inexact)
+    return BeforeValidator(refuse_float)
 
 
 class KernelModel(BaseModel):

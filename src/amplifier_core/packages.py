@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from .exceptions import ModuleValidationError
+from .exceptions import ModulePathConflict, ModuleValidationError
 
 logger = logging.getLogger(__name__)
 
@@ -100,7 +100,7 @@ def module_id_of(path: Path) -> str:
     entry_points = _entry_points(path)
     if len(entry_points) == 1:
         return next(iter(entry_points))
-    name = path.resolve().name
+    name = os.path.basename(os.path.abspath(path))  # noqa: PTH100, PTH119 - resolve() would lose the name of a link
     if name.startswith(_PACKAGE_PREFIX):
         return name.removeprefix(_PACKAGE_PREFIX).replace("_", "-")
     return name.removeprefix(_FOLDER_PREFIX)
@@ -109,8 +109,9 @@ def module_id_of(path: Path) -> str:
 def import_module_from_path(path: str | Path) -> ModuleType:
     """Import a package directory or a file under its own name, through the normal import system.
 
-    Raises `ImportError` when that name, or a cached submodule of it, is already loaded from another file:
-    Python keeps one module per name, and running the other file's code instead would be worse than stopping.
+    Raises `ModulePathConflict`, an `ImportError`, when that name, or a cached submodule of it, is already loaded
+    from another file: Python keeps one module per name, and running the other file's code instead would be worse
+    than stopping.
     """
     path = Path(path)
     is_directory = path.is_dir()
@@ -123,18 +124,18 @@ def import_module_from_path(path: str | Path) -> ModuleType:
     submodules = _submodules(name)
     for submodule in submodules:
         file = getattr(sys.modules[submodule], "__file__", None)
-        if file is None or not Path(file).is_relative_to(path):
-            raise ImportError(
+        if file is None or not Path(os.path.realpath(file)).is_relative_to(os.path.realpath(path)):
+            raise ModulePathConflict(
                 f"Refusing to import '{name}' from {source}: cached submodule '{submodule}' is from {file}"
             )
     with _first_on_sys_path(str(path.parent)):
         importlib.invalidate_caches()
         try:
             module = importlib.import_module(name)
+            _refuse_other_file(name, module, source)
         except BaseException:
-            _forget(set(_submodules(name)) - set(submodules))
+            _forget({name, *_submodules(name)} - set(submodules))
             raise
-    _refuse_other_file(name, module, source)
     return module
 
 
@@ -185,7 +186,7 @@ def _entry_points(folder: Path) -> dict[str, str]:
 def _refuse_other_file(name: str, module: ModuleType, source: Path) -> None:
     file = getattr(module, "__file__", None)
     if file != str(source) and (file is None or os.path.realpath(file) != os.path.realpath(source)):
-        raise ImportError(f"Refusing to import '{name}' from {source}: it is already loaded from {file}")
+        raise ModulePathConflict(f"Refusing to import '{name}' from {source}: it is already loaded from {file}")
 
 
 def _submodules(name: str) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ from .testing import EventRecorder, MockContextManager, MockCoordinator, MockPro
 try:
     from pytest_asyncio import fixture as async_fixture
 except ImportError:  # pytest itself must go on working; only the fixtures that mount a module need it
-    async_fixture = pytest.fixture
+    async_fixture = pytest.fixture  # type: ignore[assignment] # used in the same way
 
 Dependencies = tuple[MockContextManager, dict[str, MockProvider], dict[str, MockTool], EventRecorder]
 
@@ -191,7 +191,8 @@ def _fresh_module(path: Path) -> Iterator[ModuleType]:
         spec.loader.exec_module(module)
         yield module
     finally:
-        sys.path.remove(str(path.parent))
+        if str(path.parent) in sys.path:
+            sys.path.remove(str(path.parent))
         for key in [key for key in sys.modules if key == name or key.startswith(f"{name}.")]:
             if key in before:
                 sys.modules[key] = before[key]

@@ -9,12 +9,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from . import events
-from .bring_up import bring_up
+from .bring_up import bring_up, emit_quietly, redacted, session_section
 from .coordinator import ModuleCoordinator
 from .exceptions import MountPlanError, describe
 from .loader import ModuleLoader
 from .models import SessionStatus
-from .utils.truncate import redact_secrets
 
 if TYPE_CHECKING:
     from .approval import ApprovalSystem
@@ -48,7 +47,7 @@ class AmplifierSession:
         self.status = SessionStatus(session_id=self.session_id)
         self.coordinator = ModuleCoordinator(self, approval_system, display_system)
         self.coordinator.hooks.set_default_fields(session_id=self.session_id, parent_id=self.parent_id)
-        self._own_loader = None if loader else ModuleLoader(coordinator=self.coordinator)
+        self._own_loader = ModuleLoader(coordinator=self.coordinator)
         self.loader: ModuleLoader | None = loader or self._own_loader
         self._is_resumed = is_resumed
         self._initialized = False
@@ -74,12 +73,7 @@ class AmplifierSession:
         async with self._initializing:
             if self._initialized:
                 return
-            assigned = self.coordinator.loader
-            if assigned is not None and self._own_loader is not None and self.loader is self._own_loader:
-                self.loader = assigned
-            else:
-                self.coordinator.loader = self.loader
-            await bring_up(self)
+            await bring_up(self, self._agree_on_loader())
             self._has_ended = False
             self._initialized = True
 
@@ -89,8 +83,8 @@ class AmplifierSession:
             raise RuntimeError("Session not initialized. Call initialize() first.")
         await self._announce()
         coordinator = self.coordinator
-        orchestrator, context, providers = (
-            coordinator.get(point) for point in ("orchestrator", "context", "providers")
+        orchestrator, context, providers, tools = (
+            coordinator.get(point) for point in ("orchestrator", "context", "providers", "tools")
         )
         if orchestrator is None:
             raise RuntimeError("No orchestrator module mounted")
@@ -105,7 +99,7 @@ class AmplifierSession:
                 prompt=prompt,
                 context=context,
                 providers=providers,
-                tools=coordinator.get("tools") or {},
+                tools={} if tools is None else tools,
                 hooks=coordinator.hooks,
                 **extra,
             )
@@ -153,17 +147,18 @@ class AmplifierSession:
             return
         self._has_started = True
         payload: dict[str, Any] = {"session_id": self.session_id, "parent_id": self.parent_id, "config": self.config}
-        if metadata := self.config["session"].get("metadata"):
+        section = session_section(self.config)
+        if metadata := section.get("metadata"):
             payload["metadata"] = metadata
         event = events.SESSION_RESUME if self._is_resumed else events.SESSION_START
         await self.coordinator.hooks.emit(event, payload)
-        if self.config["session"].get("raw"):
-            raw = {"session_id": self.session_id, "raw": redact_secrets(self.config)}
+        if section.get("raw"):
+            raw = {"session_id": self.session_id, "raw": redacted(self.config)}
             await self.coordinator.hooks.emit("session:config", raw)
 
     async def _announce_end(self) -> None:
-        payload = {"session_id": self.session_id, "status": self.status.status, "stats": self.status.to_dict()}
         try:
+            payload = {"session_id": self.session_id, "status": self.status.status, "stats": self.status.to_dict()}
             await self.coordinator.hooks.emit(events.SESSION_END, payload)
         except Exception:
             logger.debug("session:end could not be emitted", exc_info=True)
@@ -179,7 +174,15 @@ class AmplifierSession:
         logger.info("Execution cancelled: %s", describe(exc))
         if not isinstance(exc, GeneratorExit):  # a coroutine that is being closed may not wait any more
             payload = {"was_immediate": cancellation.is_immediate, "error": describe(exc)}
-            await self.coordinator.hooks.emit(events.CANCEL_COMPLETED, payload)
+            await emit_quietly(self.coordinator, events.CANCEL_COMPLETED, payload)
+
+    def _agree_on_loader(self) -> ModuleLoader:
+        """Return the loader for session and coordinator; the session's own makes way for one assigned over there."""
+        if self.loader is None or self.loader is self._own_loader:
+            self.loader = self.coordinator.loader or self._own_loader
+        self._own_loader.coordinator = self.coordinator  # which may be another one by now
+        self.coordinator.loader = self.loader
+        return self.loader
 
     def _takes_coordinator(self, orchestrator: Any) -> bool:
         """Say whether the orchestrator's `execute` accepts `coordinator`; asked once for each orchestrator."""

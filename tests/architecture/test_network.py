@@ -1,5 +1,6 @@
 """The suite stays on the machine: `tests/conftest.py` refuses what goes beyond loopback, and tells."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -42,20 +43,16 @@ def test_unix_socket(tmp_path, monkeypatch):
 def test_a_test_that_tries_to_leave_the_machine_fails_even_if_it_hides_the_refusal(tmp_path: Path) -> None:
     shutil.copy(CONFTEST, tmp_path)
     (tmp_path / "test_sockets.py").write_text(SUITE)
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-rE",
-        "-p",
-        "no:cacheprovider",
-        "--rootdir",
-        ".",
-        "test_sockets.py",
-    ]
+    options = ["-q", "-rE", "-p", "no:cacheprovider", "--rootdir", "."]
 
-    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    run = subprocess.run(
+        [sys.executable, "-m", "pytest", *options, "test_sockets.py"],
+        cwd=tmp_path,
+        env={**os.environ, "COLUMNS": "200"},  # so that no line of the summary is cut
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
     told = {line.partition("::")[2] for line in run.stdout.splitlines() if line.startswith("ERROR ")}
     assert told == {

@@ -1,0 +1,278 @@
+"""Real modules for the kernel's tests: folders a resolver can point at, distributions that are installed, plans."""
+
+import importlib
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from textwrap import dedent, indent
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from amplifier_core import AmplifierSession, ModuleCoordinator
+from amplifier_core.module_sources import ModuleNotFoundError
+
+_numbers = count(1)  # every module gets a package name of its own: Python keeps one module per name
+
+_ID_PREFIXES = {
+    "orchestrator": "loop",
+    "context": "context",
+    "provider": "provider",
+    "tool": "tool",
+    "hook": "hooks",
+    "resolver": "resolver",
+}
+
+_CLASSES = {
+    "orchestrator": """
+        class Thing:
+            async def execute(self, prompt, context, providers, tools, hooks):
+                await hooks.emit("prompt:submit", {"prompt": prompt})
+                await context.add_message({"role": "user", "content": prompt})
+                outputs = [(await tool.execute({"prompt": prompt})).output for tool in tools.values()]
+                await hooks.emit("orchestrator:complete", {"outputs": outputs})
+                return f"answer to {prompt}"
+    """,
+    "context": """
+        class Thing:
+            def __init__(self):
+                self.messages = []
+
+            async def add_message(self, message):
+                self.messages.append(message)
+
+            async def get_messages_for_request(self, token_budget=None, provider=None):
+                return list(self.messages)
+
+            async def get_messages(self):
+                return list(self.messages)
+
+            async def set_messages(self, messages):
+                self.messages = list(messages)
+
+            async def clear(self):
+                self.messages = []
+    """,
+    "provider": """
+        class Thing:
+            name = NAME
+
+            def get_info(self):
+                return amplifier_core.ProviderInfo(id=NAME, display_name=NAME)
+
+            async def list_models(self):
+                return []
+
+            async def complete(self, request, **options):
+                return amplifier_core.ChatResponse(content=[])
+
+            def parse_tool_calls(self, response):
+                return []
+    """,
+    "tool": """
+        class Thing:
+            name = NAME
+            description = "Answers with its own name"
+
+            async def execute(self, input):
+                return amplifier_core.ToolResult(output=NAME)
+    """,
+    "hook": """
+        class Thing:
+            async def __call__(self, event, data):
+                return amplifier_core.HookResult()
+    """,
+    "resolver": """
+        class Thing:
+            def resolve(self, module_id, source_hint=None, profile_hint=None):
+                raise LookupError(module_id)
+    """,
+}
+
+_MOUNTS = {
+    "orchestrator": 'await coordinator.mount("orchestrator", thing)',
+    "context": 'await coordinator.mount("context", thing)',
+    "provider": 'await coordinator.mount("providers", thing, name=NAME)',
+    "tool": 'await coordinator.mount("tools", thing, name=NAME)',
+    "hook": 'coordinator.hooks.register("tool:pre", thing, name=NAME)',
+    "resolver": 'await coordinator.mount("module-source-resolver", thing)',
+}
+
+_SOURCE = """\
+import amplifier_core
+
+NAME = {name!r}
+mounts = []  # one entry for every call of mount: the config it was given
+{head}
+{definition}
+
+async def mount(coordinator, config):
+    mounts.append(config)
+    thing = Thing()
+{body}
+
+{tail}
+"""
+
+
+@dataclass(frozen=True)
+class WrittenModule:
+    """A module on disk; `name` is what it mounts itself as."""
+
+    module_id: str
+    name: str
+    folder: Path
+    package: str
+
+    @property
+    def file(self) -> Path:
+        return self.folder / self.package / "__init__.py"
+
+    @property
+    def code(self) -> ModuleType:
+        """The imported package."""
+        return sys.modules[self.package]
+
+    @property
+    def times_mounted(self) -> int:
+        return len(self.code.mounts) if self.package in sys.modules else 0
+
+    def entry(self, **more: Any) -> dict[str, Any]:
+        """The module's place in a plan."""
+        return {"module": self.module_id, **more}
+
+
+class FolderResolver:
+    """Knows the folders of modules by id; `calls` has the id and hints of every question."""
+
+    def __init__(self) -> None:
+        self.folders: dict[str, Path] = {}
+        self.calls: list[tuple[str, Any, Any]] = []
+
+    def resolve(self, module_id: str, source_hint: Any = None, profile_hint: Any = None) -> SimpleNamespace:
+        self.calls.append((module_id, source_hint, profile_hint))
+        if module_id not in self.folders:
+            raise ModuleNotFoundError(f"no folder for {module_id!r}")
+        return SimpleNamespace(resolve=lambda: self.folders[module_id])
+
+
+class ModuleWorkshop:
+    """Writes modules below `root` and tells its `resolver` about each."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.resolver = FolderResolver()
+
+    def write(
+        self,
+        module_type: str = "tool",
+        *,
+        module_id: str | None = None,
+        folder: Path | None = None,
+        package: str | None = None,
+        head: str = "",
+        definition: str | None = None,
+        mount: str | None = None,
+        tail: str = "",
+        source: str | None = None,
+    ) -> WrittenModule:
+        """Write a conforming module, or one with other code in a chosen place.
+
+        `head` stands before the class, `definition` in its place; `mount` is the body of the mount function, where
+        `thing` is a fresh instance; `tail` ends the file; `source` is all of it.
+        """
+        number = next(_numbers)
+        module_id = module_id or f"{_ID_PREFIXES[module_type]}-m{number}"
+        name = module_id.removeprefix("provider-")
+        package = package or "amplifier_module_" + module_id.replace("-", "_")
+        folder = folder or self.root / f"folder-{number}" / f"amplifier-module-{module_id}"
+        if source is None:
+            source = _SOURCE.format(
+                name=name,
+                head=dedent(head) + ('\n__amplifier_module_type__ = "resolver"' if module_type == "resolver" else ""),
+                definition=dedent(_CLASSES[module_type] if definition is None else definition),
+                body=indent(dedent(_MOUNTS[module_type] if mount is None else mount), "    "),
+                tail=dedent(tail),
+            )
+        written = WrittenModule(module_id, name, folder, package)
+        written.file.parent.mkdir(parents=True, exist_ok=True)
+        written.file.write_text(source, encoding="utf-8")
+        self.resolver.folders.setdefault(module_id, folder)
+        return written
+
+    def install(self, module: WrittenModule, entry_points: dict[str, str] | None = None) -> Path:
+        """Install a distribution with the module's package in a site directory of its own; returns the directory.
+
+        Without `entry_points` it offers the package's `mount` under the module's id.
+        """
+        site = self.root / f"site-{next(_numbers)}"
+        shutil.copytree(module.file.parent, site / module.package)
+        info = site / f"{module.package}-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {module.package}\nVersion: 1.0\n")
+        points = {module.module_id: f"{module.package}:mount"} if entry_points is None else entry_points
+        lines = [f"{name} = {target}" for name, target in points.items()]
+        (info / "entry_points.txt").write_text("\n".join(["[amplifier.modules]", *lines, ""]))
+        sys.path.append(str(site))
+        importlib.invalidate_caches()
+        return site
+
+    def plan(self, **sections: Any) -> dict[str, Any]:
+        """Return a small plan that can be executed, with modules of its own; `sections` are added to it."""
+        orchestrator, context = self.write("orchestrator"), self.write("context")
+        return {
+            "session": {"orchestrator": orchestrator.module_id, "context": context.module_id},
+            "providers": [self.write("provider").entry()],
+            **sections,
+        }
+
+    def session(self, plan: dict[str, Any] | None = None, **options: Any) -> AmplifierSession:
+        """Return a session that is not initialized yet and finds the modules of this workshop."""
+        session = AmplifierSession(self.plan() if plan is None else plan, **options)
+        session.coordinator.mount_points["module-source-resolver"] = self.resolver
+        return session
+
+
+@contextmanager
+def _interpreter_restored(root: Path) -> Iterator[None]:
+    """Drop what was imported from below `root`, and give `sys.path` back as it was."""
+    path = list(sys.path)
+    try:
+        yield
+    finally:
+        sys.path[:] = path
+        for name, module in list(sys.modules.items()):
+            if (getattr(module, "__file__", None) or "").startswith(str(root)):
+                del sys.modules[name]
+        importlib.invalidate_caches()
+
+
+@pytest.fixture
+def modules(tmp_path: Path) -> Iterator[ModuleWorkshop]:
+    """A workshop for modules whose packages are forgotten after the test."""
+    with _interpreter_restored(tmp_path):
+        yield ModuleWorkshop(tmp_path)
+
+
+@pytest.fixture
+def coordinator(modules: ModuleWorkshop) -> ModuleCoordinator:
+    """A coordinator without a session; the workshop's resolver is not mounted on it."""
+    return ModuleCoordinator()
+
+
+@pytest.fixture
+def listen() -> Callable[..., list[tuple[str, dict[str, Any]]]]:
+    """Returns a function that notes the given events of a coordinator in the list it returns."""
+
+    def listen_to(coordinator: ModuleCoordinator, *events: str) -> list[tuple[str, dict[str, Any]]]:
+        heard: list[tuple[str, dict[str, Any]]] = []
+        for event in events:
+            coordinator.hooks.register(event, lambda event, data: heard.append((event, data)))
+        return heard
+
+    return listen_to

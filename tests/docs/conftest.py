@@ -1,0 +1,188 @@
+"""Runs the documentation: what a page shows is what happens.
+
+A page is read from top to bottom, in a folder of its own in which `examples` is the repository's:
+
+- a block with `file=<path>` after its language is written to that file,
+- a `python` block is executed, with `await` at the top level; blocks of one page share their names,
+- an `output` block is what the block before it printed,
+- a `console` block holds commands after `$`, each followed by what it prints,
+- a `toml` or `json` block can be parsed.
+
+Session ids and durations differ from run to run; every other character counts. Anything else is prose.
+"""
+
+import ast
+import asyncio
+import contextlib
+import importlib
+import inspect
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+_FENCE = re.compile(r"^(`{3,})([^`\n]*)\n(.*?)^\1[ ]*$", re.MULTILINE | re.DOTALL)
+_VARYING = {
+    re.compile(r"\b[0-9a-f]{8}\b"): "<id>",
+    re.compile(r"\bin \d+\.\d+s\b"): "in <time>s",
+}
+# What cannot be run again inside of a test run, and what stands for it.
+_STAND_INS = {"make run": f"python {ROOT / 'examples/hello_kernel.py'}"}
+_NOT_RUN = ("git clone ", "cd ", "make ")
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block of a page; `info` is what stands behind the fence, `line` the number of its first line."""
+
+    info: str
+    text: str
+    line: int
+
+    @property
+    def language(self) -> str:
+        return self.info.split()[0] if self.info.split() else ""
+
+    @property
+    def file(self) -> str | None:
+        found = re.search(r"\bfile=(\S+)", self.info)
+        return found[1] if found else None
+
+
+@dataclass(frozen=True)
+class Page:
+    path: Path
+
+    @property
+    def name(self) -> str:
+        return self.path.name if not self.path.is_relative_to(ROOT) else self.path.relative_to(ROOT).as_posix()
+
+    @property
+    def text(self) -> str:
+        return self.path.read_text(encoding="utf-8")
+
+    @property
+    def prose(self) -> str:
+        return _FENCE.sub("", self.text)
+
+    @property
+    def blocks(self) -> list[Block]:
+        text = self.text
+        return [
+            Block(found[2].strip(), found[3], text.count("\n", 0, found.start(3)) + 1)
+            for found in _FENCE.finditer(text)
+        ]
+
+    def write_files(self, folder: Path) -> None:
+        """Write every block that is a file."""
+        for block in self.blocks:
+            if block.file is not None:
+                _write(folder / block.file, block.text)
+
+
+class Reader:
+    """Does what a page says, in `folder`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.outputs: list[str] = []  # everything that was printed, command by command and block by block
+        self._names: dict[str, Any] = {"__name__": "__page__"}
+        self._printed = ""
+
+    async def read(self, page: Page) -> None:
+        for block in page.blocks:
+            place = f"{page.name}:{block.line}"
+            if block.language != "output":
+                assert self._printed == "", f"before {place}: the page does not show what is printed:\n{self._printed}"
+            if block.file is not None:
+                _write(self.folder / block.file, block.text)
+            elif block.language == "python":
+                self._printed = await self._execute(block, place)
+                self.outputs.append(self._printed)
+            elif block.language == "output":
+                _compare(block.text, self._printed, place)
+                self._printed = ""
+            elif block.language == "console":
+                await self._run_commands(block, place)
+            if block.language in _PARSERS:
+                _PARSERS[block.language](block.text)
+        assert self._printed == "", f"at the end of {page.name} the page does not show what is printed"
+
+    async def _execute(self, block: Block, place: str) -> str:
+        source = "\n" * (block.line - 1) + block.text  # so that a traceback shows the line of the page
+        code = compile(source, place, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            result = eval(code, self._names)
+            if inspect.iscoroutine(result):
+                await result
+        return printed.getvalue()
+
+    async def _run_commands(self, block: Block, place: str) -> None:
+        for shown in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
+            command, _, expected = shown.partition("\n")
+            real = _STAND_INS.get(command, command).replace(".venv/bin/", "")
+            if real.startswith(_NOT_RUN):
+                continue
+            run = await asyncio.to_thread(
+                subprocess.run, real, shell=True, cwd=self.folder, env=_environment(), capture_output=True, text=True
+            )
+            self.outputs.append(run.stdout)
+            assert run.stderr == "", f"{place}: {command}\n{run.stderr}"
+            _compare(expected, run.stdout, f"{place}: {command}")
+
+
+_PARSERS: dict[str, Callable[[str], Any]] = {"toml": tomllib.loads, "json": json.loads}
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+
+
+def _compare(shown: str, real: str, place: str) -> None:
+    shown, real = shown.strip("\n"), real.strip("\n")
+    for pattern, constant in _VARYING.items():
+        shown, real = pattern.sub(constant, shown), pattern.sub(constant, real)
+    assert real == shown, f"{place} does not show what is printed"
+
+
+def _environment() -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "MAKE"))}
+    return {**kept, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{kept.get('PATH', '')}", "NO_COLOR": "1"}
+
+
+@pytest.fixture
+def page() -> Callable[[str], Page]:
+    """Returns a function that opens a page by its path in the repository."""
+    return lambda name: Page(ROOT / name)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A current directory with the repository's examples in it; what is imported from it is forgotten afterwards."""
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    monkeypatch.chdir(tmp_path)
+    path = list(sys.path)
+    yield tmp_path
+    sys.path[:] = path
+    for name, module in list(sys.modules.items()):
+        if (getattr(module, "__file__", None) or "").startswith((str(tmp_path), str(ROOT / "examples"))):
+            del sys.modules[name]
+    importlib.invalidate_caches()
+
+
+@pytest.fixture
+def reader(folder: Path) -> Reader:
+    return Reader(folder)

@@ -1,0 +1,111 @@
+"""What the pages state in tables and sentences is what the code has."""
+
+import os
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from amplifier_core import testing
+from amplifier_core.events import ALL_EVENTS
+from amplifier_core.loader import MODULE_FAILURE_REASONS
+from amplifier_core.validation import behavioral, structural
+
+ROOT = Path(__file__).parents[2]
+
+EVENT = re.compile(r"`([a-z_]+:[a-z_]+)`")
+
+Open = Callable[[str], Any]
+
+
+def _table(text: str, heading: str) -> list[list[str]]:
+    """Return the cells of the first table below a heading, without its head."""
+    below = text.partition(f"\n{heading}\n")[2]
+    lines = re.search(r"(?:^\|.*\|\n)+", below, re.MULTILINE)
+    assert lines is not None, heading
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[0].splitlines()[2:]]
+
+
+def test_the_kernel_page_lists_every_event_once(page: Open) -> None:
+    listed = [event for row in _table(page("docs/kernel.md").text, "## Every event") for event in EVENT.findall(row[0])]
+
+    assert sorted(listed) == sorted([*ALL_EVENTS, "session:config"])
+
+
+def test_the_kernels_own_events_come_first(page: Open) -> None:
+    rows = _table(page("docs/kernel.md").text, "## Every event")
+
+    assert [row[1].startswith("kernel") for row in rows] == [True] * 8 + [False] * (len(rows) - 8)
+
+
+def test_the_readme_shows_the_events_of_a_turn_in_the_order_of_the_kernel_page(page: Open) -> None:
+    (printed,) = [block.text for block in page("docs/kernel.md").blocks if block.language == "output"]
+    initialized, *first_turn = printed.partition("It has 8 words.")[0].split()
+    traced = re.findall(r"^ +\d+  (\S+:\S+)", page("README.md").text, re.MULTILINE)
+
+    assert initialized == "initialized"
+    assert traced == [*first_turn, "session:end"]
+
+
+@pytest.mark.parametrize("name", ["docs/kernel.md", "docs/contracts/orchestrator.md", "docs/contracts/hook.md"])
+def test_an_event_that_a_page_names_exists(page: Open, name: str) -> None:
+    assert set(EVENT.findall(page(name).prose)) <= {*ALL_EVENTS, "session:config"}
+
+
+def test_the_plan_page_explains_every_reason_code(page: Open) -> None:
+    explained = page("docs/mount-plans.md").text.partition("The reason codes are ")[2]
+
+    assert set(re.findall(r"`([a-z_]+)` \(", explained)) == MODULE_FAILURE_REASONS
+
+
+def test_the_testing_page_names_everything_in_the_test_kit(page: Open) -> None:
+    rows = _table(page("docs/testing-modules.md").text, "## The test kit")
+
+    assert set(re.findall(r"`(\w+)", " ".join(row[0] for row in rows))) == set(testing.__all__)
+
+
+def test_the_testing_page_names_every_base_class(page: Open) -> None:
+    text = page("docs/testing-modules.md").text
+    named = set(re.findall(r"`(\w+(?:Structural|Behavior)Tests)`", text))
+
+    shipped = {name for package in (structural, behavioral) for name in package.__all__ if name.endswith("Tests")}
+    assert named == shipped
+
+
+def test_the_tool_of_the_readme_takes_no_more_than_thirty_lines(page: Open) -> None:
+    (tool,) = [block for block in page("README.md").blocks if (block.file or "").startswith("tool-days/")]
+
+    assert len(tool.text.splitlines()) <= 30
+
+
+def test_every_page_is_in_the_index(page: Open) -> None:
+    index = page("docs/README.md").text
+    pages = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")} - {"README.md"}
+
+    assert {target for target in re.findall(r"\]\(([^)]+)\)", index) if not target.startswith("..")} == pages
+
+
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "examples/README.md"])
+def test_every_verb_that_a_page_gives_to_make_exists(page: Open, name: str) -> None:
+    run = subprocess.run(["make", "help"], cwd=ROOT, env=_without_make(), capture_output=True, text=True, check=True)
+    verbs = {line.split()[0] for line in run.stdout.splitlines()}
+
+    named = set(re.findall(r"(?:`|\$ |^|&& )make (\w+)", page(name).text, re.MULTILINE))
+
+    assert named
+    assert named <= verbs
+
+
+def test_make_run_runs_the_example() -> None:
+    command = ["make", "--dry-run", "run"]
+    run = subprocess.run(command, cwd=ROOT, env=_without_make(), capture_output=True, text=True, check=True)
+
+    assert run.stdout.splitlines()[-1] == ".venv/bin/python examples/hello_kernel.py"
+
+
+def _without_make() -> dict[str, str]:
+    """Return the environment of a shell that was not started by make."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
