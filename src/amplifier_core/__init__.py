@@ -6,7 +6,7 @@ The names below are the public surface; the test kit is imported when one of its
 from typing import TYPE_CHECKING, Any
 
 from . import capabilities
-from ._version import __version__
+from ._version import __version__ as __version__
 from .cancellation import CancellationState, CancellationToken
 from .content_models import (
     ContentBlock,

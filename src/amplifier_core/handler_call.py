@@ -105,7 +105,7 @@ def _verdict(answer: Any, name: str, event: str) -> HookResult | None:
         return None
     try:
         if type(answer) is HookResult or isinstance(answer, HookResult):
-            if answer.action != "continue" or not answer.model_fields_set <= _ONLY_ACTION:
+            if answer.action != "continue" or not answer.__pydantic_fields_set__ <= _ONLY_ACTION:
                 _check_fields(answer)
             checked: HookResult = answer
             return checked

@@ -1,9 +1,11 @@
 """A module that was imported and passed the checks that need no instance."""
 
+import importlib
 import inspect
 import logging
 import os
 import sys
+import traceback
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -29,6 +31,8 @@ ReadyCallback = Callable[[ModuleCoordinator], Awaitable[None]]
 
 ONE_PLACE_HINT = "use one source for it everywhere, or run the sessions in separate processes"
 
+# Files that an import only passes through: Python's import system and the kernel itself.
+_MACHINERY = ("<frozen importlib", f"{Path(__file__).parent}{os.sep}", f"{Path(importlib.__file__).parent}{os.sep}")
 _ENTRY_POINT_CHECKS = frozenset({"mount_exists", "mount_signature", "on_session_ready_async"})
 
 
@@ -55,7 +59,7 @@ class LoadedModule:
         return LoadedModule(self.module_id, self.module_type, self.mount, self.file, self.on_session_ready, self.checks)
 
 
-_checked: WeakKeyDictionary[ModuleType, tuple[Path, LoadedModule]] = WeakKeyDictionary()
+_checked: WeakKeyDictionary[ModuleType, tuple[str, LoadedModule]] = WeakKeyDictionary()
 
 
 def load_checked(module_id: str, folder: Path) -> LoadedModule:
@@ -63,11 +67,11 @@ def load_checked(module_id: str, folder: Path) -> LoadedModule:
     module = sys.modules.get(package_name(module_id))
     if module is not None and module in _checked:
         known_folder, known = _checked[module]
-        if known_folder == folder and _is_current(known, module_id, module):
+        if known_folder == str(folder) and _is_current(known, module_id, module):
             return known.copy()
     package = _package_in(folder, module_id)
     module, loaded = _load_package(module_id, package)
-    _checked[module] = (folder, loaded)
+    _checked[module] = (str(folder), loaded)
     return loaded.copy()
 
 
@@ -190,6 +194,8 @@ def _import_hint(origin: str, cause: BaseException) -> str:
         return ONE_PLACE_HINT
     if isinstance(cause, SyntaxError):
         return f"correct line {cause.lineno} of {cause.filename}"
+    frames = [one for one in traceback.extract_tb(cause.__traceback__) if not one.filename.startswith(_MACHINERY)]
     if isinstance(cause, ImportError) and cause.name:
-        return f"install {cause.name!r}, which {origin} imports, or name it among the module's dependencies"
-    return f"make {origin} importable: python -m amplifier_core validate {origin}"
+        importer = frames[-1].filename if frames else origin
+        return f"install {cause.name!r}, which {importer} imports, or name it among the module's dependencies"
+    return f"correct line {frames[-1].lineno} of {frames[-1].filename}" if frames else f"correct {origin}"

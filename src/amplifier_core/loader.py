@@ -146,7 +146,8 @@ class ModuleLoader:
             raise
 
     def cleanup(self) -> None:
-        """Take this loader's entries off `sys.path`, except those that another live loader still needs."""
+        """Forget the modules and take their entries off `sys.path`, except those another live loader still needs."""
+        self._loaded.clear()
         while self._added_paths:
             sys_path.release(self._added_paths.pop())
 
@@ -199,12 +200,12 @@ class ModuleLoader:
         resolve = getattr(source, "resolve", None)
         folder = resolve() if callable(resolve) else None
         if not isinstance(folder, (str, os.PathLike)):
-            name = type(resolver).__name__
+            name, answer = type(resolver).__name__, type(source).__name__
             raise ModuleLoadError(
-                f"Module '{module_id}' cannot be loaded: the resolver {name} named no folder, it answered {source!r}",
+                f"Module '{module_id}' cannot be loaded: the resolver {name} answered {answer}, which names no folder",
                 hint=f"have {name} return an object whose resolve() gives the module's folder",
             )
-        return Path(folder)
+        return folder if isinstance(folder, Path) else Path(folder)
 
     def _load_folder(self, module_id: str, folder: Path, load: FolderLoad) -> LoadedModule:
         """Load from a folder that goes on `sys.path`; whatever goes wrong, `sys.path` is left as it was."""
@@ -301,13 +302,14 @@ def _from_entry_point(module_id: str) -> LoadedModule | None:
     point = next((point for point in entry_points() if point.name == module_id), None)
     if point is None:
         return None
+    origin = f"entry point {point.value!r}"
     try:
         mount = point.load()
     except (Exception, SystemExit) as exc:
-        logger.exception("entry point %r of module '%s' cannot be loaded", point.value, module_id)
-        raise import_error(module_id, f"entry point {point.value!r}", exc) from exc
-    defining_module = sys.modules.get(getattr(mount, "__module__", ""))
-    return load_function(module_id, mount, defining_module, f"entry point {point.value!r}")
+        logger.exception("%s of module '%s' cannot be loaded", origin, module_id)
+        file = getattr(sys.modules.get(point.module), "__file__", None)
+        raise import_error(module_id, file or origin, exc) from exc
+    return load_function(module_id, mount, sys.modules.get(getattr(mount, "__module__", point.module)), origin)
 
 
 def _from_import(module_id: str) -> LoadedModule | None:

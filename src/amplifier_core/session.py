@@ -109,7 +109,7 @@ class AmplifierSession:
         if coordinator.cancellation.is_cancelled:
             self.status.status = "cancelled"
             was_immediate = coordinator.cancellation.is_immediate
-            await coordinator.hooks.emit(events.CANCEL_COMPLETED, {"was_immediate": was_immediate})
+            await emit_quietly(coordinator, events.CANCEL_COMPLETED, {"was_immediate": was_immediate})
         else:
             self.status.status = "completed"
         return answer

@@ -1,9 +1,11 @@
 """Real modules for the kernel's tests: folders a resolver can point at, distributions that are installed, plans."""
 
+import asyncio
 import importlib
+import inspect
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
@@ -14,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from amplifier_core import AmplifierSession, ModuleCoordinator
+from amplifier_core import AmplifierSession, ModuleCoordinator, ModuleLoader
 from amplifier_core.module_sources import ModuleNotFoundError
 
 _numbers = count(1)  # every module gets a package name of its own: Python keeps one module per name
@@ -222,6 +224,13 @@ class ModuleWorkshop:
         importlib.invalidate_caches()
         return site
 
+    def forget_the_past(self) -> None:
+        """Empty the lists in which resolver and modules note their calls."""
+        self.resolver.calls.clear()
+        for module in list(sys.modules.values()):
+            if (getattr(module, "__file__", None) or "").startswith(str(self.root)):
+                module.mounts.clear()
+
     def plan(self, **sections: Any) -> dict[str, Any]:
         """Return a small plan that can be executed, with modules of its own; `sections` are added to it."""
         orchestrator, context = self.write("orchestrator"), self.write("context")
@@ -236,6 +245,78 @@ class ModuleWorkshop:
         session = AmplifierSession(self.plan() if plan is None else plan, **options)
         session.coordinator.mount_points["module-source-resolver"] = self.resolver
         return session
+
+    async def failures_of(self, session: AmplifierSession) -> list[dict[str, Any]]:
+        """Initialize a session and return what failed to load."""
+        await session.initialize()
+        return session.status.load_failures
+
+    def loader(self, resolver: Any = None, **options: Any) -> ModuleLoader:
+        """Return a loader on whose coordinator `resolver` is mounted, else the one of this workshop."""
+        coordinator = ModuleCoordinator()
+        coordinator.mount_points["module-source-resolver"] = resolver or self.resolver
+        return ModuleLoader(coordinator, **options)
+
+    async def mounted_by(
+        self, loader: ModuleLoader, module: WrittenModule, config: dict[str, Any] | None = None, **options: Any
+    ) -> ModuleCoordinator:
+        """Load a module and mount it on a fresh coordinator."""
+        coordinator = ModuleCoordinator()
+        mount = await loader.load(module.module_id, config, **options)
+        await mount(coordinator)
+        return coordinator
+
+    async def refusal_of(self, loader: ModuleLoader, module_id: str, source: Any = None) -> Exception:
+        """Return the error of a load that has to fail, at the latest when the module is mounted."""
+        try:
+            mount = await loader.load(module_id, {}, source_hint=source)
+            await mount(ModuleCoordinator())
+        except Exception as exc:  # noqa: BLE001 - it is what the tests look at
+            return exc
+        pytest.fail(f"{module_id!r} was loaded")
+
+
+class Answering:
+    """An orchestrator with exactly the parameters of the contract; its outcome is returned, raised or awaited."""
+
+    def __init__(self, outcome: Any) -> None:
+        self.outcome = outcome
+        self.calls: list[dict[str, Any]] = []
+
+    async def execute(self, prompt: str, context: Any, providers: Any, tools: Any, hooks: Any) -> Any:
+        self.calls.append(
+            {"prompt": prompt, "context": context, "providers": providers, "tools": tools, "hooks": hooks}
+        )
+        if isinstance(self.outcome, BaseException):
+            raise self.outcome
+        return await self.outcome() if inspect.iscoroutinefunction(self.outcome) else self.outcome
+
+
+class StandInLoader(ModuleLoader):
+    """A loader that needs no files: it mounts the objects it was made with, or raises those that are errors."""
+
+    def __init__(self, outcome: Any = "done", *, orchestrator: Any = None, context: Any = None) -> None:
+        super().__init__()
+        context = object() if context is None else context
+        self.things = {
+            "loop-x": orchestrator or Answering(outcome),
+            "context-x": context,
+            "provider-x": object(),
+        }
+        self.loads: list[str] = []
+
+    async def load(self, module_id: str, config: Any = None, source_hint: Any = None, *_: Any, **more: Any) -> Any:
+        self.loads.append(module_id)
+        await asyncio.sleep(0)
+
+        async def mount(coordinator: ModuleCoordinator) -> None:
+            thing = self.things[module_id]
+            if isinstance(thing, BaseException):
+                raise thing
+            point = {"loop-x": "orchestrator", "context-x": "context", "provider-x": "providers"}[module_id]
+            await coordinator.mount(point, thing, name=module_id)
+
+        return mount
 
 
 @contextmanager
@@ -260,9 +341,28 @@ def modules(tmp_path: Path) -> Iterator[ModuleWorkshop]:
 
 
 @pytest.fixture
-def coordinator(modules: ModuleWorkshop) -> ModuleCoordinator:
-    """A coordinator without a session; the workshop's resolver is not mounted on it."""
-    return ModuleCoordinator()
+def loader_for() -> type[StandInLoader]:
+    """Makes loaders for plans of `loop-x`, `context-x` and `provider-x`, given the outcome of a turn."""
+    return StandInLoader
+
+
+@pytest.fixture
+def started() -> Callable[..., Awaitable[AmplifierSession]]:
+    """Returns a function that gives an initialized session, given the outcome of its turns or an orchestrator."""
+    small_plan = {
+        "session": {"orchestrator": "loop-x", "context": "context-x"},
+        "providers": [{"module": "provider-x"}],
+    }
+
+    async def start(
+        outcome: Any = "done", *, orchestrator: Any = None, plan: Any = None, loader: Any = None, **options: Any
+    ) -> AmplifierSession:
+        loader = loader or StandInLoader(outcome, orchestrator=orchestrator)
+        session = AmplifierSession(plan or small_plan, loader=loader, **options)
+        await session.initialize()
+        return session
+
+    return start
 
 
 @pytest.fixture

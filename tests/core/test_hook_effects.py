@@ -66,7 +66,11 @@ def budget_warnings(caplog: pytest.LogCaptureFixture) -> int:
     )
 
 
-@pytest.mark.parametrize("result", [None, {}, {"action": "continue"}, object(), "deny"], ids=repr)
+@pytest.mark.parametrize(
+    "result",
+    [None, {}, {"action": "continue"}, object(), "deny"],
+    ids=["None", "an empty dict", "a dict", "a bare object", "a text"],
+)
 async def test_only_objects_with_an_action_are_processed(coordinator: ModuleCoordinator, result: Any) -> None:
     with pytest.raises(AttributeError):
         await coordinator.process_hook_result(result, "tool:pre")

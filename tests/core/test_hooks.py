@@ -2,7 +2,7 @@
 
 import asyncio
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
 
@@ -62,12 +62,19 @@ def test_a_registry_is_truthy_even_when_empty(hooks: HookRegistry) -> None:
 
 async def test_handlers_are_called_by_ascending_priority_and_ties_in_order_of_registration(hooks: HookRegistry) -> None:
     order: list[str] = []
-    for name, priority in [("log", 100), ("first tie", 5), ("approval", -10), ("second tie", 5), ("default", 0)]:
-        hooks.register("tool:pre", lambda event, data, name=name: order.append(name), priority, name)
+    for name, arguments in [
+        ("log", {"priority": 100}),
+        ("first tie", {"priority": 1}),
+        ("approval", {"priority": -10}),
+        ("default", {}),
+        ("second tie", {"priority": 1}),
+        ("zero", {"priority": 0}),
+    ]:
+        hooks.register("tool:pre", lambda event, data, name=name: order.append(name), name=name, **arguments)
 
     await hooks.emit("tool:pre", {})
 
-    assert order == ["approval", "default", "first tie", "second tie", "log"]
+    assert order == ["approval", "default", "zero", "first tie", "second tie", "log"]
     assert hooks.list_handlers("tool:pre") == {"tool:pre": order}
 
 
@@ -229,6 +236,23 @@ class Observer:
 
         return Callable()
 
+    def returning_own_coroutine(self, event: str, data: Any) -> Any:
+        inner = self.note_later(event, data)
+
+        class Wrapped(Coroutine[Any, Any, Any]):
+            """A coroutine that is not made by `async def`, as compiled extensions have them."""
+
+            def send(self, value: Any) -> Any:
+                return inner.send(value)
+
+            def throw(self, *error: Any) -> Any:
+                return inner.throw(*error)
+
+            def __await__(self) -> Any:
+                return inner.__await__()
+
+        return Wrapped()
+
 
 @pytest.mark.parametrize(
     "make",
@@ -241,6 +265,7 @@ class Observer:
         lambda observer: partial(observer.note_later_with, "bound"),
         Observer.as_object,
         Observer.as_async_object,
+        lambda observer: observer.returning_own_coroutine,
     ],
     ids=[
         "bound method",
@@ -251,6 +276,7 @@ class Observer:
         "async partial",
         "callable object",
         "async callable object",
+        "coroutine of another making",
     ],
 )
 async def test_anything_that_can_be_called_is_a_handler(

@@ -228,7 +228,7 @@ class Dumpable:
         (Dumpable({"action": "deny", "reason": "no"}), "deny"),
         (ToolResult(output="no field of a hook result"), "continue"),
     ],
-    ids=repr,
+    ids=["None", "empty dict", "other keys", "deny", "ask", "inject", "dumpable", "dumpable deny", "other model"],
 )
 async def test_an_answer_may_be_nothing_a_dict_or_an_object_that_dumps_itself(
     hooks: HookRegistry, answer: Any, action: str
@@ -236,6 +236,16 @@ async def test_an_answer_may_be_nothing_a_dict_or_an_object_that_dumps_itself(
     hooks.register("tool:pre", answering(answer))
 
     assert (await hooks.emit("tool:pre", {})).action == action
+
+
+async def test_an_answer_of_a_derived_class_stays_the_object_it_is(hooks: HookRegistry) -> None:
+    class Verdict(HookResult):
+        rule: str = "R1"
+
+    verdict = Verdict(action="deny", reason="no")
+    hooks.register("tool:pre", answering(verdict))
+
+    assert await hooks.emit("tool:pre", {}) is verdict
 
 
 async def test_a_dict_can_modify(hooks: HookRegistry) -> None:
@@ -250,6 +260,12 @@ def assigned(action: str = "continue", **fields: Any) -> HookResult:
     result.action = action  # type: ignore[assignment]
     for name, value in fields.items():
         setattr(result, name, value)
+    return result
+
+
+def only_action(action: Any) -> HookResult:
+    result = HookResult()
+    result.action = action
     return result
 
 
@@ -286,6 +302,7 @@ INVALID: dict[str, Callable[[], Any]] = {
     "a dump that fails": lambda: Dumpable(RuntimeError("not today")),
     "an unknown action assigned": lambda: assigned(action="explode"),
     "no action assigned": lambda: assigned(action=None),
+    "nothing but an unknown action assigned": lambda: only_action("explode"),
     "data of the wrong type assigned": lambda: assigned("modify", data=[1]),
     "data of the wrong type assigned to a continue": lambda: assigned("continue", data=5),
     "options of the wrong type assigned": lambda: assigned("ask_user", approval_options="Allow"),
@@ -295,7 +312,8 @@ INVALID: dict[str, Callable[[], Any]] = {
     "items of the wrong type assigned": lambda: assigned("inject_context", context_injections=[{"content": "note"}]),
     "no items assigned": lambda: assigned("inject_context", context_injections=None),
     "an item's content of the wrong type assigned": lambda: with_item(content=5),
-    "an item's role of the wrong type assigned": lambda: with_item(role="tool"),
+    "an unknown role assigned to an item": lambda: with_item(role="tool"),
+    "an item's flag of the wrong type assigned": lambda: with_item(ephemeral="yes"),
 }
 
 

@@ -107,6 +107,25 @@ async def test_values_are_handed_on_by_reference(hooks: HookRegistry) -> None:
     assert len(seen) == 2
 
 
+class Untouchable(dict[str, Any]):
+    """Breaks when anybody looks inside."""
+
+    def refuse(self, *arguments: Any) -> Any:
+        raise AssertionError("looked inside")
+
+    __iter__ = __len__ = __getitem__ = __eq__ = __copy__ = __deepcopy__ = keys = items = values = copy = refuse
+    __hash__ = None  # type: ignore[assignment]
+
+
+async def test_values_are_not_looked_into(hooks: HookRegistry) -> None:
+    hooks.register("tool:pre", modifying(lambda data: {**data, "added": 1}))
+    value = Untouchable()
+
+    result = await hooks.emit("tool:pre", {"value": value})
+
+    assert result.data["value"] is value
+
+
 async def test_each_handler_has_its_own_dict_to_change(hooks: HookRegistry) -> None:
     seen: list[Any] = []
 
