@@ -6,8 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from .cancellation import CancellationToken
-from .handler_call import cancellations_met, is_cancelled
+from .cancellation import CancellationToken, cancellations_met, is_cancelled
 from .hook_effects import HookEffects
 from .hooks import HookRegistry
 from .models import HookResult

@@ -7,6 +7,7 @@ from contextvars import Context, copy_context
 from types import CoroutineType, coroutine
 from typing import Any
 
+from .cancellation import cancellations_met, is_cancelled
 from .models import ContextInjection, HookResult
 
 logger = logging.getLogger(__name__)
@@ -81,22 +82,6 @@ class SuspendedHandler:
                 waiting_for = self._context.run(step, argument)
             except StopIteration as done:
                 return done.value
-
-
-def cancellations_met(task: asyncio.Task[Any] | None) -> int:
-    """Return how many requests to stop have reached `task`, for `is_cancelled`.
-
-    One that came while the task was running, from a signal handler for instance, is still on its way.
-    """
-    return task.cancelling() - getattr(task, "_must_cancel", False) if task is not None else 0
-
-
-def is_cancelled(task: asyncio.Task[Any] | None, met: int) -> bool:
-    """Say whether a request to stop `task` has reached it since `met` of them had.
-
-    Called code may also meet a cancellation of its own making, such as a time-out it handles itself.
-    """
-    return task is not None and task.cancelling() > met
 
 
 def _verdict(answer: Any, name: str, event: str) -> HookResult | None:

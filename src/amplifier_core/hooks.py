@@ -20,6 +20,8 @@ logger = logging.getLogger(__name__)
 _CORRELATED_EVENTS = REQUEST_EVENTS | TERMINAL_EVENTS | INTERIM_EVENTS
 # Values of these types are never models; asking them for `model_dump` would cost more than the rest of an emit.
 _PLAIN_TYPES = frozenset({str, int, float, bool, type(None), dict, list, tuple})
+_DEFAULTS = {name: field.default for name, field in HookResult.model_fields.items()}
+_set = object.__setattr__
 
 
 class _Registration:
@@ -211,9 +213,16 @@ async def _round(registrations: tuple[_Registration, ...], event: str, data: Any
 
 
 def _continuing(data: dict[str, Any]) -> HookResult:
-    """Return a `continue` that carries `data` itself, neither copied nor validated."""
-    result = HookResult()
-    result.data = data
+    """Return a `continue` that carries `data` itself, neither copied nor validated.
+
+    Every event ends with one of these. Its fields are known to be right, so it is put together the way pydantic does
+    it after validation, in half the time.
+    """
+    result = object.__new__(HookResult)
+    _set(result, "__dict__", {**_DEFAULTS, "data": data, "context_injections": []})
+    _set(result, "__pydantic_fields_set__", {"action", "data"})
+    _set(result, "__pydantic_extra__", None)
+    _set(result, "__pydantic_private__", None)
     return result
 
 

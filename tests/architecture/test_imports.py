@@ -32,6 +32,7 @@ ALLOWANCES = [
         everywhere=frozenset({"pydantic"}),
         below={"pytest_plugin.py": PYTEST, "validation/structural": PYTEST, "validation/behavioral": PYTEST},
     ),
+    Allowance("amplifier_kit", everywhere=frozenset({"amplifier_core"})),
 ]
 
 

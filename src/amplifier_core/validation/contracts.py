@@ -10,6 +10,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from amplifier_core.exceptions import describe
 from amplifier_core.models import ProviderInfo
@@ -17,6 +18,8 @@ from amplifier_core.models import ProviderInfo
 from .results import ValidationCheck, failed, passed
 
 COMPLIANCE = "protocol_compliance"
+
+_method_parameters: WeakKeyDictionary[Callable[..., Any], list[inspect.Parameter]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -314,7 +317,19 @@ def _is_async(function: object) -> bool:
 
 
 def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
-    """Return the parameters a caller can give, none for the few callables that have no signature."""
+    """Return the parameters a caller can give, none for the few callables that have no signature.
+
+    Methods of one class share their function, whose signature is read once: every session asks again.
+    """
+    underlying = getattr(function, "__func__", None)
+    if underlying is None:
+        return _signature(function)
+    if underlying not in _method_parameters:
+        _method_parameters[underlying] = _signature(function)
+    return _method_parameters[underlying]
+
+
+def _signature(function: Callable[..., Any]) -> list[inspect.Parameter]:
     try:
         return list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
