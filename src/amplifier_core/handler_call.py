@@ -85,13 +85,17 @@ class SuspendedHandler:
 
 
 def _verdict(answer: Any, name: str, event: str) -> HookResult | None:
-    """Return a handler's answer as a valid result; what cannot be understood counts as a denial."""
-    if answer is None:
+    """Return a handler's answer as a valid result, None for a plain `continue`.
+
+    What cannot be understood counts as a denial.
+    """
+    if answer is None or (
+        type(answer) is HookResult and answer.action == "continue" and answer.__pydantic_fields_set__ <= _ONLY_ACTION
+    ):
         return None
     try:
-        if type(answer) is HookResult or isinstance(answer, HookResult):
-            if answer.action != "continue" or not answer.__pydantic_fields_set__ <= _ONLY_ACTION:
-                _check_fields(answer)
+        if isinstance(answer, HookResult):
+            _check_fields(answer)
             checked: HookResult = answer
             return checked
         if isinstance(answer, dict):

@@ -20,8 +20,6 @@ logger = logging.getLogger(__name__)
 _CORRELATED_EVENTS = REQUEST_EVENTS | TERMINAL_EVENTS | INTERIM_EVENTS
 # Values of these types are never models; asking them for `model_dump` would cost more than the rest of an emit.
 _PLAIN_TYPES = frozenset({str, int, float, bool, type(None), dict, list, tuple})
-_DEFAULTS = {name: field.default for name, field in HookResult.model_fields.items()}
-_set = object.__setattr__
 
 
 class _Registration:
@@ -108,11 +106,13 @@ class HookRegistry:
         """
         if not isinstance(event, str):
             raise TypeError(f"event must be a str, got {type(event).__name__}")
-        request_id = None
+        stamp = {}
         if event in _CORRELATED_EVENTS:  # here, not in the coroutine: the slot belongs to the emitter's own context
             explicit = data.get(REQUEST_ID_FIELD) if isinstance(data, dict) else None
-            request_id = resolve_request_id(event, explicit)
-        return self._emit(event, data, request_id)
+            if request_id := resolve_request_id(event, explicit):
+                stamp = {REQUEST_ID_FIELD: request_id}
+        registrations = self._by_event.get(event)
+        return self._offer(registrations, event, data, stamp) if registrations else _unheard(data, stamp)
 
     if sys.version_info >= (3, 12):
         emit = inspect.markcoroutinefunction(emit)
@@ -143,21 +143,31 @@ class HookRegistry:
                 collected.append(answer.data)
         return collected
 
-    async def _emit(self, event: str, data: Any, request_id: str | None) -> HookResult:
-        stamp = {REQUEST_ID_FIELD: request_id} if request_id else {}
-        registrations = self._by_event.get(event)
-        if not registrations:
-            return _continuing({**data, **stamp} if isinstance(data, dict) else {})
+    async def _offer(
+        self, registrations: tuple[_Registration, ...], event: str, data: Any, stamp: dict[str, str]
+    ) -> HookResult:
         if isinstance(data, dict):
             data = {**self._defaults, **data, "timestamp": utc_timestamp(), **stamp}
-        given, originals = _for_handlers(data)
-        verdict, data = await _round(registrations, event, given)
-        if verdict is not None:
-            return verdict
-        for key, (original, dumped) in originals.items():
-            if key in data and data[key] is dumped and (data is given or _same(dumped, _dumped(original))):
-                data[key] = original  # but where a handler changed the dump itself, that is the answer
-        return _continuing(data if isinstance(data, dict) else {})
+        data, originals = given, _ = _for_handlers(data)
+        question: HookResult | None = None
+        injections: list[tuple[_Registration, HookResult]] = []
+        for registration in registrations:
+            answer = ask(registration.handler, registration.name, event, data)
+            if isinstance(answer, SuspendedHandler):
+                answer = await answer.finish()
+            if answer is None:
+                continue
+            if answer.action == "deny":
+                return answer
+            if answer.action == "modify" and answer.data is not None:
+                data = _keep_unchanged(answer.data, data)
+            elif answer.action == "ask_user":
+                question = question or answer
+            elif answer.action == "inject_context" and injected_items(answer):
+                injections.append((registration, answer))
+        if question or injections:
+            return question or _merge(injections, event)
+        return _continuing(_with_originals(data, given, originals) if originals else data)
 
     def _unused_name(self, sequence: int) -> str:
         name = f"handler-{sequence}"
@@ -190,39 +200,15 @@ class HookRegistry:
                     self._remove(registration)
 
 
-async def _round(registrations: tuple[_Registration, ...], event: str, data: Any) -> tuple[HookResult | None, Any]:
-    """Ask each handler in turn; return their verdict, if it is not simply `continue`, and the data they left."""
-    question: HookResult | None = None
-    injections: list[tuple[_Registration, HookResult]] = []
-    for registration in registrations:
-        answer = ask(registration.handler, registration.name, event, data)
-        if isinstance(answer, SuspendedHandler):
-            answer = await answer.finish()
-        if answer is None or answer.action == "continue":
-            continue
-        if answer.action == "deny":
-            return answer, data
-        if answer.action == "modify":
-            if answer.data is not None:
-                data = _keep_unchanged(answer.data, data)
-        elif answer.action == "ask_user":
-            question = question or answer
-        elif answer.context_injections or answer.context_injection is not None:
-            injections.append((registration, answer))
-    return question or (_merge(injections, event) if injections else None), data
+async def _unheard(data: Any, stamp: dict[str, str]) -> HookResult:
+    return _continuing({**data, **stamp} if isinstance(data, dict) else data)
 
 
-def _continuing(data: dict[str, Any]) -> HookResult:
-    """Return a `continue` that carries `data` itself, neither copied nor validated.
-
-    Every event ends with one of these. Its fields are known to be right, so it is put together the way pydantic does
-    it after validation, in half the time.
-    """
-    result = object.__new__(HookResult)
-    _set(result, "__dict__", {**_DEFAULTS, "data": data, "context_injections": []})
-    _set(result, "__pydantic_fields_set__", {"action", "data"})
-    _set(result, "__pydantic_extra__", None)
-    _set(result, "__pydantic_private__", None)
+def _continuing(data: Any) -> HookResult:
+    """Return a `continue` that carries `data` itself, neither copied nor validated."""
+    result = HookResult(action="continue")
+    vars(result)["data"] = data if isinstance(data, dict) else {}
+    result.model_fields_set.add("data")
     return result
 
 
@@ -239,6 +225,16 @@ def _for_handlers(data: dict[str, Any]) -> tuple[dict[str, Any], dict[str, tuple
     if originals:
         data = {**data, **{key: dumped for key, (_, dumped) in originals.items()}}
     return data, originals
+
+
+def _with_originals(
+    data: dict[str, Any], given: dict[str, Any], originals: dict[str, tuple[Any, Any]]
+) -> dict[str, Any]:
+    """Put the models back in place of their dumps; where a handler changed the dump itself, that is the answer."""
+    for key, (original, dumped) in originals.items():
+        if key in data and data[key] is dumped and (data is given or _same(dumped, _dumped(original))):
+            data[key] = original
+    return data
 
 
 def _dumped(model: Any) -> Any:

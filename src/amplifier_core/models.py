@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from datetime import datetime
 from decimal import Decimal
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, field_serializer, field_validator, model_validator
 
@@ -157,6 +157,29 @@ class HookResult(KernelModel):
     user_message_source: str | None = None
     append_to_last_tool_result: bool = False
     context_injections: list[ContextInjection] = Field(default_factory=list)
+
+    if not TYPE_CHECKING:  # to a type checker the constructor takes the fields above
+
+        def __init__(self, /, **fields: Any) -> None:
+            """Take the short way for a plain `continue`, the answer of nearly every handler to every event.
+
+            There is nothing to validate in it, so it is put together as pydantic does it after validation.
+            """
+            if type(self) is HookResult and (not fields or fields == _PLAIN_CONTINUE):
+                _set(self, "__dict__", {**_HOOK_RESULT_DEFAULTS, "context_injections": []})
+                _set(self, "__pydantic_fields_set__", set(fields))
+                _set(self, "__pydantic_extra__", None)
+                _set(self, "__pydantic_private__", None)
+            else:
+                super().__init__(**fields)
+
+        # Says that the above does what pydantic's own does, so that validating a dict need not call it.
+        __init__.__pydantic_base_init__ = True
+
+
+_PLAIN_CONTINUE = {"action": "continue"}
+_HOOK_RESULT_DEFAULTS = {name: field.default for name, field in HookResult.model_fields.items()}
+_set = object.__setattr__
 
 
 class Pricing(KernelModel):
