@@ -254,7 +254,7 @@ async def _tell_ready(loader: ModuleLoader, coordinator: ModuleCoordinator) -> N
 
 
 async def emit_quietly(coordinator: ModuleCoordinator, event: str, payload: dict[str, Any]) -> None:
-    """Emit an event about something that went wrong already; that it cannot be heard is for the log."""
+    """Emit an event that only reports what has happened already; that it cannot be heard is for the log."""
     try:
         await coordinator.hooks.emit(event, payload)
     except Exception:

@@ -3,7 +3,7 @@
 import asyncio
 import inspect
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from .cancellation import CancellationToken, cancellations_met, is_cancelled
@@ -28,7 +28,27 @@ _DEFAULT_INJECTION_SIZE = 10_240
 
 
 class ModuleCoordinator:
-    """Mount points, capabilities, contribution channels, hooks and cancellation of one session."""
+    """Mount points, capabilities, contribution channels, hooks and cancellation of one session.
+
+    Modules may set further attributes on it.
+    """
+
+    # Named here so that a mock made after the class (`MagicMock(spec=ModuleCoordinator)`) has them, too.
+    __slots__ = (
+        "__dict__",
+        "__weakref__",
+        "approval_system",
+        "cancellation",
+        "channels",
+        "config",
+        "display_system",
+        "loader",
+        "mount_points",
+        "parent_id",
+        "session",
+        "session_id",
+        "session_state",
+    )
 
     def __init__(
         self,
@@ -204,8 +224,8 @@ class ModuleCoordinator:
         return mount_point
 
     def _session_setting(self, key: str, default: int) -> Any:
-        section = self.config.get("session") if isinstance(self.config, dict) else None
-        return section.get(key, default) if isinstance(section, dict) else default
+        section = self.config.get("session") if isinstance(self.config, Mapping) else None
+        return section.get(key, default) if isinstance(section, Mapping) else default
 
     async def _run_cleanups(self, *, down_to: int) -> None:
         interruption: BaseException | None = None

@@ -5,7 +5,9 @@ import inspect
 import itertools
 import logging
 import sys
+from bisect import bisect_right
 from collections.abc import Callable, Coroutine
+from operator import attrgetter
 from typing import Any
 
 from .correlation import INTERIM_EVENTS, REQUEST_EVENTS, REQUEST_ID_FIELD, TERMINAL_EVENTS, resolve_request_id
@@ -65,7 +67,7 @@ class HookRegistry:
         name = self._unused_name(sequence) if name is None else name
         registration = _Registration(event, handler, priority, name, sequence)
         present = self._by_event.get(event, ())
-        place = next((i for i, other in enumerate(present) if other.priority > priority), len(present))
+        place = bisect_right(present, priority, key=attrgetter("priority"))
         self._by_event[event] = (*present[:place], registration, *present[place:])
         self._by_name.setdefault(name, []).append(registration)
 
@@ -148,7 +150,8 @@ class HookRegistry:
     ) -> HookResult:
         if isinstance(data, dict):
             data = {**self._defaults, **data, "timestamp": utc_timestamp(), **stamp}
-        data, originals = given, _ = _for_handlers(data)
+        given, originals = _for_handlers(data)
+        data = given
         question: HookResult | None = None
         injections: list[tuple[_Registration, HookResult]] = []
         for registration in registrations:

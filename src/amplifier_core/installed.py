@@ -9,6 +9,7 @@ from typing import Any
 from .packages import ENTRY_POINT_GROUP
 from .sys_path import held_entries
 
+_read = importlib.metadata.entry_points
 _cache: tuple[Any, list[EntryPoint]] = (None, [])
 
 
@@ -16,14 +17,16 @@ def entry_points() -> list[EntryPoint]:
     """Return the installed modules' entry points.
 
     Reading them all takes milliseconds, so the answer is kept for as long as `sys.path` and the modification times
-    of its directories stay the same; folders of single modules that loaders put there do not count.
+    of its directories stay the same; folders of single modules that loaders put there do not count. A function that a
+    test puts in the place of `importlib.metadata.entry_points` is asked every time.
     """
     global _cache
+    if importlib.metadata.entry_points is not _read:
+        return list(importlib.metadata.entry_points(group=ENTRY_POINT_GROUP))
     ours = held_entries()
     directories = tuple((entry, _modified(entry)) for entry in sys.path if entry not in ours)
-    state = (importlib.metadata.entry_points, directories)
-    if _cache[0] != state:
-        _cache = (state, list(importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)))
+    if _cache[0] != directories:
+        _cache = (directories, list(_read(group=ENTRY_POINT_GROUP)))
     return _cache[1]
 
 

@@ -23,7 +23,14 @@ from .exceptions import (
     describe,
 )
 from .packages import TYPE_TO_MOUNT_POINT, find_package, import_module_from_path, module_type_of, package_name
-from .validation.base import CONTRACTS, ValidationCheck, ValidationResult, instance_checks, static_checks
+from .validation.base import (
+    CONTRACTS,
+    ValidationCheck,
+    ValidationResult,
+    instance_checks,
+    not_importable,
+    static_checks,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -110,9 +117,7 @@ def _load_package(module_id: str, package: Path) -> tuple[ModuleType, LoadedModu
     try:
         module = import_module_from_path(package)
     except (Exception, SystemExit) as exc:
-        verb = "Failed to import module" if isinstance(exc, ImportError) else "Error loading module"
-        check = ValidationCheck("module_importable", False, f"{verb}: {describe(exc)}", "error")
-        raise _validation_error(module_id, "", package, [check], _import_hint(str(package), exc)) from exc
+        raise _validation_error(module_id, "", package, [not_importable(exc)], _import_hint(str(package), exc)) from exc
     module_type = module_type_of(module, module_id)
     if module_type not in CONTRACTS:
         logger.warning("module '%s' is a %s, for which there is no validator", module_id, module_type)

@@ -91,6 +91,8 @@ def module_failure_reason(error: BaseException) -> str:
 class ModuleLoader:
     """Finds, imports and checks modules for one session, and remembers what it put on `sys.path`."""
 
+    __slots__ = ("__dict__", "__weakref__", "coordinator")  # a mock made after the class has it, too
+
     def __init__(self, coordinator: ModuleCoordinator | None = None, search_paths: list[Path] | None = None) -> None:
         self.coordinator = coordinator
         self._search_paths = search_paths

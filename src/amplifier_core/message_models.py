@@ -4,6 +4,8 @@ Models given inside other models are kept as they are, neither copied nor valida
 converted once and reused in every later request.
 """
 
+import importlib
+from contextlib import suppress
 from decimal import Decimal
 from typing import Annotated, Any, Literal
 
@@ -27,6 +29,12 @@ class KernelModel(BaseModel):
     """Base of the kernel's models: pydantic prepares a class when it is first used, so importing costs little."""
 
     model_config = ConfigDict(defer_build=True)
+
+
+# Preparing its first class, pydantic imports what reads the entry points of its own plug-ins. That is done here, now:
+# later, a test may have put other entry points in their place for a while, and pydantic would keep those for good.
+with suppress(ImportError):
+    importlib.import_module("pydantic.plugin._loader")
 
 
 class _Open(KernelModel):

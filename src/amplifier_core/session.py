@@ -30,6 +30,18 @@ class AmplifierSession:
     `async with AmplifierSession(plan) as session:` initializes and cleans up. The plan is kept by reference.
     """
 
+    # Named here so that a mock made after the class (`MagicMock(spec=AmplifierSession)`) has them, too.
+    __slots__ = (
+        "__dict__",
+        "__weakref__",
+        "config",
+        "coordinator",
+        "loader",
+        "parent_id",
+        "session_id",
+        "status",
+    )
+
     def __init__(
         self,
         config: dict[str, Any],

@@ -321,11 +321,18 @@ class StandInLoader(ModuleLoader):
 
 @contextmanager
 def _interpreter_restored(root: Path) -> Iterator[None]:
-    """Drop what was imported from below `root`, and give `sys.path` back as it was."""
+    """Drop what was imported from below `root`, and give `sys.path` back as it was.
+
+    Modules imported before are out of the way meanwhile, so that a test may write one that has the same id.
+    """
     path = list(sys.path)
+    others = {name: module for name, module in sys.modules.items() if name.startswith("amplifier_module_")}
+    for name in others:
+        del sys.modules[name]
     try:
         yield
     finally:
+        sys.modules.update(others)
         sys.path[:] = path
         for name, module in list(sys.modules.items()):
             if (getattr(module, "__file__", None) or "").startswith(str(root)):

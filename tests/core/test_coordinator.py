@@ -1,6 +1,6 @@
 """One session's switchboard: mount points, capabilities, cancellation, and a summary of them."""
 
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -139,6 +139,7 @@ def test_a_subclass_may_have_another_constructor() -> None:
         ({"session": {}}, 10_000, 10_240),
         ({"session": {"injection_budget_per_turn": 5, "injection_size_limit": 0}}, 5, 0),
         ({"session": {"injection_budget_per_turn": None, "injection_size_limit": None}}, None, None),
+        (MappingProxyType({"session": MappingProxyType({"injection_size_limit": 3})}), 10_000, 3),
         ({"session": None}, 10_000, 10_240),
         (SimpleNamespace(model_dump=dict), 10_000, 10_240),
     ],

@@ -1,9 +1,12 @@
 """Discovery: the modules that are installed or lie on the search path."""
 
 import logging
+import subprocess
 import sys
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
+from unittest.mock import Mock, patch
 
 import pytest
 
@@ -47,7 +50,7 @@ async def test_discovery_does_not_merge_what_is_there_twice(modules: Any, monkey
     ("module_id", "expected"),
     [
         ("my-orchestrator", "orchestrator"),
-        ("loop-basic", "orchestrator"),
+        ("loop-plain", "orchestrator"),
         ("tool-provider", "provider"),
         ("Provider-X", "provider"),
         ("context-tool", "tool"),
@@ -123,3 +126,34 @@ async def test_a_missing_search_path_is_warned_about(
     assert [(record.levelno, record.getMessage()) for record in caplog.records] == [
         (logging.WARNING, f"Module path does not exist: {missing}")
     ]
+
+
+def test_entry_points_that_a_test_puts_in_place_reach_the_loader_alone() -> None:
+    """Pydantic looks for its own plug-ins among the entry points when it prepares the first model of a process."""
+    code = """
+    import asyncio
+    from unittest.mock import Mock, patch
+    import amplifier_core
+
+    point = Mock()
+    point.name = "tool-mocked"
+    with patch("importlib.metadata.entry_points", return_value=[point]):
+        found = asyncio.run(amplifier_core.ModuleLoader().discover())
+    print([info.id for info in found], point.load.call_count)
+    """
+
+    run = subprocess.run([sys.executable, "-c", dedent(code)], capture_output=True, text=True, check=True)
+
+    assert run.stdout.strip() == "['tool-mocked'] 0"
+
+
+async def test_entry_points_that_a_test_puts_in_place_are_read_every_time() -> None:
+    point = Mock()
+    point.name = "tool-mocked"
+
+    with patch("importlib.metadata.entry_points", return_value=[point]) as entry_points:
+        before = [info.id for info in await ModuleLoader().discover()]
+        entry_points.return_value = []
+        after = [info.id for info in await ModuleLoader().discover()]
+
+    assert (before, after) == (["tool-mocked"], [])

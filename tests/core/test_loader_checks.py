@@ -25,6 +25,8 @@ BROKEN = {
     "a syntax error": ({"head": "def broken(:"}, "validation_failed", "invalid syntax", "correct line"),
     "an error at import": ({"head": "raise OSError('no disk')"}, "validation_failed", "no disk", "correct line"),
     "an exit at import": ({"head": "raise SystemExit('bye')"}, "validation_failed", "bye", "correct line"),
+    "an exit with a number": ({"head": "raise SystemExit(3)"}, "validation_failed", "SystemExit(3)", "correct line"),
+    "an error without text": ({"head": "raise ValueError"}, "validation_failed", "ValueError()", "correct line"),
     "no mount": ({"source": "x = 1"}, "invalid_entry_point", "No mount() function found", "async def mount"),
     "a mount that is no function": ({"tail": "mount = 7"}, "invalid_entry_point", "not callable", "async def mount"),
     "a sync mount": (

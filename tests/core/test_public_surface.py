@@ -7,6 +7,7 @@ import logging
 import pkgutil
 import subprocess
 import sys
+from unittest.mock import AsyncMock, MagicMock, create_autospec
 
 import pytest
 
@@ -316,3 +317,36 @@ def test_parameters_have_their_documented_names_order_and_defaults(kind: object,
         for one in parameters
     ]
     assert " ".join(shown) == signature
+
+
+@pytest.mark.parametrize(
+    ("kind", "names"),
+    [
+        (AmplifierSession, "session_id parent_id config coordinator loader status is_resumed initialized"),
+        (
+            ModuleCoordinator,
+            "session session_id parent_id config mount_points hooks cancellation loader approval_system display_system "
+            "channels session_state injection_budget_per_turn injection_size_limit",
+        ),
+        (amplifier_core.ModuleLoader, "coordinator"),
+        (amplifier_core.CancellationToken, "state is_cancelled is_graceful is_immediate running_tools"),
+    ],
+)
+def test_a_mock_made_after_a_public_class_has_its_attributes(kind: type, names: str) -> None:
+    mocks = [MagicMock(spec=kind), MagicMock(spec_set=kind), create_autospec(kind, instance=True)]
+
+    assert [name for name in names.split() for mock in mocks if not hasattr(mock, name)] == []
+
+
+async def test_a_mock_made_after_the_coordinator_can_be_set_up_as_modules_do_it() -> None:
+    coordinator = create_autospec(ModuleCoordinator, instance=True)
+    coordinator.cancellation.is_cancelled = False
+    coordinator.hooks.emit = AsyncMock()
+    coordinator.config = {"tool": {"limit": 3}}
+    coordinator.get_capability.return_value = "/work"
+
+    await coordinator.mount("tools", object(), name="x")
+    await coordinator.hooks.emit("tool:pre", {})
+
+    coordinator.mount.assert_awaited_once()
+    assert coordinator.get_capability("session.working_dir") == "/work"

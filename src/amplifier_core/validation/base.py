@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import WeakKeyDictionary
 
+from amplifier_core.cancellation import cancellations_met, is_cancelled
 from amplifier_core.exceptions import ModuleValidationError, describe
 from amplifier_core.packages import (
     find_package,
@@ -50,6 +51,7 @@ __all__ = [
     "fulfils",
     "import_module_from_path",
     "instance_checks",
+    "not_importable",
     "static_checks",
     "validate_module",
 ]
@@ -116,12 +118,8 @@ def _find_type(module_path: str | Path, module: ModuleType | None, result: Valid
 
 
 def _import(module_path: str | Path, result: ValidationResult, stack: ExitStack) -> ModuleType | None:
-    def report(error: BaseException) -> None:
-        verb = "Failed to import module" if isinstance(error, ImportError) else "Error loading module"
-        result.add(failed("module_importable", f"{verb}: {_text(error)}"))
-
     module = None
-    with _reporting(report):
+    with _reporting(lambda error: result.add(not_importable(error))):
         path = Path(os.path.abspath(module_path))  # noqa: PTH100 - resolve() would lose the name of a linked folder
         if not path.exists():
             name = str(module_path)
@@ -135,6 +133,12 @@ def _import(module_path: str | Path, result: ValidationResult, stack: ExitStack)
         module = stack.enter_context(private_copy(source))
         result.add(passed("module_importable", f"Module loaded from {module_path}"))
     return module
+
+
+def not_importable(error: BaseException) -> ValidationCheck:
+    """Return the check of a module whose import ended with `error`."""
+    verb = "Failed to import module" if isinstance(error, ImportError) else "Error loading module"
+    return failed("module_importable", f"{verb}: {_text(error)}")
 
 
 @contextmanager
@@ -198,13 +202,13 @@ async def _clean_up(cleanup: Any, coordinator: "ModuleCoordinator") -> None:
 def _reporting(report: Callable[[BaseException], None]) -> Iterator[None]:
     """Report whatever module code raises, `sys.exit()` included; only the caller's own interruptions pass."""
     task = asyncio.current_task()
-    requests = task.cancelling() if task is not None else 0
+    met = cancellations_met(task)
     try:
         yield
     except (KeyboardInterrupt, GeneratorExit):
         raise
     except BaseException as exc:
-        if isinstance(exc, asyncio.CancelledError) and task is not None and task.cancelling() > requests:
+        if isinstance(exc, asyncio.CancelledError) and is_cancelled(task, met):
             raise
         report(exc)
 
