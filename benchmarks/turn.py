@@ -1,0 +1,239 @@
+"""What a turn costs with each loop, and each tool call in it, beside a loop of bare asyncio.
+
+A turn calls one tool K times, one call per response. Responses are built beforehand; context, provider and tool are the
+same on both sides, and do next to nothing. Times are CPU times, since a turn that waits for nobody is all work. Run it
+with `make bench`, or alone:
+
+    python benchmarks/turn.py [--quick] [--check] [loop-basic] [loop-streaming] [loop-events]
+"""
+
+import argparse
+import asyncio
+import gc
+import importlib
+import logging
+import sys
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from _harness import REPOSITORY, Child, Figure, Report, Row, Target, answer_requests, in_turn, times
+
+from amplifier_core import ChatResponse, HookResult, ModuleCoordinator, TextBlock, ToolCall, ToolCallBlock, ToolResult
+from amplifier_core.events import ALL_EVENTS
+
+LOOPS = {
+    "loop-basic": "BasicOrchestrator",
+    "loop-streaming": "StreamingOrchestrator",
+    "loop-events": "EventDrivenOrchestrator",
+}
+CALLS = (0, 1, 10, 50)
+HOOKS = (0, 5)
+
+# For loop-basic. 45 µs, and 180 µs with five hooks, is what these come to where the bare loop takes 1.8 µs.
+MOST_TIMES_BARE = {0: 25, 5: 100}
+MOST_GROWTH = 1.5  # of a call's cost late in a turn over its cost early in it
+
+Turn = Callable[[], Awaitable[None]]
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How long to measure."""
+
+    rounds: int
+    repetitions: int
+
+
+FULL = Effort(rounds=12, repetitions=40)
+QUICK = Effort(rounds=3, repetitions=10)
+
+
+class Context:
+    """Keeps messages in a list."""
+
+    def __init__(self) -> None:
+        self.messages: list[dict[str, Any]] = []
+
+    async def add_message(self, message: dict[str, Any]) -> None:
+        self.messages.append(message)
+
+    async def get_messages_for_request(self, token_budget: int | None = None, provider: Any = None) -> Any:
+        return list(self.messages)
+
+
+class Provider:
+    """Answers from a list."""
+
+    name = "bench"
+
+    def __init__(self, responses: list[ChatResponse]) -> None:
+        self._responses = iter(responses)
+
+    async def complete(self, request: Any, **options: Any) -> ChatResponse:
+        return next(self._responses)
+
+    def parse_tool_calls(self, response: ChatResponse) -> list[ToolCall]:
+        return response.tool_calls or []
+
+
+class Tool:
+    name = "look"
+    description = "Says that all is well."
+    input_schema = {"type": "object", "properties": {"place": {"type": "integer"}}}  # noqa: RUF012 - as tools have it
+
+    async def execute(self, input: dict[str, Any]) -> ToolResult:
+        return ToolResult(success=True, output="all is well")
+
+
+def responses(calls: int) -> list[ChatResponse]:
+    """Return what the provider answers: `calls` tool calls, one after the other, then text."""
+    asking = [
+        ChatResponse(
+            content=[ToolCallBlock(id=f"call_{place}", name="look", input={"place": place})],
+            tool_calls=[ToolCall(id=f"call_{place}", name="look", arguments={"place": place})],
+        )
+        for place in range(calls)
+    ]
+    return [*asking, ChatResponse(content=[TextBlock(text="All is well everywhere.")])]
+
+
+def prepared_turn(loop: str, hooks: int, calls: int) -> Callable[[], Turn]:
+    """Return a function that sets up one turn; setting up is not measured."""
+    sys.path.append(str(REPOSITORY / "modules" / loop))
+    package = importlib.import_module(f"amplifier_module_{loop.replace('-', '_')}")
+    orchestrator = getattr(package, LOOPS[loop])({})
+    script = responses(calls)
+
+    async def observe(event: str, data: dict[str, Any]) -> HookResult:
+        return HookResult(action="continue")
+
+    def prepare() -> Turn:
+        coordinator = ModuleCoordinator()
+        for event in ALL_EVENTS if hooks else ():
+            for number in range(hooks):
+                coordinator.hooks.register(event, observe, number, f"observer-{number}")
+        providers, tools, context = {"bench": Provider(script)}, {"look": Tool()}, Context()
+        state = (context, providers, tools, coordinator.hooks, coordinator)
+
+        async def run() -> None:
+            text = await orchestrator.execute("Is all well?", *state)
+            if text != "All is well everywhere." or len(context.messages) != 2 * calls + 2:
+                raise RuntimeError(f"the turn went wrong: {text!r}, {len(context.messages)} messages")
+
+        return run
+
+    return prepare
+
+
+def prepared_bare_turn(calls: int) -> Callable[[], Turn]:
+    """Return a function that sets up the same turn without anything around it."""
+    script = responses(calls)
+
+    def prepare() -> Turn:
+        provider, tools, context = Provider(script), {"look": Tool()}, Context()
+
+        async def run() -> None:
+            await context.add_message({"role": "user", "content": "Is all well?"})
+            while True:
+                response = await provider.complete(await context.get_messages_for_request())
+                await context.add_message({"role": "assistant", "content": response.content})
+                if not response.tool_calls:
+                    return
+                for call in response.tool_calls:
+                    result = await tools[call.name].execute(call.arguments)
+                    message = {"role": "tool", "tool_call_id": call.id, "content": str(result.output)}
+                    await context.add_message(message)
+
+        return run
+
+    return prepare
+
+
+async def best_seconds(prepare: Callable[[], Turn], repetitions: int) -> float:
+    """Return the CPU time of the fastest of several turns."""
+    turns = [prepare() for _ in range(repetitions)]
+    took_s = []
+    gc.collect()
+    for turn in turns:
+        started_s = time.process_time()
+        await turn()
+        took_s.append(time.process_time() - started_s)
+    return min(took_s)
+
+
+def serve() -> None:
+    """Answer requests such as `{"loop": "loop-basic", "hooks": 5, "calls": 10, "repetitions": 40}`."""
+    prepared: dict[tuple[str | None, int, int], Callable[[], Turn]] = {}
+
+    def answer(request: dict[str, Any]) -> float:
+        key = (request["loop"], request["hooks"], request["calls"])
+        if key not in prepared:
+            loop, hooks, calls = key
+            prepared[key] = prepared_bare_turn(calls) if loop is None else prepared_turn(loop, hooks, calls)
+            runner.run(best_seconds(prepared[key], 5))
+        return runner.run(best_seconds(prepared[key], request["repetitions"]))
+
+    with asyncio.Runner() as runner:
+        answer_requests(answer)
+
+
+def compare(loops: list[str], *, effort: Effort, check: bool) -> int:
+    report = Report("turn", None)
+    with ExitStack() as stack:
+        children = {
+            side: stack.enter_context(Child([sys.executable, __file__, "--serve"])) for side in ("ours", "floor")
+        }
+        for loop in loops:
+            for hooks in HOOKS:
+                report.add(f"{loop}, {hooks} hooks", rows(report, children, loop, hooks, effort))
+    return report.finish(check=check)
+
+
+def rows(report: Report, children: dict[str, Child], loop: str, hooks: int, effort: Effort) -> Iterator[Row]:
+    """Yield what turns of each length take, and what that comes to for one call."""
+    best: dict[str, dict[int, float]] = {"ours": {}, "floor": {}}
+    for calls in CALLS:
+        request = {"hooks": hooks, "calls": calls, "repetitions": effort.repetitions}
+        asked = {"ours": loop, "floor": None}
+        sides = {side: partial(child.ask, loop=asked[side], **request) for side, child in children.items()}
+        found = in_turn(report, f"{loop}, {hooks} hooks, {calls} calls", sides, effort.rounds)
+        figures = {side: Figure([seconds * 1e6 for seconds in samples]) for side, samples in found.items()}
+        yield Row(f"turn of {calls} tool calls", "µs", figures)
+        for side, figure in figures.items():
+            best[side][calls] = figure.best
+    early, late = (per_call(best, *span) for span in ((0, 10), (10, 50)))
+    growth = late["ours"].best / early["ours"].best
+    targets = {
+        "each call, from 0 to 10": Target("ours/floor", times(early, "ours", "floor"), MOST_TIMES_BARE[hooks], "×"),
+        "each call, from 10 to 50": Target("late/early", growth, MOST_GROWTH, "×"),
+    }
+    for (label, target), figures in zip(targets.items(), (early, late), strict=True):
+        yield Row(label, "µs", figures, [target] if loop == "loop-basic" else [])
+
+
+def per_call(best: dict[str, dict[int, float]], fewer: int, more: int) -> dict[str, Figure]:
+    return {side: Figure([(turns[more] - turns[fewer]) / (more - fewer)]) for side, turns in best.items()}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Measure a turn with each loop beside bare asyncio.")
+    parser.add_argument("loops", nargs="*", metavar="loop", help=f"what to measure, default all: {[*LOOPS]}")
+    parser.add_argument("--quick", action="store_true", help="measure for seconds instead of a minute")
+    parser.add_argument("--check", action="store_true", help="exit with 1 when a target is missed")
+    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)  # be the process of one side
+    arguments = parser.parse_args()
+    if unknown := set(arguments.loops) - LOOPS.keys():
+        parser.error(f"unknown loop {', '.join(sorted(unknown))}; there are {', '.join(LOOPS)}")
+    if arguments.serve:
+        logging.disable(logging.CRITICAL)
+        serve()
+        return 0
+    return compare(arguments.loops or [*LOOPS], effort=QUICK if arguments.quick else FULL, check=arguments.check)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

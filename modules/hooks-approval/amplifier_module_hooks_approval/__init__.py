@@ -1,0 +1,32 @@
+"""hooks-approval: asks before risky tools run; every failure counts as no."""
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from amplifier_core import ModuleCoordinator
+from amplifier_core.events import TOOL_PRE
+from amplifier_kit.mounting import Handlers, offer_capability
+
+from .approval_hook import ApprovalHook
+from .config import MODULE_ID
+
+__all__ = ["ApprovalHook", "mount"]
+
+__amplifier_module_type__ = "hook"
+
+REGISTER_PROVIDER = "approval.register_provider"
+
+logger = logging.getLogger(__name__)
+
+_PRIORITY = -10
+
+
+async def mount(coordinator: ModuleCoordinator, config: dict[str, Any] | None = None) -> Callable[[], None]:
+    """Register the guard; returns the function that takes it back."""
+    hook = ApprovalHook(config, coordinator=coordinator)
+    handlers = Handlers(MODULE_ID, coordinator)
+    handlers.register(TOOL_PRE, hook.handle_tool_pre, priority=_PRIORITY, name="approval_hook")
+    offer_capability(coordinator, REGISTER_PROVIDER, hook.register_provider)
+    logger.info("mounted %s with %d rules", MODULE_ID, len(hook.settings.rules))
+    return handlers.clear

@@ -1,0 +1,184 @@
+"""The guard before every tool call. Whatever goes wrong in it, the call does not run."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from amplifier_core import HookResult
+from amplifier_core.approval import ApprovalTimeoutError
+from amplifier_core.events import APPROVAL_DENIED, APPROVAL_GRANTED, APPROVAL_REQUIRED
+from amplifier_core.interfaces import ApprovalProvider, ApprovalRequest
+from amplifier_core.utils import json_safe
+from amplifier_kit.mounting import find_capability, hook_registry, session_id_of
+
+from .audit import audit_log
+from .config import ApprovalSettings, check_auto_action
+from .policy import needs_approval
+from .verdict import GuardedCall, Verdict
+
+logger = logging.getLogger(__name__)
+
+SCRUB = "redaction.scrub"
+
+
+class ApprovalHook:
+    """Decides whether a tool may run: by policy and rules, from memory, or by asking an approval provider.
+
+    The kernel goes on when a handler raises, so nothing is raised here: every error is a denial. A turn that is
+    cancelled meanwhile is a denial too; the kernel itself passes the cancellation on.
+    """
+
+    def __init__(self, config: Mapping[str, Any] | None = None, hooks: Any = None, coordinator: Any = None) -> None:
+        self.settings = ApprovalSettings.read(config)
+        self._hooks = hooks if hooks is not None else hook_registry(coordinator)
+        self._coordinator = coordinator
+        self._provider: ApprovalProvider | None = None
+        self._remembered: dict[str, Verdict] = {}
+        self._one_at_a_time = asyncio.Lock()
+
+    def register_provider(self, provider: ApprovalProvider) -> None:
+        """Have `provider` asked from now on."""
+        self._provider = provider
+
+    async def handle_tool_pre(self, event: str, data: dict[str, Any]) -> HookResult:
+        """Answer `tool:pre`: `continue` for a call that may run, else `deny`."""
+        try:
+            call = GuardedCall.read(data)
+            if not await needs_approval(call.tool_name, data.get("tool_obj"), self.settings, self._coordinator):
+                return HookResult()
+            return await self._judge(call, self._request(call))
+        except BaseException as exc:  # noqa: BLE001 - the kernel would go on, and the tool would run
+            return HookResult(action="deny", reason=_failed(exc).reason)
+
+    def _request(self, call: GuardedCall) -> ApprovalRequest:
+        return ApprovalRequest(
+            tool_name=call.tool_name,
+            action=call.action,
+            details=json_safe(call.tool_input),
+            risk_level=call.risk_level,
+            timeout=self.settings.default_timeout_s,
+        )
+
+    async def _judge(self, call: GuardedCall, request: ApprovalRequest) -> HookResult:
+        announcement = {"action": request.action, "risk_level": request.risk_level}
+        try:
+            await self._emit(APPROVAL_REQUIRED, call, announcement)
+            verdict = await self._decide(call, request)
+        except BaseException as exc:  # noqa: BLE001 - a failure is a decision, to be audited like any other
+            verdict = _failed(exc)
+        if verdict is None:
+            return self._question(request)
+        verdict = self._audited(call, request, verdict)
+        try:
+            await self._emit(
+                APPROVAL_GRANTED if verdict.approved else APPROVAL_DENIED, call, {"reason": verdict.reason}
+            )
+        except BaseException as exc:  # noqa: BLE001 - what could not be announced is taken back
+            failure = _failed(exc)
+            verdict = self._audited(call, request, failure) if verdict.approved else verdict
+        return HookResult() if verdict.approved else HookResult(action="deny", reason=verdict.reason)
+
+    async def _decide(self, call: GuardedCall, request: ApprovalRequest) -> Verdict | None:
+        """Return the first decision there is; None leaves it to whoever the application asks."""
+        by_rule = check_auto_action(self.settings.rules, call.tool_name, call.tool_input)
+        if by_rule == "auto_deny":
+            return Verdict(False, "Auto-denied by rule", "rule")
+        if self._must_be_asked(call, request):
+            return await self._prompt(request, key=None)
+        key = call.remember_key if self.settings.remember else None
+        if (remembered := self._remembered.get(key or "")) is not None:
+            return remembered
+        if by_rule == "auto_approve":
+            return Verdict(True, "Auto-approved by rule", "rule")
+        if self.settings.auto_approve:
+            return Verdict(True, "Auto-approved by configuration", "config")
+        return await self._prompt(request, key=key)
+
+    def _must_be_asked(self, call: GuardedCall, request: ApprovalRequest) -> bool:
+        command = call.command.casefold()
+        return (
+            not call.is_well_formed
+            or request.risk_level == "critical"
+            or any(pattern in command for pattern in self.settings.patterns)
+        )
+
+    async def _prompt(self, request: ApprovalRequest, *, key: str | None) -> Verdict | None:
+        async with self._one_at_a_time:
+            if key is not None and key in self._remembered:
+                return self._remembered[key]
+            if self._is_turn_cancelled():
+                return Verdict(False, "The turn was cancelled", "error")
+            if self._provider is None:
+                if self.settings.ask_user_fallback and not self.settings.audit.required:
+                    return None
+                return Verdict(False, "No approval provider available", "error")
+            verdict = await self._ask(self._provider, request)
+            if verdict.approved and self._is_turn_cancelled():
+                return Verdict(False, "The turn was cancelled", "error")
+            if key is not None and verdict.remember:
+                self._remembered[key] = Verdict(verdict.approved, verdict.reason, "remembered", remember=True)
+            return verdict
+
+    async def _ask(self, provider: ApprovalProvider, request: ApprovalRequest) -> Verdict:
+        task = asyncio.current_task()
+        cancellations = task.cancelling() if task is not None else 0
+        deadline = asyncio.timeout(request.timeout)
+        is_late = False
+        try:
+            async with deadline:
+                response = await provider.request_approval(request)
+        except ApprovalTimeoutError:
+            is_late = True
+        except TimeoutError:
+            if not deadline.expired():  # a failure of the provider's own
+                raise
+            is_late = True
+        if is_late or deadline.expired():  # some providers answer although they were stopped
+            return Verdict(self.settings.continues_on_timeout, "Approval request timed out", "timeout")
+        if task is not None and task.cancelling() > cancellations:
+            raise asyncio.CancelledError("the turn was cancelled")
+        return Verdict.of(response)
+
+    def _question(self, request: ApprovalRequest) -> HookResult:
+        question = HookResult(
+            action="ask_user",
+            approval_prompt=f"{request.action} (risk: {request.risk_level})",
+            approval_default="allow" if self.settings.continues_on_timeout else "deny",
+        )
+        return (
+            question if request.timeout is None else question.model_copy(update={"approval_timeout": request.timeout})
+        )
+
+    def _audited(self, call: GuardedCall, request: ApprovalRequest, verdict: Verdict) -> Verdict:
+        """Write the decision down; where that is required an approval that is not written down is none."""
+        audit = self.settings.audit
+        is_written = not audit.enabled or audit_log(
+            request,
+            verdict.response,
+            audit.file,
+            session_id=call.session_id or session_id_of(self._coordinator),
+            tool_call_id=call.tool_call_id,
+            source=verdict.source,
+            scrub=find_capability(self._coordinator, SCRUB),
+        )
+        if audit.required and verdict.approved and not is_written:
+            return Verdict(False, "The approval could not be written to the audit file", "error")
+        return verdict
+
+    def _is_turn_cancelled(self) -> bool:
+        return getattr(getattr(self._coordinator, "cancellation", None), "is_cancelled", False) is True
+
+    async def _emit(self, event: str, call: GuardedCall, payload: dict[str, Any]) -> None:
+        if self._hooks is not None:
+            await self._hooks.emit(event, {"tool_name": call.tool_name, **payload, "tool_call_id": call.tool_call_id})
+
+
+def _failed(error: BaseException) -> Verdict:
+    """Return the denial that an error amounts to; a handler for whose answer nobody waits any more just ends."""
+    if isinstance(error, GeneratorExit):
+        raise error
+    with contextlib.suppress(Exception):  # not even a broken log opens the gate
+        logger.error("hooks-approval: a tool call is denied because the guard failed", exc_info=error)
+    return Verdict.failed(error)

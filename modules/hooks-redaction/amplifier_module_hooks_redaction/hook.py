@@ -1,0 +1,75 @@
+"""The handler that masks what events show."""
+
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from amplifier_core import HookResult
+from amplifier_core.events import ALL_EVENTS, PROVIDER_REQUEST
+from amplifier_kit.mounting import Handlers, declared_events, offer_capability
+
+from .protection import IDENTIFIER_KEYS
+from .scrubbing import Scrubber
+from .settings import MODULE_ID, RedactionSettings
+
+logger = logging.getLogger(__name__)
+
+
+class RedactionHook:
+    """Masks the events of one coordinator, for the handlers behind it; what is masked is marked with a stamp.
+
+    Orchestrators know the stamp: it is a view for logs, and the conversation goes on with the original.
+    """
+
+    def __init__(self, coordinator: Any, config: Mapping[str, Any] | None = None) -> None:
+        self.coordinator = coordinator
+        self.settings = RedactionSettings.read(config)
+        self._scrubber = Scrubber(self.settings.rules, self.settings.allowlist)
+        self._handlers = Handlers(MODULE_ID, coordinator)
+
+    def offer_scrubbing(self) -> None:
+        """Let others mask by the same rules what they write themselves."""
+        offer_capability(self.coordinator, "redaction.scrub", self._scrubber.scrub)
+
+    def register_known_events(self) -> int:
+        """Register for the kernel's events; returns their number."""
+        return self._register(ALL_EVENTS)
+
+    async def register_declared_events(self) -> int:
+        """Register for the events that modules announced; returns their number."""
+        return self._register(await declared_events(self.coordinator))
+
+    async def __call__(self, event: str, data: dict[str, Any]) -> HookResult:
+        """Return the data masked and stamped; when that fails, nothing of it but the identifiers."""
+        if not self.settings.rules or not isinstance(data, dict) or event in self.settings.skip_events:
+            return HookResult(action="continue")
+        try:
+            return HookResult(action="modify", data=self._redacted(event, data))
+        except Exception as exc:  # noqa: BLE001 - its text and traceback could show what must not be shown
+            logger.warning(
+                "%s: %s could not be scrubbed (%s); its data is left out", MODULE_ID, event, type(exc).__name__
+            )
+        identifiers = {key: data[key] for key in IDENTIFIER_KEYS if isinstance(data.get(key), str)}
+        stamp = {"applied": False, "error": "scrub_failed"}
+        return HookResult(action="modify", data={**identifiers, "redaction": stamp})
+
+    def cleanup(self) -> None:
+        """Unregister, and let go of everything that was seen; whoever scrubs can still do it."""
+        self._handlers.clear()
+        self._scrubber.forget()
+
+    def _register(self, events: Iterable[str]) -> int:
+        return sum(
+            self._handlers.register(event, self, priority=self.settings.priority, name=MODULE_ID)
+            for event in events
+            if event not in self.settings.skip_events
+        )
+
+    def _redacted(self, event: str, data: dict[str, Any]) -> dict[str, Any]:
+        stamp: dict[str, Any] = {"applied": True, "rules": list(self.settings.rule_names)}
+        if event != PROVIDER_REQUEST or "messages" not in data:
+            return {**self._scrubber.scrub(data), "redaction": stamp}
+        # The whole conversation: whoever writes it down scrubs it, and then each message only once.
+        rest = {key: value for key, value in data.items() if key != "messages"}
+        stamp["skipped"] = ["messages"]
+        return {**self._scrubber.scrub(rest), "messages": data["messages"], "redaction": stamp}

@@ -1,0 +1,49 @@
+"""One kind of sensitive text, and the ways to find it.
+
+Every search takes time in proportion to the text, whatever the text is: it starts from a literal that must occur, a
+match or a failed attempt looks at a bounded stretch or consumes what it looked at, and nothing is tried twice.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+Span = tuple[int, int]
+Find = Callable[[str], Iterable[Span]]
+
+
+@dataclass(frozen=True, slots=True)
+class SensitivePattern:
+    """One kind of sensitive text: `find` yields the spans to mask.
+
+    `hints` are literals, one of which is in every text that has something to find; without any, `find` decides.
+    `ignores_case` says that they are in lower case and stand for any.
+    """
+
+    name: str
+    hints: tuple[str, ...]
+    find: Find
+    ignores_case: bool = False
+
+    def may_occur(self, text: str, lowered: str) -> bool:
+        """Say whether it is worth a search; `lowered` is the text in lower case."""
+        searched = lowered if self.ignores_case else text
+        for hint in self.hints:  # a plain loop, since every string of every event comes by
+            if hint in searched:
+                return True
+        return not self.hints
+
+
+def matches_of(regex: re.Pattern[str], accepts: Callable[[str], bool] | None = None) -> Find:
+    """Return a search for what `regex` matches: its named group that took part, else all of it.
+
+    With `accepts`, only what that function says yes to. An empty match is none.
+    """
+
+    def find(text: str) -> Iterator[Span]:
+        for match in regex.finditer(text):
+            start, end = match.span(match.lastgroup or 0)
+            if start < end and (accepts is None or accepts(text[start:end])):
+                yield start, end
+
+    return find

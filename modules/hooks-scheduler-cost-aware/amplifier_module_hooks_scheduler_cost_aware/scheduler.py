@@ -1,0 +1,177 @@
+"""The scheduler that keeps a session within its budget."""
+
+import logging
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any
+
+from amplifier_core import HookResult
+from amplifier_core.events import LLM_RESPONSE, SESSION_END, TOOL_PRE
+from amplifier_kit.config import ModuleConfig
+from amplifier_kit.mounting import Handlers, find_mounted, hook_registry
+from amplifier_kit.requests import tool_schema
+from amplifier_kit.scheduling import (
+    TOOL_SELECTED,
+    Choice,
+    EventData,
+    Scheduler,
+    model_decides_on_error,
+    options,
+    use_instead,
+)
+
+from .ledger import Ledger, exact
+from .prices import Prices
+
+logger = logging.getLogger(__name__)
+
+COST_ALERT = "scheduler:cost_alert"
+BUDGET_EXCEEDED = "scheduler:budget_exceeded"
+EMITTED_EVENTS = (COST_ALERT, BUDGET_EXCEEDED)
+
+_BOOKKEEPING_PRIORITY = 10
+_FULL = 0.8
+
+
+class CostAwareScheduler(Scheduler):
+    """Charges every tool call and lets none pass that the budget does not cover; a cheaper tool may stand in for it.
+
+    With a coordinator it announces alerts and refusals, and replaces a tool only by one that takes the same arguments.
+    """
+
+    module_id = "hooks-scheduler-cost-aware"
+    handler_prefix = "cost"
+    priority = 60
+
+    def __init__(self, config: Mapping[str, Any] | None = None, *, coordinator: Any = None) -> None:
+        module_config = ModuleConfig(self.module_id, config)
+        self.max_cost = module_config.number("max_cost", 100.0, minimum=0, aliases=("budget_limit",))
+        self.alert_threshold = module_config.number("alert_threshold", None)
+        self.prefer_cheaper = module_config.boolean("prefer_cheaper", True)
+        self.prices = Prices.read(module_config)
+        self.track_llm_cost = module_config.boolean("track_llm_cost", False)
+        self.enforce_tool_pre = module_config.boolean("enforce_tool_pre", False)
+        self.enabled_events = module_config.strings("enabled_events", None)
+        module_config.warn_unknown()
+        self._coordinator = coordinator
+        self._ledger = Ledger()
+        self._limit = Decimal(str(self.max_cost))
+        self._has_alerted = False
+        self._has_reported = False
+
+    @property
+    def session_cost(self) -> float:
+        """What the session has spent so far."""
+        return float(self._ledger.total)
+
+    def register_on(self, handlers: Handlers) -> None:
+        super().register_on(handlers)
+        self.register_one(handlers, TOOL_SELECTED, self.handle_tool_selected, priority=_BOOKKEEPING_PRIORITY)
+        self.register_one(handlers, SESSION_END, self.handle_session_end, priority=_BOOKKEEPING_PRIORITY)
+        if self.track_llm_cost:
+            self.register_one(handlers, LLM_RESPONSE, self.handle_llm_response, priority=_BOOKKEEPING_PRIORITY)
+        if self.enforce_tool_pre:
+            self.register_one(handlers, TOOL_PRE, self.handle_tool_pre, priority=self.priority)
+
+    async def select(self, tool_name: str, data: EventData) -> HookResult:
+        if self._is_affordable(tool_name):
+            return HookResult()
+        cheaper = self._find_cheaper(tool_name, data) if self.prefer_cheaper else None
+        if cheaper is not None:
+            return use_instead(cheaper, data, reason="Cost limit reached, using cheaper alternative")
+        return await self._refuse(tool_name)
+
+    def choose_tool(self, available: list[str], data: EventData) -> Choice | None:
+        return self.prices.best(available)
+
+    def choose_agent(self, available: list[str], data: EventData) -> Choice | None:
+        return self.prices.best(available)
+
+    def should_compact(self, context_size: float, max_size: float) -> bool:
+        return context_size >= _FULL * max_size
+
+    @model_decides_on_error
+    async def handle_tool_selected(self, event: str, data: EventData) -> HookResult:
+        tool_name = data.get("tool_name") or data.get("tool")
+        if not isinstance(tool_name, str):
+            return HookResult()
+        self._ledger.charge(data.get("tool_call_id"), self.prices.cost(tool_name))
+        return await self._alert()
+
+    @model_decides_on_error
+    async def handle_tool_pre(self, event: str, data: EventData) -> HookResult:
+        tool_name, call_id = data.get("tool_name"), data.get("tool_call_id")
+        if not isinstance(tool_name, str) or self._ledger.has_charged(call_id):
+            return HookResult()
+        if not self._is_affordable(tool_name):
+            return await self._refuse(tool_name)
+        self._ledger.charge(call_id, self.prices.cost(tool_name))
+        return await self._alert()
+
+    @model_decides_on_error
+    async def handle_llm_response(self, event: str, data: EventData) -> HookResult:
+        usage = data.get("usage")
+        cost = exact(usage.get("cost_usd")) if isinstance(usage, Mapping) else None
+        if cost is None:
+            return HookResult()
+        self._ledger.add(cost)
+        return await self._alert()
+
+    @model_decides_on_error
+    async def handle_session_end(self, event: str, data: EventData) -> HookResult:
+        self.report()
+        self._ledger.reset()
+        self._has_alerted = False
+        return HookResult()
+
+    def report(self) -> None:
+        """Log what the session cost, once."""
+        if not self._has_reported:
+            self._has_reported = True
+            logger.info("%s: the session cost %s of %s", self.module_id, self.session_cost, self.max_cost)
+
+    def _is_affordable(self, tool_name: str) -> bool:
+        return self._ledger.total + self.prices.cost(tool_name) <= self._limit
+
+    def _find_cheaper(self, tool_name: str, data: EventData) -> str | None:
+        mounted = find_mounted(self._coordinator, "tools")
+        arguments = data.get("tool_input")
+
+        def takes_the_arguments(other: str) -> bool:
+            if not isinstance(mounted, Mapping) or other not in mounted or not isinstance(arguments, dict):
+                return True
+            required = tool_schema(mounted[other]).get("required") or []
+            return all(key in arguments for key in required)
+
+        return self.prices.cheaper_than(
+            tool_name,
+            options(data, "available_tools"),
+            budget=self._limit - self._ledger.total,
+            is_usable=takes_the_arguments,
+        )
+
+    async def _refuse(self, tool_name: str) -> HookResult:
+        payload = {"tool_name": tool_name, "session_cost": self.session_cost, "max_cost": self.max_cost}
+        reason = f"Would exceed cost budget (current: {self.session_cost}, limit: {self.max_cost})"
+        await self._emit(BUDGET_EXCEEDED, payload)
+        return HookResult(action="deny", reason=reason)
+
+    async def _alert(self) -> HookResult:
+        """Tell everybody, once, that the threshold is reached."""
+        threshold = self.alert_threshold
+        if threshold is None or self._has_alerted or self._ledger.total < Decimal(str(threshold)):
+            return HookResult()
+        self._has_alerted = True
+        spent = {"session_cost": self.session_cost, "alert_threshold": threshold, "max_cost": self.max_cost}
+        await self._emit(COST_ALERT, spent)
+        text = f"The session has cost {self.session_cost} of {self.max_cost} (alert at {threshold})"
+        return HookResult(user_message=text, user_message_level="warning", user_message_source=self.module_id)
+
+    async def _emit(self, event: str, payload: EventData) -> None:
+        registry = hook_registry(self._coordinator)
+        if registry is None:
+            return
+        try:
+            await registry.emit(event, payload)
+        except Exception:
+            logger.exception("%s: %s could not be emitted", self.module_id, event)

@@ -1,0 +1,245 @@
+"""A turn that says its answer while it comes and takes in messages while it runs."""
+
+import asyncio
+import inspect
+import logging
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from amplifier_core import ToolSpec, events
+from amplifier_core.utils import json_safe
+from amplifier_kit.announcements import ResponseAnnouncement
+from amplifier_kit.conversation import (
+    Call,
+    block_dict,
+    block_type,
+    content_blocks,
+    extra_field,
+    read_calls,
+    text_of,
+    user_message,
+)
+from amplifier_kit.loop_settings import LoopSettings
+from amplifier_kit.requests import RequestBuilder
+from amplifier_kit.tool_calls import Outcome, ToolCalls, failure
+from amplifier_kit.turn import Reply, Turn
+
+from .steering import SteeringQueue
+from .streamed import StreamedResponse
+
+logger = logging.getLogger(__name__)
+
+MODULE_ID = "loop-streaming"
+STEERING_INJECTED = "orchestrator:steering_injected"
+RATE_LIMIT_DELAY = "orchestrator:rate_limit_delay"
+
+_TOKEN = re.compile(r"\n|[^\S\n]+|\S+")
+_LONGEST_SLEEP_S = 0.05  # how late an immediate cancellation may be noticed while waiting
+
+
+@dataclass(frozen=True, slots=True)
+class StreamingSettings:
+    """What this loop is configured with beyond what all loops share."""
+
+    stream_delay_s: float = 0.0
+    min_delay_between_calls_ms: float = 0.0
+
+
+class StreamingToolCalls(ToolCalls):
+    """Reports a tool that raises like one that returned a failure."""
+
+    async def tool_failed(self, outcome: Outcome, error: Exception) -> None:
+        result = failure(error)
+        outcome.content = result.get_serialized_output()
+        await self.emit_error(outcome, type(error).__name__, str(error))
+        await self.report(outcome, result)
+
+    def internal_error_text(self, error: Exception) -> str:
+        return f"Internal error executing tool: {error}"
+
+
+class StreamingRequestBuilder(RequestBuilder):
+    """Offers a tool that the vendor implements itself in the vendor's own terms."""
+
+    def tool_spec(self, name: str, tool: Any) -> ToolSpec:
+        spec = super().tool_spec(name, tool)
+        if hasattr(type(tool), "native_tool_spec"):
+            try:
+                native = tool.native_tool_spec
+                if isinstance(native, dict) and native.get("type"):
+                    return ToolSpec.model_validate({**spec.model_dump(), **native})
+            except Exception:
+                logger.warning("the native form of tool %r is unusable; its function form is sent", name, exc_info=True)
+        return spec
+
+
+class StreamingTurn(Turn):
+    """Speaks token by token, waits between provider calls where configured, and reads the steering queue."""
+
+    orchestrator = MODULE_ID
+    counts_from_one = True
+    names_results = True
+    last_events = (events.EXECUTION_END, events.ORCHESTRATOR_COMPLETE)
+    tool_calls_type = StreamingToolCalls
+
+    def __init__(
+        self, streaming: StreamingSettings, steering: SteeringQueue, settings: LoopSettings, *state: Any
+    ) -> None:
+        super().__init__(settings, *state)
+        self._streaming = streaming
+        self._steering = steering
+        self._last_call_ended_s: float | None = None
+        self._is_streamed = False
+
+    async def attend(self) -> None:
+        if discarded := self._steering.clear():
+            logger.warning("%d steering messages were meant for an earlier turn and are dropped", discarded)
+        await super().attend()
+
+    def goes_on(self) -> bool:
+        return not self._steering.is_empty
+
+    async def stop_cancelled(self) -> None:
+        self._steering.clear()
+        await super().stop_cancelled()
+
+    async def no_provider(self) -> None:
+        self.status = "error"
+        await self.say("Error: No providers available")
+
+    # --- the provider
+
+    async def prepare(self, name: str, provider: Any, *, is_last: bool) -> Any:
+        await self._take_in_steering()
+        request = await super().prepare(name, provider, is_last=is_last)
+        if request is None or await self._keeps_distance():
+            return request
+        await self.stop_cancelled()
+        return None
+
+    async def _take_in_steering(self) -> None:
+        """Store the messages that came meanwhile."""
+        messages = self._steering.drain()
+        for index, content in enumerate(messages, 1):
+            await self.transcript.add(user_message(content))
+            payload = {
+                "orchestrator": MODULE_ID,
+                "content": content,
+                "iteration": self.iteration,
+                "queued_remaining": len(messages) - index,
+                "metadata": None,
+            }
+            await self.points.emit(STEERING_INJECTED, payload)
+
+    async def _keeps_distance(self) -> bool:
+        """Wait until the configured time has passed since the last call of this turn; False if that was broken off."""
+        configured = self._streaming.min_delay_between_calls_ms
+        if not configured or self._last_call_ended_s is None:
+            return True
+        elapsed = (time.monotonic() - self._last_call_ended_s) * 1000
+        if elapsed >= configured:
+            return True
+        payload = {
+            "delay_ms": configured - elapsed,
+            "configured_ms": configured,
+            "elapsed_ms": elapsed,
+            "iteration": self.iteration,
+        }
+        await self.points.emit(RATE_LIMIT_DELAY, payload)
+        end_s = self._last_call_ended_s + configured / 1000
+        while (left_s := end_s - time.monotonic()) > 0:
+            if self.cancellation.is_immediate:
+                return False
+            await asyncio.sleep(min(left_s, _LONGEST_SLEEP_S))
+        return True
+
+    async def call(self, name: str, provider: Any, request: Any) -> Any:
+        stream = getattr(provider, "stream", None)
+        self._is_streamed = callable(stream)
+        try:
+            return await (self._read(stream, request) if callable(stream) else super().call(name, provider, request))
+        finally:
+            self._last_call_ended_s = time.monotonic()
+
+    async def _read(self, stream: Callable[..., Any], request: Any) -> StreamedResponse:
+        """Say the text of a streamed response as it arrives; returns the whole, which then takes the usual way."""
+        streamed = StreamedResponse()
+        chunks = stream(request, tools=request.tools or [], **self.provider_options())
+        if inspect.isawaitable(chunks):
+            chunks = await chunks
+        try:
+            async for chunk in chunks:
+                piece = streamed.add(chunk)
+                if piece is not None:
+                    await streamed.announce(self.points, piece)
+                    if piece.block_type == "text":
+                        await self.say(piece.text)
+                if self.cancellation.is_immediate:
+                    break
+        except asyncio.CancelledError:
+            with self.task:
+                await self._store_partial(streamed)
+            raise
+        finally:
+            with self.task:
+                await _close(chunks)
+                await streamed.announce_end(self.points)
+        if self.cancellation.is_immediate:
+            await self._store_partial(streamed)
+        return streamed
+
+    async def _store_partial(self, streamed: StreamedResponse) -> None:
+        if streamed.text:
+            await self.transcript.add({"role": "assistant", "content": streamed.text})
+
+    def read_calls(self, provider: Any, response: Any) -> list[Call]:
+        parse = getattr(provider, "parse_tool_calls", None)
+        if self._is_streamed or not callable(parse):
+            return read_calls(getattr(response, "tool_calls", None))
+        return read_calls(parse(response))
+
+    def read_text(self, response: Any) -> str:
+        text = extra_field(response, "text")
+        return text if isinstance(text, str) and text else text_of(getattr(response, "content", None))
+
+    async def announce_blocks(self, announcement: ResponseAnnouncement) -> None:
+        if not self._is_streamed:  # else they were announced while they came
+            await announcement.announce_blocks(_vendor_data)
+
+    # --- answers
+
+    def assistant_message(self, reply: Reply) -> dict[str, Any]:
+        message = super().assistant_message(reply)
+        thoughts = (block for block in content_blocks(reply.response) if block_type(block) == "thinking")
+        if (thinking := next(thoughts, None)) is not None:
+            message["thinking_block"] = block_dict(thinking)
+        return message
+
+    async def say_answer(self, text: str) -> None:
+        if self._is_streamed:  # already said
+            return
+        delay_s = self._streaming.stream_delay_s
+        if not delay_s and not self.task.is_read:
+            await self.say(text)
+            return
+        for match in _TOKEN.finditer(text):
+            token = match.group()
+            await self.say(token)
+            if delay_s and not token.isspace():
+                await asyncio.sleep(delay_s)
+
+
+def _vendor_data(block: Any) -> dict[str, Any]:
+    return {"metadata": json_safe(getattr(block, "raw", None))}
+
+
+async def _close(chunks: Any) -> None:
+    """Let a stream that is not read any more release what it holds."""
+    if callable(close := getattr(chunks, "aclose", None)):
+        try:
+            await close()
+        except Exception:
+            logger.warning("a provider's stream could not be closed", exc_info=True)

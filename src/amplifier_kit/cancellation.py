@@ -1,0 +1,49 @@
+"""The session's wish to stop, as a turn sees it; what a coordinator's token lacks counts as not asked for."""
+
+import logging
+from typing import Any
+
+logger = logging.getLogger(__name__)
+
+
+class Cancellation:
+    """A cancellation token, or what there is of one."""
+
+    def __init__(self, coordinator: Any) -> None:
+        self._token = token = getattr(coordinator, "cancellation", None)
+        self._register_start = getattr(token, "register_tool_start", None)
+        self._register_end = getattr(token, "register_tool_complete", None)
+
+    @property
+    def is_requested(self) -> bool:
+        """Whether the turn is to stop when its running tools are done."""
+        return bool(getattr(self._token, "is_cancelled", False))
+
+    @property
+    def is_immediate(self) -> bool:
+        """Whether the turn is to stop now."""
+        return bool(getattr(self._token, "is_immediate", False))
+
+    @property
+    def state(self) -> str:
+        """How the turn is cancelled; a cancelled task leaves no choice."""
+        state = getattr(self._token, "state", "immediate") if self.is_requested else "immediate"
+        return str(getattr(state, "value", state))
+
+    def register_tool(self, call_id: str, name: str) -> None:
+        """Have a call counted as running, and shown under `name`."""
+        if self._register_start is not None:
+            self._register_start(call_id, name)
+
+    def unregister_tool(self, call_id: str) -> None:
+        if self._register_end is not None:
+            self._register_end(call_id)
+
+    async def trigger_callbacks(self) -> None:
+        """Tell whoever wants to know that the turn is cancelled."""
+        trigger = getattr(self._token, "trigger_callbacks", None)
+        if trigger is not None:
+            try:
+                await trigger()
+            except Exception:
+                logger.exception("a cancellation callback failed")

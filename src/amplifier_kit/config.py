@@ -1,0 +1,177 @@
+"""Reading a module's configuration: defaults, plain conversions, errors that name module, key and range, typos."""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+V = TypeVar("V")
+N = TypeVar("N", int, float)
+
+_BOOLEANS = {"true": True, "false": False}
+
+
+class ModuleConfig:
+    """One module's configuration, read key by key.
+
+    `None` stands for the default. A value that does not fit raises `ValueError`; for a guard, whose absence would be
+    worse than any setting, it is logged and replaced by the safe value instead. `warn_unknown` comes last.
+    """
+
+    def __init__(self, module_id: str, config: Mapping[str, Any] | None, *, is_guard: bool = False) -> None:
+        self.module_id = module_id
+        self._is_guard = is_guard
+        if config is not None and not isinstance(config, Mapping):
+            config = self.refuse("config", config, "a mapping", None)
+        self._config = dict(config or {})
+        self._known: set[str] = set()
+
+    def integer(
+        self,
+        key: str,
+        default: T,
+        *,
+        minimum: int | None = None,
+        maximum: int | None = None,
+        aliases: Sequence[str] = (),
+    ) -> int | T:
+        """Return a whole number within the bounds."""
+        allowed = f"an integer{_bounds(minimum, maximum)}"
+        return self._read(key, default, allowed, lambda value: _within(_integer(value), minimum, maximum), aliases)
+
+    def number(
+        self,
+        key: str,
+        default: T,
+        *,
+        minimum: float | None = None,
+        maximum: float | None = None,
+        above: float | None = None,
+        aliases: Sequence[str] = (),
+    ) -> float | T:
+        """Return a finite number within the bounds; `above` is a lower bound that is itself excluded."""
+        allowed = f"a number{f' > {above}' if above is not None else ''}{_bounds(minimum, maximum)}"
+
+        def convert(value: Any) -> float:
+            converted = _within(_number(value), minimum, maximum)
+            if above is not None and converted <= above:
+                raise ValueError
+            return converted
+
+        return self._read(key, default, allowed, convert, aliases)
+
+    def boolean(self, key: str, default: bool) -> bool:
+        """Return true or false, also when they are given as text."""
+        return self._read(key, default, "true or false", _boolean, ())
+
+    def text(self, key: str, default: T, *, aliases: Sequence[str] = ()) -> str | T:
+        """Return a string."""
+        return self._read(key, default, "a string", lambda value: _typed(value, str), aliases)
+
+    def choice(self, key: str, default: str, choices: Sequence[str]) -> str:
+        """Return one of `choices`."""
+
+        def convert(value: Any) -> str:
+            if value not in choices:
+                raise ValueError
+            return str(value)
+
+        return self._read(key, default, "one of " + ", ".join(choices), convert, ())
+
+    def strings(self, key: str, default: T) -> list[str] | T:
+        """Return a list of strings."""
+
+        def convert(value: Any) -> list[str]:
+            return [_typed(item, str) for item in _typed(value, list)]
+
+        return self._read(key, default, "a list of strings", convert, ())
+
+    def mapping(self, key: str, default: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a mapping, copied."""
+        return self._read(key, dict(default), "a mapping", lambda value: dict(_typed(value, Mapping)), ())
+
+    def items(self, key: str, default: Sequence[Any]) -> list[Any]:
+        """Return a list of anything, copied."""
+        return self._read(key, list(default), "a list", lambda value: list(_typed(value, list)), ())
+
+    def raw(self, key: str) -> Any:
+        """Return the value as it is, None when it is not there."""
+        self._known.add(key)
+        return self._config.get(key)
+
+    def is_set(self, key: str) -> bool:
+        """Say whether the configuration gives the key a value of its own."""
+        return self._config.get(key) is not None
+
+    def accept(self, *keys: str) -> list[str]:
+        """Take note of keys that have no effect; returns those that are set."""
+        self._known.update(keys)
+        return [key for key in keys if self.is_set(key)]
+
+    def refuse(self, key: str, value: Any, allowed: str, safe: T) -> T:
+        """Report a value that does not fit: raise, or for a guard log and return the safe value."""
+        problem = f"{self.module_id}: config key {key!r} is {value!r}, allowed: {allowed}"
+        if not self._is_guard:
+            raise ValueError(problem)
+        logger.error("%s; %r is used instead", problem, safe)
+        return safe
+
+    def warn_unknown(self) -> None:
+        """Log the keys that nobody read: most are misspelt."""
+        unknown = sorted(map(str, set(self._config) - self._known))
+        if unknown:
+            logger.warning("%s: unknown config keys are ignored: %s", self.module_id, ", ".join(unknown))
+
+    def _read(self, key: str, default: T, allowed: str, convert: Callable[[Any], V], aliases: Sequence[str]) -> V | T:
+        self._known.update((key, *aliases))
+        found = next((name for name in (key, *aliases) if self._config.get(name) is not None), None)
+        if found is None:
+            return default
+        try:
+            return convert(self._config[found])
+        except (TypeError, ValueError, OverflowError):
+            return self.refuse(found, self._config[found], allowed, default)
+
+
+def _bounds(minimum: float | None, maximum: float | None) -> str:
+    lower = f" ≥ {minimum}" if minimum is not None else ""
+    upper = f" ≤ {maximum}" if maximum is not None else ""
+    return lower + (" and" if lower and upper else "") + upper
+
+
+def _within(value: N, minimum: float | None, maximum: float | None) -> N:
+    if (minimum is not None and value < minimum) or (maximum is not None and value > maximum):
+        raise ValueError
+    return value
+
+
+def _typed(value: Any, kind: Any) -> Any:
+    if not isinstance(value, kind):
+        raise TypeError
+    return value
+
+
+def _integer(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise TypeError
+    return int(value)
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise TypeError
+    converted = float(value)
+    if converted != converted or converted in (float("inf"), float("-inf")):
+        raise ValueError
+    return converted
+
+
+def _boolean(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    text = str(_typed(value, str)).strip().lower()
+    if text not in _BOOLEANS:
+        raise ValueError
+    return _BOOLEANS[text]

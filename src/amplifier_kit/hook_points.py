@@ -1,0 +1,220 @@
+"""What hooks decide during a turn, and what they inject into it.
+
+A turn emits its events through a `HookPoints`. At four of them hooks decide: `prompt:submit`, `provider:request`,
+`tool:pre` and `tool:post`; everywhere else their answers do not count.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from amplifier_core import HookRegistry, HookResult
+from amplifier_core.correlation import TERMINAL_EVENTS
+from amplifier_core.events import TOOL_PRE
+from amplifier_core.hooks import injected_items
+
+logger = logging.getLogger(__name__)
+
+NO_REASON = "no reason given"
+
+_KERNEL_METHODS = {name: getattr(HookRegistry, name) for name in ("emit", "has_handlers")}
+_STAMP = "redaction"  # data that carries it was masked for logs and is not meant for the conversation
+
+
+@dataclass(frozen=True, slots=True)
+class Ephemeral:
+    """Text that goes into one request and is never stored."""
+
+    text: str
+    role: str = "system"
+    append_to_last_tool_result: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Injection:
+    """What hooks want in the conversation, until there is a place for it."""
+
+    result: Any
+    event: str
+    hook_name: str
+
+
+@dataclass(slots=True)
+class Decision:
+    """The joint answer of the hooks at one point."""
+
+    denied: bool = False
+    reason: str = ""
+    data: dict[str, Any] = field(default_factory=dict)
+    injection: Injection | None = None
+    has_stored: bool = False
+
+    @property
+    def is_stamped(self) -> bool:
+        """Whether the data is a masked view for logs."""
+        return _STAMP in self.data
+
+    def changed(self, key: str, kind: type, sent: Any) -> Any:
+        """Return the value that hooks put in place of what was sent, None when there is none of that type."""
+        value = self.data.get(key)
+        if value is sent or not isinstance(value, kind) or self.is_stamped or value == sent:
+            return None
+        return value
+
+
+class HookPoints:
+    """Emits a turn's events, carries out what hooks answer, and keeps what they want in the next request."""
+
+    def __init__(self, hooks: Any, coordinator: Any, context: Any) -> None:
+        self._hooks = hooks
+        self._context = context
+        self._process = getattr(coordinator, "process_hook_result", None)
+        has_handlers = getattr(hooks, "has_handlers", None)
+        self.listens: Callable[[str], bool] = has_handlers if callable(has_handlers) else lambda event: True
+        self._skips_unheard = _is_the_kernels(hooks)
+        self._queued: list[Ephemeral] = []
+
+    def reaches(self, event: str) -> bool:
+        """Say whether emitting an event has any effect; one that the kernel's registry would drop has none."""
+        return not self._skips_unheard or self.listens(event) or event in TERMINAL_EVENTS
+
+    async def emit(self, event: str, payload: dict[str, Any]) -> None:
+        """Emit an event at which hooks have no say; a registry that fails is logged."""
+        if self.reaches(event):
+            try:
+                await self._hooks.emit(event, payload)
+            except Exception:
+                logger.exception("%s could not be emitted", event)
+
+    async def collect(self, event: str, payload: dict[str, Any], timeout_s: float) -> list[dict[str, Any]]:
+        """Ask every handler of a decision event for its answer."""
+        collect = getattr(self._hooks, "emit_and_collect", None)
+        if collect is None:
+            return []
+        try:
+            answers = await collect(event, payload, timeout=timeout_s)
+        except Exception:
+            logger.exception("no answers to %s could be collected", event)
+            return []
+        return [answer for answer in answers if isinstance(answer, dict)]
+
+    async def decide(self, event: str, payload: dict[str, Any], hook_name: str = "orchestrator") -> Decision:
+        """Emit an event at which hooks decide, and carry out their answer at once."""
+        decision = await self.offer(event, payload, hook_name)
+        if decision.injection is not None:
+            decision.has_stored = await self.inject(decision.injection)
+        return decision
+
+    async def offer(self, event: str, payload: dict[str, Any], hook_name: str) -> Decision:
+        """Emit an event at which hooks decide; what they inject is left in the decision, to be injected when it fits.
+
+        A registry that fails leaves everything as it is, except that no tool runs which its guards could not see.
+        """
+        if not self.reaches(event):
+            return Decision()
+        try:
+            result = await self._hooks.emit(event, payload)
+        except Exception:
+            logger.exception("%s could not be emitted", event)
+            return Decision(denied=True, reason="the hooks could not be asked") if event == TOOL_PRE else Decision()
+        match getattr(result, "action", None):
+            case "continue" | "modify":
+                await self._show_message(result, event, hook_name)
+                data = getattr(result, "data", None)
+                return Decision(data=data) if isinstance(data, dict) else Decision()
+            case "deny":
+                await self._show_message(result, event, hook_name)
+                return Decision(denied=True, reason=getattr(result, "reason", None) or "")
+            case "ask_user":
+                return await self._ask_user(result, event, hook_name)
+            case "inject_context":
+                return Decision(injection=Injection(result, event, hook_name))
+        return Decision()
+
+    async def inject(self, injection: Injection) -> bool:
+        """Store what is to be stored and queue what is ephemeral; True when something was stored."""
+        try:
+            items = injected_items(injection.result)
+            if self._process is None:
+                await self._store([item for item in items if not item.ephemeral], injection.event)
+                left = items
+            else:
+                rest = await self._process(injection.result, injection.event, injection.hook_name)
+                left = injected_items(rest) if getattr(rest, "action", None) == "inject_context" else []
+        except Exception:
+            logger.warning("an injection at %s is left out", injection.event, exc_info=True)
+            return False
+        self._queued += [
+            Ephemeral(item.content, item.role, item.append_to_last_tool_result)
+            for item in left
+            if item.ephemeral and item.content
+        ]
+        return any(not item.ephemeral for item in items)
+
+    async def count(self, text: str, event: str, hook_name: str) -> None:
+        """Have text that the loop itself adds to a request counted like an ephemeral injection."""
+        if self._process is not None:
+            addition = HookResult(action="inject_context", context_injection=text, ephemeral=True)
+            try:
+                await self._process(addition, event, hook_name)
+            except Exception:
+                logger.debug("what %s adds at %s could not be counted", hook_name, event, exc_info=True)
+
+    def take(self) -> list[Ephemeral]:
+        """Return what is queued for the next request, and empty the queue."""
+        taken, self._queued = self._queued, []
+        return taken
+
+    async def _store(self, items: list[Any], event: str) -> None:
+        add_message = getattr(self._context, "add_message", None)
+        for item in items:
+            if item.content and add_message is not None:
+                metadata = {"source": "hook", "event": event}
+                await add_message({"role": item.role, "content": item.content, "metadata": metadata})
+
+    async def _ask_user(self, result: Any, event: str, hook_name: str) -> Decision:
+        if self._process is None:
+            return Decision(denied=True, reason="No approval system available")
+        try:
+            answer = await self._process(result, event, hook_name)
+        except Exception as exc:
+            logger.warning("the approval asked for at %s failed and counts as denied", event, exc_info=True)
+            return Decision(denied=True, reason=f"Approval failed: {exc}")
+        if getattr(answer, "action", None) == "continue":
+            return Decision()
+        return Decision(denied=True, reason=getattr(answer, "reason", None) or "")
+
+    async def _show_message(self, result: Any, event: str, hook_name: str) -> None:
+        """Let the user see a message that came with an answer."""
+        if self._process is not None and getattr(result, "user_message", None):
+            try:
+                await self._process(result, event, hook_name)
+            except Exception:
+                logger.warning("the message of a hook at %s could not be shown", event, exc_info=True)
+
+
+def apply_ephemerals(messages: list[dict[str, Any]], ephemerals: list[Ephemeral]) -> list[dict[str, Any]]:
+    """Return the request's messages with ephemeral text added; only the list and a changed message are copied."""
+    if not ephemerals:
+        return messages
+    view = list(messages)
+    for ephemeral in ephemerals:
+        last = view[-1] if view else {}
+        if ephemeral.append_to_last_tool_result and last.get("role") == "tool":
+            content = last.get("content")
+            if isinstance(content, list):
+                view[-1] = {**last, "content": [*content, {"type": "text", "text": ephemeral.text}]}
+            else:
+                view[-1] = {**last, "content": f"{content or ''}\n\n{ephemeral.text}"}
+        else:
+            metadata = {"ephemeral": True, "source": "hook"}
+            view.append({"role": ephemeral.role, "content": ephemeral.text, "metadata": metadata})
+    return view
+
+
+def _is_the_kernels(hooks: Any) -> bool:
+    """Say whether nothing but the kernel's own code sees what is emitted, so that the unheard can be left out."""
+    return type(hooks) is HookRegistry and all(
+        getattr(HookRegistry, name) is method and name not in vars(hooks) for name, method in _KERNEL_METHODS.items()
+    )

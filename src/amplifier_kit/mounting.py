@@ -1,0 +1,126 @@
+"""What a module needs of its coordinator, also when that is a stub: what is missing counts as not available."""
+
+import logging
+from collections.abc import Callable, Iterable
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from amplifier_core import HookRegistry
+
+logger = logging.getLogger(__name__)
+
+
+def hook_registry(coordinator: Any) -> HookRegistry | None:
+    """Return the session's hook registry."""
+    registry = getattr(coordinator, "hooks", None)
+    if registry is None:
+        registry = _try(lambda: coordinator.get("hooks"), "hook registry")
+    return registry if hasattr(registry, "register") else None
+
+
+def find_capability(coordinator: Any, name: str) -> Any:
+    """Return a capability, None when it is not offered."""
+    return _try(lambda: coordinator.get_capability(name), f"capability {name}")
+
+
+def offer_capability(coordinator: Any, name: str, value: Any) -> None:
+    """Register a capability where that is possible."""
+    _try(lambda: coordinator.register_capability(name, value), f"capability {name}")
+
+
+def contribute_events(coordinator: Any, module_id: str, events: Iterable[str]) -> None:
+    """Announce the events a module emits beyond the kernel's own list."""
+    names = list(events)
+    _try(
+        lambda: coordinator.register_contributor("observability.events", module_id, lambda: list(names)),
+        "contribution channel",
+    )
+
+
+async def declared_events(coordinator: Any) -> list[str]:
+    """Return the events that modules announce beyond the kernel's own list, each once, in the order announced.
+
+    They come from the capability `observability.events`, a list or a callable that returns one, and from the channel
+    of that name. What is neither a list nor a string is skipped with a warning.
+    """
+    declared = find_capability(coordinator, "observability.events")
+    announcements = [_try(declared, "declared events") if callable(declared) else declared]
+    try:
+        announcements += await coordinator.collect_contributions("observability.events")
+    except Exception:
+        logger.debug("the coordinator offers no contributions", exc_info=True)
+    events: dict[str, None] = {}
+    for announced in announcements:
+        for event in announced if isinstance(announced, list) else [announced]:
+            if isinstance(event, str):
+                events[event] = None
+            elif event is not None:
+                logger.warning("an announced event is skipped: its name is a %s", type(event).__name__)
+    return list(events)
+
+
+def find_mounted(coordinator: Any, mount_point: str) -> Any:
+    """Return what is mounted there, None when nothing is."""
+    return _try(lambda: coordinator.get(mount_point), f"mount point {mount_point}")
+
+
+def session_id_of(coordinator: Any) -> str | None:
+    session_id = getattr(coordinator, "session_id", None)
+    return session_id if session_id and isinstance(session_id, str) else None
+
+
+def working_dir(coordinator: Any) -> Path:
+    """Return the session's working directory, else the process's."""
+    declared = find_capability(coordinator, "session.working_dir")
+    return Path(declared).expanduser() if isinstance(declared, str | Path) and str(declared) else Path.cwd()
+
+
+def project_slug(directory: Path) -> str:
+    """Return the name under which a project's sessions are kept."""
+    slug = str(directory.absolute()).replace("/", "-").replace("\\", "-").replace(":", "")
+    return slug if slug.startswith("-") else f"-{slug}"
+
+
+class Handlers:
+    """The handlers one module registers, and the cleanup that takes them back."""
+
+    def __init__(self, module_id: str, coordinator: Any, enabled_events: list[str] | None = None) -> None:
+        self.module_id = module_id
+        self._registry = hook_registry(coordinator)
+        self._enabled_events = enabled_events
+        self._unregister: dict[tuple[str, str], Callable[[], None]] = {}
+        if self._registry is None:
+            logger.warning("%s: the coordinator has no hook registry; no handler is registered", module_id)
+
+    def register(self, event: str, handler: Callable[..., Any], *, priority: int, name: str) -> bool:
+        """Register once for each event and name; False when the event is not enabled or nobody can register."""
+        if self._registry is None or (event, name) in self._unregister or not self.is_enabled(event):
+            return False
+        self._unregister[event, name] = self._registry.register(event, handler, priority=priority, name=name)
+        logger.debug("%s: handler %s on %s, priority %d", self.module_id, name, event, priority)
+        return True
+
+    def is_enabled(self, event: str) -> bool:
+        """Say whether `enabled_events` admits the event."""
+        return self._enabled_events is None or any(fnmatchcase(event, glob) for glob in self._enabled_events)
+
+    def unregister(self, event: str, name: str) -> None:
+        """Take one handler back; a registry that fails at it is logged."""
+        undo = self._unregister.pop((event, name), None)
+        if undo is not None:
+            _try(undo, f"way to unregister {name} from {event}")
+
+    def clear(self, *, keep: str | None = None) -> None:
+        """Take all handlers back, except those on the event `keep`."""
+        for event, name in list(self._unregister):
+            if event != keep:
+                self.unregister(event, name)
+
+
+def _try(call: Callable[[], Any], what: str) -> Any:
+    try:
+        return call()
+    except Exception:
+        logger.debug("the coordinator offers no %s", what, exc_info=True)
+        return None

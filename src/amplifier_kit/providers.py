@@ -1,0 +1,51 @@
+"""Choosing among the mounted providers."""
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+logger = logging.getLogger(__name__)
+
+_DEFAULT_PRIORITY = 100.0
+
+
+def by_preference(providers: Mapping[str, Any], preferred: str | None, *, rank: bool = True) -> list[tuple[str, Any]]:
+    """Return name and provider of all that are mounted: the preferred one first, then by priority number.
+
+    Without `rank` the rest keeps the order in which it was mounted.
+    """
+    ordered = list(providers.items())
+    if rank:
+        ordered.sort(key=lambda item: priority_of(item[1]))
+    if preferred:
+        chosen = next((name for name in _spellings(preferred) if name in providers), None)
+        if chosen is None:
+            logger.warning("no provider %r is mounted (mounted: %s)", preferred, ", ".join(providers) or "none")
+        else:
+            ordered.sort(key=lambda item: item[0] != chosen)
+    return ordered
+
+
+def priority_of(provider: Any) -> float:
+    """Return a provider's priority number; lower comes first."""
+    priority = getattr(provider, "priority", None)
+    if priority is None:
+        config = getattr(provider, "config", None)
+        priority = config.get("priority") if isinstance(config, Mapping) else None
+    if isinstance(priority, bool) or not isinstance(priority, int | float) or priority != priority:
+        return _DEFAULT_PRIORITY
+    return float(priority)
+
+
+def model_of(provider: Any) -> str | None:
+    """Return the model a provider is set to, as far as it says so."""
+    config = getattr(provider, "config", None)
+    candidates = [getattr(provider, name, None) for name in ("default_model", "model")]
+    if isinstance(config, Mapping):
+        candidates += [config.get("default_model"), config.get("model")]
+    return next((model for model in candidates if isinstance(model, str) and model), None)
+
+
+def _spellings(name: str) -> tuple[str, ...]:
+    bare = name.removeprefix("provider-")
+    return (name, bare, f"provider-{bare}")

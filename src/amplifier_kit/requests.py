@@ -1,0 +1,129 @@
+"""Building a provider request from stored messages and mounted tools, each converted once."""
+
+import json
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from amplifier_core import ChatRequest, Message, ToolSpec
+from amplifier_core.utils import json_safe
+
+logger = logging.getLogger(__name__)
+
+_EMPTY_SCHEMA: dict[str, Any] = {"type": "object", "properties": {}}
+_KNOWN_BLOCKS = frozenset({"text", "thinking", "redacted_thinking", "tool_call", "tool_result", "image", "reasoning"})
+_SPARE_CONVERSIONS = 256
+
+
+class RequestBuilder:
+    """Turns stored messages into `Message` objects and keeps them, by the identity of what is stored.
+
+    Context managers hand out the same objects again and again, so a long history costs its conversion once. Stored
+    messages are for reading only: one that is changed in place is not converted again.
+    """
+
+    def __init__(self) -> None:
+        self._view: list[Any] = []  # the messages of the last request
+        self._converted: list[Message | None] = []  # and what became of them; None is left out
+        self._known: dict[int, tuple[Any, Message | None]] = {}
+        self._specs: dict[int, tuple[Any, ToolSpec]] = {}
+        self._template: tuple[dict[str, Any], ChatRequest] | None = None
+
+    def build(self, messages: list[Any], tools: Mapping[str, Any], **options: Any) -> ChatRequest:
+        """Return a request; `options` that are None are left to the provider."""
+        parts: dict[str, Any] = {"messages": self.convert(messages)}
+        if tools:
+            parts["tools"] = self.tool_specs(tools)
+        if self._template is None or self._template[0] != options:
+            given = {name: value for name, value in options.items() if value is not None}
+            self._template = (options, ChatRequest(messages=[], **given))
+        return self._template[1].model_copy(update=parts)  # the parts are models already and not validated again
+
+    def convert(self, messages: list[Any]) -> list[Message]:
+        """Return the messages as the kernel's models; one that cannot be converted at all is left out."""
+        start = self._count_unchanged(messages)
+        del self._view[start:], self._converted[start:]
+        for index in range(start, len(messages)):
+            stored = messages[index]
+            known = self._known.get(id(stored))
+            if known is None or known[0] is not stored:
+                known = self._known[id(stored)] = (stored, _convert(stored, index))
+            self._view.append(stored)
+            self._converted.append(known[1])
+        if len(self._known) > 2 * len(messages) + _SPARE_CONVERSIONS:
+            self._known = {id(pair[0]): pair for pair in zip(self._view, self._converted, strict=True)}
+        return list(filter(None, self._converted))
+
+    def tool_specs(self, tools: Mapping[str, Any]) -> list[ToolSpec]:
+        """Return the specification of every tool as it is now."""
+        return [self.tool_spec(name, tool) for name, tool in tools.items()]
+
+    def tool_spec(self, name: str, tool: Any) -> ToolSpec:
+        """Return the specification of one tool; loops that know other forms override this."""
+        description, schema = str(getattr(tool, "description", "") or ""), tool_schema(tool)
+        known = self._specs.get(id(tool))
+        if known is not None and known[0] is tool:
+            spec = known[1]
+            if spec.name == name and spec.description == description and spec.parameters == schema:
+                return spec
+        spec = ToolSpec(name=name, description=description, parameters=schema)
+        self._specs[id(tool)] = (tool, spec)
+        return spec
+
+    def _count_unchanged(self, messages: list[Any]) -> int:
+        """Return how many messages at the beginning are those of the last request: usually all but a few."""
+        count, step = min(len(self._view), len(messages)), 1
+        while count and messages[:count] != self._view[:count]:
+            count, step = max(0, count - step), 2 * step
+        return count
+
+
+def tool_schema(tool: Any) -> dict[str, Any]:
+    """Return a tool's JSON schema, whichever way it offers it."""
+    schema = getattr(tool, "input_schema", None)
+    if not isinstance(schema, dict) and callable(get_schema := getattr(tool, "get_schema", None)):
+        schema = get_schema()
+    return schema if isinstance(schema, dict) else _EMPTY_SCHEMA
+
+
+def _convert(stored: Any, index: int) -> Message | None:
+    if type(stored) is not dict and isinstance(stored, Message):
+        return stored
+    try:
+        return Message(**{**stored, "content": _content(stored.get("content"))})
+    except (TypeError, AttributeError, ValueError):
+        logger.debug("stored message %d does not fit as it is", index, exc_info=True)
+    try:
+        message = Message.model_validate(_reduced(stored))
+    except (TypeError, AttributeError, KeyError, ValueError):
+        logger.warning("stored message %d is unusable and left out of the request", index)
+        return None
+    logger.warning("stored message %d is malformed; its content is sent as text", index)
+    return message
+
+
+def _content(content: Any) -> Any:
+    if content is None:
+        return ""
+    if not isinstance(content, list):
+        return content
+    return [block if _is_known(block) else {"type": "text", "text": _json(block)} for block in content]
+
+
+def _is_known(block: Any) -> bool:
+    kind = block.get("type") if isinstance(block, dict) else getattr(block, "type", None)
+    return kind in _KNOWN_BLOCKS
+
+
+def _reduced(stored: Any) -> dict[str, Any]:
+    """Return a message with its content as text and nothing else but what pairs calls and results."""
+    reduced = {"role": stored["role"], "content": _json(stored.get("content"))}
+    if stored.get("tool_calls"):
+        reduced["tool_calls"] = stored["tool_calls"]
+    if stored.get("tool_call_id"):
+        reduced["tool_call_id"] = str(stored["tool_call_id"])
+    return reduced
+
+
+def _json(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(json_safe(value), ensure_ascii=False)

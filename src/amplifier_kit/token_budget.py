@@ -1,0 +1,63 @@
+"""How many tokens a request may have: as asked for, as the provider's model allows, or as configured."""
+
+import inspect
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+logger = logging.getLogger(__name__)
+
+SAFETY_TOKENS = 4096
+
+
+class Budget(NamedTuple):
+    """A number of tokens and where it comes from."""
+
+    tokens: int
+    source: str
+
+
+def find_budget(
+    token_budget: int | None, provider: Any, *, max_tokens: int, is_ceiling: bool, output_reserve_fraction: float
+) -> Budget:
+    """Return the first budget that can be had: `token_budget`, the provider's, else `max_tokens`.
+
+    What a provider allows is its model's window without a share of the output and a margin, never less than a
+    quarter of the window; with `is_ceiling` it is at most `max_tokens`.
+    """
+    if token_budget is not None and token_budget > 0:
+        return Budget(int(token_budget), "the caller")
+    for source, info in _model_infos(provider):
+        window, output = _number(info, "context_window"), _number(info, "max_output_tokens")
+        if window and output:
+            allowed = max(window - int(output * output_reserve_fraction) - SAFETY_TOKENS, window // 4)
+            return Budget(min(allowed, max_tokens) if is_ceiling else allowed, source)
+    return Budget(max_tokens, "max_tokens")
+
+
+def _model_infos(provider: Any) -> Iterator[tuple[str, Any]]:
+    if provider is not None:
+        yield "provider.get_model_info", _ask(lambda: provider.get_model_info())
+        yield "provider.get_info", _field(_ask(lambda: provider.get_info()), "defaults")
+
+
+def _ask(question: Callable[[], Any]) -> Any:
+    try:
+        answer = question()
+    except Exception:
+        logger.debug("the provider does not say what its model allows", exc_info=True)
+        return None
+    if inspect.isawaitable(answer):  # a budget is not worth a request to the vendor
+        if inspect.iscoroutine(answer):
+            answer.close()
+        return None
+    return answer
+
+
+def _number(info: Any, name: str) -> int:
+    value = _field(info, name)
+    return int(value) if isinstance(value, int | float) and not isinstance(value, bool) and value > 0 else 0
+
+
+def _field(info: Any, name: str) -> Any:
+    return info.get(name) if isinstance(info, dict) else getattr(info, name, None)
