@@ -1,7 +1,7 @@
 """What of a conversation may be cut at all."""
 
 from .conversation_groups import GroupedConversation
-from .conversation_units import Decision, Unit
+from .conversation_units import Decision
 from .shortening import is_long_user_message
 
 _NEVER_REMOVED = frozenset({"user", "system"})
@@ -23,8 +23,8 @@ class Candidates:
         humans = [(unit, unit.head) for unit in self.users if unit.head.is_human]
         if beside_results := [(unit, entry) for unit in groups for entry in unit.entries if entry.is_human]:
             humans = sorted(humans + beside_results, key=lambda human: human[0].index)
-        first_unit, self.first_human = humans[0] if humans else (None, None)
-        last_unit, self.last_human = humans[-1] if humans else (None, None)
+        self.first_human = humans[0][1] if humans else None
+        self.last_human = humans[-1][1] if humans else None
         self.results = [
             (unit, entry)
             for unit in groups
@@ -35,14 +35,13 @@ class Candidates:
         self.newest_results = {entry for _, entry in newest}
         self.kept = {unit for unit in units if unit.is_pinned} | {unit for unit, _ in newest}
         self.kept |= {unit for unit in units[-1:] if unit.is_open}
-        self.kept |= {unit for unit in (first_unit, last_unit) if unit is not None}
+        self.kept |= {unit for unit, _ in (*humans[:1], *humans[-1:])}
         self.stubs = [unit for unit in self.users if unit.head.decision is Decision.STUB and unit not in self.kept]
-        self.stubbable: list[Unit] = []
-        if first_unit is not None and last_unit is not None:
-            self.stubbable = [
-                unit
-                for unit in self.users
-                if unit.head.decision is Decision.KEEP
-                and first_unit.index < unit.index < last_unit.index
-                and is_long_user_message(unit.head.source)
-            ]
+        first, last = (humans[0][0].index, humans[-1][0].index) if humans else (0, 0)
+        self.stubbable = [
+            unit
+            for unit in self.users
+            if unit.head.decision is Decision.KEEP
+            and first < unit.index < last
+            and is_long_user_message(unit.head.source)
+        ]

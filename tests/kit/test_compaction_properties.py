@@ -38,11 +38,10 @@ def caller(ids: list[str], style: str) -> Message:
 
 
 def result(call_id: str, text: str, style: str) -> Message:
-    if style == "blocks":
-        return {
-            "role": "user",
-            "content": [{"type": "tool_result", "tool_use_id": call_id, "content": text}],
-        }
+    if style in ("blocks", "beside text"):
+        block = {"type": "tool_result", "tool_use_id": call_id, "content": text}
+        beside = [{"type": "text", "text": f"and then? {text}"}] if style == "beside text" else []
+        return {"role": "user", "content": [block, *beside]}
     content = [{"type": "text", "text": text}, IMAGE] if style == "image" else text
     return {"role": "tool", "tool_call_id": call_id, "content": content}
 
@@ -63,14 +62,16 @@ call_messages = st.builds(
     st.lists(call_ids, min_size=1, max_size=4, unique=True),
     st.sampled_from(["tool_calls", "tool_use", "tool_call"]),
 )
-result_messages = st.builds(result, call_ids, texts, st.sampled_from(["text", "text", "image", "blocks"]))
+result_messages = st.builds(
+    result, call_ids, texts, st.sampled_from(["text", "text", "image", "blocks", "beside text"])
+)
 
 
 @st.composite
 def whole_groups(draw: st.DrawFn) -> list[Message]:
     """A call message with all its results, as orchestrators write them."""
     ids = draw(st.lists(call_ids, min_size=1, max_size=4, unique=True))
-    style = draw(st.sampled_from(["text", "image", "blocks"]))
+    style = draw(st.sampled_from(["text", "image", "blocks", "beside text"]))
     return [caller(ids, "tool_calls"), *(result(call_id, draw(texts), style) for call_id in ids)]
 
 
