@@ -20,6 +20,7 @@ import io
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -38,7 +39,7 @@ _VARYING = {
     re.compile(r"\bin \d+\.\d+s\b"): "in <time>s",
 }
 # What cannot be run again inside of a test run, and what stands for it.
-_STAND_INS = {"make run": f"python {ROOT / 'examples/hello_kernel.py'}"}
+_STAND_INS = {"make run": f"python {shlex.quote(str(ROOT / 'examples/hello_kernel.py'))}"}
 _NOT_RUN = ("git clone ", "cd ", "make ")
 
 
