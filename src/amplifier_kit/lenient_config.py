@@ -1,0 +1,57 @@
+"""Configuration of providers and tools: a value that cannot be used is reported and replaced, never fatal."""
+
+import difflib
+import logging
+import re
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from .config import ModuleConfig
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_UNEXPANDED = re.compile(r"\$\{.+\}")
+_SWITCHES = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
+_INFRASTRUCTURE = frozenset({"id", "module", "source", "instance_id", "name", "priority"})
+
+
+class LenientConfig(ModuleConfig):
+    """Reads like `ModuleConfig`; an empty or unexpanded string counts as unset, and nothing raises."""
+
+    def __init__(self, module_id: str, config: Mapping[str, Any] | None) -> None:
+        super().__init__(module_id, config)
+        for key, value in list(self._config.items()):
+            if isinstance(value, str) and _UNEXPANDED.fullmatch(value):
+                logger.warning(
+                    "%s: config key %r is %s, which was never set; it counts as unset", module_id, key, value
+                )
+                del self._config[key]
+            elif value == "":
+                del self._config[key]
+
+    def boolean(self, key: str, default: bool) -> bool:
+        """Return a switch, also when it is given as a word."""
+
+        def convert(value: Any) -> bool:
+            if isinstance(value, bool):
+                return value
+            word = str(value).strip().lower()
+            if word not in _SWITCHES:
+                raise ValueError
+            return _SWITCHES[word]
+
+        return self._read(key, default, "true or false", convert, ())
+
+    def refuse(self, key: str, value: Any, allowed: str, safe: T) -> T:
+        """Report a value that does not fit, and return the default."""
+        logger.warning("%s: config key %r is %r, allowed: %s; %r is used", self.module_id, key, value, allowed, safe)
+        return safe
+
+    def warn_unknown(self) -> None:
+        """Log each key that nobody read, with the known key it resembles."""
+        for key in sorted(map(str, set(self._config) - self._known - _INFRASTRUCTURE)):
+            near = difflib.get_close_matches(key, self._known, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            logger.warning("%s: unknown config key %r is ignored%s", self.module_id, key, hint)

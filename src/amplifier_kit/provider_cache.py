@@ -1,0 +1,40 @@
+"""Keeping what was made of an object for as long as the object lives."""
+
+import weakref
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+V = TypeVar("V")
+
+
+class IdentityCache(Generic[V]):
+    """Values by the identity of the object they were made of; each goes when its object does.
+
+    The requests of a conversation hold the same message objects again and again, so that a provider converts each
+    message once. What is kept must not depend on where the message stands.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[int, tuple[weakref.ref[Any], V]] = {}
+
+    def get(self, source: Any, make: Callable[[Any], V]) -> V:
+        """Return what was made of this very object, or make it now."""
+        key = id(source)
+        kept = self._kept.get(key)
+        if kept is not None and kept[0]() is source:
+            return kept[1]
+        value = make(source)
+        try:
+            reference = weakref.ref(source, lambda gone: self._drop(key, gone))
+        except TypeError:  # a plain dict: made anew every time
+            return value
+        self._kept[key] = (reference, value)
+        return value
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def _drop(self, key: int, gone: "weakref.ref[Any]") -> None:
+        kept = self._kept.get(key)
+        if kept is not None and kept[0] is gone:  # the place may belong to a newer object by now
+            del self._kept[key]
