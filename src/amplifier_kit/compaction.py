@@ -106,7 +106,8 @@ class Escalation:
         if self.total <= self.budget:
             return
         first = candidates.first_human
-        self._shorten([first] if first and first is not candidates.last_human else [], Decision.STUB)
+        if first is not None and first is not candidates.last_human and not first.is_result:
+            self._shorten([first], Decision.STUB)
         protected = self._protected(_SMALLEST_ZONE)
         self._limit = self._nearly_full()
         self._remove(unit for unit in candidates.users if unit not in protected)

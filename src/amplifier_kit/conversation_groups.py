@@ -50,8 +50,10 @@ class GroupedConversation:
         source = entry.message
         if entry.answers is not None:
             for call_id in entry.answers:
-                if call_id in self._waiting:
-                    self._answer(self._waiting[call_id], entry)
+                group = self._waiting.get(call_id)
+                # A removed group takes its late results along, but not what a person says beside them.
+                if group is not None and not (group.head.decision is Decision.REMOVE and entry.is_human):
+                    self._answer(group, entry)
                     return
             rest = with_results_only_for(source, ())
             if rest is None:

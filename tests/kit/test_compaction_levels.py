@@ -285,6 +285,20 @@ class TestLastResort:
 
         assert (cut.stubs(), cut.view[1], cut.is_over_budget) == ([0], history[1], False)
 
+    async def test_a_result_with_a_persons_words_beside_it_is_neither_removed_nor_stubbed(self) -> None:
+        def answered(call_id: str, words: str) -> list[Message]:
+            block = {"type": "tool_result", "tool_use_id": call_id, "content": "y" * 2000}
+            return [pair(call_id)[0], {**user(""), "content": [block, {"type": "text", "text": words}]}]
+
+        history = [*answered("a", "first"), *answered("b", "second"), *answered("c", "third"), user("last")]
+
+        cut = await compact(history, 100, budget=600, protected_recent=0.0)
+
+        assert len(cut.view) == len(history)
+        blocks = [message["content"] for message in cut.view[1::2]]
+        assert [words["text"] for _, words in blocks] == ["first", "second", "third"]
+        assert all(result["content"].startswith("[truncated") for result, _ in blocks)
+
     async def test_short_user_messages_are_removed_oldest_first(self) -> None:
         history = [user("first"), *(user(f"{number:02d}") for number in range(60)), user("last")]
 

@@ -187,6 +187,18 @@ def test_a_removed_group_swallows_the_results_that_come_later() -> None:
     assert conversation.tokens == sum(map(estimate_message, [USER, REPLY]))
 
 
+def test_what_a_person_says_beside_the_result_of_a_removed_call_stays() -> None:
+    conversation = arranged(USER, calls("a"), REPLY)
+    conversation.apply({conversation.units[1].head: Decision.REMOVE})
+    text = {"type": "text", "text": "and now?"}
+
+    conversation.append(
+        Entry({"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a", "content": "done"}, text]})
+    )
+
+    assert conversation.messages == [USER, REPLY, {"role": "user", "content": [text]}]
+
+
 def test_a_group_that_was_closed_stays_closed_when_what_follows_is_removed() -> None:
     conversation = arranged(calls("a"), REPLY)
     conversation.apply({conversation.units[1].head: Decision.REMOVE})
