@@ -29,7 +29,7 @@ class ResponseAnnouncement:
             "iteration": iteration,
             "usage": self._usage,
             "tool_calls": bool(calls),
-            "finish_reason": getattr(response, "finish_reason", None),
+            "finish_reason": json_safe(getattr(response, "finish_reason", None)),
         }
         if points.listens(PROVIDER_RESPONSE):
             content = self._content if content_blocks(response) else json_safe(getattr(response, "content", None))

@@ -17,12 +17,12 @@ class Cancellation:
     @property
     def is_requested(self) -> bool:
         """Whether the turn is to stop when its running tools are done."""
-        return bool(getattr(self._token, "is_cancelled", False))
+        return getattr(self._token, "is_cancelled", False) is True
 
     @property
     def is_immediate(self) -> bool:
         """Whether the turn is to stop now."""
-        return bool(getattr(self._token, "is_immediate", False))
+        return getattr(self._token, "is_immediate", False) is True
 
     @property
     def state(self) -> str:

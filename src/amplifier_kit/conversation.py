@@ -40,11 +40,12 @@ def _read_call(call: Any) -> Call:
         return Call(call.id or _new_call_id(), call.name, call.arguments)
     function = _field(call, "function")
     call_id = _field(call, "id") or _field(call, "tool_call_id") or _new_call_id()
-    name = _field(call, "name") or _field(call, "tool") or _field(function, "name") or ""
+    names = (_field(call, "name"), _field(call, "tool"), _field(function, "name"))
+    name = next((name for name in names if name and isinstance(name, str)), "")
     spellings = ((call, "arguments"), (call, "input"), (function, "arguments"))
     given = next((value for source, key in spellings if (value := _field(source, key)) is not None), None)
     arguments, problem = _read_arguments(given)
-    return Call(str(call_id), str(name), arguments, problem)
+    return Call(str(call_id), name, arguments, problem)
 
 
 def _read_arguments(given: Any) -> tuple[dict[str, Any], str]:
@@ -80,11 +81,22 @@ def block_dict(block: Any) -> dict[str, Any]:
     if isinstance(block, dict):
         return block
     for method in ("model_dump", "to_dict"):
-        if callable(dump := getattr(block, method, None)):
-            dumped: dict[str, Any] = dump()
+        if callable(dump := getattr(block, method, None)) and isinstance(dumped := dump(), dict):
             return dumped
     safe = json_safe(block)
     return safe if isinstance(safe, dict) else {"type": "text", "text": str(safe)}
+
+
+class DictResponse(dict[str, Any]):
+    """A response that a provider gave as a dict; its items can be read like the fields of any other."""
+
+    def __getattr__(self, name: str) -> Any:
+        return self.get(name)
+
+
+def as_response(returned: Any) -> Any:
+    """Return what a provider returned as something that has a response's fields."""
+    return DictResponse(returned) if isinstance(returned, dict) else returned
 
 
 def display_blocks(response: Any) -> list[Any]:
@@ -149,7 +161,8 @@ def assistant_message(response: Any, text: str, calls: list[Call]) -> dict[str, 
     message: dict[str, Any] = {"role": "assistant", "content": blocks or text}
     if calls:
         message["tool_calls"] = [call.to_dict() for call in calls]
-    if metadata := getattr(response, "metadata", None):
+    metadata = getattr(response, "metadata", None)
+    if metadata and isinstance(metadata, dict):
         message["metadata"] = metadata
     return message
 

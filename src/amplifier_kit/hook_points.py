@@ -4,6 +4,7 @@ A turn emits its events through a `HookPoints`. At four of them hooks decide: `p
 `tool:pre` and `tool:post`; everywhere else their answers do not count.
 """
 
+import inspect
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -71,7 +72,9 @@ class HookPoints:
         self._context = context
         self._process = getattr(coordinator, "process_hook_result", None)
         has_handlers = getattr(hooks, "has_handlers", None)
-        self.listens: Callable[[str], bool] = has_handlers if callable(has_handlers) else lambda event: True
+        self.listens: Callable[[str], bool] = lambda event: True
+        if callable(has_handlers) and not inspect.iscoroutinefunction(has_handlers):
+            self.listens = has_handlers
         self._skips_unheard = _is_the_kernels(hooks)
         self._queued: list[Ephemeral] = []
 
@@ -141,7 +144,7 @@ class HookPoints:
                 left = items
             else:
                 rest = await self._process(injection.result, injection.event, injection.hook_name)
-                left = injected_items(rest) if getattr(rest, "action", None) == "inject_context" else []
+                left = _left_of(items, rest)
         except Exception:
             logger.warning("an injection at %s is left out", injection.event, exc_info=True)
             return False
@@ -152,7 +155,7 @@ class HookPoints:
         ]
         return any(not item.ephemeral for item in items)
 
-    async def count(self, text: str, event: str, hook_name: str) -> None:
+    async def count(self, text: str, event: str, hook_name: str = "orchestrator") -> None:
         """Have text that the loop itself adds to a request counted like an ephemeral injection."""
         if self._process is not None:
             addition = HookResult(action="inject_context", context_injection=text, ephemeral=True)
@@ -192,6 +195,16 @@ class HookPoints:
                 await self._process(result, event, hook_name)
             except Exception:
                 logger.warning("the message of a hook at %s could not be shown", event, exc_info=True)
+
+
+def _left_of(items: list[Any], rest: Any) -> list[Any]:
+    """Return the items of an injection that a coordinator left: those it hands back, else all unless it denies them."""
+    match getattr(rest, "action", None):
+        case "inject_context":
+            return list(injected_items(rest))
+        case "deny":
+            return []
+    return items
 
 
 def apply_ephemerals(messages: list[dict[str, Any]], ephemerals: list[Ephemeral]) -> list[dict[str, Any]]:

@@ -12,11 +12,11 @@ logger = logging.getLogger(__name__)
 
 
 def hook_registry(coordinator: Any) -> HookRegistry | None:
-    """Return the session's hook registry."""
+    """Return the session's hook registry, or what stands in for one: something that takes handlers or events."""
     registry = getattr(coordinator, "hooks", None)
     if registry is None:
         registry = _try(lambda: coordinator.get("hooks"), "hook registry")
-    return registry if hasattr(registry, "register") else None
+    return registry if hasattr(registry, "register") or hasattr(registry, "emit") else None
 
 
 def find_capability(coordinator: Any, name: str) -> Any:
@@ -87,7 +87,8 @@ class Handlers:
 
     def __init__(self, module_id: str, coordinator: Any, enabled_events: list[str] | None = None) -> None:
         self.module_id = module_id
-        self._registry = hook_registry(coordinator)
+        registry = hook_registry(coordinator)
+        self._registry = registry if hasattr(registry, "register") else None
         self._enabled_events = enabled_events
         self._unregister: dict[tuple[str, str], Callable[[], None]] = {}
         if self._registry is None:

@@ -19,6 +19,7 @@ from .announcements import ResponseAnnouncement, provider_error
 from .cancellation import Cancellation
 from .conversation import (
     Call,
+    as_response,
     assistant_message,
     cancelled_content,
     has_call_blocks,
@@ -203,7 +204,7 @@ class Turn:
                 if request is None:
                     return None
                 self.provider_calls += 1
-                response = await self.call(name, provider, request)
+                response = as_response(await self.call(name, provider, request))
                 self._unsent = []
                 return await self.receive(name, provider, response)
             except Exception as exc:
@@ -226,7 +227,7 @@ class Turn:
         messages = apply_ephemerals(messages, [*self.points.take(), *self.lasting_ephemerals(), *self._unsent])
         if is_last:
             messages = [*messages, user_message(_WRAP_UP)]
-            await self.points.count(_WRAP_UP, events.PROVIDER_REQUEST, self.orchestrator)
+            await self.points.count(_WRAP_UP, events.PROVIDER_REQUEST)
         effort, timeout_s = self.settings.reasoning_effort, self.settings.timeout
         return self._builder.build(messages, self.tools, reasoning_effort=effort, timeout=timeout_s)
 

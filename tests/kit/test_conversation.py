@@ -3,6 +3,7 @@
 from decimal import Decimal
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 from hypothesis import given
@@ -41,6 +42,9 @@ class TestCalls:
     )
     def test_every_spelling_is_read(self, call: Any) -> None:
         assert read_calls([call]) == [Call("c1", "t", {"a": 1})]
+
+    def test_a_name_is_a_text(self) -> None:
+        assert read_calls([MagicMock(id="c1", tool="t", arguments={})]) == [Call("c1", "t")]
 
     @pytest.mark.parametrize("arguments", [None, "", "  ", "{}", "null", {}, []])
     def test_no_arguments_are_an_empty_dict(self, arguments: Any) -> None:
@@ -124,6 +128,13 @@ class TestBlocks:
         assert extra_field(ChatResponse(content=[]), "text") is None
         assert extra_field(SimpleNamespace(text="x"), "text") == "x"
 
+    def test_a_block_whose_methods_return_no_dict_is_read_by_its_fields(self) -> None:
+        block = MagicMock(type="text", text="hello")
+
+        described = block_dict(block)
+
+        assert (described["type"], described["text"]) == ("text", "hello")
+
 
 class TestUsage:
     def test_it_is_json_data(self) -> None:
@@ -162,6 +173,11 @@ class TestMessages:
         text = '{"error": "Tool execution was cancelled by user", "cancelled": true, "tool": "t"}'
 
         assert cancelled_content("t") == text
+
+    def test_metadata_that_is_no_dict_is_not_recorded(self) -> None:
+        response = SimpleNamespace(content="hello", metadata=object())
+
+        assert assistant_message(response, "hello", []) == {"role": "assistant", "content": "hello"}
 
 
 class TestResults:

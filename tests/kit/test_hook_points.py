@@ -2,6 +2,7 @@
 
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -48,6 +49,12 @@ class TestReach:
         monkeypatch.setattr(HookRegistry, "emit", lambda self, event, data: emit(self, event, data))
 
         assert points(HookRegistry()).reaches("tool:post")
+
+    def test_a_registry_that_cannot_say_at_once_who_listens_counts_as_heard(self) -> None:
+        hooks = AsyncMock()
+
+        assert points(hooks).listens("tool:post") is True
+        hooks.has_handlers.assert_not_called()
 
     async def test_a_failed_call_is_closed_even_if_nobody_listens(self) -> None:
         resolve_request_id("llm:request")
@@ -135,6 +142,30 @@ class TestDecisions:
 
 
 class TestEphemerals:
+    async def test_they_are_queued_also_if_the_coordinator_has_no_more_to_say_about_them(self) -> None:
+        hooks = HookRegistry()
+        hooks.register(
+            "tool:post", answering(HookResult(action="inject_context", context_injection="note", ephemeral=True))
+        )
+        there = points(hooks, SimpleNamespace(process_hook_result=AsyncMock(return_value=HookResult())))
+
+        decision = await there.decide("tool:post", {}, "mock_tool")
+
+        assert not decision.has_stored
+        assert [ephemeral.text for ephemeral in there.take()] == ["note"]
+
+    async def test_one_that_the_coordinator_denies_is_not(self) -> None:
+        hooks = HookRegistry()
+        hooks.register(
+            "tool:post", answering(HookResult(action="inject_context", context_injection="note", ephemeral=True))
+        )
+        denial = HookResult(action="deny", reason="no")
+        there = points(hooks, SimpleNamespace(process_hook_result=AsyncMock(return_value=denial)))
+
+        await there.decide("tool:post", {}, "mock_tool")
+
+        assert there.take() == []
+
     def test_without_any_the_messages_are_the_very_list(self) -> None:
         messages = [{"role": "user", "content": "Hello"}]
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from amplifier_core import HookRegistry, HookResult
-from amplifier_core.testing import MockCoordinator
+from amplifier_core.testing import EventRecorder, MockCoordinator
 from amplifier_kit.mounting import (
     Handlers,
     contribute_events,
@@ -90,6 +90,13 @@ class TestStubs:
         assert handlers.register("tool:pre", handler, priority=1, name="x") is False
         handlers.clear()
 
+        assert [record.levelno for record in caplog.records] == [logging.WARNING]
+
+    def test_hooks_that_only_take_events_take_them_and_no_handler(self, caplog: pytest.LogCaptureFixture) -> None:
+        coordinator = SimpleNamespace(hooks=EventRecorder())
+
+        assert hook_registry(coordinator) is coordinator.hooks
+        assert not Handlers("hooks-x", coordinator).register("tool:pre", handler, priority=1, name="x")
         assert [record.levelno for record in caplog.records] == [logging.WARNING]
 
 

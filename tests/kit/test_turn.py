@@ -1,13 +1,15 @@
 """Writing an orchestrator with the kit: a turn of one's own, from a prompt to its answer."""
 
+import json
 import logging
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import AsyncMock, MagicMock
 
 import pytest
 
 from amplifier_core import HookRegistry
-from amplifier_core.testing import MockContextManager, MockProvider, MockTool
+from amplifier_core.testing import EventRecorder, MockContextManager, MockProvider, MockTool
 from amplifier_kit.config import ModuleConfig
 from amplifier_kit.loop_settings import LoopSettings
 from amplifier_kit.orchestrator import LoopOrchestrator
@@ -26,8 +28,8 @@ class ShoutingTurn(Turn):
 
 
 class ShoutingOrchestrator(LoopOrchestrator):
-    def __init__(self) -> None:
-        self._settings = LoopSettings.read(ModuleConfig("loop-shouting", {}))
+    def __init__(self, **config: Any) -> None:
+        self._settings = LoopSettings.read(ModuleConfig("loop-shouting", config))
         self._builder = RequestBuilder()
 
     def begin(self, *state: Any) -> ShoutingTurn:
@@ -58,6 +60,49 @@ async def test_a_turn_says_afterwards_how_it_went() -> None:
     await turn.answer()
 
     assert (turn.status, turn.text, turn.provider_calls, turn.iteration) == ("success", "HELLO", 1, 0)
+
+
+@pytest.mark.parametrize("coordinator", [MagicMock(), AsyncMock()], ids=["plain", "async"])
+async def test_a_coordinator_that_agrees_to_everything_does_not_cancel_the_turn(coordinator: Any) -> None:
+    providers = {"mock": MockProvider(["hello"])}
+
+    text = await ShoutingOrchestrator().execute("Hi", MockContextManager(), providers, {}, HookRegistry(), coordinator)
+
+    assert text == "HELLO"
+
+
+async def test_a_response_may_be_a_plain_dict() -> None:
+    call = {"id": "c1", "name": "mock_tool", "arguments": {}}
+    answers = [{"content": "", "tool_calls": [call]}, {"content": [{"type": "text", "text": "hello"}]}]
+    provider = SimpleNamespace(complete=AsyncMock(side_effect=answers))
+    context, tools = MockContextManager(), {"mock_tool": MockTool()}
+
+    text = await ShoutingOrchestrator().execute("Hi", context, {"mock": provider}, tools, HookRegistry())
+
+    assert text == "HELLO"
+    assert [message["role"] for message in context.messages] == ["user", "assistant", "tool", "assistant"]
+
+
+async def test_what_is_told_of_a_response_is_json_whatever_the_provider_put_there() -> None:
+    response = SimpleNamespace(content="hello", finish_reason=object(), usage=object())
+    hooks = EventRecorder()
+    providers = {"mock": SimpleNamespace(complete=AsyncMock(return_value=response))}
+
+    await ShoutingOrchestrator().execute("Hi", MockContextManager(), providers, {}, hooks)
+
+    ((_, told),) = hooks.get_events("provider:response")
+    assert json.loads(json.dumps(told))["provider"] == "mock"
+
+
+async def test_the_reminder_at_the_limit_is_counted_as_the_orchestrators_own_injection() -> None:
+    coordinator = SimpleNamespace(process_hook_result=AsyncMock())
+    state: Any = ({"mock": MockProvider(["hello"])}, {}, HookRegistry(), coordinator)
+
+    await ShoutingOrchestrator(max_iterations=0).execute("Hi", MockContextManager(), *state)
+
+    ((counted, event, hook_name),) = [call.args for call in coordinator.process_hook_result.await_args_list]
+    assert (event, hook_name) == ("provider:request", "orchestrator")
+    assert (counted.action, counted.context_injection_role, counted.ephemeral) == ("inject_context", "system", True)
 
 
 async def test_tools_may_be_missing_altogether() -> None:

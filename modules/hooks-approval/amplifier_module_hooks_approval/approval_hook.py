@@ -171,7 +171,7 @@ class ApprovalHook:
         return getattr(getattr(self._coordinator, "cancellation", None), "is_cancelled", False) is True
 
     async def _emit(self, event: str, call: GuardedCall, payload: dict[str, Any]) -> None:
-        if self._hooks is not None:
+        if self._hooks is not None and hasattr(self._hooks, "emit"):
             await self._hooks.emit(event, {"tool_name": call.tool_name, **payload, "tool_call_id": call.tool_call_id})
 
 

@@ -173,7 +173,7 @@ class TranscriptBackupHook:
 
     async def _emit(self, event: str, payload: dict[str, Any]) -> None:
         registry = hook_registry(self._coordinator)
-        if registry is None:
+        if registry is None or not hasattr(registry, "emit"):
             return
         try:
             await registry.emit(event, payload)

@@ -94,10 +94,14 @@ class RecordBuilder:
         uncovered = [key for key in payload if (key not in _COVERED if skipped is None else key in skipped)]
         covered = {key: value for key, value in payload.items() if key not in uncovered}
         try:
-            return covered | dict(scrub({key: payload[key] for key in uncovered}))
+            scrubbed = scrub({key: payload[key] for key in uncovered})
+            if isinstance(scrubbed, dict):
+                return covered | scrubbed
+            problem = f"returned a {type(scrubbed).__name__}"
         except Exception as exc:  # noqa: BLE001 - its text and traceback could show what must not be shown
-            logger.warning("redaction.scrub failed with %s; the payload is left out", type(exc).__name__)
-            return covered | {"redaction_error": True}
+            problem = f"failed with {type(exc).__name__}"
+        logger.warning("redaction.scrub %s; the payload is left out", problem)
+        return covered | {"redaction_error": True}
 
 
 def _skipped(stamp: Any) -> list[str] | None:

@@ -233,7 +233,7 @@ class StreamingTurn(Turn):
 
 
 def _vendor_data(block: Any) -> dict[str, Any]:
-    return {"metadata": json_safe(getattr(block, "raw", None))}
+    return {"metadata": json_safe(block.get("raw") if isinstance(block, dict) else getattr(block, "raw", None))}
 
 
 async def _close(chunks: Any) -> None:

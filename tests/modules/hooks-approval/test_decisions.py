@@ -6,9 +6,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from amplifier_module_hooks_approval import ApprovalHook
 
 from amplifier_core.interfaces import ApprovalRequest, ApprovalResponse
-from amplifier_core.testing import MockTool
+from amplifier_core.testing import EventRecorder, MockTool
 
 YES = ApprovalResponse(approved=True)
 NO = ApprovalResponse(approved=False)
@@ -35,6 +36,17 @@ async def test_a_command_whose_name_begins_like_an_allowed_one_prompts(mount_gua
 
     assert (await guard.judge_command("lsof")).action == "continue"
     assert [request.action for request in provider.requests] == ["Execute: lsof"]
+
+
+@pytest.mark.parametrize("hooks", [EventRecorder(), SimpleNamespace(register=None)], ids=["emits only", "cannot emit"])
+async def test_it_decides_whatever_the_coordinators_hooks_can_do(hooks: Any) -> None:
+    guard = ApprovalHook({"audit": {"enabled": False}}, coordinator=SimpleNamespace(hooks=hooks))
+
+    verdict = await guard.handle_tool_pre("tool:pre", {"tool_name": "bash", "tool_input": {"command": "pwd"}})
+
+    assert verdict.action == "continue"
+    if isinstance(hooks, EventRecorder):
+        assert [event for event, _ in hooks.events] == ["approval:required", "approval:granted"]
 
 
 async def test_without_a_provider_what_would_prompt_is_denied(mount_guard: Any) -> None:

@@ -1,6 +1,7 @@
 """What the capability `redaction.scrub` is asked to mask before it is written."""
 
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -65,7 +66,7 @@ async def test_a_stamp_that_says_scrubbing_failed_is_no_stamp(logs: Any) -> None
     assert given == [{"prompt": "x"}]
 
 
-@pytest.mark.parametrize("answer", [ZeroDivisionError("the key is sk-1"), None, "text"])
+@pytest.mark.parametrize("answer", [ZeroDivisionError("the key is sk-1"), None, "text", [], MagicMock()])
 async def test_when_scrubbing_fails_nothing_of_the_payload_is_written(
     logs: Any, answer: Any, caplog: pytest.LogCaptureFixture
 ) -> None:

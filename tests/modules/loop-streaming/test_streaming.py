@@ -141,6 +141,14 @@ class TestShapes:
         first, second = stage.payloads("content_block:start")
         assert (first["metadata"]["id"], second["metadata"]) == (1, None)
 
+    async def test_such_a_block_may_be_a_dict(self, orchestrator: StreamingOrchestrator) -> None:
+        blocks = [{"type": "text", "text": "x", "raw": {"id": 1}}]
+        stage = Stage([answer(content_blocks=blocks)]).record("content_block:start")
+
+        await stage.run(orchestrator)
+
+        assert stage.payload("content_block:start")["metadata"] == {"id": 1}
+
     async def test_a_block_of_the_content_has_no_such_thing(self, orchestrator: StreamingOrchestrator) -> None:
         stage = Stage([answer()]).record("content_block:start")
 
