@@ -1,0 +1,28 @@
+"""tool-filesystem: read, write and edit files, within the paths that the configuration allows."""
+
+import logging
+from typing import Any
+
+from amplifier_core import ModuleCoordinator
+from amplifier_kit.mounting import contribute_events
+
+from .edit_tool import EditTool
+from .read_tool import ReadTool
+from .settings import MODULE_ID
+from .workspace import EVENTS, Workspace
+from .write_tool import WriteTool
+
+__all__ = ["EditTool", "ReadTool", "WriteTool", "mount"]
+
+__amplifier_module_type__ = "tool"
+
+logger = logging.getLogger(__name__)
+
+
+async def mount(coordinator: ModuleCoordinator, config: dict[str, Any] | None = None) -> None:
+    """Mount the three tools; they share what they know about the files of the session."""
+    workspace = Workspace(config, coordinator)
+    for tool in (ReadTool, WriteTool, EditTool):
+        await coordinator.mount("tools", tool(config, coordinator, workspace=workspace), name=tool.name)
+    contribute_events(coordinator, MODULE_ID, EVENTS)
+    logger.info("mounted %s: read_file, write_file, edit_file", MODULE_ID)

@@ -1,0 +1,76 @@
+"""What the three tools have in common: input, worker thread, answers, approval."""
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from threading import Event
+from typing import Any, ClassVar
+
+from amplifier_core import ToolResult
+from amplifier_kit.tool_input import ToolFailure, read_input
+from amplifier_kit.tool_runs import announce, answered, in_worker
+
+from .workspace import Workspace
+
+logger = logging.getLogger(__name__)
+
+
+class FileTool:
+    """A tool for one file; what it does there is `work`, in a worker thread."""
+
+    name: ClassVar[str]
+    description: ClassVar[str]
+    input_schema: ClassVar[dict[str, Any]]
+    texts: ClassVar[Mapping[str, str]] = {"file_path": "file_path is required"}
+    event: ClassVar[str]
+    risk_level: ClassVar[str]
+    os_error: ClassVar[str]  # how a message about an error of the operating system begins
+
+    def __init__(
+        self, config: Mapping[str, Any] | None, coordinator: Any = None, *, workspace: Workspace | None = None
+    ) -> None:
+        self.workspace = workspace or Workspace(config, coordinator)
+
+    @property
+    def require_approval(self) -> bool:
+        return self.workspace.settings.require_approval
+
+    def get_schema(self) -> dict[str, Any]:
+        return self.input_schema
+
+    def get_metadata(self) -> dict[str, Any]:
+        """Return what the approval hook wants to know."""
+        return {"requires_approval": self.require_approval, "approval_hints": {"risk_level": self.risk_level}}
+
+    async def execute(self, input: dict[str, Any]) -> ToolResult:
+        return await answered(self.name, self._execute(input))
+
+    def check(self, given: dict[str, Any]) -> None:
+        """Raise `ToolFailure` for input that cannot be right whatever the file is."""
+
+    def work(self, shown: Path, given: dict[str, Any], stop: Event) -> tuple[dict[str, Any], int | None]:
+        """Do the work; returns the output, and the number of bytes to announce, if any."""
+        raise NotImplementedError
+
+    def require_size(self, data: bytes) -> None:
+        """Raise `ToolFailure` for more than may be written."""
+        limit = self.workspace.settings.max_write_bytes
+        if len(data) > limit:
+            raise ToolFailure(f"The content has {len(data)} bytes, allowed are {limit}", "too_large")
+
+    async def _execute(self, input: Any) -> ToolResult:
+        given = read_input(self.name, self.input_schema, input, texts=self.texts)
+        self.check(given)
+        logger.debug("%s %s", self.name, given["file_path"])
+        output, count = await in_worker(lambda stop: self._work(given, stop))
+        if count is not None:
+            await announce(self.workspace.coordinator, self.event, {"path": output["file_path"], "bytes": count})
+        return ToolResult(success=True, output=output)
+
+    def _work(self, given: dict[str, Any], stop: Event) -> tuple[dict[str, Any], int | None]:
+        shown = self.workspace.locate(given["file_path"])
+        try:
+            return self.work(shown, given, stop)
+        except OSError as exc:
+            message = f"{self.os_error}: {exc.strerror or exc} ({shown})"
+            raise ToolFailure(message, "io_error", type="OSError", errno=exc.errno) from exc

@@ -1,0 +1,174 @@
+"""Patterns for names and paths: `*`, `?`, `[…]`, `{a,b}` and `**` for any number of directories."""
+
+import re
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+
+from amplifier_kit.tool_input import ToolFailure
+
+ANY_DEPTH = "**"
+
+_MAX_ALTERNATIVES = 1000
+
+State = tuple[int, int]  # an alternative, and how many of its components are used up
+
+
+def expand_braces(pattern: str) -> list[str]:
+    """Return the patterns that the alternatives in braces stand for; braces that do not pair are literal."""
+    expanded = [""]
+    position = 0
+    while position < len(pattern):
+        length = _token_length(pattern, position)
+        end = _closing_brace(pattern, position) if pattern[position] == "{" else None
+        if end is None:
+            pieces = [pattern[position : position + length]]
+        else:
+            length = end + 1 - position
+            pieces = [one for part in _split_alternatives(pattern[position + 1 : end]) for one in expand_braces(part)]
+        if len(expanded) * len(pieces) > _MAX_ALTERNATIVES:
+            raise ToolFailure(f"the pattern has more than {_MAX_ALTERNATIVES} alternatives", "invalid_input")
+        expanded = [head + piece for head in expanded for piece in pieces]
+        position += length
+    return expanded
+
+
+def split_components(pattern: str) -> list[str]:
+    """Return the components of a pattern; empty ones and `.` say nothing, and one `**` is as good as two."""
+    components: list[str] = []
+    for component in pattern.split("/"):
+        if component not in ("", ".") and not (component == ANY_DEPTH and components[-1:] == [ANY_DEPTH]):
+            components.append(component)
+    return components
+
+
+def path_regex(components: Sequence[str]) -> str:
+    """Return the regular expression for whole relative paths; a last `**` is everything inside."""
+    parts = []
+    for index, component in enumerate(components, 1):
+        is_last = index == len(components)
+        if component == ANY_DEPTH:
+            parts.append(".+" if is_last else "(?:[^/]+/)*")
+        else:
+            parts.append(name_regex(component) + ("" if is_last else "/"))
+    return "".join(parts)
+
+
+def name_regex(component: str) -> str:
+    """Return the regular expression for one name."""
+    parts = []
+    position = 0
+    while position < len(component):
+        length = _token_length(component, position)
+        token = component[position : position + length]
+        match token[0]:
+            case "*":
+                parts.append("[^/]*")
+            case "?":
+                parts.append("[^/]")
+            case "[" if length > 1:
+                parts.append(_class_regex(token[1:-1]))
+            case "\\" if length > 1:
+                parts.append(re.escape(token[1]))
+            case _:
+                parts.append(re.escape(token))
+        position += length
+    return "".join(parts)
+
+
+def is_plain(component: str) -> bool:
+    """Say whether a component is a name and nothing else."""
+    return not any(character in component for character in "*?[]{}\\")
+
+
+class GlobPattern:
+    """A pattern for paths below a root, tried component by component on the way down."""
+
+    def __init__(self, pattern: str) -> None:
+        self._alternatives = [split_components(one) for one in expand_braces(pattern)]
+        self.start = self._closure((index, 0) for index in range(len(self._alternatives)))
+
+    def step(self, states: frozenset[State], name: str) -> tuple[frozenset[State], bool]:
+        """Return the states after one more component, and whether the path up to it matches."""
+        reached: list[State] = []
+        has_matched = False
+        for index, used in states:
+            for component in self._alternatives[index][used : used + 1]:
+                if component == ANY_DEPTH:
+                    reached.append((index, used))
+                elif _compiled(component).fullmatch(name):
+                    reached.append((index, used + 1))
+                else:
+                    continue
+                has_matched = has_matched or used + 1 == len(self._alternatives[index])
+        return self._closure(reached), has_matched
+
+    def _closure(self, states: Iterable[State]) -> frozenset[State]:
+        """Add where a `**` that stands for no directory at all leads."""
+        reached: set[State] = set()
+        for index, used in states:
+            reached.add((index, used))
+            if self._alternatives[index][used : used + 1] == [ANY_DEPTH]:
+                reached.add((index, used + 1))
+        return frozenset(reached)
+
+
+def file_filter(pattern: str) -> re.Pattern[str]:
+    """Return the expression for the relative paths of files: without `/` a name at any depth, else from the root."""
+    expressions = []
+    for alternative in expand_braces(pattern):
+        components = split_components(alternative)
+        if "/" not in alternative:
+            components.insert(0, ANY_DEPTH)
+        elif alternative.endswith("/"):
+            components.append(ANY_DEPTH)
+        expressions.append(path_regex(components))
+    return re.compile("|".join(f"(?:{expression})" for expression in expressions), re.DOTALL)
+
+
+@lru_cache(maxsize=1024)
+def _compiled(component: str) -> re.Pattern[str]:
+    return re.compile(name_regex(component), re.DOTALL)
+
+
+def _token_length(text: str, position: int) -> int:
+    """Return the length of an escaped character, a class in brackets, or anything else, which is one character."""
+    if text[position] == "\\" and position + 1 < len(text):
+        return 2
+    if text[position] == "[":
+        first = position + (3 if text[position + 1 : position + 2] in ("!", "^") else 2)  # a leading ] is a member
+        end = text.find("]", first)
+        if end >= 0 and "/" not in text[position:end]:
+            return end + 1 - position
+    return 1
+
+
+def _class_regex(members: str) -> str:
+    is_negated = members[0] in "!^"
+    escaped = re.sub(r"([\\\[\]^&~|])", r"\\\1", members[1:] if is_negated else members)
+    expression = f"[^/{escaped}]" if is_negated else f"[{escaped}]"
+    try:
+        re.compile(expression)
+    except re.error:  # a range that runs backwards matches nothing
+        return "(?!)"
+    return expression
+
+
+def _closing_brace(text: str, position: int) -> int | None:
+    depth = 0
+    while position < len(text):
+        depth += {"{": 1, "}": -1}.get(text[position], 0)
+        if depth == 0:
+            return position
+        position += _token_length(text, position)
+    return None
+
+
+def _split_alternatives(text: str) -> list[str]:
+    parts, start, position, depth = [], 0, 0, 0
+    while position < len(text):
+        depth += {"{": 1, "}": -1}.get(text[position], 0)
+        if text[position] == "," and depth == 0:
+            parts.append(text[start:position])
+            start = position + 1
+        position += _token_length(text, position)
+    return [*parts, text[start:]]

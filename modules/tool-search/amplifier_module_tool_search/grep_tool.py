@@ -1,0 +1,210 @@
+"""The tool `grep`: find text in files."""
+
+import asyncio
+import logging
+import shutil
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from amplifier_core import ToolResult
+from amplifier_kit.tool_input import ToolFailure, read_input
+from amplifier_kit.tool_paths import WorkingDir
+from amplifier_kit.tool_paths import shown as as_text
+from amplifier_kit.tool_runs import answered
+
+from . import ripgrep
+from .candidates import Candidates, Counts
+from .file_types import suffixes_of
+from .glob_pattern import expand_braces, file_filter
+from .grep_report import Shape, build_report
+from .line_matcher import LineMatcher
+from .regex_syntax import InvalidPatternError, compile_pattern, translate
+from .search_run import Announcement, Root, SearchTimedOut, Watch, find_root, path_key
+from .settings import GrepSettings
+from .tree import Tree
+
+logger = logging.getLogger(__name__)
+
+_NUMBERS = ("-A", "-B", "-C", "head_limit", "offset")
+
+
+class GrepTool:
+    name = "grep"
+    description = (
+        "Search file contents with a regular expression (Python syntax). By default it lists the files that match; "
+        'output_mode "content" shows the lines, "count" counts them. Hidden, ignored and binary files and dependency '
+        "directories are skipped unless include_ignored is set. Results are limited: next_offset says where to go on. "
+        "To find files by name use glob; to read a file use a file tool."
+    )
+    input_schema: ClassVar[dict[str, Any]] = {
+        "type": "object",
+        "properties": {
+            "pattern": {"type": "string", "description": "The regular expression to search for."},
+            "path": {"type": "string", "description": "File or directory to search. Default: the working directory."},
+            "output_mode": {
+                "type": "string",
+                "enum": ["content", "files_with_matches", "count"],
+                "description": "Matching lines, matching files (default), or matches per file.",
+            },
+            "-i": {"type": "boolean", "description": "Ignore case."},
+            "-n": {"type": "boolean", "description": "Give line numbers with content. Default true."},
+            "-A": {"type": "integer", "description": "Lines of context after each match, with content."},
+            "-B": {"type": "integer", "description": "Lines of context before each match, with content."},
+            "-C": {"type": "integer", "description": "Lines of context around each match; overrides -A and -B."},
+            "glob": {
+                "type": "string",
+                "description": 'Only files like this, "*.py" at any depth or "src/**/*.{ts,tsx}" from the path.',
+            },
+            "type": {"type": "string", "description": "Only files of this type, for example py, ts, rust, md."},
+            "multiline": {"type": "boolean", "description": "Match across lines; . matches line ends, too."},
+            "head_limit": {
+                "type": "integer",
+                "description": "How many results to return, 0 for all. Default: 500 lines, or 200 files or counts.",
+            },
+            "offset": {"type": "integer", "description": "How many results to pass over. Default 0."},
+            "include_ignored": {
+                "type": "boolean",
+                "description": "Search hidden, ignored and excluded files and directories, too.",
+            },
+        },
+        "required": ["pattern"],
+    }
+
+    def __init__(self, config: Mapping[str, Any] | None, coordinator: Any = None) -> None:
+        self.coordinator = coordinator
+        self.settings = GrepSettings.read(config)
+        self._working_dir = WorkingDir(self.settings.common.working_dir, coordinator)
+        self._use_ripgrep: bool | None = None
+
+    @property
+    def use_ripgrep(self) -> bool:
+        """Whether ripgrep searches: as set, else when it is there."""
+        return shutil.which("rg") is not None if self._use_ripgrep is None else self._use_ripgrep
+
+    @use_ripgrep.setter
+    def use_ripgrep(self, value: bool) -> None:
+        self._use_ripgrep = value
+
+    def get_schema(self) -> dict[str, Any]:
+        return self.input_schema
+
+    async def execute(self, input: dict[str, Any]) -> ToolResult:
+        return await answered(self.name, self._execute(input))
+
+    async def _execute(self, input: Any) -> ToolResult:
+        given = read_input(self.name, self.input_schema, input, texts={"pattern": "Pattern is required"})
+        request = _Request(given)
+        watch = Watch(self.settings.common.timeout_s)
+        root = await watch.work(lambda: find_root(self._working_dir, self.settings.common, given.get("path")))
+        logger.debug("grep %s in %s", request.pattern[:200], root.path)
+        ending = Announcement(self.coordinator, self.name, request.pattern, as_text(root.path))
+        try:
+            output = await self._search(request, root, watch, ending)
+        except SearchTimedOut:
+            ending.timed_out = True
+            raise
+        else:
+            ending.success = True
+            ending.total, ending.returned = output["total_matches"], output["matches_count"]
+            return ToolResult(success=True, output=output)
+        finally:
+            await ending.emit()
+
+    async def _search(self, request: "_Request", root: Root, watch: Watch, ending: Announcement) -> dict[str, Any]:
+        counts, candidates, ending.engine = await self._count(request, root, watch)
+        counts.sort(key=lambda found: path_key(found[0]))
+        shape = request.shape(self.settings)
+        report = await watch.work(lambda: build_report(counts, candidates, shape))
+        warnings = list(dict.fromkeys(map(as_text, candidates.warnings)))
+        if warnings and not counts:
+            raise ToolFailure("\n".join(warnings), "io_error")
+        output = {"pattern": request.pattern, "output_mode": request.mode, **report}
+        return {**output, "warnings": warnings} if warnings else output
+
+    async def _count(self, request: "_Request", root: Root, watch: Watch) -> tuple[Counts, Candidates, str]:
+        """Return which files match how often, and the engine that found out."""
+        only_whether = request.mode == "files_with_matches"
+        translation = None
+        if await asyncio.to_thread(lambda: self.use_ripgrep):
+            translation = translate(request.regex, multiline=request.multiline)
+        if translation is not None:
+            candidates = request.candidates(self.settings, root, watch)
+            try:
+                counts = await ripgrep.count_matches(
+                    candidates,
+                    translation,
+                    only_whether=only_whether,
+                    multiline=request.multiline,
+                    globs=request.name_globs,
+                )
+            except ripgrep.RipgrepUnavailableError:
+                logger.warning("ripgrep cannot be started, Python searches instead", exc_info=True)
+            else:
+                return counts, candidates, "ripgrep"
+        candidates = request.candidates(self.settings, root, watch)
+        counts = await watch.work(lambda: candidates.counts(candidates.survey(), only_whether=only_whether))
+        return counts, candidates, "python"
+
+
+class _Request:
+    """What the model asks for; raises `ToolFailure` for what cannot be searched for."""
+
+    def __init__(self, given: dict[str, Any]) -> None:
+        for key in _NUMBERS:
+            if given.get(key, 0) < 0:
+                raise ToolFailure(f"grep: {key!r} must not be negative, got {given[key]}", "invalid_input")
+        self._given = given
+        self.pattern: str = given["pattern"]
+        self.mode: str = given.get("output_mode", "files_with_matches")
+        self.multiline: bool = given.get("multiline", False)
+        self._glob: str | None = given.get("glob") or None
+        if self._glob is not None and leaves_root(self._glob):
+            raise ToolFailure("Access denied: the glob leads out of the searched path", "access_denied")
+        self._suffixes = suffixes_of(given["type"]) if given.get("type") else ()
+        try:
+            self.regex = compile_pattern(self.pattern, ignore_case=given.get("-i", False), multiline=self.multiline)
+        except InvalidPatternError as exc:
+            raise ToolFailure(f"Invalid regex pattern: {exc}", "invalid_input") from None
+
+    @property
+    def name_globs(self) -> list[str]:
+        """Patterns of which every wanted file matches one by its name."""
+        if self._glob is not None and "/" not in self._glob:
+            return expand_braces(self._glob)
+        return [f"*{suffix}" for suffix in self._suffixes]
+
+    def shape(self, settings: GrepSettings) -> Shape:
+        given = self._given
+        return Shape(
+            mode=self.mode,
+            offset=given.get("offset", 0),
+            limit=given.get("head_limit", settings.default_limits[self.mode]),
+            has_numbers=given.get("-n", True),
+            before=given.get("-C", given.get("-B", 0)),
+            after=given.get("-C", given.get("-A", 0)),
+            max_line_chars=settings.max_line_chars,
+            max_result_bytes=settings.max_result_bytes,
+        )
+
+    def candidates(self, settings: GrepSettings, root: Root, watch: Watch) -> Candidates:
+        include_ignored = self._given.get("include_ignored", False)
+        return Candidates(
+            root=root,
+            tree=Tree(
+                root=root.path,
+                exclusions=frozenset() if include_ignored else settings.common.exclusions,
+                watch=watch,
+                skip_hidden=not include_ignored,
+                respect_ignore_files=settings.common.respect_gitignore and not include_ignored,
+            ),
+            matcher=LineMatcher(self.regex, multiline=self.multiline),
+            watch=watch,
+            max_file_size=settings.max_file_size,
+            name_filter=None if self._glob is None else file_filter(self._glob),
+            suffixes=self._suffixes,
+        )
+
+
+def leaves_root(pattern: str) -> bool:
+    """Say whether a pattern is absolute or goes up."""
+    return any(one.startswith("/") or ".." in one.split("/") for one in expand_braces(pattern))

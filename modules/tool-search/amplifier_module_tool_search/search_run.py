@@ -1,0 +1,144 @@
+"""One search: where it starts, how long it may take, and what is said about it in the end."""
+
+import os
+import stat
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from amplifier_kit.tool_input import ToolFailure
+from amplifier_kit.tool_paths import PathRules, WorkingDir, resolve, resolve_roots
+from amplifier_kit.tool_paths import shown as as_text
+from amplifier_kit.tool_runs import announce, in_worker
+
+from .settings import SearchSettings
+
+FINISHED = "tool-search:finished"
+
+T = TypeVar("T")
+
+_SHOWN_CHARS = 200
+
+
+class SearchStopped(Exception):
+    """The caller has gone."""
+
+
+class SearchTimedOut(ToolFailure):
+    """The time for a search is over."""
+
+    def __init__(self, timeout_s: float) -> None:
+        super().__init__(f"Search timed out after {timeout_s:g} seconds; narrow the path or the pattern", "timeout")
+
+
+class Watch:
+    """Ends a search whose time is over or whose caller has gone."""
+
+    def __init__(self, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
+        self._deadline = time.monotonic() + timeout_s
+        self._stop: threading.Event | None = None
+
+    @property
+    def remaining_s(self) -> float:
+        return self._deadline - time.monotonic()
+
+    def check(self) -> None:
+        """Raise when the search is to end."""
+        if self._stop is not None and self._stop.is_set():
+            raise SearchStopped
+        if self.remaining_s <= 0:
+            raise self.timed_out()
+
+    def timed_out(self) -> "SearchTimedOut":
+        return SearchTimedOut(self._timeout_s)
+
+    async def work(self, work: Callable[[], T]) -> T:
+        """Run a part of the search in a worker thread."""
+
+        def watched(stop: threading.Event) -> T:
+            self._stop = stop
+            self.check()
+            return work()
+
+        return await in_worker(watched)
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """Where a search starts: `path` as it is reported, `real` where that leads."""
+
+    path: Path
+    real: Path
+    is_file: bool
+    rules: PathRules
+
+    def may_read(self, path: Path) -> bool:
+        return self.rules.verdict(path) == "allowed"
+
+    def report(self, relative: str) -> str:
+        """Return an entry below the root as it is reported."""
+        return as_text(self.path / relative)
+
+
+def find_root(working_dir: WorkingDir, settings: SearchSettings, given: str | None) -> Root:
+    """Return where a search starts; raises `ToolFailure` when it may not, or there is nothing."""
+    path = working_dir.path() if given is None else working_dir.join(given)
+    rules = search_rules(working_dir, settings)
+    real = resolve(path)
+    if rules.verdict(real) != "allowed":
+        raise ToolFailure("Access denied: the path is outside the paths that may be searched", "access_denied")
+    try:
+        mode = real.stat().st_mode
+    except OSError:
+        raise ToolFailure(f"Path not found: {path if given is None else given}", "not_found") from None
+    if not (stat.S_ISDIR(mode) or stat.S_ISREG(mode)):
+        raise ToolFailure(f"Not a regular file or directory: {given}", "not_regular_file")
+    return Root(path, real, stat.S_ISREG(mode), rules)
+
+
+def search_rules(working_dir: WorkingDir, settings: SearchSettings) -> PathRules:
+    """Return what may be searched."""
+    allowed = settings.allowed_paths
+    return PathRules(None if allowed is None else resolve_roots(allowed, working_dir.path()))
+
+
+@dataclass(slots=True)
+class Announcement:
+    """What is told about a search that has started, once it is over."""
+
+    coordinator: Any
+    tool: str
+    pattern: str
+    root: str
+    engine: str | None = None
+    total: int = 0
+    returned: int = 0
+    success: bool = False
+    timed_out: bool = False
+    _started: float = field(default_factory=time.monotonic)
+
+    async def emit(self) -> None:
+        await announce(
+            self.coordinator,
+            FINISHED,
+            {
+                "tool": self.tool,
+                "pattern": self.pattern[:_SHOWN_CHARS],
+                "root": self.root,
+                "engine": self.engine,
+                "total": self.total,
+                "returned": self.returned,
+                "duration_ms": int((time.monotonic() - self._started) * 1000),
+                "success": self.success,
+                "timed_out": self.timed_out,
+            },
+        )
+
+
+def path_key(relative: str) -> tuple[bytes, ...]:
+    """Return what paths are ordered by: component by component, byte by byte."""
+    return tuple(os.fsencode(part) for part in relative.split("/"))

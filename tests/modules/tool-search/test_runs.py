@@ -1,0 +1,217 @@
+"""How a search runs: beside everything else, stoppable, with or without a working ripgrep."""
+
+import asyncio
+import os
+import shutil
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from amplifier_module_tool_search import GrepTool
+
+from amplifier_core.testing import wait_for
+
+FAILING = """#!/bin/sh
+echo "something is wrong with me" >&2
+exit 2
+"""
+HANGING = """#!/bin/sh
+echo $$ > "{pid_file}"
+exec sleep 60
+"""
+
+
+def install_ripgrep(folder: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put a program in the place of ripgrep."""
+    folder.mkdir()
+    (folder / "rg").write_text(script)
+    (folder / "rg").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+
+
+def is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+class SlowDirectories:
+    """Has every listing of a directory wait until it may go on."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.reached, self.go_on = threading.Event(), threading.Event()
+        self.listed: list[str] = []
+        scandir = os.scandir
+
+        def slow(path: Any = ".") -> Any:
+            self.listed.append(str(path))
+            self.reached.set()
+            self.go_on.wait(10)
+            return scandir(path)
+
+        monkeypatch.setattr(os, "scandir", slow)
+
+
+@pytest.mark.parametrize("tool", ["grep", "glob"])
+async def test_a_slow_filesystem_does_not_stall_a_concurrent_timer(
+    search: Any, monkeypatch: pytest.MonkeyPatch, tool: str
+) -> None:
+    search.write("a.txt")
+    slow = SlowDirectories(monkeypatch)
+    task = asyncio.create_task(getattr(search, tool)("*" if tool == "glob" else "needle"))
+
+    for _ in range(5):
+        await asyncio.sleep(0.001)
+    was_waiting = not task.done()
+    slow.go_on.set()
+
+    assert was_waiting
+    assert (await task).success
+
+
+@pytest.mark.parametrize("tool", ["grep", "glob"])
+async def test_cancellation_stops_the_walk(search: Any, monkeypatch: pytest.MonkeyPatch, tool: str) -> None:
+    for number in range(20):
+        search.write(f"{number}/a.txt")
+    slow = SlowDirectories(monkeypatch)
+    task = asyncio.create_task(getattr(search, tool)("**/*" if tool == "glob" else "needle"))
+    await asyncio.to_thread(slow.reached.wait, 10)
+
+    task.cancel()
+    await asyncio.sleep(0)
+    slow.go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+    assert len(slow.listed) == 1
+    assert [event["success"] for event in search.events] == [False]
+
+
+async def test_without_ripgrep_python_searches(search: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    search.write("a.txt")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    tool = search.grep_tool(engine="ripgrep")
+
+    forced = await tool.execute({"pattern": "needle"})
+    monkeypatch.setattr(tool, "use_ripgrep", False)
+
+    assert forced.output["total_matches"] == 1
+    assert [event["engine"] for event in search.events] == ["python"]
+
+
+async def test_whether_ripgrep_is_used_depends_on_whether_it_is_there(
+    search: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    tool = GrepTool({"working_dir": str(search.folder)})
+    monkeypatch.setenv("PATH", str(tmp_path))
+    absent = tool.use_ripgrep
+    install_ripgrep(tmp_path / "bin", FAILING, monkeypatch)
+
+    assert (absent, tool.use_ripgrep) == (False, True)
+
+
+async def test_what_goes_wrong_in_ripgrep_is_told(
+    search: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, code_of: Any
+) -> None:
+    search.write("a.txt")
+    install_ripgrep(tmp_path / "bin", FAILING, monkeypatch)
+
+    result = await search.grep("needle", engine="ripgrep")
+
+    assert code_of(result) == "io_error"
+    assert result.output == "something is wrong with me"
+
+
+async def test_results_that_came_before_something_went_wrong_are_kept_with_a_warning(
+    search: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    search.write("a.txt")
+    path = search.folder / "a.txt"
+    install_ripgrep(tmp_path / "bin", FAILING.replace("#!/bin/sh", f"#!/bin/sh\nprintf '{path}\\0'"), monkeypatch)
+
+    result = await search.grep("needle", engine="ripgrep")
+
+    assert result.output["files"] == [str(path)]
+    assert result.output["warnings"] == ["something is wrong with me"]
+
+
+@pytest.mark.parametrize("ending", ["timeout", "cancellation"])
+async def test_ripgrep_is_killed_when_the_search_ends_early(
+    search: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, code_of: Any, ending: str
+) -> None:
+    search.write("a.txt")
+    pid_file = tmp_path / "pid"
+    install_ripgrep(tmp_path / "bin", HANGING.format(pid_file=pid_file), monkeypatch)
+    config = {"timeout": 0.5 if ending == "timeout" else 60}
+    task = asyncio.create_task(search.grep("needle", engine="ripgrep", config=config))
+    assert await wait_for(lambda: pid_file.exists() and bool(pid_file.read_text().strip()), timeout=10)
+
+    if ending == "timeout":
+        assert code_of(await task) == "timeout"
+    else:
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    assert not is_running(int(pid_file.read_text()))
+    assert [event["timed_out"] for event in search.events] == [ending == "timeout"]
+
+
+@pytest.mark.skipif(shutil.which("rg") is None, reason="ripgrep (rg) is not installed")
+async def test_ripgrep_is_asked_plainly(search: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    search.write("a.txt")
+    recorded = tmp_path / "arguments"
+    script = f'#!/bin/sh\npwd > "{recorded}"\nprintf "%s\\n" "$@" >> "{recorded}"\nexec {shutil.which("rg")} "$@"\n'
+    install_ripgrep(tmp_path / "bin", script, monkeypatch)
+
+    result = await search.grep("--pre=sh|needle", engine="ripgrep")
+
+    directory, *arguments = recorded.read_text().splitlines()
+    assert result.output["total_matches"] == 1
+    assert directory == str(search.folder)
+    assert arguments[-4] == "-e"
+    assert arguments[-2:] == ["--", str(search.folder)]
+    assert "--no-config" in arguments
+
+
+async def test_a_directory_that_cannot_be_read_is_told(
+    search: Any, monkeypatch: pytest.MonkeyPatch, code_of: Any
+) -> None:
+    search.write("a.txt")
+    search.write("closed/b.txt")
+    scandir = os.scandir
+
+    def partly(path: Any = ".") -> Any:
+        if str(path).rstrip("/").endswith("closed"):
+            raise PermissionError(13, "Permission denied")
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", partly)
+
+    found, nothing = await search.grep("needle"), await search.grep("no such text")
+
+    assert search.relative(found.output["files"]) == ["a.txt"]
+    assert found.output["warnings"] == [f"{search.folder / 'closed'}: Permission denied"]
+    assert (code_of(nothing), "Permission denied" in nothing.output) == ("io_error", True)
+
+
+async def test_a_file_that_is_swapped_for_a_link_to_the_outside_is_not_shown(
+    search: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "secret.txt").write_text("needle and secret")
+    search.write("a.txt", "needle")
+    original = os.open
+
+    def open_after_swap(path: Any, *args: Any, **options: Any) -> int:
+        if str(path).endswith("a.txt") and not (search.folder / "a.txt").is_symlink():
+            (search.folder / "a.txt").unlink()
+            (search.folder / "a.txt").symlink_to(tmp_path / "secret.txt")
+        return original(path, *args, **options)
+
+    monkeypatch.setattr(os, "open", open_after_swap)
+    result = await search.grep("needle", output_mode="content", config={"allowed_paths": ["."]})
+
+    assert result.output["results"] == []
