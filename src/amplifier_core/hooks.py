@@ -22,6 +22,7 @@ logger = logging.getLogger(__name__)
 _CORRELATED_EVENTS = REQUEST_EVENTS | TERMINAL_EVENTS | INTERIM_EVENTS
 # Values of these types are never models; asking them for `model_dump` would cost more than the rest of an emit.
 _PLAIN_TYPES = frozenset({str, int, float, bool, type(None), dict, list, tuple})
+_GIVEN_FIELDS = ("action", "data")
 
 
 class _Registration:
@@ -209,9 +210,9 @@ async def _unheard(data: Any, stamp: dict[str, str]) -> HookResult:
 
 def _continuing(data: Any) -> HookResult:
     """Return a `continue` that carries `data` itself, neither copied nor validated."""
-    result = HookResult(action="continue")
+    result = HookResult()
     vars(result)["data"] = data if isinstance(data, dict) else {}
-    result.model_fields_set.add("data")
+    result.model_fields_set.update(_GIVEN_FIELDS)
     return result
 
 
