@@ -1,0 +1,178 @@
+"""A server as a child process: messages over its stdin and stdout, and nothing of it left in the end.
+
+Imported at the first start of a server only, since it needs the SDK.
+"""
+
+import asyncio
+import contextlib
+import subprocess
+from collections.abc import Awaitable
+from functools import partial
+from types import TracebackType
+from typing import IO, cast
+
+import anyio
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.shared.message import SessionMessage
+from mcp.types import JSONRPCMessage, jsonrpc_message_adapter
+
+from amplifier_kit.process_trees import ProcessTree, run_to_end
+
+from .entries import Program, ServerSettings
+from .server_output import ServerOutput
+
+_LONGEST_LINE_BYTES = 64 << 20
+_UNSENT_BYTES = 64 << 20  # how much may wait in front of a server that does not read, before its callers do
+_LAST_WORDS_S = 0.5
+_SHOWN_CHARACTERS = 200
+
+Streams = tuple[MemoryObjectReceiveStream[SessionMessage | Exception], MemoryObjectSendStream[SessionMessage]]
+
+
+class StartError(Exception):
+    """A server that cannot be started, now or ever."""
+
+
+class StdioTransport:
+    """Starts the program when it is entered; when it is left, the program and all it started are ended."""
+
+    def __init__(self, settings: ServerSettings, output: ServerOutput) -> None:
+        self.tree: ProcessTree | None = None
+        self.exit_code: int | None = None  # set when the server exited by itself
+        self.problem = ""
+        self._settings, self._output = settings, output
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def returncode(self) -> int | None:
+        """How the server itself exited, None while it runs."""
+        return self.tree.returncode if self.tree else None
+
+    async def __aenter__(self) -> Streams:
+        self.tree = await self._spawn()
+        try:
+            return await self._connect(self.tree)
+        except BaseException:
+            await self.__aexit__(None, None, None)
+            raise
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self.tree is not None:
+            with anyio.CancelScope(shield=True):
+                await run_to_end(self._close(self.tree))
+
+    async def _spawn(self) -> ProcessTree:
+        program = cast("Program", self._settings.target)
+        cwd = await asyncio.to_thread(self._settings.cwd)
+        if not await asyncio.to_thread(cwd.is_dir):
+            raise StartError(f"the directory {str(cwd)!r}, in which the server is to run, does not exist")
+        try:
+            return await ProcessTree.start(
+                [program.command, *program.args],
+                environment=program.environment(),
+                cwd=cwd,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+            )
+        except (FileNotFoundError, NotADirectoryError, PermissionError) as exc:
+            raise StartError(f"the command {program.command!r} cannot be run: {exc.strerror}") from exc
+
+    async def _connect(self, tree: ProcessTree) -> Streams:
+        loop = asyncio.get_running_loop()
+        stdin, stdout, stderr = cast("tuple[IO[bytes], IO[bytes], IO[bytes]]", (tree.stdin, tree.stdout, tree.stderr))
+        self._received, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+        outgoing, self._to_send = anyio.create_memory_object_stream[SessionMessage](0)
+        self._ends = (self._received, incoming, outgoing, self._to_send)
+        out, err = asyncio.StreamReader(_LONGEST_LINE_BYTES), asyncio.StreamReader()
+        self._pipes: list[asyncio.BaseTransport] = []
+        for reader, pipe in ((out, stdout), (err, stderr)):
+            transport, _ = await loop.connect_read_pipe(partial(asyncio.StreamReaderProtocol, reader), pipe)
+            self._pipes.append(transport)
+        writing, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, stdin)
+        writing.set_write_buffer_limits(high=_UNSENT_BYTES)
+        self._pipes.append(writing)
+        self._stdin = asyncio.StreamWriter(writing, protocol, None, loop)
+        self._reading = asyncio.create_task(self._read(out))
+        self._draining = asyncio.create_task(self._output.drain(err))
+        self._tasks += [self._reading, self._draining]
+        self._tasks += [asyncio.create_task(self._write()), asyncio.create_task(self._watch(tree))]
+        return incoming, outgoing
+
+    async def _read(self, out: asyncio.StreamReader) -> None:
+        """Hand on what the server says; once nobody listens it is read all the same, so that it is not held up."""
+        try:
+            while line := await out.readline():
+                if (message := await self._parse(line)) is not None:
+                    with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+                        await self._received.send(SessionMessage(message))
+        except ValueError:
+            self.problem = f"the server sent a line of more than {_LONGEST_LINE_BYTES} bytes"
+        finally:
+            self._received.close()
+
+    async def _parse(self, line: bytes) -> JSONRPCMessage | None:
+        if not line.strip():
+            return None
+        try:
+            return jsonrpc_message_adapter.validate_json(line, by_name=False)
+        except ValueError:
+            text = line[: 4 * _SHOWN_CHARACTERS].decode("utf-8", "replace")[:_SHOWN_CHARACTERS]
+            await self._output.add(f"not a message: {text}")
+            return None
+
+    async def _write(self) -> None:
+        try:
+            async for item in self._to_send:
+                text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
+                self._stdin.write(text.encode() + b"\n")
+                await self._stdin.drain()
+        except OSError:
+            self.problem = self.problem or "the server closed its stdin"
+            self._received.close()
+
+    async def _watch(self, tree: ProcessTree) -> None:
+        """End the connection with the server, also when something it started holds its stdout open."""
+        await tree.wait()
+        await asyncio.wait({self._reading, self._draining}, timeout=_LAST_WORDS_S)
+        self._received.close()
+
+    async def _close(self, tree: ProcessTree) -> None:
+        limit_s = self._settings.limits.stop_timeout_s
+        if self._tasks:
+            if self._reading.done():
+                await _within(_LAST_WORDS_S, tree.wait())
+            self.exit_code = tree.returncode
+            _, incoming, outgoing, _ = self._ends
+            incoming.close()
+            outgoing.close()
+            self._stdin.close()
+            await _within(min(2.0, 0.4 * limit_s), tree.wait())
+        await tree.end(min(1.0, 0.2 * limit_s))
+        if self._tasks:
+            await asyncio.wait({self._reading, self._draining}, timeout=_LAST_WORDS_S)
+        await self._release(tree)
+
+    async def _release(self, tree: ProcessTree) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for end in getattr(self, "_ends", ()):
+            end.close()
+        for pipe in getattr(self, "_pipes", ()):
+            if isinstance(pipe, asyncio.WriteTransport) and pipe.get_write_buffer_size():
+                pipe.abort()  # what nobody read
+            pipe.close()
+        for file in (tree.stdin, tree.stdout, tree.stderr):
+            if file is not None:
+                with contextlib.suppress(OSError):
+                    file.close()
+        await self._output.close()
+
+
+async def _within(limit_s: float, waiting: Awaitable[object]) -> None:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(limit_s):
+            await waiting

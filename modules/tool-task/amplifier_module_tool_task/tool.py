@@ -1,0 +1,167 @@
+"""The tool `task`."""
+
+import logging
+import re
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from amplifier_core import ToolResult
+from amplifier_kit.mounting import session_id_of
+from amplifier_kit.tool_input import ToolFailure, read_input
+from amplifier_kit.tool_runs import answered
+
+from .agents import agents_of, depth_of, listing, new_sub_session_id
+from .announcements import Announcer
+from .capabilities import RESUME, SPAWN, call, fitted, orchestrator_config, required_capability
+from .delegation import Delegations, Resume, Spawn
+from .parent_context import DEFAULT_TURNS, with_parent_context
+from .preferences import read_preferences
+from .settings import TaskSettings
+
+logger = logging.getLogger(__name__)
+
+_SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,255}")
+_UNAVAILABLE = "Hand a task to another agent. Unavailable at the moment: the mount plan has no agents. Do not use it."
+_PURPOSE = """\
+Hand a task to another agent, which works on it in a session of its own and returns its answer.
+
+- Use it for work that stands alone, or that an agent below is made for; not for what you can do in a step or two.
+- The agent knows nothing of this conversation unless you set inherit_context: put everything it needs into instruction.
+- Several calls in one response run at the same time.
+- The answer comes with a session_id; give that instead of agent to go on with the same session.
+
+Agents:
+"""
+
+
+class TaskTool:
+    """Delegates through the capabilities `session.spawn` and `session.resume`, which the application registers."""
+
+    name = "task"
+    input_schema: ClassVar[dict[str, Any]] = {
+        "type": "object",
+        "properties": {
+            "agent": {"type": "string", "description": "The agent to hand the task to, by its name."},
+            "instruction": {"type": "string", "description": "The task, with everything that is needed for it."},
+            "session_id": {
+                "type": "string",
+                "description": "The session of an earlier delegation, to go on with it instead of starting a new one.",
+            },
+            "inherit_context": {
+                "type": "string",
+                "enum": ["none", "recent", "all"],
+                "description": "How much of this conversation the agent is told: none (default), recent turns, or all.",
+            },
+            "inherit_context_turns": {
+                "type": "integer",
+                "description": f"How many turns are recent. Default: {DEFAULT_TURNS}.",
+            },
+            "provider_preferences": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "properties": {
+                        "provider": {"type": "string", "description": "The provider, for example anthropic."},
+                        "model": {"type": "string", "description": "The model, or a pattern for its name."},
+                    },
+                    "required": ["provider", "model"],
+                },
+                "description": "Providers and models for the agent; the first that is available is used.",
+            },
+        },
+        "required": ["instruction"],
+    }
+
+    def __init__(self, coordinator: Any = None, config: Mapping[str, Any] | None = None) -> None:
+        self._coordinator = coordinator
+        self._settings = TaskSettings.read(config)
+        self._delegations = Delegations(Announcer(coordinator), self._settings)
+
+    @property
+    def description(self) -> str:
+        """What the tool is for, and the agents of the mount plan."""
+        agents = agents_of(self._coordinator)
+        return _PURPOSE + listing(agents) if agents else _UNAVAILABLE
+
+    def get_schema(self) -> dict[str, Any]:
+        return self.input_schema
+
+    async def execute(self, input: dict[str, Any]) -> ToolResult:
+        """Delegate a task and return the other session's answer; being cancelled cancels that session, too."""
+        return await answered(self.name, self._execute(input))
+
+    async def _execute(self, given: Any) -> ToolResult:
+        if isinstance(given, dict) and _is_blank(given.get("instruction")):
+            raise ToolFailure("Instruction cannot be empty", "invalid_input")
+        values = read_input(self.name, self.input_schema, given)
+        if _is_blank(values.get("session_id")):
+            return await self._spawn(values)
+        return await self._resume(values["session_id"], values["instruction"])
+
+    async def _spawn(self, values: dict[str, Any]) -> ToolResult:
+        agents = agents_of(self._coordinator)
+        agent = values.get("agent", "")
+        if _is_blank(agent):
+            message = "Agent name required; or give session_id to go on with the session of an earlier delegation"
+            raise ToolFailure(message, "invalid_input")
+        if agent not in agents:
+            raise ToolFailure(f"Agent '{agent}' not found", "agent_not_found", available=list(agents))
+        preferences = read_preferences(values.get("provider_preferences"))
+        self._check_depth()
+        spawn = required_capability(self._coordinator, SPAWN, "Spawning a child session")
+        parent_session_id = session_id_of(self._coordinator)
+        sub_session_id = new_sub_session_id(parent_session_id, agent)
+        keywords = {
+            "agent_name": agent,
+            "instruction": await self._instruction(values),
+            "parent_session": getattr(self._coordinator, "session", None),
+            "agent_configs": agents,
+            "sub_session_id": sub_session_id,
+            "tool_inheritance": self._settings.tool_inheritance,
+            "hook_inheritance": self._settings.hook_inheritance,
+            "orchestrator_config": orchestrator_config(self._coordinator),
+            "provider_preferences": preferences,
+        }
+        logger.debug("task: agent %s in session %s", agent, sub_session_id)
+        return await self._delegations.run(
+            Spawn(
+                agent=agent,
+                sub_session_id=sub_session_id,
+                parent_session_id=parent_session_id,
+                work=lambda: call(spawn, fitted(spawn, keywords)),
+            )
+        )
+
+    async def _resume(self, session_id: str, instruction: str) -> ToolResult:
+        if not _SESSION_ID.fullmatch(session_id) or ".." in session_id:
+            raise ToolFailure("task: 'session_id' is not the id of a session", "invalid_input")
+        resume = required_capability(self._coordinator, RESUME, "Resuming a session")
+        keywords = {"sub_session_id": session_id, "instruction": instruction}
+        logger.debug("task: session %s again", session_id)
+        return await self._delegations.run(
+            Resume(
+                sub_session_id=session_id,
+                parent_session_id=session_id_of(self._coordinator),
+                work=lambda: call(resume, keywords),
+            )
+        )
+
+    def _check_depth(self) -> None:
+        depth = depth_of(self._coordinator)
+        if not self._settings.allows_child_of(depth):
+            limit = self._settings.max_recursion_depth
+            message = f"Maximum recursion depth exceeded: this session has depth {depth}, the limit is {limit}"
+            raise ToolFailure(f"{message}; do the task yourself", "recursion_limit")
+
+    async def _instruction(self, values: dict[str, Any]) -> str:
+        return await with_parent_context(
+            self._coordinator,
+            values["instruction"],
+            scope=values.get("inherit_context", "none"),
+            turns=values.get("inherit_context_turns", DEFAULT_TURNS),
+            max_chars=self._settings.max_context_chars,
+        )
+
+
+def _is_blank(value: Any) -> bool:
+    return value is None or (isinstance(value, str) and not value.strip())

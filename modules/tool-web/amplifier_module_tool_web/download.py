@@ -1,0 +1,157 @@
+"""Files that a fetch saves: within the paths that may be written, whole or not at all."""
+
+import os
+import secrets
+import stat
+import tempfile
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from amplifier_kit.descriptors import LinkInTheWayError, open_in, opened_directory, real_path, stat_in
+from amplifier_kit.mounting import find_capability
+from amplifier_kit.tool_input import ToolFailure, os_failure
+from amplifier_kit.tool_paths import PathRules, WorkingDir, resolve, resolve_roots
+from amplifier_kit.tool_paths import shown as as_text
+
+from .settings import Settings
+
+_ATTEMPTS = 5  # to reach a file while somebody swaps the directories on the way
+_PRIVATE = 0o600
+_NEW = 0o666  # the system takes the umask off
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """A path that may be written, as the model gave it and as it is told."""
+
+    given: str
+    shown: Path
+    rules: PathRules
+
+    def real(self) -> Path:
+        """Return where the path leads now; raises `ToolFailure` when that may not be written."""
+        real = resolve(self.shown)
+        self.require(real)
+        return real
+
+    def require(self, real: Path) -> None:
+        if self.rules.verdict(real) != "allowed":
+            message = f"Access denied: {as_text(self.shown)} is not within allowed write paths"
+            raise ToolFailure(message, "access_denied")
+
+    def require_file(self, found: os.stat_result | None) -> None:
+        if found is not None and stat.S_ISDIR(found.st_mode):
+            raise ToolFailure(f"Cannot write to directory: {self.given}", "is_directory")
+        if found is not None and not stat.S_ISREG(found.st_mode):
+            raise ToolFailure(f"Not a regular file: {self.given}", "not_regular_file")
+
+
+def find_destination(given: str, settings: Settings, coordinator: Any) -> Destination:
+    """Return where a file is to be saved; raises `ToolFailure` when it cannot be saved there. Touches nothing."""
+    working_dir = WorkingDir(settings.working_dir, coordinator)
+    base = working_dir.path()
+    entries = settings.allowed_write_paths
+    roots = resolve_roots((".", tempfile.gettempdir()) if entries is None else entries, base)
+    destination = Destination(given, _located(given, working_dir, coordinator), PathRules(roots))
+    real = destination.real()
+    with suppress(OSError):
+        destination.require_file(real.lstat())
+    return destination
+
+
+def _located(given: str, working_dir: WorkingDir, coordinator: Any) -> Path:
+    if not given.startswith("@"):
+        return working_dir.join(given)
+    resolver = find_capability(coordinator, "mention_resolver")
+    if resolver is None:
+        raise ToolFailure(f"{given} is a mention, and the session offers no mention_resolver", "capability_missing")
+    found = resolver.resolve(given)
+    if found is None:
+        raise ToolFailure(f"@mention not found: {given}", "not_found")
+    return working_dir.join(found)
+
+
+class Download:
+    """A file in the making beside its destination. Blocking; raises `ToolFailure`. `discard` comes last, always."""
+
+    def __init__(self, destination: Destination) -> None:
+        self.size = 0
+        self._destination = destination
+        self._temporary = f".{secrets.token_hex(8)}.tmp"
+        self._missing: list[Path] = []
+        self._held = ExitStack()
+        self._directory = -1
+        self._name = ""
+        self._file: BinaryIO | None = None
+
+    def write(self, data: bytes) -> None:
+        """Add to the file, which is made first, with the directories that are missing."""
+        try:
+            if self._file is None:
+                self._file = self._open()
+            self._file.write(data)
+        except OSError as exc:
+            raise self._failed(exc) from exc
+        self.size += len(data)
+
+    def finish(self) -> None:
+        """Give the file its name."""
+        self.write(b"")
+        file = self._file
+        assert file is not None
+        try:
+            file.flush()
+            os.fsync(file.fileno())
+            os.replace(self._temporary, self._name, src_dir_fd=self._directory, dst_dir_fd=self._directory)
+        except OSError as exc:
+            raise self._failed(exc) from exc
+        self._missing.clear()
+        self._temporary = ""
+
+    def discard(self) -> None:
+        """Remove what was not finished, and the directories that were made for it."""
+        with suppress(OSError):
+            if self._file is not None:
+                self._file.close()
+        if self._temporary and self._directory >= 0:
+            with suppress(OSError):
+                os.unlink(self._temporary, dir_fd=self._directory)
+        self._held.close()
+        self._directory = -1
+        for directory in sorted(self._missing, key=lambda path: len(path.parts), reverse=True):
+            with suppress(OSError):
+                directory.rmdir()
+
+    def _open(self) -> BinaryIO:
+        for _ in range(_ATTEMPTS):
+            try:
+                return self._open_beside(self._destination.real())
+            except LinkInTheWayError:
+                self._held.close()
+        message = (
+            f"Access denied: {self._destination.given} leads through a symbolic link that cannot be followed safely"
+        )
+        raise ToolFailure(message, "access_denied")
+
+    def _open_beside(self, real: Path) -> BinaryIO:
+        self._missing += [parent for parent in real.parents if not parent.exists()]
+        directory = self._held.enter_context(opened_directory(real.parent, create=True))
+        lies_in = real_path(directory)
+        if lies_in is not None:
+            self._destination.require(lies_in / real.name)
+        old = stat_in(directory, real.name)
+        self._destination.require_file(old)
+        self._directory, self._name = directory, real.name
+        descriptor = open_in(
+            directory, self._temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _PRIVATE if old else _NEW
+        )
+        if old is not None:
+            os.fchmod(descriptor, stat.S_IMODE(old.st_mode))
+        return open(descriptor, "wb")  # noqa: PTH123 - a descriptor has no path; `discard` closes it
+
+    def _failed(self, error: OSError) -> ToolFailure:
+        return os_failure(
+            f"OS error writing file: {error.strerror or error} ({as_text(self._destination.shown)})", error
+        )

@@ -1,0 +1,146 @@
+"""One fetch: from a URL, over its redirects, to a response; and what is told about it."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urljoin
+
+from amplifier_kit.tool_input import ToolFailure
+from amplifier_kit.tool_runs import announce
+
+from .body import Body
+from .content import ContentType
+from .session import WebSession
+from .settings import Settings
+from .url_policy import Target, blocked, shown_url, source_id
+
+if TYPE_CHECKING:
+    import httpx2
+
+FETCHED = "tool-web:fetched"
+
+_MAX_REDIRECTS = 10
+_REDIRECTS = frozenset((301, 302, 303, 307, 308))
+_RETRYABLE = frozenset((408, 425, 429, 500, 502, 503, 504))
+
+
+@dataclass(slots=True)
+class Fetch:
+    """What is known about a fetch so far; `source_url` is where the answer came from."""
+
+    url: str
+    settings: Settings
+    session: WebSession
+    source_url: str | None = None
+    status_code: int | None = None
+    content_type: ContentType | None = None
+    body: Body | None = None
+    redirects: int = 0
+    success: bool = False
+    code: str | None = None
+    _asked: str = ""
+    _started: float = field(default_factory=time.monotonic)
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[Body]:
+        """Yield the body of the answer, within the time that a fetch may take; raises `ToolFailure`."""
+        shown = shown_url(self.url)
+        try:
+            async with asyncio.timeout(self.settings.timeout_s):
+                target = self.settings.policy.check(self.url)
+                client = await self.session.client()
+                async with self._translated(), self._answered(client, target) as response:
+                    self.body = Body(response)
+                    try:
+                        yield self.body
+                    finally:
+                        await self.body.close()
+        except TimeoutError:
+            raise ToolFailure(f"Timeout fetching {shown}", "timeout", retryable=True) from None
+
+    def source(self) -> dict[str, Any]:
+        """Return what is said about where an output comes from."""
+        final = self.source_url or self.url
+        return {
+            "url": self.url,
+            "requested_url": self.url,
+            "source_url": final,
+            "source_id": source_id(final),
+            "status_code": self.status_code,
+        }
+
+    async def announce(self, coordinator: Any) -> None:
+        """Tell that the fetch is over."""
+        data = {
+            "url": shown_url(self.url),
+            "source_url": self.source_url,
+            "status_code": self.status_code,
+            "content_type": self.content_type.name if self.content_type else None,
+            "bytes": self.body.count if self.body else 0,
+            "redirects": self.redirects,
+            "duration_ms": int((time.monotonic() - self._started) * 1000),
+            "success": self.success,
+            "code": self.code,
+        }
+        await announce(coordinator, FETCHED, data)
+
+    @asynccontextmanager
+    async def _translated(self) -> AsyncIterator[None]:
+        """Tell the model what went wrong on the network."""
+        import httpx2  # the session has imported it by now
+
+        from .pinned import PrivateAddressError
+
+        try:
+            yield
+        except PrivateAddressError:
+            raise blocked(self._asked, "its host has an address that is not public") from None
+        except httpx2.TimeoutException:
+            raise TimeoutError from None
+        except httpx2.InvalidURL:
+            raise blocked(self._asked, "it is no URL") from None
+        except httpx2.HTTPError as exc:
+            message = f"Network error fetching {shown_url(self._asked)}: {str(exc)[:200] or type(exc).__name__}"
+            raise ToolFailure(message, "network_error", retryable=True) from None
+
+    @asynccontextmanager
+    async def _answered(self, client: "httpx2.AsyncClient", target: Target) -> AsyncIterator["httpx2.Response"]:
+        """Yield the response that has what was asked for."""
+        https_only = target.scheme == "https"
+        while True:
+            self._asked = target.text
+            response = await client.send(client.build_request("GET", target.text), stream=True)
+            try:
+                self.status_code, self.source_url = response.status_code, target.text
+                location = response.headers.get("location")
+                if response.status_code not in _REDIRECTS or not location:
+                    self.content_type = ContentType.parse(response.headers.get("content-type", ""))
+                    _require_success(response)
+                    yield response
+                    return
+            finally:
+                await response.aclose()
+            if self.redirects == _MAX_REDIRECTS:
+                raise ToolFailure("Too many redirects", "too_many_redirects", retryable=False)
+            self.status_code = self.source_url = None
+            target = self.settings.policy.check(_joined(target.text, location), https_only=https_only)
+            self.redirects += 1
+
+
+def _joined(base: str, location: str) -> str:
+    try:
+        return urljoin(base, location)
+    except ValueError:
+        raise blocked(location, "it is no URL") from None
+
+
+def _require_success(response: "httpx2.Response") -> None:
+    status = response.status_code
+    if not 200 <= status < 300:
+        reason = response.reason_phrase or (HTTPStatus(status).phrase if status in set(HTTPStatus) else "")
+        message = f"HTTP {status}: {reason}"
+        raise ToolFailure(message, "http_error", status_code=status, retryable=status in _RETRYABLE)

@@ -1,0 +1,238 @@
+"""The tool `web_fetch`: read a page or save a file from the web."""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from amplifier_core import ToolResult
+from amplifier_kit.tool_input import ToolFailure, read_input
+from amplifier_kit.tool_paths import shown as as_text
+from amplifier_kit.tool_runs import answered, in_worker
+
+from .body import SNIFFED_BYTES, Body
+from .content import ContentType
+from .detached import detached
+from .download import Destination, Download, find_destination
+from .fetch import Fetch
+from .html_text import HtmlText
+from .session import WebSession
+from .settings import Settings
+from .url_policy import shown_url
+from .window import View, Window, note, view
+
+logger = logging.getLogger(__name__)
+
+_DOCUMENT_BYTES = 10 << 20  # of an HTML document that are read
+_PREVIEW_CHARS = 1000
+_MARKUP_START = 1024  # the part of a document that names its encoding
+
+
+class WebFetchTool:
+    name = "web_fetch"
+    description = (
+        "Fetch a public http or https URL and return its text; HTML becomes plain text with its links. Long content "
+        "comes in windows: use offset and limit to read on. Binary content (images, PDF, archives) can only be saved, "
+        "with save_to_file. Private and local addresses are refused. To find pages use web_search; not for local files."
+    )
+
+    def __init__(
+        self,
+        config: Mapping[str, Any] | None,
+        shared_session: WebSession | None = None,
+        coordinator: Any = None,
+        *,
+        settings: Settings | None = None,
+    ) -> None:
+        self.coordinator = coordinator
+        self.settings = settings or Settings.read(config)
+        self.session = shared_session or WebSession(self.settings)
+        self.input_schema: dict[str, Any] = {
+            "type": "object",
+            "properties": {
+                "url": {"type": "string", "description": "What to fetch, with http:// or https://."},
+                "save_to_file": {
+                    "type": "string",
+                    "description": "Save the whole content to this file instead, and return only its beginning.",
+                },
+                "offset": {"type": "integer", "default": 0, "description": "The first byte to return."},
+                "limit": {
+                    "type": "integer",
+                    "default": self.settings.default_limit,
+                    "description": "How many bytes to return at most.",
+                },
+            },
+            "required": ["url"],
+        }
+
+    def get_schema(self) -> dict[str, Any]:
+        return self.input_schema
+
+    async def execute(self, input: dict[str, Any]) -> ToolResult:
+        return await answered(self.name, self._execute(input))
+
+    async def close(self) -> None:
+        """Close the HTTP session; a second call does nothing."""
+        await self.session.close()
+
+    async def _execute(self, input: Any) -> ToolResult:
+        given = read_input(self.name, self.input_schema, input, texts={"url": "url is required"})
+        for key, least in (("offset", 0), ("limit", 1)):
+            if given[key] < least:
+                raise ToolFailure(f"{self.name}: {key!r} must be at least {least}, got {given[key]}", "invalid_input")
+        fetch = Fetch(given["url"].strip(), self.settings, self.session)
+        logger.debug("web_fetch %s", shown_url(fetch.url))
+        try:
+            output = await self._fetch(fetch, given)
+            fetch.success = True
+        except ToolFailure as problem:
+            fetch.code = problem.code
+            raise
+        except asyncio.CancelledError:
+            fetch.code = "cancelled"
+            raise
+        except Exception:
+            fetch.code = "internal_error"
+            raise
+        finally:
+            await fetch.announce(self.coordinator)
+        return ToolResult(success=True, output=output)
+
+    async def _fetch(self, fetch: Fetch, given: dict[str, Any]) -> dict[str, Any]:
+        path = given.get("save_to_file")
+        if path:
+            self.settings.policy.check(fetch.url)
+            destination = await in_worker(lambda stop: find_destination(path, self.settings, self.coordinator))
+            return await self._save(fetch, destination)
+        window = Window(given["offset"], min(given["limit"], self.settings.max_download_bytes))
+        async with fetch.opened() as body:
+            kind = _kind(fetch)
+            if kind.is_binary:
+                kind.require_text(b"", body.total)
+            if await self._is_extracted(kind, body):
+                return await self._show_html(fetch, kind, body, window)
+            return await self._show(fetch, kind, body, window)
+
+    async def _is_extracted(self, kind: ContentType, body: Body) -> bool:
+        """Say whether the text of a document is wanted and not its source; may read ahead to know."""
+        if not self.settings.extract_text or (kind.name is not None and not kind.is_html(b"")):
+            return False
+        is_known = kind.name is not None and kind.charset is not None
+        return kind.is_html(b"" if is_known else await body.read_start(_MARKUP_START))
+
+    async def _show(self, fetch: Fetch, kind: ContentType, body: Body, window: Window) -> dict[str, Any]:
+        """Return a window of the body as it is."""
+        kept = bytearray()
+        position = 0
+        while position < window.needed:
+            piece = await body.read(patiently=position < window.offset + window.limit)
+            if not piece:
+                break
+            kept += piece[max(window.offset - position, 0) :]
+            position += len(piece)
+        kind.require_text(body.start, body.total)
+        shown = view(
+            bytes(kept),
+            window,
+            kind.encoding(body.start),
+            has_more=not body.is_read,
+            exact=not self.settings.extract_text,
+        )
+        return _output(fetch, window, shown, total=body.total, total_shown=body.total)
+
+    async def _show_html(self, fetch: Fetch, kind: ContentType, body: Body, window: Window) -> dict[str, Any]:
+        """Return a window of the text of a document."""
+        kind.require_text(body.start, body.total)
+        document = HtmlText(fetch.source_url or fetch.url, kind.encoding(body.start))
+        while document.size < window.needed and body.count < _DOCUMENT_BYTES and (piece := await body.read()):
+            await _feed(document, piece)
+        if body.is_read:
+            await _feed(document, b"", is_end=True)
+        text = document.text().encode("utf-8", "replace")
+        shown = view(text[window.offset : window.needed], window, "utf-8", has_more=False)
+        output = _output(fetch, window, shown, total=body.total, total_shown=len(text) if body.is_read else None)
+        if not (shown.has_more or body.is_read):
+            output["truncated"] = True
+            output["content"] += f"\n\n[Truncated: the document goes on, only its first {body.count} bytes were read.]"
+        return {**output, "title": document.title} if document.title else output
+
+    async def _save(self, fetch: Fetch, destination: Destination) -> dict[str, Any]:
+        download = Download(destination)
+        try:
+            async with fetch.opened() as body:
+                kind = _kind(fetch)
+                is_html = await self._is_extracted(kind, body)
+                document = HtmlText(fetch.source_url or fetch.url, kind.encoding(body.start)) if is_html else None
+                while piece := await body.read():
+                    self._require_size(body)
+                    if document:
+                        await _feed(document, piece)
+                    else:
+                        await _write(download, piece)
+                if document:
+                    await _feed(document, b"", is_end=True)
+                    text = document.text()
+                    await _write(download, text.encode("utf-8", "replace"))
+                await in_worker(lambda stop: download.finish())
+        finally:
+            await asyncio.shield(asyncio.to_thread(download.discard))
+        output = {
+            **fetch.source(),
+            "content": _preview(text if document else _text_of(kind, body), download.size, as_text(destination.shown)),
+            "content_type": kind.name,
+            "truncated": False,
+            "total_bytes": body.count,
+            "saved_to": as_text(destination.shown),
+            "saved_bytes": download.size,
+        }
+        return {**output, "title": document.title} if document and document.title else output
+
+    def _require_size(self, body: Body) -> None:
+        limit = self.settings.max_download_bytes
+        if max(body.count, body.total or 0) > limit:
+            raise ToolFailure(f"The content is larger than the {limit} bytes that may be saved", "too_large")
+
+
+def _kind(fetch: Fetch) -> ContentType:
+    return fetch.content_type or ContentType(None, None)
+
+
+async def _write(download: Download, data: bytes) -> None:
+    await in_worker(lambda stop: download.write(data))
+
+
+async def _feed(document: HtmlText, data: bytes, *, is_end: bool = False) -> None:
+    await detached("tool-web-html", lambda: document.feed(data, is_end=is_end))
+
+
+def _output(fetch: Fetch, window: Window, shown: View, *, total: int | None, total_shown: int | None) -> dict[str, Any]:
+    """Return what the model is told; the window is one of `total_shown` bytes, made from the `total` of the body."""
+    output = {
+        **fetch.source(),
+        "content": shown.text,
+        "content_type": _kind(fetch).name,
+        "truncated": shown.has_more,
+        "total_bytes": total,
+        "offset": window.offset,
+        "limit": window.limit,
+        "returned_bytes": shown.size,
+    }
+    if shown.has_more:
+        output["content"] += note(window, shown, total_shown)
+        output["next_offset"] = window.offset + shown.size
+    return output
+
+
+def _text_of(kind: ContentType, body: Body) -> str | None:
+    """Return the beginning of what was saved, None when that is no text."""
+    try:
+        kind.require_text(body.start, None)
+    except ToolFailure:
+        return None
+    return body.start[:SNIFFED_BYTES].decode(kind.encoding(body.start), "replace").removeprefix("\ufeff")
+
+
+def _preview(text: str | None, size: int, saved_to: str) -> str:
+    if text is None:
+        return f"[Binary content, {size} bytes saved to {saved_to}]"
+    return f"{text[:_PREVIEW_CHARS]}\n\n[The beginning; {size} bytes saved to {saved_to}]"

@@ -1,0 +1,141 @@
+"""The tool `web_search`: find pages."""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, ClassVar
+from urllib.parse import urlsplit
+
+from amplifier_core import ToolResult
+from amplifier_kit.tool_input import ToolFailure, read_input
+from amplifier_kit.tool_runs import answered
+
+from .detached import detached
+from .search_backends import Backend, Hit, SearchError, find_backend
+from .settings import Settings
+from .url_policy import source_id
+
+logger = logging.getLogger(__name__)
+
+_MAX_QUERY_CHARS = 4096
+_MAX_TITLE_CHARS = 512
+_MAX_SNIPPET_CHARS = 2000
+
+
+class WebSearchTool:
+    name = "web_search"
+    description = (
+        "Search the web and return titles, URLs and snippets of a few pages. Read a page with web_fetch before relying "
+        "on it. Not for files of this machine."
+    )
+    input_schema: ClassVar[dict[str, Any]] = {
+        "type": "object",
+        "properties": {
+            "query": {
+                "type": "string",
+                "minLength": 1,
+                "maxLength": _MAX_QUERY_CHARS,
+                "description": "What to search for, as one would type it into a search engine.",
+            }
+        },
+        "required": ["query"],
+    }
+
+    def __init__(
+        self, config: Mapping[str, Any] | None, coordinator: Any = None, *, settings: Settings | None = None
+    ) -> None:
+        self.coordinator = coordinator
+        self.settings = settings or Settings.read(config)
+        self._turn = asyncio.Lock()
+
+    def get_schema(self) -> dict[str, Any]:
+        return self.input_schema
+
+    async def execute(self, input: dict[str, Any]) -> ToolResult:
+        return await answered(self.name, self._execute(input))
+
+    async def _execute(self, input: Any) -> ToolResult:
+        query: str = read_input(self.name, self.input_schema, input)["query"]
+        if not query.strip() or len(query) > _MAX_QUERY_CHARS:
+            message = f"{self.name}: 'query' must have 1 to {_MAX_QUERY_CHARS} characters and not be blank"
+            raise ToolFailure(message, "invalid_input")
+        backend = find_backend(self.settings)
+        logger.debug("web_search %s", query[:200])
+        try:
+            async with self._turn:
+                hits = await self._ask(backend, query)
+            results = self._results(hits)
+        except SearchError as exc:
+            raise self._failed(exc, query) from None
+        return ToolResult(success=True, output=self._output(backend, query, results))
+
+    async def _ask(self, backend: Backend, query: str) -> list[Hit]:
+        """Return what the backend finds within the time it has; one that hangs is left behind."""
+        try:
+            async with asyncio.timeout(self.settings.search_timeout_s):
+                return await detached("tool-web-search", lambda: backend.search(self.settings, query))
+        except SearchError:
+            raise
+        except TimeoutError:
+            raise SearchError("search_timeout", "no answer in time", retryable=True) from None
+        except ModuleNotFoundError as exc:
+            reason = f"the package {exc.name} is not installed"
+            raise SearchError("search_unavailable", reason, retryable=False) from None
+        except Exception:
+            logger.warning("web_search: the backend %s failed", backend.name, exc_info=True)
+            raise SearchError("search_failed", "the backend failed", retryable=True) from None
+
+    def _failed(self, error: SearchError, query: str) -> ToolFailure:
+        message = f"Web search failed: {error.reason}"
+        if error.code == "search_timeout":
+            message = f"Web search timed out after {self.settings.search_timeout_s:g} seconds: {query}"
+        return ToolFailure(message, error.code, provider=self.settings.search_engine, retryable=error.retryable)
+
+    def _results(self, hits: list[Hit]) -> list[dict[str, Any]]:
+        found: dict[str, dict[str, Any]] = {}
+        for hit in hits:
+            if not (isinstance(hit.title, str) and isinstance(hit.snippet, str) and _is_web_address(hit.url)):
+                raise SearchError("search_failed", "the answer has results that are none", retryable=False)
+            if hit.url not in found:
+                found[hit.url] = self._result(hit)
+        return list(found.values())[: self.settings.max_results]
+
+    def _result(self, hit: Hit) -> dict[str, Any]:
+        result = {
+            "title": hit.title[:_MAX_TITLE_CHARS],
+            "url": hit.url,
+            "snippet": hit.snippet[:_MAX_SNIPPET_CHARS],
+            "source_url": hit.url,
+            "source_id": source_id(hit.url),
+            "truncated": len(hit.title) > _MAX_TITLE_CHARS or len(hit.snippet) > _MAX_SNIPPET_CHARS,
+        }
+        return {**result, "mock": True} if self._is_mock else result
+
+    def _output(self, backend: Backend, query: str, results: list[dict[str, Any]]) -> dict[str, Any]:
+        output = {
+            "query": query,
+            "results": results,
+            "count": len(results),
+            "provider": self.settings.search_engine,
+            "backend": backend.name,
+            "mock": self._is_mock,
+            "retrieved_at": datetime.now(UTC).isoformat(),
+        }
+        if self._is_mock:
+            output["warning"] = "These results are made up by the mock engine: they are not web evidence."
+        return output
+
+    @property
+    def _is_mock(self) -> bool:
+        return self.settings.search_engine == "mock"
+
+
+def _is_web_address(url: Any) -> bool:
+    if not isinstance(url, str):
+        return False
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.hostname) and "@" not in parts.netloc
