@@ -13,6 +13,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -24,6 +25,7 @@ from amplifier_core.utils.retry import RetryConfig, retry_with_backoff
 
 from .lenient_config import LenientConfig
 from .provider_events import ProviderEvents
+from .provider_gate import ConcurrencyGate
 
 logger = logging.getLogger(__name__)
 
@@ -57,14 +59,24 @@ class ProviderCall:
         await self._emit(LLM_REQUEST, payload, raw)
 
     async def attempt(
-        self, operation: Callable[[], Awaitable[T]], retry: RetryConfig, *, timeout_s: float | None = None
+        self,
+        operation: Callable[[], Awaitable[T]],
+        retry: RetryConfig,
+        *,
+        timeout_s: float | None = None,
+        gate: ConcurrencyGate | None = None,
     ) -> T:
         """Await `operation()` until it succeeds or no retry is left, each time for `timeout_s` seconds at most.
 
         The operation raises kernel errors; what it holds, it holds for one attempt, not while waiting for the next.
+        That goes for its place in the `gate` too; waiting for a place does not count as time of the attempt.
         """
 
         async def once() -> T:
+            async with gate.place(self._facts["model"]) if gate else nullcontext():
+                return await in_time()
+
+        async def in_time() -> T:
             try:
                 async with asyncio.timeout(timeout_s) as limit:
                     return await operation()
@@ -76,7 +88,7 @@ class ProviderCall:
                 raise LLMTimeoutError(message, provider=provider, model=model) from exc
 
         async def on_retry(attempt: int, delay: float, error: LLMError) -> None:
-            await self._announce_retry(retry, attempt, delay, error)
+            await self.announce_retry(retry, attempt, delay, error)
 
         return await retry_with_backoff(once, retry, on_retry=on_retry)
 
@@ -117,7 +129,8 @@ class ProviderCall:
             }
         await self._events.emit(LLM_RESPONSE, payload)
 
-    async def _announce_retry(self, retry: RetryConfig, attempt: int, delay: float, error: LLMError) -> None:
+    async def announce_retry(self, retry: RetryConfig, attempt: int, delay: float, error: LLMError) -> None:
+        """Emit `provider:retry` and log it; `attempt`, counted from 1, has failed and the next is `delay` s away."""
         text = str(error) or type(error).__name__
         logger.warning(
             "%s: attempt %d of %d failed with %s: %s; next in %.1f s",

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import threading
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
@@ -21,12 +22,19 @@ class ClientSlot(Generic[C]):
         self._close = close
         self._timeout_s = timeout_s
         self._client: C | None = None
+        self._building = threading.Lock()
+
+    @property
+    def is_filled(self) -> bool:
+        """Whether there is a client, so that `get` returns at once."""
+        return self._client is not None
 
     def get(self) -> C:
-        """Return the client, building it if need be."""
-        if self._client is None:
-            self._client = self._build()
-        return self._client
+        """Return the client, building it if need be; may be called in any thread."""
+        with self._building:
+            if self._client is None:
+                self._client = self._build()
+            return self._client
 
     def put(self, client: C) -> None:
         """Use a client that somebody else built."""

@@ -158,6 +158,15 @@ def without_credentials(text: str) -> str:
     return _URL_CREDENTIALS.sub("[REDACTED]@", text)
 
 
+def hide_key(error: BaseException, key: str | None) -> None:
+    """Take a key out of the text of an exception, and of what led to it, in case a server quoted it."""
+    seen: BaseException | None = error
+    while key and seen is not None:
+        if key in str(seen):
+            seen.args = tuple(str(argument).replace(key, "[REDACTED]") for argument in seen.args)
+        seen = seen.__cause__ or seen.__context__
+
+
 def _is_challenge(failure: VendorFailure) -> bool:
     """Say whether a proxy in front of the vendor answered with a page for browsers."""
     if isinstance(failure.body, Mapping | list):

@@ -32,6 +32,16 @@ ALLOWANCES = [
         everywhere=frozenset({"pydantic"}),
         below={"pytest_plugin.py": PYTEST, "validation/structural": PYTEST, "validation/behavioral": PYTEST},
     ),
+    Allowance(
+        "amplifier_foundation",
+        everywhere=frozenset({"amplifier_core", "filelock", "fsspec", "httpx2", "pydantic", "ruamel", "yaml"}),
+    ),
+    Allowance(
+        "amplifierd",
+        everywhere=frozenset(
+            {"amplifier_core", "amplifier_foundation", "filelock", "pydantic", "pydantic_settings", "ruamel", "yaml"}
+        ),
+    ),
     Allowance("amplifier_kit", everywhere=frozenset({"amplifier_core"})),
 ]
 

@@ -53,6 +53,18 @@ def test_every_module_folder_is_under_contract() -> None:
     assert found == []
 
 
+def test_the_distributions_extras_are_what_the_modules_of_that_name_need() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    needs = {
+        path.parent.name: tomllib.loads(path.read_text(encoding="utf-8"))["project"]["dependencies"]
+        for path in (ROOT / "modules").glob("*/pyproject.toml")
+    }
+    offered = {extra: sorted(packages) for extra, packages in extras.items() if extra not in {"all", "dev"}}
+
+    assert offered == {module.partition("-")[2]: sorted(packages) for module, packages in needs.items() if packages}
+    assert extras["all"] == [f"amplifier[{','.join(sorted(offered))}]"]
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A module folder that keeps every rule."""

@@ -87,7 +87,7 @@ def test_everything_the_project_needs_is_pinned() -> None:
         if requirement.marker and not any(requirement.marker.evaluate({"extra": extra}) for extra in extras):
             continue
         name = canonicalize_name(requirement.name)
-        if name not in needed:
+        if name not in needed and name != project["name"]:
             needed.add(name)
             waiting += distribution(name).requires or []
 

@@ -1,0 +1,186 @@
+"""The provider itself: one call, from the request to the response."""
+
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from typing import Any
+
+from amplifier_core import ChatRequest, ChatResponse, ModelInfo, ProviderInfo, ToolCall
+from amplifier_core.models import ConfigField
+from amplifier_kit.provider_call import ProviderCall
+from amplifier_kit.provider_cost import Prices
+from amplifier_kit.provider_events import ProviderEvents
+from amplifier_kit.provider_gate import ConcurrencyGate
+from amplifier_kit.provider_options import OptionDefaults, read_options
+from amplifier_kit.provider_response import parse_tool_calls
+from amplifier_kit.provider_tool_sequence import ToolSequence
+
+from .attempts import Attempts
+from .listing import Catalog
+from .model_facts import EFFORT_LEVELS
+from .received import Received
+from .request_body import RequestBuilder
+from .response import AnthropicChatResponse, build_response, token_counts
+from .settings import DEFAULT_BASE_URL, MODULE_ID, AnthropicSettings
+from .transport import Transport
+
+
+class AnthropicProvider:
+    """Claude models through Anthropic's Messages API.
+
+    Nothing is imported, opened or looked up before the first call; without a key that call raises
+    `ConfigurationError`. `add_cost` is told what every exchange cost, also of those that failed.
+    """
+
+    name = "anthropic"
+
+    def __init__(
+        self,
+        api_key: str | None = None,
+        config: Mapping[str, Any] | None = None,
+        coordinator: Any = None,
+        add_cost: Callable[[Decimal | None], None] | None = None,
+    ) -> None:
+        self._settings = settings = AnthropicSettings.read(config, api_key=api_key)
+        self.coordinator = coordinator
+        self.default_model = settings.default_model
+        self.priority = settings.priority
+        self._add_cost = add_cost
+        self._events = ProviderEvents(coordinator)
+        self._sequence = ToolSequence(self.name, self._events)
+        self._prices = Prices(MODULE_ID, settings.rates, provider_id="anthropic")
+        self._catalog = Catalog(settings, self._prices)
+        self._builder = RequestBuilder(settings)
+        self._transport = Transport(self.name, settings, self._events)
+        self._gate = ConcurrencyGate(self.name, settings.max_concurrent_requests, self._events)
+        self._attempts = Attempts(self.name, self._transport, self._events, self._gate, self._count_cost)
+
+    @property
+    def client(self) -> Any:
+        """The vendor's own async client, built when it is first needed; another can be put in its place."""
+        return self._transport.slot.get()
+
+    @client.setter
+    def client(self, client: Any) -> None:
+        self._transport.slot.put(client)
+
+    @property
+    def has_credentials(self) -> bool:
+        """Whether there is a key to call the vendor with."""
+        return self._settings.api_key is not None
+
+    def get_info(self) -> ProviderInfo:
+        """Describe the provider; needs neither a key nor the network."""
+        settings, facts = self._settings, self._catalog.facts(self.default_model)
+        return ProviderInfo(
+            id="anthropic",
+            display_name="Anthropic",
+            credential_env_vars=["ANTHROPIC_API_KEY"],
+            capabilities=facts.capabilities,
+            defaults={
+                "model": self.default_model,
+                "max_tokens": 4096,
+                "temperature": 0.7,
+                "timeout": 600.0,
+                "context_window": facts.window(enable_1m_context=settings.enable_1m_context),
+                "max_output_tokens": facts.max_output_tokens,
+            },
+            config_fields=_config_fields(),
+        )
+
+    async def list_models(self) -> list[ModelInfo]:
+        """Ask the vendor for its models; raises what a failed call raises."""
+        call = ProviderCall(self._events, provider=self.name, model=self.default_model)
+        timeout_s = self._settings.timeout_s
+        entries = await call.attempt(lambda: self._transport.list_models(timeout_s), self._settings.retry)
+        return await self._catalog.learn(entries)
+
+    def parse_tool_calls(self, response: ChatResponse) -> list[ToolCall]:
+        """Return the tool calls of a response."""
+        return parse_tool_calls(response)
+
+    async def complete(self, request: ChatRequest, **kwargs: Any) -> AnthropicChatResponse:
+        """Answer a request; unknown keywords are ignored.
+
+        Tool calls without a result get one in `request.messages`. Raises errors of `amplifier_core.llm_errors`.
+        """
+        settings = self._settings
+        options = read_options(request, kwargs, self._defaults())
+        async with ProviderCall(self._events, provider=self.name, model=options.model) as call:
+            messages = self._sequence.arrange(await self._sequence.repair(request))
+            wire = self._builder.build(request, messages, options, kwargs, self._catalog.facts(options.model))
+            raw = (lambda: wire.body) if settings.raw else None
+            await call.announce(len(wire.body["messages"]), raw=raw, **wire.facts)
+            answers = await self._attempts.answers(wire, call, settings.retry, options.timeout_s)
+            response = build_response(answers, shows_updates=wire.thinking.shows_updates, degradation=wire.degradation)
+            raw = (lambda: answers[-1].message) if settings.raw else None
+            await call.finish(response, raw=raw, rate_limits=answers[-1].rate_limits)
+        return response
+
+    async def close(self) -> None:
+        """Close the client, if there is one; may be called any number of times."""
+        await self._transport.slot.close()
+
+    def _defaults(self) -> OptionDefaults:
+        settings = self._settings
+        return OptionDefaults(
+            model=self.default_model,
+            max_output_tokens=settings.max_tokens,
+            temperature=settings.temperature,
+            reasoning=settings.reasoning_effort,
+            timeout_s=settings.timeout_s,
+            use_streaming=settings.use_streaming,
+        )
+
+    async def _count_cost(self, received: Received) -> None:
+        if not received.usage:
+            return
+        received.cost = await self._prices.cost_of(received.model, token_counts(received.usage))
+        if self._add_cost is not None:
+            self._add_cost(received.cost)
+
+
+def _config_fields() -> list[ConfigField]:
+    """Return what an application asks to set the provider up."""
+    return [
+        ConfigField(
+            id="api_key",
+            display_name="API key",
+            prompt="Enter your Anthropic API key",
+            field_type="secret",
+            env_var="ANTHROPIC_API_KEY",
+        ),
+        ConfigField(
+            id="base_url",
+            display_name="Base URL",
+            prompt="Address of the API",
+            env_var="ANTHROPIC_BASE_URL",
+            required=False,
+            default=DEFAULT_BASE_URL,
+        ),
+        ConfigField(
+            id="enable_1m_context",
+            display_name="1M context",
+            prompt="Use the context window of one million tokens?",
+            field_type="boolean",
+            default="false",
+            requires_model=True,
+            show_when={"default_model": "not_contains:haiku"},
+        ),
+        ConfigField(
+            id="reasoning_effort",
+            display_name="Reasoning effort",
+            prompt="How hard should the model think?",
+            field_type="choice",
+            choices=list(EFFORT_LEVELS),
+            required=False,
+            requires_model=True,
+            show_when={"default_model": "not_contains:haiku-3"},
+        ),
+        ConfigField(
+            id="cache_stable_region_ttl_1h",
+            display_name="Cache for an hour",
+            prompt="Keep system text and tools cached for an hour instead of five minutes?",
+            field_type="boolean",
+            required=False,
+        ),
+    ]

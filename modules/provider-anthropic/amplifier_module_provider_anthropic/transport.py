@@ -1,0 +1,123 @@
+"""The vendor's own client, and one exchange with the vendor through it."""
+
+import asyncio
+import importlib
+import sys
+from typing import Any
+
+from amplifier_core.llm_errors import ConfigurationError, ProviderUnavailableError
+from amplifier_kit.provider_client import ClientSlot
+from amplifier_kit.provider_events import ProviderEvents
+from amplifier_kit.provider_stream import StreamEvents
+
+from .errors import Errors
+from .received import Received
+from .request_body import WireRequest
+from .settings import MODULE_ID, AnthropicSettings
+
+_PACKAGE = "anthropic"
+_CONNECT_TIMEOUT_S = 5.0
+_PAGE_SIZE = 100
+
+
+class Transport:
+    """Talks to the vendor; every failure leaves it as an error of the kernel."""
+
+    def __init__(self, provider: str, settings: AnthropicSettings, events: ProviderEvents) -> None:
+        self._provider = provider
+        self._settings = settings
+        self._events = events
+        self._errors = Errors(provider, settings)
+        self.slot: ClientSlot[Any] = ClientSlot(
+            MODULE_ID, self._build, lambda client: client.close(), timeout_s=settings.close_timeout_s
+        )
+
+    async def send(self, wire: WireRequest, received: Received, timeout_s: float | None) -> None:
+        """Send a request and take what comes, within `timeout_s`; the connection is closed whatever happens."""
+        async with StreamEvents(self._events) as stream:
+            try:
+                async with asyncio.timeout(timeout_s):
+                    await self._exchange(wire, received, timeout_s, stream)
+                received.check()
+            except Exception as exc:
+                error = self._errors.translate(exc, model=wire.model, timeout_s=timeout_s, has_begun=received.has_begun)
+                if error is exc:
+                    raise
+                raise error from exc
+
+    async def list_models(self, timeout_s: float) -> list[dict[str, Any]]:
+        """Return the vendor's list of models, all of its pages."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                client, timeout = await self._prepare(timeout_s)
+                pages = client.models.list(limit=_PAGE_SIZE, timeout=timeout)
+                return [_plain(model) async for model in pages]
+        except Exception as exc:
+            error = self._errors.translate(exc, model=self._settings.default_model, timeout_s=timeout_s)
+            if error is exc:
+                raise
+            raise error from exc
+
+    async def _exchange(
+        self, wire: WireRequest, received: Received, timeout_s: float | None, stream: StreamEvents
+    ) -> None:
+        client, timeout = await self._prepare(timeout_s)
+        named = {name: wire.body[name] for name in ("model", "max_tokens", "messages", "stream")}
+        rest = {name: value for name, value in wire.body.items() if name not in named}
+        async with client.messages.with_streaming_response.create(
+            **named, extra_body=rest, extra_headers=wire.headers, timeout=timeout
+        ) as response:
+            received.headers = response.headers
+            if wire.streams:
+                async for event in await response.parse():
+                    await received.take(_plain(event), stream)
+            else:
+                received.take_whole(await self._read_json(response, wire.model))
+
+    async def _read_json(self, response: Any, model: str) -> dict[str, Any]:
+        try:
+            message = await response.json()
+        except ValueError:
+            message = None
+        if not isinstance(message, dict):
+            raise ProviderUnavailableError(
+                f"the answer with status {response.status_code} is no JSON object",
+                provider=self._provider,
+                model=model,
+                status_code=response.status_code,
+            )
+        return message
+
+    async def _prepare(self, timeout_s: float | None) -> tuple[Any, Any]:
+        """Return the client and its timeout; the package is big, so at first both are made in a worker thread."""
+
+        def prepare() -> tuple[Any, Any]:
+            client = self.slot.get()
+            return client, self._sdk().Timeout(timeout_s, connect=_CONNECT_TIMEOUT_S)
+
+        is_ready = self.slot.is_filled and _PACKAGE in sys.modules
+        return prepare() if is_ready else await asyncio.to_thread(prepare)
+
+    def _build(self) -> Any:
+        if problem := self._settings.problem:
+            raise ConfigurationError(problem, provider=self._provider)
+        settings = self._settings
+        client = self._sdk().AsyncAnthropic(
+            api_key=settings.api_key, base_url=settings.base_url, max_retries=0, timeout=settings.timeout_s
+        )
+        for part in ("messages", "models"):  # the client imports them when they are first used
+            getattr(client, part)
+        return client
+
+    def _sdk(self) -> Any:
+        try:
+            return importlib.import_module(_PACKAGE)
+        except ImportError as exc:
+            message = f"{MODULE_ID} needs the package 'anthropic': pip install 'amplifier[anthropic]'"
+            raise ConfigurationError(message, provider=self._provider) from exc
+
+
+def _plain(model: Any) -> dict[str, Any]:
+    """Return what the vendor sent as the data it was, without what its client added."""
+    data: dict[str, Any] = model.to_dict(mode="json", exclude_unset=True, warnings=False)
+    return data

@@ -1,0 +1,62 @@
+"""What the requests of both APIs ask for in the same way."""
+
+import logging
+from typing import Any
+
+from amplifier_core.llm_errors import InvalidRequestError
+
+from .asked import Asked
+from .settings import OpenAISettings
+
+logger = logging.getLogger(__name__)
+
+
+def note_lost_image(asked: Asked) -> None:
+    """Tell that an image was replaced by a text."""
+    asked.shortfalls.add("images", "a text stands for the image", "the model or the API cannot take the image")
+
+
+def output_cap(asked: Asked, settings: OpenAISettings) -> int | None:
+    """Return the most tokens to answer with; a thinking budget comes on top of what a short cap would leave."""
+    cap = asked.options.max_output_tokens
+    budget = thinking_budget(asked, settings)
+    if budget:
+        buffer = asked.given.get("thinking_budget_buffer") or settings.thinking_budget_buffer
+        cap = max(cap or 0, budget + buffer)
+    return cap
+
+
+def thinking_budget(asked: Asked, settings: OpenAISettings) -> int | None:
+    """Return the tokens for thinking, None unless the call asks for extended thinking."""
+    if not asked.given.get("extended_thinking"):
+        return None
+    return asked.given.get("thinking_budget_tokens") or settings.thinking_budget_tokens or None
+
+
+def resolve_reasoning(asked: Asked, settings: OpenAISettings) -> dict[str, Any] | None:
+    """Return what is asked of the model's reasoning, None for nothing."""
+    wanted = asked.options.reasoning
+    if wanted is None and asked.given.get("extended_thinking"):
+        wanted = "high"
+    if wanted is None:
+        return {"summary": "auto"} if asked.facts.default_reasoning_effort else None
+    given = wanted if isinstance(wanted, dict) else {"effort": wanted}
+    reasoning = {"effort": "medium", "summary": settings.reasoning_summary} | given
+    allowed = asked.facts.reasoning_efforts
+    if allowed is not None and reasoning["effort"] not in allowed:
+        raise InvalidRequestError(
+            f"{asked.options.model} does not take reasoning effort {reasoning['effort']!r}; allowed: "
+            + ", ".join(allowed),
+            provider="openai",
+            model=asked.options.model,
+        )
+    return reasoning
+
+
+def with_extras(body: dict[str, Any], settings: OpenAISettings, overridden: set[str]) -> dict[str, Any]:
+    """Return the body with the configured extra parameters in it; one that takes a field's place is reported once."""
+    for key in settings.extra_request_params:
+        if key in body and key not in overridden:
+            overridden.add(key)
+            logger.warning("provider-openai: extra_request_params overrides %r", key)
+    return {**body, **settings.extra_request_params}

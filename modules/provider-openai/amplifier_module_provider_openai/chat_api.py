@@ -1,0 +1,92 @@
+"""A call through the Chat Completions API."""
+
+from typing import Any
+
+from amplifier_core import Usage
+from amplifier_core.llm_errors import InvalidToolCallError
+from amplifier_kit.provider_stream import StreamEvents
+
+from .asked import Asked, Prepared
+from .chat_answer import CallPieces, ChatAnswer
+from .chat_request import RequestBuilder
+from .outcome import Outcome
+from .sending import Link, Sender
+from .think_tags import Fragment, ThinkTags
+from .tolerance import CHAT_FIELDS, Tolerance
+from .transport import Reply
+from .usage import chat_usage, estimated_usage, priced, rate_limits
+from .wire import arguments_text
+
+_Collected = tuple[ChatAnswer, Any, dict[str, str]]
+
+
+class ChatApi:
+    """Talks to `/chat/completions`."""
+
+    name = "chat"
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._builder = RequestBuilder(link.settings)
+        self._sender = Sender(link, "/chat/completions", Tolerance(CHAT_FIELDS))
+
+    def build(self, asked: Asked) -> Prepared:
+        """Return the request for a call."""
+        return self._builder.build(asked)
+
+    async def complete(self, asked: Asked, request: Prepared) -> Outcome:
+        """Return the answer."""
+        link, model = self._link, asked.options.model
+
+        async def collect(reply: Reply, told: StreamEvents) -> _Collected:
+            return await self._collect(reply, told, model)
+
+        async def send() -> Outcome:
+            answer, raw, headers = await self._sender.send(asked, request.body, collect)
+            usage = await self._usage(answer, request.body, model)
+            try:
+                content = answer.content(provider=link.provider, model=model)
+            except InvalidToolCallError:
+                link.add_cost(usage.cost_usd)
+                raise
+            has_calls = any(block.type == "tool_call" for block in content)
+            return Outcome(
+                content=content,
+                usage=usage,
+                finish_reason=answer.finish_reason or ("tool_calls" if has_calls else "stop"),
+                raw=raw,
+                told={"rate_limits": rate_limits(headers)},
+            )
+
+        return await self._sender.send_twice(asked, send)
+
+    async def _collect(self, reply: Reply, told: StreamEvents, model: str) -> _Collected:
+        answer = ChatAnswer(ThinkTags(is_on=self._link.settings.parse_think_tags))
+        if not reply.is_stream:
+            document = await reply.document()
+            answer.add_chunk(document)
+            answer.end()
+            return answer, document, reply.headers
+        chunks: list[dict[str, Any]] = []
+        async for chunk in reply:
+            if self._link.settings.raw:
+                chunks.append(chunk)
+            fragments, calls = answer.add_chunk(chunk)
+            await _tell(told, fragments, calls)
+        await _tell(told, answer.end(), [])
+        if answer.finish_reason is None:
+            raise self._link.errors.broke_off("the stream ended without a finish_reason", model=model)
+        return answer, chunks, reply.headers
+
+    async def _usage(self, answer: ChatAnswer, body: dict[str, Any], model: str) -> Usage:
+        if answer.usage is None:
+            return estimated_usage(len(arguments_text(body["messages"])), answer.characters)
+        return await priced(chat_usage(answer.usage), self._link.prices, answer.model or model)
+
+
+async def _tell(told: StreamEvents, fragments: list[Fragment], calls: list[CallPieces]) -> None:
+    for kind, text in fragments:
+        await told.feed(kind, text)
+    for call in calls:
+        call.is_announced = True
+        await told.call(call.name)

@@ -1,0 +1,70 @@
+"""The request of the Chat Completions API."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from . import wire
+from .asked import Asked, Prepared
+from .body_parts import note_lost_image, output_cap, resolve_reasoning, with_extras
+from .chat_messages import MessageConverter
+from .settings import OpenAISettings
+
+
+@dataclass(slots=True)
+class RequestBuilder:
+    """Builds requests for one provider; remembers what it has warned about."""
+
+    settings: OpenAISettings
+    _converter: MessageConverter = field(default_factory=MessageConverter)
+    _overridden: set[str] = field(default_factory=set)
+
+    def build(self, asked: Asked) -> Prepared:
+        """Return the request; an effort that the model does not know is an `InvalidRequestError`."""
+        settings, options = self.settings, asked.options
+        messages, has_lost_image = self._converter.convert(asked.messages, has_vision=asked.facts.supports_vision)
+        if has_lost_image:
+            note_lost_image(asked)
+        cap_name = "max_completion_tokens" if settings.is_default_host else "max_tokens"
+        effort = (resolve_reasoning(asked, settings) or {}).get("effort")
+        body = {
+            "model": options.model,
+            "messages": messages,
+            **self._tools(asked),
+            cap_name: output_cap(asked, settings),
+            "temperature": options.temperature,
+            "top_p": options.top_p,
+            "stop": options.stop or None,
+            "seed": settings.seed,
+            "response_format": _response_format(asked),
+            "reasoning_effort": None if effort == "none" else effort,
+            "prompt_cache_key": settings.prompt_cache_key,
+        }
+        body = {key: value for key, value in body.items() if value is not None}
+        body["stream"] = options.streams
+        if options.streams:
+            body["stream_options"] = {"include_usage": True}
+        return Prepared(with_extras(body, settings, self._overridden))
+
+    def _tools(self, asked: Asked) -> dict[str, Any]:
+        tools: list[dict[str, Any]] = []
+        for tool in asked.tools:
+            if wire.is_native(tool):
+                reason = "the Chat Completions API has no hosted tools"
+                asked.shortfalls.add("hosted tools", "the model does without", reason)
+            elif function := wire.function_of(tool):
+                if not function["strict"]:
+                    del function["strict"]
+                tools.append({"type": "function", "function": function})
+        if not tools:
+            return {}
+        choice = wire.chosen_tool(asked.options.tool_choice)
+        if isinstance(choice, dict) and set(choice) == {"name"}:
+            choice = {"type": "function", "function": choice}
+        return {"tools": tools, "tool_choice": choice, "parallel_tool_calls": self.settings.parallel_tool_calls}
+
+
+def _response_format(asked: Asked) -> dict[str, Any] | None:
+    wanted = wire.wanted_format(asked.request.response_format)
+    if isinstance(wanted, wire.JsonSchema):
+        return {"type": "json_schema", "json_schema": wanted.to_dict()}
+    return {"type": wanted} if wanted else None

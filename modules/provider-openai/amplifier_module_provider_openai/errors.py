@@ -1,0 +1,120 @@
+"""What the vendor's client raises, and what a stream says went wrong, as the kernel's errors."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from amplifier_core import LLMError
+from amplifier_core.llm_errors import ContentFilterError, LLMTimeoutError, RateLimitError, StreamError
+from amplifier_core.utils import json_safe
+from amplifier_kit.provider_errors import ErrorTranslator, VendorFailure, describe, hide_key
+
+_OVERFLOW = (  # how servers of local models say it
+    "exceeds the available context size",
+    "context size",
+    "n_ctx",
+    "maximum model length",
+    "input is too long",
+)
+_IMPLIED_STATUS = {
+    "rate_limit_exceeded": 429,
+    "rate_limit_error": 429,
+    "requests": 429,
+    "tokens": 429,
+    "insufficient_quota": 429,
+    "invalid_prompt": 400,
+    "invalid_request_error": 400,
+    "context_length_exceeded": 400,
+    "content_filter": 400,
+    "invalid_api_key": 401,
+    "model_not_found": 404,
+}
+_KEY_LENGTH = 8  # anything shorter is no secret, and may be part of a word
+
+
+class OpenAIErrors:
+    """Translates for one provider. `key` never appears in an error's text."""
+
+    def __init__(self, provider: str, *, key: str | None, overloaded_delay_multiplier: float, max_delay_s: float):
+        self._translator = ErrorTranslator(provider, overloaded_delay_multiplier, _OVERFLOW)
+        self._provider = provider
+        self._key = key if key and len(key) >= _KEY_LENGTH else None
+        self._max_delay_s = max_delay_s
+
+    def translate(self, error: Exception, sdk: Any, *, model: str, has_begun: bool) -> LLMError:
+        """Return the error for what the client raised, before or after the first event of a stream."""
+        hide_key(error, self._key)
+        facts: dict[str, Any] = {"provider": self._provider, "model": model}
+        if isinstance(error, sdk.APIStatusError):
+            return self._refused(failure_of(error), model)
+        if isinstance(error, sdk.APITimeoutError):
+            return LLMTimeoutError(describe(error, with_cause=True), **facts)
+        if isinstance(error, sdk.APIConnectionError):
+            broken = StreamError(describe(error, with_cause=True), **facts)
+            return broken if has_begun else self._translator.unreachable(error, model=model)
+        if isinstance(error, sdk.APIError):
+            return self.in_stream(error.body or {"message": error.message}, model=model)
+        if isinstance(error, json.JSONDecodeError) and has_begun:
+            return StreamError(describe(error), **facts)
+        return self._translator.unexpected(error, model=model)
+
+    def unreachable(self, error: Exception, *, model: str) -> LLMError:
+        """Return the error for a connection that ended before its answer did."""
+        return self._translator.unreachable(error, model=model)
+
+    def in_stream(self, given: Any, *, model: str) -> LLMError:
+        """Return the error for one that is told in the body of an answer with status 200."""
+        body = self._scrub(given if isinstance(given, Mapping) else {"message": str(given)})
+        codes = [str(body[key]) for key in ("code", "type") if body.get(key)]
+        failure = VendorFailure(next((status for code in codes if (status := _status_of(code))), 200), body)
+        if any("policy" in code for code in codes):
+            return ContentFilterError(failure.message, provider=self._provider, model=model, status_code=failure.status)
+        return self._limited(self._translator.translate(failure, model=model))
+
+    def broke_off(self, reason: str, *, model: str) -> StreamError:
+        """Return the error for a stream that ended too early."""
+        return StreamError(reason, provider=self._provider, model=model)
+
+    def _refused(self, failure: VendorFailure, model: str) -> LLMError:
+        scrubbed = VendorFailure(failure.status, self._scrub(failure.body), self._scrub(failure.text), failure.headers)
+        return self._limited(self._translator.translate(scrubbed, model=model))
+
+    def _limited(self, error: LLMError) -> LLMError:
+        """Give up at once on a rate limit that lasts longer than anybody is willing to wait."""
+        if isinstance(error, RateLimitError) and (error.retry_after or 0) > self._max_delay_s:
+            error.retryable = False
+        return error
+
+    def _scrub(self, value: Any) -> Any:
+        if self._key is None or not value:
+            return value
+        text = json.dumps(json_safe(value), ensure_ascii=False)
+        written = json.dumps(self._key, ensure_ascii=False)[1:-1]
+        return json.loads(text.replace(written, "[REDACTED]")) if written in text else value
+
+
+def failure_of(error: Any) -> VendorFailure:
+    """Return the answer that a client's status error stands for; a body that is no JSON counts as text."""
+    body = error.body if isinstance(error.body, Mapping | list) else None
+    text = error.body if isinstance(error.body, str) and error.body else str(error)
+    return VendorFailure(error.status_code, body, text, dict(error.response.headers))
+
+
+def refusal_of(error: LLMError) -> VendorFailure | None:
+    """Return the vendor's answer behind a kernel error, None when there was none."""
+    cause = error.__cause__
+    return failure_of(cause) if hasattr(cause, "status_code") and hasattr(cause, "response") else None
+
+
+def message_of(failure: VendorFailure) -> str:
+    """Return what the vendor says in words, without the frame around it."""
+    body = failure.body
+    if isinstance(body, Mapping) and isinstance(body.get("message"), str):
+        return str(body["message"])
+    return failure.message if body else failure.text
+
+
+def _status_of(code: str) -> int | None:
+    if code.isdigit() and int(code) >= 400:
+        return int(code)
+    return 400 if "image" in code and "policy" not in code else _IMPLIED_STATUS.get(code)

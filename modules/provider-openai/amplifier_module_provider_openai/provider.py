@@ -1,0 +1,211 @@
+"""The provider itself: which API a call goes through, and what it says about itself and its models."""
+
+import logging
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from amplifier_core import ChatRequest, ChatResponse, LLMError, ModelInfo, ProviderInfo, ToolCall
+from amplifier_kit.provider_call import ProviderCall
+from amplifier_kit.provider_cost import Prices
+from amplifier_kit.provider_events import ProviderEvents
+from amplifier_kit.provider_gate import ConcurrencyGate
+from amplifier_kit.provider_options import OptionDefaults, read_options
+from amplifier_kit.provider_response import ProviderResponse, parse_tool_calls
+from amplifier_kit.provider_tool_sequence import ToolSequence
+
+from .asked import Asked
+from .body_parts import thinking_budget
+from .catalogue import models_from, provider_info
+from .chat_api import ChatApi
+from .errors import OpenAIErrors
+from .model_facts import facts_of
+from .outcome import Outcome
+from .responses_api import ResponsesApi
+from .sending import Link
+from .settings import MODULE_ID, OpenAISettings
+from .transport import Transport
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
+
+logger = logging.getLogger(__name__)
+
+API_SELECTED = "provider:api_selected"
+
+
+class OpenAIChatResponse(ProviderResponse):
+    """The response of this provider; `output_text` is all of its text."""
+
+    output_text: str | None = None
+
+
+class OpenAIProvider:
+    """Answers with OpenAI's models, or with those of any server that speaks one of OpenAI's two APIs.
+
+    Without a key a call to OpenAI itself raises `ConfigurationError`; other servers are asked without one.
+    """
+
+    name = "openai"
+    api_label = "OpenAI"
+
+    def __init__(
+        self,
+        api_key: str | None = None,
+        *,
+        config: Mapping[str, Any] | None = None,
+        coordinator: Any = None,
+        client: Any = None,
+        add_cost: Callable[[Decimal | None], None] | None = None,
+    ) -> None:
+        self._settings = settings = OpenAISettings.read(config, api_key=api_key)
+        self.coordinator = coordinator
+        self.default_model = settings.default_model
+        self.priority = settings.priority
+        self.use_streaming = settings.use_streaming
+        self._add_cost = add_cost or (lambda cost: None)
+        self._events = ProviderEvents(coordinator)
+        self._sequence = ToolSequence(self.name, self._events, closes_turn=True)
+        errors = OpenAIErrors(
+            self.name,
+            key=settings.api_key,
+            overloaded_delay_multiplier=settings.overloaded_delay_multiplier,
+            max_delay_s=settings.retry.max_delay,
+        )
+        self._transport = Transport(self.name, settings, errors, client)
+        vendor = (
+            {"provider_id": "openai"} if settings.is_default_host else {"provider_api_url": settings.base_url or ""}
+        )
+        self._link = Link(
+            provider=self.name,
+            settings=settings,
+            transport=self._transport,
+            errors=errors,
+            events=self._events,
+            gate=ConcurrencyGate(self.name, settings.max_concurrent_requests, self._events),
+            prices=Prices(MODULE_ID, settings.rates, **vendor),
+            add_cost=self._add_cost,
+        )
+        self._responses = ResponsesApi(self._link)
+        self._chat = ChatApi(self._link)
+        self._api: ResponsesApi | ChatApi = self._chat if settings.api == "chat" else self._responses
+        self._is_probing = settings.api == "auto" and not settings.is_default_host
+        self._responses.probe(self._is_probing)
+
+    @property
+    def client(self) -> "AsyncOpenAI":
+        """The vendor's own client, built when it is first needed."""
+        return self._transport.client
+
+    @property
+    def has_credentials(self) -> bool:
+        """Whether calls can be made: there is a key, or a server that needs none."""
+        return self._settings.api_key is not None or not self._settings.is_default_host
+
+    def get_info(self) -> ProviderInfo:
+        """Describe the provider and its configuration."""
+        return provider_info(self.name, self.api_label, self._settings)
+
+    async def list_models(self) -> list[ModelInfo]:
+        """Ask the server for its models."""
+        settings, model = self._settings, self.default_model
+        call = ProviderCall(self._events, provider=self.name, model=model)
+        listed = await call.attempt(
+            lambda: self._transport.fetch("/models", model=model),
+            settings.retry,
+            timeout_s=settings.timeout_s,
+            gate=self._link.gate,
+        )
+        return models_from(listed, settings)
+
+    def parse_tool_calls(self, response: ChatResponse) -> list[ToolCall]:
+        """Return the tool calls of a response."""
+        return parse_tool_calls(response)
+
+    async def complete(self, request: ChatRequest, **kwargs: Any) -> ChatResponse:
+        """Answer a request; unknown keywords are ignored."""
+        settings = self._settings
+        options = read_options(request, kwargs, self._defaults())
+        async with ProviderCall(self._events, provider=self.name, model=options.model) as call:
+            given_count = len(request.messages)
+            stored = await self._sequence.repair(request)
+            asked = Asked(
+                call=call,
+                request=request,
+                given=kwargs,
+                options=options,
+                facts=facts_of(options.model),
+                stored=stored,
+                messages=self._sequence.arrange(stored),
+                is_repaired=len(request.messages) != given_count,
+            )
+            outcome = await self._ask(asked)
+            response = OpenAIChatResponse.of(
+                outcome.content,
+                usage=outcome.usage,
+                finish_reason=outcome.finish_reason,
+                metadata=outcome.metadata or None,
+                degradation=asked.shortfalls.degradation,
+                **outcome.fields,
+            )
+            self._add_cost(outcome.usage.cost_usd)
+            await call.finish(response, raw=(lambda: outcome.raw) if settings.raw else None, **outcome.told)
+        return response
+
+    async def close(self) -> None:
+        """Close the client, if one was built; may be called any number of times."""
+        await self._transport.close()
+
+    async def _ask(self, asked: Asked) -> Outcome:
+        """Send a call through the API that the server has, which the first call finds out."""
+        api, is_probing = self._api, self._is_probing
+        prepared = api.build(asked)
+        await self._announce(asked, prepared.body, api.name)
+        try:
+            outcome = await api.complete(asked, prepared)
+        except LLMError as error:
+            if not is_probing or not self._responses.is_missing(error):
+                raise
+            await self._switch_to_chat()
+            return await self._chat.complete(asked, self._chat.build(asked))
+        if is_probing:
+            self._end_probing()
+        return outcome
+
+    async def _announce(self, asked: Asked, body: dict[str, Any], api: str) -> None:
+        await asked.call.announce(
+            len(asked.request.messages),
+            raw=(lambda: body) if self._settings.raw else None,
+            has_instructions=any(message.role == "system" for message in asked.stored),
+            reasoning_enabled=bool(body.get("reasoning") or body.get("reasoning_effort")),
+            thinking_enabled=bool(asked.given.get("extended_thinking")),
+            thinking_budget=thinking_budget(asked, self._settings),
+            api=api,
+        )
+
+    async def _switch_to_chat(self) -> None:
+        if self._api is self._chat:  # a call at the same time has found out first
+            return
+        self._end_probing()
+        self._api = self._chat
+        host = self._settings.host
+        logger.info("%s: %s has no Responses API; Chat Completions is used", self.name, host)
+        payload = {"provider": self.name, "base_url_host": host, "api": self._chat.name}
+        await self._events.emit(API_SELECTED, payload)
+
+    def _end_probing(self) -> None:
+        self._is_probing = False
+        self._responses.probe(False)
+
+    def _defaults(self) -> OptionDefaults:
+        settings = self._settings
+        return OptionDefaults(
+            model=self.default_model,
+            max_output_tokens=settings.max_tokens,
+            temperature=settings.temperature,
+            top_p=settings.top_p,
+            stop=settings.stop,
+            reasoning=settings.reasoning,
+            timeout_s=settings.timeout_s,
+            use_streaming=self.use_streaming,
+        )

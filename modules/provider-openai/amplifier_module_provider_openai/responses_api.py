@@ -1,0 +1,184 @@
+"""A call through the Responses API: one answer, however many requests it takes."""
+
+import logging
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from amplifier_core import LLMError, Usage
+from amplifier_core.llm_errors import InvalidToolCallError
+from amplifier_kit.provider_errors import VendorFailure
+from amplifier_kit.provider_stream import StreamEvents
+
+from .asked import Asked, Prepared
+from .errors import message_of, refusal_of
+from .outcome import Outcome
+from .responses_answer import Answer
+from .responses_request import RequestBuilder
+from .responses_stream import Received, ResponseCollector
+from .sending import Link, Sender
+from .tolerance import RESPONSES_FIELDS, Tolerance
+from .transport import Reply
+from .usage import priced, rate_limits, responses_usage, summed
+
+logger = logging.getLogger(__name__)
+
+CONTINUATION = "provider:incomplete_continuation"
+CHAIN_INVALIDATED = "provider:response_chain_invalidated"
+
+_MAX_CONTINUATIONS = 5
+_LOST_RESPONSE = frozenset({"response_not_found", "previous_response_not_found"})
+_FOUND_OUT = _LOST_RESPONSE | {"model_not_found"}
+_NO_SUCH_API = frozenset({404, 405, 501})
+_MISSING_MODEL = re.compile(r"\bmodel\b.*\b(not found|does not exist)\b", re.IGNORECASE)
+
+
+@dataclass(slots=True)
+class _Progress:
+    """An answer that is still growing."""
+
+    answer: Answer = field(default_factory=Answer)
+    usages: list[Usage] = field(default_factory=list)
+    last: Received | None = None
+
+
+class ResponsesApi:
+    """Talks to `/responses`."""
+
+    name = "responses"
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._builder = RequestBuilder(link.settings)
+        is_tolerant = not link.settings.is_default_host
+        self._sender = Sender(link, "/responses", Tolerance(RESPONSES_FIELDS) if is_tolerant else None)
+
+    def is_missing(self, error: LLMError) -> bool:
+        """Say whether an error tells that the server does not have this API, rather than what was asked of it."""
+        failure = refusal_of(error)
+        if failure is None or failure.status not in _NO_SUCH_API or failure.codes & _FOUND_OUT:
+            return False
+        return not _MISSING_MODEL.search(message_of(failure))
+
+    def probe(self, is_probing: bool) -> None:
+        """Take it as final, or not, when the server says that it has no such API."""
+        self._sender.final_statuses = _NO_SUCH_API if is_probing else frozenset()
+
+    def build(self, asked: Asked) -> Prepared:
+        """Return the request for a call."""
+        return self._builder.build(asked)
+
+    async def complete(self, asked: Asked, request: Prepared) -> Outcome:
+        """Return the whole answer: one that was cut off by the configured cap is continued."""
+        progress = _Progress()
+        try:
+            await self._advance(asked, request.body, progress)
+        except LLMError as error:
+            failure = refusal_of(error)
+            if not request.chained_to or failure is None or not _is_chain_lost(failure):
+                raise
+            await self._note_lost_chain(asked, request, failure)
+            await self._advance(asked, request.unchained(), progress)
+        await self._continue(asked, request, progress)
+        return self._outcome(progress)
+
+    async def _advance(self, asked: Asked, body: dict[str, Any], progress: _Progress) -> None:
+        """Send one request and take its answer in."""
+        link, model = self._link, asked.options.model
+
+        async def collect(reply: Reply, told: StreamEvents) -> Received:
+            collector = ResponseCollector(link.errors, model, first_index=progress.answer.output_count)
+            received = await collector.collect(reply, told)
+            if received.response.get("status") == "failed":
+                link.add_cost((await self._usage(received, model)).cost_usd)
+                raise link.errors.in_stream(received.response.get("error") or "the response failed", model=model)
+            return received
+
+        async def send() -> None:
+            received = await self._sender.send(asked, body, collect)
+            usage = await self._usage(received, model)
+            try:
+                progress.answer.add(received.response, provider=link.provider, model=model)
+            except InvalidToolCallError:
+                link.add_cost(usage.cost_usd)
+                raise
+            progress.usages.append(usage)
+            progress.last = received
+
+        await self._sender.send_twice(asked, send)
+
+    async def _continue(self, asked: Asked, request: Prepared, progress: _Progress) -> None:
+        answer, has_raised_cap = progress.answer, False
+        while self._may_continue(asked, answer) and not (answer.has_partial_call and has_raised_cap):
+            body = request.unchained()
+            body["input"] = [*body["input"], *answer.continuation_input()]
+            if answer.has_partial_call:
+                has_raised_cap = True
+                body["max_output_tokens"] = asked.facts.max_output_tokens
+            answer.continuations += 1
+            await self._announce_continuation(answer)
+            try:
+                await self._advance(asked, body, progress)
+            except LLMError as error:
+                answer.continuations -= 1
+                logger.warning("%s: the answer could not be continued: %s", self._link.provider, error)
+                return
+
+    def _may_continue(self, asked: Asked, answer: Answer) -> bool:
+        is_caller_content = asked.request.max_output_tokens is not None or bool(answer.calls)
+        return answer.is_cut and not is_caller_content and answer.continuations < _MAX_CONTINUATIONS
+
+    def _outcome(self, progress: _Progress) -> Outcome:
+        assert progress.last is not None
+        answer = progress.answer
+        texts = [block.text for block in answer.content if block.type == "text"]
+        return Outcome(
+            content=answer.content,
+            usage=summed(progress.usages),
+            finish_reason=answer.finish_reason,
+            metadata=answer.metadata,
+            raw=progress.last.response,
+            fields={"output_text": "".join(texts)},
+            told={
+                "rate_limits": rate_limits(progress.last.headers),
+                "continuation_count": answer.continuations or None,
+            },
+        )
+
+    async def _usage(self, received: Received, model: str) -> Usage:
+        reported = received.response.get("usage")
+        usage = responses_usage(reported)
+        return await priced(usage, self._link.prices, received.response.get("model") or model) if reported else usage
+
+    async def _announce_continuation(self, answer: Answer) -> None:
+        payload = {
+            "provider": self._link.provider,
+            "response_id": answer.metadata.get("openai:response_id"),
+            "reason": answer.metadata.get("openai:incomplete_reason", "max_output_tokens"),
+            "continuation_number": answer.continuations,
+            "max_attempts": _MAX_CONTINUATIONS,
+        }
+        await self._link.events.emit(CONTINUATION, payload)
+
+    async def _note_lost_chain(self, asked: Asked, request: Prepared, failure: VendorFailure) -> None:
+        codes = failure.codes & _LOST_RESPONSE
+        payload = {
+            "provider": self._link.provider,
+            "model": asked.options.model,
+            "invalidated_id": request.chained_to,
+            "error_code": next(iter(codes), None),
+        }
+        if not self._link.settings.is_default_host:
+            self._builder.is_chaining_lost = True
+        logger.warning("%s: the vendor no longer has %s; all is sent", self._link.provider, request.chained_to)
+        await self._link.events.emit(CHAIN_INVALIDATED, payload)
+
+
+def _is_chain_lost(failure: VendorFailure) -> bool:
+    """Say whether a request was refused because the response it continues is gone."""
+    if failure.status not in (400, 404):
+        return False
+    body = failure.body if isinstance(failure.body, Mapping) else {}
+    names_id = "previous_response_id" in f"{body.get('param')} {message_of(failure)}"
+    return bool(failure.codes & _LOST_RESPONSE) or names_id

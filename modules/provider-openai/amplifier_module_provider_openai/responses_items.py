@@ -1,0 +1,204 @@
+"""Messages as items of the Responses API."""
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from amplifier_kit.provider_cache import IdentityCache
+from amplifier_kit.provider_messages import Block, NormalMessage, NormalResult
+
+from . import wire
+
+logger = logging.getLogger(__name__)
+
+Item = dict[str, Any]
+
+RESPONSE_ID = "openai:response_id"
+HOSTED_ITEMS = "openai:items"
+
+_LONGEST_ID = 64
+
+
+@dataclass(frozen=True, slots=True)
+class WireMessage:
+    """The items of one message; `has_lost_image` when an image in it could not be sent."""
+
+    items: tuple[Item, ...] = ()
+    has_lost_image: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """What a request says: the instructions, and everything else in order."""
+
+    instructions: str
+    items: list[Item]
+    has_lost_image: bool
+
+
+class ItemConverter:
+    """Converts messages, each once: the items of a message are kept for as long as the message is."""
+
+    def __init__(self) -> None:
+        self._kept: dict[bool, IdentityCache[WireMessage]] = {True: IdentityCache(), False: IdentityCache()}
+
+    def convert(self, messages: Iterable[NormalMessage], *, replays: bool, has_vision: bool) -> Input:
+        """Return the messages as input; `replays` includes the model's own reasoning and the items it was given."""
+        kept = self._kept[has_vision]
+        instructions: list[str] = []
+        developer: list[Item] = []
+        items: list[Item] = []
+        has_lost_image = False
+        for message in messages:
+            if message.role == "system":
+                instructions.append(message.text)
+                continue
+            converted = kept.get(message, lambda source: _convert(source, has_vision=has_vision))
+            has_lost_image = has_lost_image or converted.has_lost_image
+            target = developer if message.role == "developer" else items
+            target.extend(converted.items if replays else filter(_is_said, converted.items))
+        return Input("\n\n".join(filter(None, instructions)), developer + items, has_lost_image)
+
+
+def without_open_reasoning(items: list[Item]) -> list[Item]:
+    """Return items without the reasoning at their end, which the API refuses when nothing follows from it."""
+    end = len(items)
+    while end and items[end - 1].get("type") == "reasoning":
+        end -= 1
+    return items[:end]
+
+
+def reasoning_item(reasoning_id: str, encrypted: str, summary: str) -> Item:
+    """Return the item that gives a model its own reasoning back."""
+    told = [{"type": "summary_text", "text": summary}] if summary else []
+    return {"type": "reasoning", "id": reasoning_id, "encrypted_content": encrypted, "summary": told}
+
+
+def assistant_item(text: str) -> Item:
+    """Return what the model said."""
+    return {"role": "assistant", "content": [{"type": "output_text", "text": text}]}
+
+
+def _is_said(item: Item) -> bool:
+    """Say whether an item is part of the conversation, rather than state that the vendor keeps itself."""
+    return "role" in item or item.get("type") in ("function_call", "function_call_output", "message")
+
+
+def _convert(message: NormalMessage, *, has_vision: bool) -> WireMessage:
+    if message.role == "assistant":
+        return WireMessage(tuple(_assistant_items(message)))
+    if message.role == "developer":
+        return WireMessage((_user_item([_text_part(wire.context_file(message))]),))
+    if message.results:
+        outputs = [_output_item(result, has_vision=has_vision) for result in message.results]
+        return WireMessage(tuple(item for item, _ in outputs), any(is_lost for _, is_lost in outputs))
+    if message.role == "tool":
+        logger.warning("provider-openai: a tool message without tool_call_id is sent as the user's: %s", message.name)
+        return WireMessage((_user_item([_text_part(wire.unanswered_tool_text(message))]),))
+    parts, is_lost = _parts(message.blocks, has_vision=has_vision)
+    return WireMessage((_user_item(parts),) if parts else (), is_lost)
+
+
+def _assistant_items(message: NormalMessage) -> list[Item]:
+    """Return reasoning, text and calls in the order of the blocks, except that no text comes after a call."""
+    items: list[Item] = []
+    hosted = message.metadata.get(HOSTED_ITEMS)
+    waiting = [item for item in hosted if isinstance(item, dict)] if isinstance(hosted, list) else []
+    for block in message.blocks:
+        if block["type"] in ("text", "tool_call"):
+            items += waiting
+            waiting = []
+        match block["type"]:
+            case "text" if block["text"]:
+                _add_text(items, block["text"])
+            case "tool_call":
+                items.append(_call_item(block))
+            case "thinking" | "reasoning" if item := _reasoning(block):
+                items.append(item)
+    return without_open_reasoning(items + waiting)
+
+
+def _add_text(items: list[Item], text: str) -> None:
+    place = next((at for at, item in enumerate(items) if item.get("type") == "function_call"), len(items))
+    before = items[place - 1] if place else {}
+    if before.get("role") == "assistant":
+        before["content"].append({"type": "output_text", "text": text})
+    else:
+        items.insert(place, assistant_item(text))
+
+
+def _call_item(block: Block) -> Item:
+    return {
+        "type": "function_call",
+        "call_id": wire.call_id(block["id"], _LONGEST_ID),
+        "name": wire.tool_name(block["name"]),
+        "arguments": wire.arguments_text(block["input"]),
+    }
+
+
+def _reasoning(block: Block) -> Item | None:
+    """Return the reasoning that the vendor can read again; that of other vendors has no such state."""
+    reasoning_id, encrypted = _state(block)
+    if reasoning_id and encrypted:
+        return reasoning_item(reasoning_id, encrypted, _summary(block))
+    if reasoning_id:
+        logger.warning("provider-openai: reasoning %s has no encrypted content and is not sent back", reasoning_id)
+    return None
+
+
+def _state(block: Block) -> tuple[str | None, str | None]:
+    """Return id and encrypted content of reasoning, in any of the forms in which they are stored."""
+    match block.get("content"):
+        case _ if block["type"] == "reasoning":
+            state = (block.get("id"), block.get("encrypted_content"))
+        case [{} as stored, *_]:
+            state = (stored.get("id"), stored.get("encrypted_content"))
+        case [encrypted, str() as reasoning_id]:
+            state = (reasoning_id, encrypted)
+        case [str() as reasoning_id] if reasoning_id.startswith("rs_"):
+            state = (reasoning_id, None)
+        case _:
+            state = (None, None)
+    found = [value if isinstance(value, str) and value else None for value in state]
+    return found[0], found[1]
+
+
+def _summary(block: Block) -> str:
+    if block["type"] == "thinking":
+        return str(block.get("thinking") or "")
+    parts = block.get("summary") or ()
+    return "\n".join(str(part["text"]) for part in parts if isinstance(part, dict) and part.get("text"))
+
+
+def _output_item(result: NormalResult, *, has_vision: bool) -> tuple[Item, bool]:
+    output: Any = result.text
+    is_lost = False
+    if result.images:
+        output, is_lost = _parts(result.images, has_vision=has_vision)
+        output = [_text_part(result.text), *output] if result.text else output
+    call_id = wire.call_id(result.call_id, _LONGEST_ID)
+    return {"type": "function_call_output", "call_id": call_id, "output": output}, is_lost
+
+
+def _parts(blocks: Iterable[Block], *, has_vision: bool) -> tuple[list[Item], bool]:
+    parts: list[Item] = []
+    is_lost = False
+    for block in blocks:
+        if block["type"] == "text" and block["text"]:
+            parts.append(_text_part(block["text"]))
+        elif block["type"] == "image":
+            url = wire.image_url(block) if has_vision else None
+            is_lost = is_lost or url is None
+            parts.append(
+                {"type": "input_image", "image_url": url} if url else _text_part(wire.image_placeholder(block))
+            )
+    return parts, is_lost
+
+
+def _user_item(parts: list[Item]) -> Item:
+    return {"role": "user", "content": parts}
+
+
+def _text_part(text: str) -> Item:
+    return {"type": "input_text", "text": text}

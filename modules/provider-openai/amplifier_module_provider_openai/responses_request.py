@@ -1,0 +1,138 @@
+"""The request of the Responses API."""
+
+import logging
+from dataclasses import dataclass, field
+from typing import Any
+
+from amplifier_kit.provider_messages import NormalMessage
+
+from . import wire
+from .asked import Asked, Prepared
+from .body_parts import note_lost_image, output_cap, resolve_reasoning, with_extras
+from .responses_items import RESPONSE_ID, Input, ItemConverter
+from .settings import OpenAISettings, parse_chaining
+
+logger = logging.getLogger(__name__)
+
+_MIN_OUTPUT_TOKENS = 16
+_ENCRYPTED_REASONING = "reasoning.encrypted_content"
+
+
+@dataclass(slots=True)
+class RequestBuilder:
+    """Builds requests for one provider; remembers what it has warned about."""
+
+    settings: OpenAISettings
+    is_chaining_lost: bool = False  # the server does not keep responses
+    _converter: ItemConverter = field(default_factory=ItemConverter)
+    _overridden: set[str] = field(default_factory=set)
+
+    def build(self, asked: Asked) -> Prepared:
+        """Return the request; an effort that the model does not know is an `InvalidRequestError`."""
+        settings, options, facts = self.settings, asked.options, asked.facts
+        is_chaining = self._is_chaining(asked)
+        convert = self._converter.convert
+        full = convert(asked.messages, replays=not is_chaining, has_vision=facts.supports_vision)
+        last = _last_response(asked) if is_chaining and not asked.is_repaired else None
+        chained_to, rest = None, full
+        if last is not None:
+            chained_to = last.metadata[RESPONSE_ID]
+            place = next(at for at, message in enumerate(asked.messages) if message is last)
+            rest = convert(asked.messages[place + 1 :], replays=False, has_vision=facts.supports_vision)
+        self._note_shortfalls(asked, full)
+        store = is_chaining or settings.enable_state
+        reasoning = resolve_reasoning(asked, settings)
+        cap = output_cap(asked, settings)
+        body = {
+            "model": options.model,
+            "input": rest.items,
+            "store": store,
+            "instructions": full.instructions or None,
+            "max_output_tokens": None if cap is None else max(cap, _MIN_OUTPUT_TOKENS),
+            "temperature": options.temperature,
+            "top_p": options.top_p,
+            "reasoning": reasoning,
+            "include": None if store or not _will_reason(asked, reasoning) else [_ENCRYPTED_REASONING],
+            **self._tools(asked),
+            "max_tool_calls": asked.given.get("max_tool_calls"),
+            "truncation": settings.truncation,
+            "text": self._text(asked),
+            "prompt_cache_key": settings.prompt_cache_key,
+            "prompt_cache_retention": self._retention(asked),
+            "safety_identifier": settings.safety_identifier,
+            "previous_response_id": chained_to,
+        }
+        body = {key: value for key, value in body.items() if value is not None}
+        body["stream"] = options.streams
+        return Prepared(with_extras(body, settings, self._overridden), full.items, chained_to)
+
+    def _is_chaining(self, asked: Asked) -> bool:
+        given = asked.given.get("enable_response_chaining")
+        chaining = (None if given is None else parse_chaining(given)) or self.settings.enable_response_chaining
+        wants = chaining == "true" or (chaining == "auto" and asked.facts.supports_reasoning)
+        return wants and not self.is_chaining_lost
+
+    def _tools(self, asked: Asked) -> dict[str, Any]:
+        tools: list[dict[str, Any]] = []
+        for tool in asked.tools:
+            if wire.is_native(tool):
+                tools.append(dict(tool) if isinstance(tool, dict) else tool.model_dump(exclude_none=True))
+            elif function := wire.function_of(tool):
+                tools.append({"type": "function", **function})
+        if not tools:
+            return {}
+        choice = wire.chosen_tool(asked.options.tool_choice) or "auto"
+        if isinstance(choice, dict) and set(choice) == {"name"}:
+            choice = {"type": "function", **choice}
+        return {
+            "tools": tools,
+            "tool_choice": choice,
+            "parallel_tool_calls": self.settings.parallel_tool_calls,
+        }
+
+    def _text(self, asked: Asked) -> dict[str, Any] | None:
+        text: dict[str, Any] = {}
+        wanted = wire.wanted_format(asked.request.response_format)
+        if isinstance(wanted, wire.JsonSchema):
+            text["format"] = {"type": "json_schema", **wanted.to_dict()}
+        elif wanted:
+            text["format"] = {"type": wanted}
+        if self.settings.text_verbosity:
+            text["verbosity"] = self.settings.text_verbosity
+        return text or None
+
+    def _retention(self, asked: Asked) -> str | None:
+        retention = self.settings.prompt_cache_retention
+        if retention is None or not asked.facts.rejects_retention(retention):
+            return retention
+        logger.warning("provider-openai: %s rejects prompt_cache_retention %r", asked.options.model, retention)
+        return None
+
+    def _note_shortfalls(self, asked: Asked, full: Input) -> None:
+        if asked.options.stop:
+            asked.shortfalls.add("stop", "the answer is not stopped", "the Responses API has no stop sequences")
+        if full.has_lost_image:
+            note_lost_image(asked)
+
+
+def _will_reason(asked: Asked, reasoning: dict[str, Any] | None) -> bool:
+    effort = (reasoning or {}).get("effort")
+    return effort != "none" if effort is not None else asked.facts.supports_reasoning
+
+
+def _last_response(asked: Asked) -> NormalMessage | None:
+    """Return the last answer that the vendor has kept, if what was said since can be sent without what was before."""
+    stored = asked.stored
+    for place in range(len(stored) - 1, -1, -1):
+        response_id = stored[place].metadata.get(RESPONSE_ID) if stored[place].role == "assistant" else None
+        if isinstance(response_id, str) and response_id:
+            return stored[place] if _is_answered(stored, place) else None
+    return None
+
+
+def _is_answered(messages: list[NormalMessage], place: int) -> bool:
+    """Say whether what follows answers the calls made at that place, and no earlier ones."""
+    later = messages[place:]
+    results = {result.call_id for message in later for result in message.results}
+    made = {call["id"] for message in later for call in message.calls}
+    return {call["id"] for call in messages[place].calls} <= results <= made

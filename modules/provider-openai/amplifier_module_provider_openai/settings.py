@@ -1,0 +1,187 @@
+"""The configuration of provider-openai."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+from amplifier_core.utils.retry import RetryConfig
+from amplifier_kit.lenient_config import LenientConfig
+from amplifier_kit.provider_call import read_raw
+from amplifier_kit.provider_cost import read_rates
+from amplifier_kit.provider_retry import read_retry_config
+
+from .model_facts import default_model
+
+MODULE_ID = "provider-openai"
+DEFAULT_BASE_URL = "https://api.openai.com/v1"
+NO_KEY = "not-needed"  # for servers that ask for none; the vendor's client insists on one
+
+Api = Literal["responses", "chat"]
+Chaining = Literal["auto", "true", "false"]
+
+_DEFAULT_HOST = "api.openai.com"
+_SUMMARIES = ("auto", "concise", "detailed")
+_RETENTIONS = ("24h", "in_memory")
+_VERBOSITIES = ("low", "medium", "high")
+_CHAINING_WORDS: dict[str, Chaining] = {
+    "auto": "auto",
+    **dict.fromkeys(("true", "1", "yes", "on"), "true"),
+    **dict.fromkeys(("false", "0", "no", "off"), "false"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class OpenAISettings:
+    """Every key, read and checked; what does not fit is reported and replaced by the default."""
+
+    api_key: str | None
+    base_url: str | None
+    default_model: str
+    max_tokens: int
+    temperature: float | None
+    top_p: float | None
+    reasoning: str | dict[str, Any] | None
+    reasoning_summary: str
+    truncation: str | None
+    enable_state: bool
+    enable_response_chaining: Chaining
+    prompt_cache_key: str | None
+    prompt_cache_retention: str | None
+    safety_identifier: str | None
+    use_streaming: bool
+    raw: bool
+    filtered: bool
+    timeout_s: float
+    close_timeout_s: float
+    thinking_budget_tokens: int
+    thinking_budget_buffer: int
+    enable_long_context: bool
+    priority: int
+    max_concurrent_requests: int
+    retry: RetryConfig
+    overloaded_delay_multiplier: float
+    extra_request_params: dict[str, Any]
+    text_verbosity: str | None
+    api: str
+    stop: list[str] | None
+    seed: int | None
+    parallel_tool_calls: bool
+    context_window: int | None
+    model_max_output_tokens: int | None
+    headers: dict[str, str]
+    parse_think_tags: bool
+    rates: dict[str, dict[str, Decimal]]
+
+    @classmethod
+    def read(cls, given: Mapping[str, Any] | None, *, api_key: str | None = None) -> "OpenAISettings":
+        """Read the configuration; `api_key` wins over its key, and both over the environment."""
+        config = LenientConfig(MODULE_ID, given)
+        settings = cls(
+            api_key=api_key or _read_key(config) or os.environ.get("OPENAI_API_KEY") or None,
+            base_url=config.text("base_url", os.environ.get("OPENAI_BASE_URL") or None),
+            default_model=config.text("default_model", default_model(), aliases=("model",)),
+            max_tokens=config.integer("max_tokens", 4096, minimum=1, aliases=("max_output_tokens",)),
+            temperature=config.number("temperature", None, minimum=0),
+            top_p=config.number("top_p", None, minimum=0, maximum=1),
+            reasoning=_read_reasoning(config),
+            reasoning_summary=config.choice("reasoning_summary", "detailed", _SUMMARIES),
+            truncation=config.text("truncation", None),
+            enable_state=config.boolean("enable_state", default=False),
+            enable_response_chaining=_read_chaining(config),
+            prompt_cache_key=config.text("prompt_cache_key", None),
+            prompt_cache_retention=_read_optional_choice(
+                config, "prompt_cache_retention", config.raw("prompt_cache_retention"), _RETENTIONS
+            ),
+            safety_identifier=config.text("safety_identifier", None),
+            use_streaming=config.boolean("use_streaming", default=True),
+            raw=read_raw(config),
+            filtered=config.boolean("filtered", config.boolean("hide_dated_models", default=True)),
+            timeout_s=config.number("timeout", 600.0, above=0),
+            close_timeout_s=config.number("close_timeout", 5.0, above=0),
+            thinking_budget_tokens=config.integer("thinking_budget_tokens", 0, minimum=0),
+            thinking_budget_buffer=config.integer("thinking_budget_buffer", 1024, minimum=0),
+            enable_long_context=config.boolean("enable_long_context", default=False),
+            priority=config.integer("priority", 100),
+            max_concurrent_requests=config.integer("max_concurrent_requests", 5, minimum=0),
+            retry=read_retry_config(config),
+            overloaded_delay_multiplier=config.number("overloaded_delay_multiplier", 10.0, above=0),
+            extra_request_params=config.mapping("extra_request_params", {}),
+            text_verbosity=_read_optional_choice(config, "text_verbosity", config.raw("text_verbosity"), _VERBOSITIES),
+            api=config.choice("api", "auto", ("auto", "responses", "chat")),
+            stop=config.strings("stop", None),
+            seed=config.integer("seed", None),
+            parallel_tool_calls=config.boolean("parallel_tool_calls", default=True),
+            context_window=config.integer("context_window", None, minimum=1),
+            model_max_output_tokens=config.integer("model_max_output_tokens", None, minimum=1),
+            headers={str(name): str(value) for name, value in config.mapping("headers", {}).items()},
+            parse_think_tags=config.boolean("parse_think_tags", default=True),
+            rates=read_rates(config),
+        )
+        config.warn_unknown()
+        return settings
+
+    @property
+    def host(self) -> str:
+        """The name of the server, without port and credentials; empty when the address names none."""
+        try:
+            return urlsplit(self.base_url or DEFAULT_BASE_URL).hostname or ""
+        except ValueError:
+            return ""
+
+    @property
+    def is_default_host(self) -> bool:
+        """Whether requests go to OpenAI itself."""
+        return self.host == _DEFAULT_HOST
+
+    @property
+    def problem(self) -> str:
+        """What keeps a call from being made, empty when nothing does."""
+        if not self.host or urlsplit(self.base_url or DEFAULT_BASE_URL).scheme not in ("http", "https"):
+            return "base_url is no http or https address; write it like http://127.0.0.1:11434/v1"
+        if self.api_key is None and self.is_default_host:
+            return "no API key; set OPENAI_API_KEY or configure api_key"
+        return ""
+
+
+def _read_key(config: LenientConfig) -> str | None:
+    """Return the configured key; one that is no text is not even named in the report."""
+    key = config.raw("api_key")
+    if key is not None and not isinstance(key, str):
+        return config.refuse("api_key", f"a {type(key).__name__}", "a string", None)
+    return key
+
+
+def _read_reasoning(config: LenientConfig) -> str | dict[str, Any] | None:
+    """Return the reasoning to ask for by default: `reasoning_effort`, else the older key `reasoning`."""
+    effort, older = config.text("reasoning_effort", None), config.raw("reasoning")
+    if effort is not None:
+        return None if effort == "none" else effort
+    if older is None or isinstance(older, str):
+        return None if older == "none" else older
+    if isinstance(older, Mapping):
+        return dict(older)
+    return config.refuse("reasoning", older, "an effort or a mapping", None)
+
+
+def _read_chaining(config: LenientConfig) -> Chaining:
+    given = config.raw("enable_response_chaining")
+    if given is None:
+        return "false"
+    chaining = parse_chaining(given)
+    if chaining is None:
+        config.refuse("enable_response_chaining", given, "auto, true or false", "false")
+    return chaining or "false"
+
+
+def parse_chaining(given: Any) -> Chaining | None:
+    """Return what a value says about chaining, None when it says nothing that can be understood."""
+    return _CHAINING_WORDS.get(str(given).strip().lower())
+
+
+def _read_optional_choice(config: LenientConfig, key: str, given: Any, choices: tuple[str, ...]) -> str | None:
+    if given is None or given == "null":
+        return None
+    return str(given) if given in choices else config.refuse(key, given, " or ".join(choices), None)

@@ -1,0 +1,150 @@
+"""The vendor's client, and one request through it."""
+
+import asyncio
+import importlib
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+from amplifier_core.llm_errors import ConfigurationError, LLMError
+from amplifier_kit.provider_client import ClientSlot
+
+from .errors import OpenAIErrors
+from .settings import DEFAULT_BASE_URL, MODULE_ID, NO_KEY, OpenAISettings
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
+
+_DRAIN_S = 1.0
+
+
+class Reply:
+    """An answer that has begun: iterate over the events of a stream, or await the `document` of anything else."""
+
+    def __init__(self, stream: Any, errors: OpenAIErrors, model: str) -> None:
+        self.headers: dict[str, str] = {name.lower(): value for name, value in stream.response.headers.items()}
+        self.has_begun = False
+        self._stream = stream
+        self._errors = errors
+        self._model = model
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether the server streams; some answer with a document whatever they are asked for."""
+        return "text/event-stream" in self.headers.get("content-type", "")
+
+    def __aiter__(self) -> "Reply":
+        return self
+
+    async def __anext__(self) -> dict[str, Any]:
+        while True:
+            event = await self._stream.__anext__()
+            self.has_begun = True
+            if isinstance(event, dict):
+                return event
+
+    async def drain(self) -> None:
+        """Read to the end of a stream whose last event was seen, so that the connection can be used again."""
+        with suppress(Exception):  # the answer is complete, whatever happens to the connection now
+            async with asyncio.timeout(_DRAIN_S):
+                async for _ in self:
+                    pass
+
+    async def document(self) -> dict[str, Any]:
+        """Return the JSON object that was answered."""
+        try:
+            content = await self._stream.response.aread()
+        except Exception as exc:
+            raise self._errors.unreachable(exc, model=self._model) from exc
+        try:
+            document = json.loads(content)
+        except ValueError:
+            document = None
+        if not isinstance(document, dict):
+            text = content[:200].decode("utf-8", "replace")
+            raise self._errors.in_stream(f"the answer is no JSON object: {text}", model=self._model)
+        if document.get("error") and "status" not in document:  # a response object tells both
+            raise self._errors.in_stream(document["error"], model=self._model)
+        return document
+
+
+class Transport:
+    """Builds the client at first use and sends requests with it; every failure is one of the kernel's errors."""
+
+    def __init__(self, provider: str, settings: OpenAISettings, errors: OpenAIErrors, client: Any = None) -> None:
+        self._provider = provider
+        self._settings = settings
+        self._errors = errors
+        self._slot: ClientSlot[AsyncOpenAI] = ClientSlot(
+            MODULE_ID, self._build, lambda client: client.close(), timeout_s=settings.close_timeout_s
+        )
+        self._is_ready = client is not None
+        if client is not None:
+            self._slot.put(client)
+
+    @property
+    def client(self) -> "AsyncOpenAI":
+        """The vendor's own client; it does not retry, and waits as long as it is let."""
+        return self._slot.get()
+
+    @asynccontextmanager
+    async def open(self, path: str, body: dict[str, Any], *, model: str) -> AsyncIterator[Reply]:
+        """Send a request; the connection is given back, or closed if the answer was not read to its end."""
+        reply: Reply | None = None
+        try:
+            client = await self._ready()
+            sdk = importlib.import_module("openai")
+            stream = await client.post(path, body=body, cast_to=object, stream=True, stream_cls=sdk.AsyncStream[object])
+            async with stream:
+                reply = Reply(stream, self._errors, model)
+                yield reply
+        except LLMError:
+            raise
+        except Exception as exc:
+            raise self._translated(exc, model, has_begun=reply is not None and reply.has_begun) from exc
+
+    async def fetch(self, path: str, *, model: str) -> Any:
+        """Return the JSON that is found at a path."""
+        try:
+            client = await self._ready()
+            return await client.get(path, cast_to=object)
+        except LLMError:
+            raise
+        except Exception as exc:
+            raise self._translated(exc, model, has_begun=False) from exc
+
+    async def close(self) -> None:
+        """Close the client, if one was built."""
+        self._is_ready = False
+        await self._slot.close()
+
+    async def _ready(self) -> Any:
+        """Return the client; importing and building it takes long enough to be done beside the event loop."""
+        if not self._is_ready:
+            await asyncio.to_thread(self._slot.get)
+            self._is_ready = True
+        return self._slot.get()
+
+    def _build(self) -> "AsyncOpenAI":
+        settings = self._settings
+        if settings.problem:
+            raise ConfigurationError(f"{MODULE_ID}: {settings.problem}", provider=self._provider)
+        try:
+            sdk = importlib.import_module("openai")
+        except ImportError as exc:
+            raise ConfigurationError(
+                f"{MODULE_ID}: the package openai is not installed; install amplifier[openai]", provider=self._provider
+            ) from exc
+        client: AsyncOpenAI = sdk.AsyncOpenAI(
+            api_key=settings.api_key or NO_KEY,
+            base_url=settings.base_url or DEFAULT_BASE_URL,
+            max_retries=0,
+            timeout=None,
+            default_headers=settings.headers or None,
+        )
+        return client
+
+    def _translated(self, error: Exception, model: str, *, has_begun: bool) -> LLMError:
+        sdk = importlib.import_module("openai")
+        return self._errors.translate(error, sdk, model=model, has_begun=has_begun)

@@ -1,0 +1,80 @@
+"""Tokens, money and rate limits of an answer."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from amplifier_core import Usage
+from amplifier_kit.provider_cost import Prices, TokenCounts
+from amplifier_kit.token_estimate import CHARACTERS_PER_TOKEN
+
+_LIMIT_KINDS = ("requests", "tokens")
+
+
+def responses_usage(given: Any) -> Usage:
+    """Read the usage of the Responses API; nothing reported counts as zero."""
+    return _read(given, "input_tokens", "output_tokens")
+
+
+def chat_usage(given: Any) -> Usage:
+    """Read the usage of the Chat Completions API."""
+    return _read(given, "prompt_tokens", "completion_tokens")
+
+
+def estimated_usage(sent_characters: int, received_characters: int) -> Usage:
+    """Guess what a server used that does not say so: a token for every four characters."""
+    sent, received = -(-sent_characters // CHARACTERS_PER_TOKEN), -(-received_characters // CHARACTERS_PER_TOKEN)
+    return Usage.model_validate(
+        {"input_tokens": sent, "output_tokens": received, "total_tokens": sent + received, "estimated": True}
+    )
+
+
+async def priced(usage: Usage, prices: Prices, model: str) -> Usage:
+    """Return the usage with what it cost, as far as a price is known."""
+    cost = await prices.cost_of(model, TokenCounts.of(usage, has_writes_in_input=True))
+    return usage.model_copy(update={"cost_usd": cost})
+
+
+def summed(usages: list[Usage]) -> Usage:
+    """Return what several calls used together."""
+    if len(usages) == 1:
+        return usages[0]
+    total: dict[str, Any] = {}
+    for usage in usages:
+        for name, value in usage:
+            if value is not None:
+                total[name] = total[name] + value if name in total else value
+    if any(usage.cost_usd is None for usage in usages):
+        total["cost_usd"] = None
+    return Usage.model_validate(total)
+
+
+def rate_limits(headers: Mapping[str, str]) -> dict[str, Any] | None:
+    """Read the `x-ratelimit-*` headers; None when there are none."""
+    limits: dict[str, Any] = {}
+    for kind in _LIMIT_KINDS:
+        for part in ("limit", "remaining", "reset"):
+            given = headers.get(f"x-ratelimit-{part}-{kind}")
+            if given is not None:
+                limits[f"{kind}_{part}"] = given if part == "reset" else _number(given)
+    return limits or None
+
+
+def _read(given: Any, input_name: str, output_name: str) -> Usage:
+    reported = given if isinstance(given, Mapping) else {}
+    sent, received = _number(reported.get(input_name)) or 0, _number(reported.get(output_name)) or 0
+    details_in, details_out = (reported.get(f"{name}_details") or {} for name in (input_name, output_name))
+    return Usage(
+        input_tokens=sent,
+        output_tokens=received,
+        total_tokens=sent + received,
+        reasoning_tokens=_number(details_out.get("reasoning_tokens")),
+        cache_read_tokens=_number(details_in.get("cached_tokens")),
+        cache_write_tokens=_number(details_in.get("cache_write_tokens")),
+    )
+
+
+def _number(given: Any) -> int | None:
+    try:
+        return None if given is None else int(given)
+    except (TypeError, ValueError):
+        return None

@@ -1,0 +1,121 @@
+"""What both APIs share: tools, tool choice, response formats, images, ids and names as OpenAI accepts them."""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from amplifier_core.message_models import ResponseFormatJson, ResponseFormatJsonSchema
+from amplifier_kit.conversation import block_dict
+from amplifier_kit.provider_messages import NormalMessage, clean
+
+NATIVE_TOOLS = frozenset(
+    {"web_search_preview", "web_search_preview_2025_03_11", "web_search", "file_search", "code_interpreter"}
+)
+
+_NAME_LENGTH = 64
+_NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
+_CHOICES = {"none": "none", "auto": "auto", "required": "required", "any": "required"}
+
+
+@dataclass(frozen=True, slots=True)
+class JsonSchema:
+    """A schema that an answer has to follow."""
+
+    name: str
+    schema: dict[str, Any]
+    strict: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"name": self.name, "schema": self.schema, "strict": self.strict}
+
+
+def context_file(message: NormalMessage) -> str:
+    """Return a developer's message as the file it is presented as."""
+    return f"<context_file>\n{message.text}\n</context_file>"
+
+
+def unanswered_tool_text(message: NormalMessage) -> str:
+    """Return a tool's message that belongs to no call, as something a user could have said."""
+    return f"[Tool: {message.name or 'unknown'}]\n{message.text}"
+
+
+def image_url(block: Mapping[str, Any]) -> str | None:
+    """Return the address of an image, the data itself if need be; None for a source that nobody can follow."""
+    source = block.get("source")
+    if not isinstance(source, Mapping):
+        return None
+    if source.get("type") == "base64" and isinstance(source.get("data"), str):
+        return f"data:{source.get('media_type') or 'image/png'};base64,{source['data']}"
+    return source["url"] if source.get("type") == "url" and isinstance(source.get("url"), str) else None
+
+
+def image_placeholder(block: Mapping[str, Any]) -> str:
+    """Return the text that stands for an image which cannot be sent."""
+    source = block.get("source")
+    kind = source.get("type") if isinstance(source, Mapping) else None
+    return f"[image omitted: {kind or 'unknown'} source]"
+
+
+def call_id(given: str, longest: int) -> str:
+    """Return an id no longer than the API takes; a longer one, of another vendor, has always the same stand-in."""
+    return given if len(given) <= longest else f"call_{hashlib.sha256(given.encode()).hexdigest()[:24]}"
+
+
+def tool_name(given: str) -> str:
+    """Return the name of a tool that was called, in the characters that the API takes."""
+    return _NOT_IN_NAMES.sub("_", given)[:_NAME_LENGTH] or "unknown"
+
+
+def arguments_text(arguments: Any) -> str:
+    """Return the arguments of a call as the JSON text they travel in."""
+    return json.dumps(arguments, ensure_ascii=False, separators=(",", ":"), default=str)
+
+
+def is_native(tool: Any) -> bool:
+    """Say whether a tool is one that OpenAI runs itself."""
+    return block_dict(tool).get("type") in NATIVE_TOOLS
+
+
+def function_of(tool: Any) -> dict[str, Any] | None:
+    """Return name, description, parameters and strictness of a tool, None for something that has no name."""
+    fields = block_dict(tool)
+    inner = fields.get("function")
+    fields = inner if isinstance(inner, dict) else fields
+    if not fields.get("name"):
+        return None
+    parameters = fields.get("parameters") or fields.get("input_schema") or {}
+    return {
+        "name": fields["name"],
+        "description": clean(fields.get("description") or ""),
+        "parameters": clean({"type": "object", "properties": {}} | parameters),
+        "strict": fields.get("strict") is True,
+    }
+
+
+def chosen_tool(choice: str | dict[str, Any] | None) -> str | dict[str, Any] | None:
+    """Return a tool choice as one of `none`, `auto`, `required`, as `{"name": …}`, or an API's own form as it is."""
+    if choice is None:
+        return None
+    if isinstance(choice, str):
+        return _CHOICES.get(choice, {"name": choice})
+    inner = choice.get("function")
+    name = inner.get("name") if isinstance(inner, Mapping) else choice.get("name")
+    if name:
+        return {"name": name}
+    return _CHOICES.get(str(choice.get("type")), choice)
+
+
+def wanted_format(response_format: Any) -> JsonSchema | str | None:
+    """Return a response format: a schema, the word `json_object`, or None for plain text."""
+    if isinstance(response_format, ResponseFormatJson):
+        return "json_object"
+    if not isinstance(response_format, ResponseFormatJsonSchema):
+        return None
+    given = response_format.json_schema
+    schema = given.get("schema")
+    wrapper = given if isinstance(schema, dict) else {"schema": given}
+    strict = response_format.strict if response_format.strict is not None else wrapper.get("strict")
+    return JsonSchema(str(wrapper.get("name") or "response"), wrapper["schema"], strict is True)

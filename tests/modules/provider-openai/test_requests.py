@@ -1,0 +1,533 @@
+"""What is sent: every role, block and option, in the form of each API."""
+
+from typing import Any
+
+import pytest
+from openai_responses import responses_answer, stream_events
+from openai_server import RESPONSES, OpenAIServer, Said
+from vendor_server import sse_answer
+
+from amplifier_core import ChatRequest, Message, ToolSpec
+from amplifier_core.llm_errors import InvalidRequestError
+from amplifier_core.message_models import ResponseFormatJson, ResponseFormatJsonSchema
+
+IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}}
+DATA_URL = "data:image/png;base64,aGk="
+
+
+def text(content: str) -> dict[str, Any]:
+    return {"type": "text", "text": content}
+
+
+def call(call_id: str, name: str = "echo", **arguments: Any) -> dict[str, Any]:
+    return {"type": "tool_call", "id": call_id, "name": name, "input": arguments}
+
+
+def history() -> list[dict[str, Any]]:
+    """Return a conversation with every role: the model thinks, says something and calls two tools at once."""
+    thinking = {"type": "thinking", "thinking": "hm", "visibility": "internal", "content": ["gAAA-0", "rs_0"]}
+    return [
+        {"role": "system", "content": "Be brief."},
+        {"role": "developer", "content": [text("A file."), text("Its end.")]},
+        {"role": "user", "content": [text("Look."), IMAGE], "metadata": {"a": 1}, "name": "Ann"},
+        {"role": "assistant", "content": [thinking, text("I will."), call("c1", a=1), call("c2", "list_files")]},
+        {"role": "tool", "content": "first", "tool_call_id": "c1"},
+        {"role": "tool", "content": [text("sec"), text("ond"), IMAGE], "tool_call_id": "c2", "name": "list_files"},
+        {"role": "system", "content": [text("And polite.")]},
+        {"role": "user", "content": "Go on."},
+    ]
+
+
+async def test_a_history_with_every_role_and_block_becomes_items_of_the_responses_api(responses_desk: Any) -> None:
+    responses_desk.server.store.issued["rs_0"] = "gAAA-0"
+
+    await responses_desk.ask(*history(), tools=("echo",))
+
+    (body,) = responses_desk.bodies
+    assert body["instructions"] == "Be brief.\n\nAnd polite."
+    file = "<context_file>\nA file.\n\nIts end.\n</context_file>"
+    image = {"type": "input_image", "image_url": DATA_URL}
+    assert body["input"] == [
+        {"role": "user", "content": [{"type": "input_text", "text": file}]},
+        {"role": "user", "content": [{"type": "input_text", "text": "Look."}, image]},
+        {
+            "type": "reasoning",
+            "id": "rs_0",
+            "encrypted_content": "gAAA-0",
+            "summary": [{"type": "summary_text", "text": "hm"}],
+        },
+        {"role": "assistant", "content": [{"type": "output_text", "text": "I will."}]},
+        {"type": "function_call", "call_id": "c1", "name": "echo", "arguments": '{"a":1}'},
+        {"type": "function_call", "call_id": "c2", "name": "list_files", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c1", "output": "first"},
+        {"type": "function_call_output", "call_id": "c2", "output": [{"type": "input_text", "text": "second"}, image]},
+        {"role": "user", "content": [{"type": "input_text", "text": "Go on."}]},
+    ]
+    assert "visibility" not in str(body)
+    assert "Ann" not in str(body)
+
+
+async def test_a_history_with_every_role_and_block_becomes_chat_messages(chat_desk: Any) -> None:
+    await chat_desk.ask(*history(), tools=("echo",))
+
+    (body,) = chat_desk.bodies
+    image = {"type": "image_url", "image_url": {"url": DATA_URL}}
+    functions = [
+        {"id": "c1", "type": "function", "function": {"name": "echo", "arguments": '{"a":1}'}},
+        {"id": "c2", "type": "function", "function": {"name": "list_files", "arguments": "{}"}},
+    ]
+    assert body["messages"] == [
+        {"role": "system", "content": "Be brief.\n\nAnd polite."},
+        {"role": "user", "content": "<context_file>\nA file.\n\nIts end.\n</context_file>"},
+        {"role": "user", "content": [{"type": "text", "text": "Look."}, image]},
+        {"role": "assistant", "content": "I will.", "tool_calls": functions},
+        {"role": "tool", "tool_call_id": "c1", "content": "first"},
+        {"role": "tool", "tool_call_id": "c2", "content": "second"},
+        {"role": "user", "content": [{"type": "text", "text": "Images of the tool results:"}, image]},
+        {"role": "user", "content": "Go on."},
+    ]
+
+
+async def test_by_default_nothing_is_stored_and_reasoning_makes_the_round_trip(responses_desk: Any) -> None:
+    responses_desk.server.say(Said("I will look.", thinking="hm", calls=[("c1", "echo", {})]), "Done.")
+
+    first = await responses_desk.ask("Look.", tools=("echo",))
+    second = await responses_desk.ask(
+        "Look.", first, {"role": "tool", "content": "a", "tool_call_id": "c1"}, tools=("echo",)
+    )
+
+    one, two = responses_desk.bodies
+    assert [body["store"] for body in (one, two)] == [False, False]
+    assert "previous_response_id" not in two
+    kinds = [item.get("type") or item["role"] for item in two["input"]]
+    assert kinds == ["user", "reasoning", "assistant", "function_call", "function_call_output"]
+    assert two["input"][1]["encrypted_content"] == "gAAA-1"
+    assert second.text == "Done."
+
+
+@pytest.mark.parametrize(
+    ("content", "is_sent"),
+    [
+        (["gAAA-0", "rs_0"], True),
+        ([{"encrypted_content": "gAAA-0", "id": "rs_0", "status": None}], True),
+        (["rs_0"], False),
+        ([None, "rs_0"], False),
+        (None, False),
+    ],
+    ids=["pair", "object", "id", "pair without content", "none"],
+)
+async def test_stored_reasoning_is_sent_back_when_it_has_its_encrypted_form(
+    responses_desk: Any, content: Any, is_sent: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    responses_desk.server.store.issued["rs_0"] = "gAAA-0"
+    thinking = {"type": "thinking", "thinking": "", "content": content}
+
+    await responses_desk.ask("Hi", {"role": "assistant", "content": [thinking, text("Yes?")]}, "Go on.")
+
+    items = responses_desk.bodies[0]["input"]
+    sent = [item for item in items if item.get("type") == "reasoning"]
+    expected = {"type": "reasoning", "id": "rs_0", "encrypted_content": "gAAA-0", "summary": []}
+    assert sent == ([expected] if is_sent else [])
+    is_lost = content is not None and not is_sent
+    assert any("rs_0" in record.message for record in caplog.records) == is_lost
+
+
+async def test_a_reasoning_block_is_sent_back_when_it_carries_the_vendors_state(responses_desk: Any) -> None:
+    responses_desk.server.store.issued["rs_0"] = "gAAA-0"
+    summary = [{"type": "summary_text", "text": "hm"}]
+    ours = {"type": "reasoning", "content": [], "summary": summary, "id": "rs_0", "encrypted_content": "gAAA-0"}
+    other = {"type": "reasoning", "content": [], "summary": summary}
+
+    await responses_desk.ask("Hi", {"role": "assistant", "content": [other, ours, text("Yes?")]}, "Go on.")
+
+    kinds = [item.get("type") or item["role"] for item in responses_desk.bodies[0]["input"]]
+    assert kinds == ["user", "reasoning", "assistant", "user"]
+
+
+async def test_reasoning_that_nothing_followed_is_not_sent(responses_desk: Any) -> None:
+    responses_desk.server.store.issued["rs_0"] = "gAAA-0"
+    thinking = {"type": "thinking", "thinking": "hm", "content": ["gAAA-0", "rs_0"]}
+
+    await responses_desk.ask("Hi", {"role": "assistant", "content": [thinking]}, "Go on.")
+
+    assert [item["role"] for item in responses_desk.bodies[0]["input"]] == ["user", "user"]
+
+
+async def test_a_session_begun_with_another_vendor_goes_on_here(desk: Any) -> None:
+    foreign_id = "toolu_" + "0123456789" * 7
+    other_id = foreign_id.replace("toolu", "srvtu")
+    blocks = [
+        {"type": "thinking", "thinking": "hm", "signature": "EqQBsig"},
+        {"type": "redacted_thinking", "data": "xyz"},
+        text("I will ask."),
+        call(foreign_id, "files.read", path="a"),
+        call(other_id),
+    ]
+    answers = [
+        {"role": "tool", "content": "one", "tool_call_id": foreign_id},
+        {"role": "tool", "content": "two", "tool_call_id": other_id},
+    ]
+
+    response = await desk.ask("Hi", {"role": "assistant", "content": blocks}, *answers, "Go on.")
+
+    sent = str(desk.bodies[0])
+    assert response.text == "Hello", "the server, as strict as the vendor, has accepted it"
+    assert not any(foreign in sent for foreign in ("EqQBsig", "xyz", "hm", "thinking", "files.read"))
+    assert "I will ask." in sent
+    assert "one" in sent
+
+
+async def test_results_in_blocks_of_a_user_message_answer_their_calls(desk: Any) -> None:
+    results = [
+        {"type": "tool_result", "tool_call_id": "c2", "output": {"b": 2}},
+        {"type": "tool_result", "tool_call_id": "c1", "output": "one"},
+        text("What now?"),
+    ]
+
+    await desk.ask(
+        "Hi", {"role": "assistant", "content": [call("c1"), call("c2")]}, {"role": "user", "content": results}
+    )
+
+    (body,) = desk.bodies
+    items = body.get("input") or body["messages"]
+    answers = [
+        (item.get("call_id") or item.get("tool_call_id"), item.get("output") or item.get("content")) for item in items
+    ]
+    assert [answer for answer in answers if answer[0] in ("c1", "c2") and answer[1]] == [
+        ("c1", "one"),
+        ("c2", '{"b":2}'),
+    ]
+    assert "What now?" in str(items[-1])
+
+
+async def test_text_that_the_vendor_would_refuse_is_cleaned(desk: Any) -> None:
+    await desk.ask("a\x00b\x1bc\td\ud800", tools=())
+
+    assert "abc\\td" in str(desk.bodies[0])
+
+
+async def test_a_tool_message_without_an_id_is_sent_as_the_users(desk: Any, caplog: pytest.LogCaptureFixture) -> None:
+    await desk.ask("Hi", {"role": "tool", "name": "echo", "content": "late"})
+
+    assert "[Tool: echo]\\nlate" in str(desk.bodies[0])
+    assert any("tool_call_id" in record.message for record in caplog.records)
+
+
+@pytest.mark.parametrize("source", [{"type": "file", "id": "f1"}, {"type": "url"}], ids=["file", "no address"])
+async def test_an_image_that_cannot_be_sent_is_replaced_and_reported(desk: Any, source: dict[str, Any]) -> None:
+    response = await desk.ask({"role": "user", "content": [text("Look."), {"type": "image", "source": source}]})
+
+    assert f"[image omitted: {source['type']} source]" in str(desk.bodies[0])
+    assert response.degradation.requested == "images"
+
+
+async def test_a_model_without_eyes_is_not_sent_images(desk: Any) -> None:
+    seeing = await desk.ask({"role": "user", "content": [IMAGE, text("Look.")]})
+    blind = await desk.ask({"role": "user", "content": [IMAGE, text("Look.")]}, model="o3")
+
+    assert seeing.degradation is None
+    assert blind.degradation.requested == "images"
+    assert "aGk=" in str(desk.bodies[0])
+    assert "aGk=" not in str(desk.bodies[1])
+
+
+async def test_an_image_may_be_an_address(desk: Any) -> None:
+    image = {"type": "image", "source": {"type": "url", "url": "https://example.test/a.png"}}
+
+    await desk.ask({"role": "user", "content": [image]})
+
+    assert "https://example.test/a.png" in str(desk.bodies[0])
+
+
+# --- options
+
+
+async def test_options_of_the_request_win_over_keywords_and_those_over_the_configuration(desks: Any, api: str) -> None:
+    desk = desks({"api": api, "temperature": 0.1, "top_p": 0.2, "max_tokens": 100, "default_model": "gpt-5.4"})
+
+    await desk.ask()
+    await desk.ask(given={"temperature": 0.3, "max_tokens": 200, "model": "gpt-5.3"})
+    await desk.ask(
+        temperature=0.5,
+        top_p=0.6,
+        max_output_tokens=300,
+        model="gpt-5.5",
+        given={"temperature": 0.3, "max_tokens": 200},
+    )
+
+    cap = "max_output_tokens" if api == "responses" else "max_tokens"
+    told = [(body["model"], body["temperature"], body["top_p"], body[cap]) for body in desk.bodies]
+    assert told == [("gpt-5.4", 0.1, 0.2, 100), ("gpt-5.3", 0.3, 0.2, 200), ("gpt-5.5", 0.5, 0.6, 300)]
+
+
+async def test_without_configuration_only_what_is_needed_is_sent(responses_desk: Any, chat_desk: Any) -> None:
+    await responses_desk.ask()
+    await chat_desk.ask()
+
+    responses, chat = responses_desk.bodies
+    assert set(responses) == {"model", "input", "store", "max_output_tokens", "include", "stream"}
+    assert set(chat) == {"model", "messages", "max_tokens", "stream", "stream_options"}
+    assert (responses["model"], responses["max_output_tokens"], chat["max_tokens"]) == ("gpt-5.5", 4096, 4096)
+
+
+async def test_tools_are_offered_as_functions(responses_desk: Any, chat_desk: Any) -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "string"}}}
+    tools = [
+        ToolSpec(name="one", parameters=schema, description="First."),
+        ToolSpec.model_validate({"name": "two", "parameters": {}, "strict": True}),
+    ]
+    for desk in (responses_desk, chat_desk):
+        await desk.provider.complete(ChatRequest(messages=[Message(role="user", content="Hi")], tools=tools))
+
+    responses, chat = responses_desk.bodies
+    empty = {"type": "object", "properties": {}}
+    assert responses["tools"] == [
+        {"type": "function", "name": "one", "description": "First.", "parameters": schema, "strict": False},
+        {"type": "function", "name": "two", "description": "", "parameters": empty, "strict": True},
+    ]
+    assert chat["tools"] == [
+        {"type": "function", "function": {"name": "one", "description": "First.", "parameters": schema}},
+        {"type": "function", "function": {"name": "two", "description": "", "parameters": empty, "strict": True}},
+    ]
+    assert responses["parallel_tool_calls"] is chat["parallel_tool_calls"] is True
+
+
+async def test_tools_that_the_vendor_runs_are_passed_on_or_reported(responses_desk: Any, chat_desk: Any) -> None:
+    given = {"tools": [{"type": "web_search"}, {"name": "mine", "parameters": {"type": "object"}}]}
+
+    await responses_desk.ask(given=given)
+    degraded = await chat_desk.ask(given=given)
+
+    responses, chat = responses_desk.bodies
+    assert responses["tools"][0] == {"type": "web_search"}
+    assert responses["tools"][1]["name"] == "mine"
+    assert [tool["function"]["name"] for tool in chat["tools"]] == ["mine"]
+    assert degraded.degradation.requested == "hosted tools"
+
+
+@pytest.mark.parametrize(
+    ("choice", "responses", "chat"),
+    [
+        ("none", "none", "none"),
+        ("auto", "auto", "auto"),
+        ("required", "required", "required"),
+        ("any", "required", "required"),
+        ({"type": "any"}, "required", "required"),
+        (None, "auto", None),
+        ("echo", {"type": "function", "name": "echo"}, {"type": "function", "function": {"name": "echo"}}),
+        (
+            {"type": "tool", "name": "echo"},
+            {"type": "function", "name": "echo"},
+            {"type": "function", "function": {"name": "echo"}},
+        ),
+        (
+            {"type": "function", "function": {"name": "echo"}},
+            {"type": "function", "name": "echo"},
+            {"type": "function", "function": {"name": "echo"}},
+        ),
+    ],
+)
+async def test_a_tool_choice_has_the_form_of_each_api(
+    responses_desk: Any, chat_desk: Any, choice: Any, responses: Any, chat: Any
+) -> None:
+    await responses_desk.ask(tools=("echo",), tool_choice=choice)
+    await chat_desk.ask(tools=("echo",), tool_choice=choice)
+
+    assert [body.get("tool_choice") for body in responses_desk.bodies] == [responses, chat]
+
+
+async def test_a_tool_choice_without_tools_is_not_sent(desk: Any) -> None:
+    await desk.ask(tool_choice="required")
+
+    assert not {"tools", "tool_choice", "parallel_tool_calls"} & set(desk.bodies[0])
+
+
+async def test_a_response_format_has_the_form_of_each_api(responses_desk: Any, chat_desk: Any) -> None:
+    schema = {"type": "object", "properties": {}}
+    formats = [
+        ResponseFormatJson(),
+        ResponseFormatJsonSchema(json_schema=schema, strict=True),
+        ResponseFormatJsonSchema(json_schema={"name": "answer", "schema": schema}),
+    ]
+    for desk in (responses_desk, chat_desk):
+        for wanted in formats:
+            await desk.ask(response_format=wanted)
+
+    named = [
+        {"name": "response", "schema": schema, "strict": True},
+        {"name": "answer", "schema": schema, "strict": False},
+    ]
+    assert [body["text"]["format"] for body in responses_desk.bodies[:3]] == [
+        {"type": "json_object"},
+        *({"type": "json_schema", **name} for name in named),
+    ]
+    assert [body["response_format"] for body in responses_desk.bodies[3:]] == [
+        {"type": "json_object"},
+        *({"type": "json_schema", "json_schema": name} for name in named),
+    ]
+
+
+async def test_stop_sequences_reach_the_chat_api_and_are_reported_by_the_other(
+    responses_desk: Any, chat_desk: Any
+) -> None:
+    degraded = await responses_desk.ask(stop=["END"])
+    honoured = await chat_desk.ask(stop=["END"])
+
+    responses, chat = responses_desk.bodies
+    assert "stop" not in responses
+    assert degraded.degradation.requested == "stop"
+    assert chat["stop"] == ["END"]
+    assert honoured.degradation is None
+
+
+@pytest.mark.parametrize(
+    ("config", "request_effort", "given", "expected"),
+    [
+        ({}, None, {}, None),
+        ({"reasoning_effort": "low"}, None, {}, {"effort": "low", "summary": "detailed"}),
+        ({"reasoning_effort": "none", "reasoning": "high"}, None, {}, None),
+        ({"reasoning": {"effort": "high", "summary": "auto"}}, None, {}, {"effort": "high", "summary": "auto"}),
+        ({"reasoning": "low", "reasoning_summary": "concise"}, None, {}, {"effort": "low", "summary": "concise"}),
+        ({"reasoning_effort": "low"}, "high", {}, {"effort": "high", "summary": "detailed"}),
+        ({}, "low", {"reasoning_effort": "xhigh"}, {"effort": "xhigh", "summary": "detailed"}),
+        ({}, "low", {"reasoning": {"summary": "auto"}}, {"effort": "medium", "summary": "auto"}),
+        ({}, None, {"extended_thinking": True}, {"effort": "high", "summary": "detailed"}),
+        ({"default_model": "gpt-5.2"}, None, {}, {"summary": "auto"}),
+    ],
+)
+async def test_reasoning_is_asked_for_by_the_first_that_says_so(
+    desks: Any, api: str, config: Any, request_effort: Any, given: Any, expected: Any
+) -> None:
+    desk = desks({"api": api, **config})
+
+    await desk.ask(reasoning_effort=request_effort, given=given)
+
+    (body,) = desk.bodies
+    if api == "responses":
+        assert body.get("reasoning") == expected
+    else:
+        assert body.get("reasoning_effort") == (expected or {}).get("effort")
+    assert desk.payloads("llm:request")[0]["reasoning_enabled"] is bool(
+        expected if api == "responses" else (expected or {}).get("effort")
+    )
+
+
+async def test_an_effort_that_the_model_does_not_know_is_refused_before_anything_is_sent(desk: Any) -> None:
+    with pytest.raises(InvalidRequestError, match="medium, high, xhigh"):
+        await desk.ask(model="gpt-5.5-pro", reasoning_effort="low")
+
+    assert desk.bodies == []
+
+
+@pytest.mark.parametrize(
+    ("model", "effort", "expected"),
+    [("gpt-5.5", None, True), ("gpt-5.5", "none", False), ("gpt-5-mini", None, False), ("gpt-5-mini", "low", True)],
+)
+async def test_the_encrypted_reasoning_is_asked_for_when_the_model_will_reason(
+    responses_desk: Any, model: str, effort: str | None, expected: bool
+) -> None:
+    await responses_desk.ask(model=model, reasoning_effort=effort)
+
+    assert (responses_desk.bodies[0].get("include") == ["reasoning.encrypted_content"]) is expected
+
+
+async def test_a_thinking_budget_leaves_room_for_the_answer(desks: Any) -> None:
+    desk = desks({"api": "responses", "thinking_budget_tokens": 5000, "thinking_budget_buffer": 500})
+
+    await desk.ask()
+    await desk.ask(given={"extended_thinking": True})
+
+    assert [body["max_output_tokens"] for body in desk.bodies] == [4096, 5500]
+    asked = desk.payloads("llm:request")
+    assert [(data["thinking_enabled"], data["thinking_budget"]) for data in asked] == [(False, None), (True, 5000)]
+
+
+async def test_a_tiny_cap_is_raised_to_what_the_vendor_takes(responses_desk: Any) -> None:
+    await responses_desk.ask(max_output_tokens=1)
+
+    assert responses_desk.bodies[0]["max_output_tokens"] == 16
+
+
+async def test_hints_for_the_vendor_are_sent_when_they_are_configured(desks: Any) -> None:
+    hints = {
+        "prompt_cache_key": "k",
+        "safety_identifier": "s",
+        "truncation": "auto",
+        "prompt_cache_retention": "24h",
+    }
+    desk = desks({"api": "responses", **hints, "text_verbosity": "low", "enable_state": True})
+
+    await desk.ask(given={"max_tool_calls": 3})
+
+    (body,) = desk.bodies
+    assert {key: body[key] for key in hints} == hints
+    assert body["text"] == {"verbosity": "low"}
+    assert body["store"] is True
+    assert body["max_tool_calls"] == 3
+    assert "include" not in body
+
+
+async def test_a_retention_that_the_model_rejects_is_dropped_with_a_warning(
+    desks: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    desk = desks({"api": "responses", "prompt_cache_retention": "in_memory"})
+
+    await desk.ask(model="gpt-5.5")
+    await desk.ask(model="gpt-5.4")
+
+    assert [body.get("prompt_cache_retention") for body in desk.bodies] == [None, "in_memory"]
+    assert any("prompt_cache_retention" in record.message for record in caplog.records)
+
+
+async def test_extra_parameters_win_over_everything_and_say_so_once(
+    desks: Any, api: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    desk = desks({"api": api, "temperature": 0.1, "extra_request_params": {"temperature": 0.9, "user": "u"}})
+
+    await desk.ask()
+    await desk.ask()
+
+    assert [(body["temperature"], body["user"]) for body in desk.bodies] == [(0.9, "u")] * 2
+    assert len([record for record in caplog.records if "overrides" in record.message]) == 1
+
+
+async def test_headers_and_seed_of_the_configuration_are_sent(desks: Any) -> None:
+    desk = desks({"api": "chat", "headers": {"x-team": "blue"}, "seed": 7, "parallel_tool_calls": False})
+
+    await desk.ask(tools=("echo",))
+
+    assert desk.server.requests[0].headers["x-team"] == "blue"
+    assert desk.bodies[0]["seed"] == 7
+    assert desk.bodies[0]["parallel_tool_calls"] is False
+
+
+async def test_openai_itself_is_sent_its_own_name_for_the_cap(server: OpenAIServer, desks: Any) -> None:
+    openai = pytest.importorskip("openai")
+    client = openai.AsyncOpenAI(api_key=server.key, base_url=server.base_url, max_retries=0)
+    desk = desks({"api": "chat", "base_url": ""}, client=client)
+
+    await desk.ask()
+
+    assert desk.bodies[0]["max_completion_tokens"] == 4096
+    assert "max_tokens" not in desk.bodies[0]
+
+
+async def test_items_of_hosted_tools_are_kept_and_sent_back_as_they_are(responses_desk: Any) -> None:
+    search = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search"}}
+    server = responses_desk.server
+
+    def searched(request: Any) -> Any:
+        response, _ = responses_answer(server.store, request.body, Said("Found.", thinking="hm"))
+        response["output"].insert(1, search)
+        return sse_answer((event["type"], event) for event in stream_events(response))
+
+    server.script(RESPONSES, searched)
+    first = await responses_desk.ask("Search.")
+    await responses_desk.ask("Search.", first, "Go on.")
+
+    assert first.metadata["openai:items"] == [search]
+    sent = responses_desk.bodies[1]["input"]
+    assert [item.get("type") or item["role"] for item in sent] == [
+        "user", "reasoning", "web_search_call", "assistant", "user",
+    ]  # fmt: skip
+    assert sent[2] == search
