@@ -1,0 +1,99 @@
+"""Commands that are waited for."""
+
+import asyncio
+import contextlib
+import subprocess
+from typing import IO, Any, cast
+
+from amplifier_core import ToolResult
+from amplifier_kit.process_trees import ProcessTree, run_to_end
+
+from .launch import END_GRACE_S, Announcement, Launch
+from .output import Capture, PipeReader
+
+_DRAIN_S = 0.5
+_STILL_OPEN = "processes started by the command are still running; what they print from now on is not shown"
+
+
+class ForegroundCommands:
+    """The commands of one session that somebody waits for."""
+
+    def __init__(self, max_output_bytes: int, coordinator: Any) -> None:
+        self._max_output_bytes = max_output_bytes
+        self._coordinator = coordinator
+        self._trees: set[ProcessTree] = set()
+
+    async def run(self, launch: Launch, timeout_s: float) -> ToolResult:
+        """Run a command to its end and return what it printed; when time is up, or on cancellation, its tree is ended.
+
+        Raises `ToolFailure` when it cannot be started.
+        """
+        loop = asyncio.get_running_loop()
+        tree = await launch.start(subprocess.PIPE, subprocess.PIPE)
+        deadline = loop.time() + timeout_s
+        self._trees.add(tree)
+        announcement = Announcement(self._coordinator, launch, tree.pid, whole(timeout_s))
+        out, err = Capture("stdout", self._max_output_bytes), Capture("stderr", self._max_output_bytes)
+        pipes = cast("tuple[IO[bytes], IO[bytes]]", (tree.stdout, tree.stderr))  # both were asked for
+        reader = PipeReader(dict(zip(pipes, (out, err), strict=True)), loop)
+        flags = {"timed_out": False, "cancelled": False}
+        try:
+            await announcement.started()
+            flags["timed_out"] = not await _wait(tree, deadline)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_DRAIN_S):
+                    await reader.is_drained.wait()
+        except BaseException as exc:
+            flags["cancelled"] = isinstance(exc, asyncio.CancelledError)
+            await tree.end(END_GRACE_S)
+            raise
+        finally:
+            self._trees.discard(tree)
+            reader.release()
+            sizes = {"stdout_bytes": out.total, "stderr_bytes": err.total}
+            is_truncated = out.is_truncated or err.is_truncated
+            await run_to_end(announcement.finished(tree.returncode, **sizes, truncated=is_truncated, **flags))
+        if flags["timed_out"]:
+            return _timed_out(whole(timeout_s), out.text, err.text)
+        notes = [launch.shell.note, "" if reader.is_drained.is_set() else _STILL_OPEN]
+        return _finished(tree.returncode, out, err, "; ".join(filter(None, notes)))
+
+    async def close(self) -> None:
+        """End what still runs; whoever waits for it gets an answer."""
+        await asyncio.gather(*(tree.end(END_GRACE_S) for tree in self._trees))
+
+
+def whole(seconds: float) -> float:
+    """Return a number of seconds, as an integer where it is one, so that it reads as it was given."""
+    return int(seconds) if seconds.is_integer() else seconds
+
+
+async def _wait(tree: ProcessTree, deadline: float) -> bool:
+    """Wait for the command's end; False when its time was up and its tree had to be ended."""
+    try:
+        async with asyncio.timeout_at(deadline):
+            await tree.wait()
+    except TimeoutError:
+        await tree.end(END_GRACE_S)
+        return False
+    return True
+
+
+def _finished(returncode: int | None, out: Capture, err: Capture, note: str) -> ToolResult:
+    output: dict[str, Any] = {"stdout": out.text, "stderr": err.text, "returncode": returncode}
+    if out.is_truncated or err.is_truncated:
+        output |= {"truncated": True, "stdout_total_bytes": out.total, "stderr_total_bytes": err.total}
+    if note:
+        output["note"] = note
+    if returncode == 0:
+        return ToolResult(output=output)
+    message = f"Command exited with code {returncode}"
+    error = {"message": message, "code": "exit_status", "returncode": returncode}
+    return ToolResult(success=False, output=output, error=error)
+
+
+def _timed_out(timeout_s: float, stdout: str, stderr: str) -> ToolResult:
+    message = f"Command timed out after {timeout_s} seconds"
+    output = "\n".join(part for part in (message, stdout, stderr) if part)
+    error = {"message": message, "code": "timeout", "timeout": timeout_s, "stdout": stdout, "stderr": stderr}
+    return ToolResult(success=False, output=output, error=error)

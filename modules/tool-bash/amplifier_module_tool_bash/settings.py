@@ -1,0 +1,46 @@
+"""The configuration of tool-bash."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from amplifier_kit.lenient_config import LenientConfig
+
+from .safety import SafetyConfig, SafetyProfile, SafetyValidator
+
+MODULE_ID = "tool-bash"
+
+_DEFAULT_TIMEOUT_S = 30.0
+_DEFAULT_OUTPUT_BYTES = 100_000
+
+
+class Settings:
+    """What the configuration says. Raises `ValueError` for a safety profile that does not exist."""
+
+    def __init__(self, config: Mapping[str, Any] | None) -> None:
+        given = LenientConfig(MODULE_ID, config)
+        self.working_dir = given.text("working_dir", None)
+        self.timeout_s = given.number("timeout", _DEFAULT_TIMEOUT_S, above=0)
+        self.max_timeout_s = given.number("max_timeout", None, above=0)
+        self.require_approval = given.boolean("require_approval", True)
+        self.allowed_commands = given.strings("allowed_commands", [])
+        self.denied_commands = given.strings("denied_commands", [])
+        self.max_output_bytes = given.integer("max_output_bytes", _DEFAULT_OUTPUT_BYTES, minimum=1)
+        self.max_concurrent = given.integer("max_concurrent", None, minimum=1)
+        self.env = {str(name): str(value) for name, value in given.mapping("env", {}).items() if value is not None}
+        self.env_deny = given.strings("env_deny", [])
+        log_dir = given.text("background_log_dir", None)
+        self.background_log_dir = Path(log_dir).expanduser() if log_dir else None
+        self.kill_background_on_cleanup = given.boolean("kill_background_on_cleanup", False)
+        self.validator = SafetyValidator(
+            given.raw("safety_profile") or SafetyProfile.STRICT,
+            SafetyConfig(self.allowed_commands, self.denied_commands, _overrides(given)),
+        )
+        given.warn_unknown()
+
+
+def _overrides(given: LenientConfig) -> dict[str, Any]:
+    overrides = LenientConfig(f"{MODULE_ID}: safety_overrides", given.mapping("safety_overrides", {}))
+    lists = {key: overrides.strings(key, []) for key in ("allow", "block")}
+    overrides.warn_unknown()
+    return lists

@@ -1,0 +1,156 @@
+"""The tool `bash`."""
+
+import asyncio
+import copy
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from amplifier_core import ToolResult
+from amplifier_kit.tool_input import ToolFailure, read_input
+from amplifier_kit.tool_paths import WorkingDir
+from amplifier_kit.tool_runs import answered
+
+from .background import BackgroundCommands
+from .foreground import ForegroundCommands, whole
+from .launch import Launch, Shell, find_shell, prepare
+from .safety import SafetyResult
+from .settings import Settings
+
+logger = logging.getLogger(__name__)
+
+_LONGEST_TIMEOUT_S = 10.0**9
+_MAX_COMMAND_BYTES = 131_071  # what a system takes as one argument
+_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "command": {"type": "string", "description": "The command or script that bash runs."},
+        "timeout": {
+            "type": "integer",
+            "description": "Seconds after which the command and everything it started is killed.",
+        },
+        "run_in_background": {
+            "type": "boolean",
+            "default": False,
+            "description": "Return at once and let the command go on: for servers, watchers and long builds.",
+        },
+    },
+    "required": ["command"],
+}
+_CHECKED = {**_SCHEMA, "properties": {**_SCHEMA["properties"], "timeout": {"type": "number"}}}
+_DESCRIPTION = (
+    "Run a command with bash in the working directory and get its stdout, stderr and returncode. Every call is a new"
+    " shell: `cd` and variables do not carry over. Nothing can be typed into it: stdin is empty. A command is killed"
+    " when its time is up ({timeout} s unless `timeout` says otherwise), and the middle of a long output is left"
+    " out. Use `run_in_background` for what does not end by itself. Not for reading, writing or searching files where"
+    " a tool of its own does that."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """What the tool is asked to do."""
+
+    command: str
+    timeout_s: float
+    is_background: bool
+
+    @classmethod
+    def read(cls, given: Any, settings: Settings) -> "_Request":
+        """Return the input if it can be used; raises `ToolFailure`."""
+        command = given.get("command") if isinstance(given, dict) else None
+        if not isinstance(command, str) or not command.strip():
+            raise ToolFailure("Command is required", "invalid_input")
+        if problem := _problem(command):
+            raise ToolFailure(f"bash: the command {problem}; write it to a file and run that", "invalid_input")
+        values = read_input("bash", _CHECKED, given)
+        timeout_s = float(values.get("timeout", settings.timeout_s))
+        if not 0 < timeout_s <= _LONGEST_TIMEOUT_S:
+            raise ToolFailure(f"bash: 'timeout' must be a positive number, got {timeout_s}", "invalid_input")
+        if settings.max_timeout_s is not None:
+            timeout_s = min(timeout_s, settings.max_timeout_s)
+        return cls(command, timeout_s, values["run_in_background"])
+
+
+def _problem(command: str) -> str:
+    """Return why a command cannot be handed to a shell."""
+    try:
+        size = len(command.encode())
+    except UnicodeEncodeError:
+        return "is no valid text"
+    if "\0" in command:
+        return "holds a NUL character"
+    return f"has {size} bytes, more than {_MAX_COMMAND_BYTES}" if size > _MAX_COMMAND_BYTES else ""
+
+
+class BashTool:
+    """Runs shell commands within the limits of a safety profile."""
+
+    name = "bash"
+
+    def __init__(self, config: Mapping[str, Any] | None = None, coordinator: Any = None) -> None:
+        self.settings = Settings(config)
+        self.description = _DESCRIPTION.format(timeout=whole(self.settings.timeout_s))
+        self._coordinator = coordinator
+        self._working_dir = WorkingDir(self.settings.working_dir, coordinator)
+        self._foreground = ForegroundCommands(self.settings.max_output_bytes, coordinator)
+        self._background = BackgroundCommands(self.settings.background_log_dir, coordinator)
+        self._active = 0
+
+    @property
+    def input_schema(self) -> dict[str, Any]:
+        return copy.deepcopy(_SCHEMA)
+
+    def get_schema(self) -> dict[str, Any]:
+        return self.input_schema
+
+    def get_metadata(self) -> dict[str, Any]:
+        """Return what approval needs to know."""
+        return {
+            "requires_approval": self.settings.require_approval,
+            "approval_hints": {
+                "risk_level": "high",
+                "dangerous_patterns": list(self.settings.denied_commands),
+                "safe_patterns": list(self.settings.allowed_commands),
+            },
+        }
+
+    async def execute(self, input: dict[str, Any]) -> ToolResult:
+        """Run a command; only a cancellation is raised, once nothing of the command is left."""
+        return await answered(self.name, self._execute(input))
+
+    async def close(self) -> None:
+        """End what is still being waited for, and background commands where the configuration says so."""
+        await self._foreground.close()
+        await self._background.close(is_killing=self.settings.kill_background_on_cleanup)
+
+    async def _execute(self, given: Any) -> ToolResult:
+        request = _Request.read(given, self.settings)
+        logger.debug("bash: a command of %d characters", len(request.command))
+        shell, verdict = await asyncio.to_thread(self._judge, request.command)
+        if not verdict.allowed:
+            message = f"Command denied for safety: {verdict.reason}\n  Hint: {verdict.hint}"
+            raise ToolFailure(message, "command_denied", matched_pattern=verdict.matched_pattern)
+        return await self._run(request, shell)
+
+    def _judge(self, command: str) -> tuple[Shell, SafetyResult]:
+        shell = find_shell()
+        return shell, self.settings.validator.validate(command, shell.name)
+
+    async def _run(self, request: _Request, shell: Shell) -> ToolResult:
+        limit = self.settings.max_concurrent
+        if limit is not None and self._active >= limit:
+            message = f"bash: the concurrent command limit of {limit} is reached; wait for a command to end"
+            raise ToolFailure(message, "concurrency_limit", retryable=True)
+        self._active += 1
+        try:
+            launch = await asyncio.to_thread(self._prepare, request.command, shell)
+            if request.is_background:
+                return await self._background.start(launch)
+            return await self._foreground.run(launch, request.timeout_s)
+        finally:
+            self._active -= 1
+
+    def _prepare(self, command: str, shell: Shell) -> Launch:
+        return prepare(command, shell, self._working_dir.path(), self.settings)

@@ -1,0 +1,70 @@
+"""The processes that a test starts, found by a marker which all of them inherit."""
+
+import os
+import signal
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+_PATIENCE_S = 5.0
+
+_starts = 0
+
+
+def _count_starts(event: str, args: tuple[object, ...]) -> None:
+    global _starts
+    _starts += event == "subprocess.Popen"
+
+
+sys.addaudithook(_count_starts)  # where nothing was started nothing needs to be looked for
+
+
+class Started:
+    """What was started since, whoever started it and wherever it went."""
+
+    def __init__(self, marker: str) -> None:
+        self._marker = f"{marker}=1".encode()
+
+    def pids(self) -> list[int]:
+        """Return the pids of all that is alive; the dead whom nobody reaped do not count."""
+        return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit() and self._is_ours(entry)]
+
+    def wait_for(self, count: int) -> list[int]:
+        """Wait until so many are alive."""
+        deadline = time.monotonic() + _PATIENCE_S
+        while len(pids := self.pids()) != count:
+            assert time.monotonic() < deadline, f"{len(pids)} processes are alive instead of {count}"
+            time.sleep(0.01)
+        return pids
+
+    def end(self) -> None:
+        """End what a test left running on purpose."""
+        for pid in self.pids():
+            os.kill(pid, signal.SIGKILL)
+        self.wait_for(0)
+
+    def _is_ours(self, entry: Path) -> bool:
+        try:
+            is_dead = (entry / "stat").read_bytes().rpartition(b")")[2].split()[0] in (b"Z", b"X")
+            return not is_dead and self._marker in (entry / "environ").read_bytes().split(b"\0")
+        except (OSError, IndexError):
+            return False
+
+
+@contextmanager
+def leaving_nothing(monkeypatch: pytest.MonkeyPatch) -> Iterator[Started]:
+    """Fail when a process that was started meanwhile is still alive at the end."""
+    marker = f"AMPLIFIER_CHILD_{uuid.uuid4().hex}"
+    monkeypatch.setenv(marker, "1")
+    started, starts_before = Started(marker), _starts
+    yield started
+    if _starts == starts_before:
+        return
+    left = started.pids()
+    started.end()
+    assert left == [], f"{len(left)} processes were left running"
