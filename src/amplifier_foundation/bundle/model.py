@@ -1,0 +1,194 @@
+"""The bundle itself: what one file, or several composed ones, say about a session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from amplifier_foundation import provenance
+from amplifier_foundation.paths.construction import construct_agent_path, construct_context_path
+
+from . import agents, composition, sections
+from .origins import Origin
+
+if TYPE_CHECKING:
+    from amplifier_foundation.prepared import PreparedBundle
+
+PLAN_SECTIONS = ("session", "providers", "tools", "hooks", "agents", "spawn")
+"""What a mount plan is made of, in its order."""
+
+_COLLECTIONS: dict[str, type[list[Any]] | type[dict[str, Any]]] = {
+    "includes": list,
+    "session": dict,
+    "providers": list,
+    "tools": list,
+    "hooks": list,
+    "spawn": dict,
+    "agents": dict,
+    "context": dict,
+    "source_base_paths": dict,
+    "_pending_context": dict,
+    "origins": dict,
+}
+
+
+@dataclass
+class Bundle:
+    """A composable unit of configuration: modules, agents, context files and an instruction.
+
+    `source_base_paths` maps a namespace to the directory that holds its `agents/`, `context/` and so on.
+    `from_meta` says that name and description come from an agent's `meta:`; such a name never becomes a namespace.
+    """
+
+    name: str
+    version: str = "1.0.0"
+    description: str = ""
+    includes: list[Any] = field(default_factory=list)
+    namespace_root: str | None = None
+    session: dict[str, Any] = field(default_factory=dict)
+    providers: list[dict[str, Any]] = field(default_factory=list)
+    tools: list[dict[str, Any]] = field(default_factory=list)
+    hooks: list[dict[str, Any]] = field(default_factory=list)
+    spawn: dict[str, Any] = field(default_factory=dict)
+    agents: dict[str, dict[str, Any]] = field(default_factory=dict)
+    context: dict[str, Path] = field(default_factory=dict)
+    instruction: str | None = None
+    base_path: Path | None = None
+    source_base_paths: dict[str, Path] = field(default_factory=dict)
+    _pending_context: dict[str, str] = field(default_factory=dict)
+    origins: dict[str, list[Origin]] = field(default_factory=dict)
+    from_meta: bool = field(default=False, compare=False)
+
+    def __post_init__(self) -> None:
+        for name, kind in _COLLECTIONS.items():
+            if getattr(self, name) is None:
+                setattr(self, name, kind())
+        self._file: Path | None = None  # where the bundle was read from
+        self._layers: tuple[provenance.Layer, ...] = ()  # what it was composed of, if it was
+        self._source_uri: str  # set by the registry on what it returns
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any], base_path: Path | None = None) -> Self:
+        """Build a bundle from the mapping of a bundle file; relative paths in it count from `base_path`.
+
+        Raises:
+            BundleValidationError: `providers`, `tools` or `hooks` is not a list of mappings.
+            BundleLoadError: another section has the wrong shape; the message names its key.
+        """
+        return cls(**sections.parse_sections(data, base_path))
+
+    @property
+    def namespace(self) -> str:
+        """The name under which others refer to this bundle's files; empty when it has none."""
+        return "" if self.from_meta else self.name
+
+    def compose(self, *others: Bundle) -> Bundle:
+        """Return a new bundle in which each of `others`, in order, is laid over this one.
+
+        Mappings are merged, modules by `id` or else `module`, agents replaced by name, context files collected; the
+        last instruction counts. No bundle is changed; values that need no merging are shared.
+        """
+        return composition.compose(self, others)
+
+    def to_mount_plan(self) -> dict[str, Any]:
+        """Return what `AmplifierSession` needs: the sections that are not empty. Entries are shared with the bundle."""
+        return {name: section.copy() for name in PLAN_SECTIONS if (section := getattr(self, name))}
+
+    async def prepare(
+        self,
+        install_deps: bool = True,
+        source_resolver: Callable[[str, str], str] | None = None,
+        progress_callback: Callable[[str, str], None] | None = None,
+        strict: bool = False,
+        *,
+        cache_dir: Path | None = None,
+    ) -> PreparedBundle:
+        """Fetch and activate every module this bundle names, and return it ready to create sessions.
+
+        `source_resolver(module_id, source)` may give another source for a module. `progress_callback(action, detail)`
+        is told what happens. A module that fails is logged and left out, or with `strict` an error.
+        """
+        # Preparing needs modules, environments and the kernel; composing does not.
+        from amplifier_foundation.prepared import prepare_bundle
+
+        return await prepare_bundle(
+            self,
+            install_deps=install_deps,
+            source_resolver=source_resolver,
+            progress_callback=progress_callback,
+            strict=strict,
+            cache_dir=cache_dir,
+        )
+
+    def explain(self, path: str) -> dict[str, Any]:
+        """Say which file set a value: `{value, origin{bundle, file, line}, overrode[]}`.
+
+        `path` has dotted keys, and brackets for list entries by identity or for keys with dots:
+        `tools[tool-bash].config.timeout`. `overrode` lists the earlier settings of the same path, the oldest first,
+        each with `value`, `origin` and `merged`: whether it is part of the value or was replaced. A value that no file
+        and no composed bundle set has an origin of `None`s.
+
+        Raises:
+            KeyError: the bundle has no such value.
+        """
+        whole, layers = self._explained_sections(self.context), self._get_layers(self.context)
+        return provenance.explain(whole, layers, path, owner="bundle", replaced=("agents",))
+
+    def resolve_context_path(self, name: str) -> Path | None:
+        """Return the path of a context file: as declared, else below the bundle's directory if it is there."""
+        if name in self.context:
+            return self.context[name]
+        return _existing(construct_context_path(self.base_path, name)) if self.base_path else None
+
+    def resolve_agent_path(self, name: str) -> Path | None:
+        """Return the file of agent `name` or `namespace:name`, or `None`.
+
+        An agent without namespace is looked for in the bundle's own directory, then with the bundle that declared it,
+        then with every other bundle that was composed.
+        """
+        namespace, colon, rest = name.partition(":")
+        if colon:
+            places = [self.source_base_paths.get(namespace), self.base_path if namespace == self.name else None]
+        else:
+            rest = name
+            declaring = [self.source_base_paths.get(origin.bundle) for origin in self.origins.get(f"agent:{name}", ())]
+            places = [self.base_path, *declaring, *self.source_base_paths.values()]
+        found = (_existing(construct_agent_path(place, rest)) for place in places if place)
+        return next((path for path in found if path), None)
+
+    def get_system_instruction(self) -> str | None:
+        return self.instruction
+
+    def resolve_pending_context(self) -> None:
+        """Turn `namespace:path` context references into paths, as far as their namespaces are known by now."""
+        for reference in list(self._pending_context):
+            namespace, _, rest = reference.partition(":")
+            base = self.source_base_paths.get(namespace) or (self.base_path if namespace == self.name else None)
+            if base:
+                self.context[reference] = construct_context_path(base, rest)
+                del self._pending_context[reference]
+
+    def load_agent_metadata(self) -> None:
+        """Fill what the agents' definitions leave open from their files; what a definition says itself stays.
+
+        Call it after composition and before `prepare()`, so that modules which only agent files name are activated
+        too. An agent file that cannot be read is logged and skipped.
+        """
+        agents.fill_from_files(self)
+
+    def _explained_sections(self, context: dict[str, Path]) -> dict[str, Any]:
+        sections = self.to_mount_plan() | {"context": context, "instruction": self.instruction}
+        return {name: section for name, section in sections.items() if section}
+
+    def _get_layers(self, context: dict[str, Path]) -> tuple[provenance.Layer, ...]:
+        """Return what this bundle is composed of; `context` has its context files under the keys they go by."""
+        return self._layers or (provenance.Layer(self.name, self._file, self._explained_sections(context)),)
+
+
+def _existing(path: Path) -> Path | None:
+    try:
+        return path if path.exists() else None
+    except OSError:  # a name no file system can hold
+        return None

@@ -1,0 +1,21 @@
+"""From a bundle file to a bundle."""
+
+from pathlib import Path
+
+from .files import find_file, read_document
+from .model import Bundle
+from .sections import parse_sections
+
+
+def read_bundle(path: Path) -> Bundle:
+    """Read a bundle file, or the one in a directory; includes are not followed. Blocks while it reads.
+
+    Raises:
+        BundleLoadError: there is no such file, or it is unusable.
+        BundleValidationError: `providers`, `tools` or `hooks` is not a list of mappings.
+    """
+    file = find_file(path)
+    document = read_document(file)
+    bundle = Bundle(**parse_sections(document.data, file.parent, file), instruction=document.instruction)
+    bundle._file = file
+    return bundle

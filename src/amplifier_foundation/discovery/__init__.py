@@ -1,0 +1,3 @@
+"""Reserved for discovering bundles; empty."""
+
+__all__: list[str] = []

@@ -1,0 +1,105 @@
+"""YAML as we read it: plain data only, by libyaml where it is there, and never more than a file should hold.
+
+A YAML text can be small and still expand to gigabytes (aliases of aliases) or nest so deeply that the parser overruns
+its stack. Texts that could do so are walked as a flat stream of events first, which needs neither; ordinary texts skip
+that walk.
+"""
+
+import asyncio
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from .files import read_with_retry, write_with_retry
+
+MAX_CHARACTERS = 8 * 1024 * 1024
+MAX_DEPTH = 100
+MAX_NODES = 200_000
+
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_Dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+_MAY_NEST_DEEPLY = re.compile(r"^[ \t]{40}|(?:[-?:][ \t]+){20}", re.MULTILINE)
+
+
+class YAMLLimitError(yaml.YAMLError):
+    """The text is valid as far as it was read, but larger, deeper or more self-multiplying than any file of ours."""
+
+
+def load_yaml(text: str, *, max_characters: int = MAX_CHARACTERS, max_depth: int = MAX_DEPTH) -> Any:
+    """Return the plain data of a YAML document, `None` for an empty one.
+
+    Raises:
+        yaml.YAMLError: not YAML, or beyond the limits of size, depth and expansion.
+    """
+    _check_limits(text, max_characters, max_depth)
+    # _Loader builds plain data only, like SafeLoader; ruff cannot see through the name.
+    return yaml.load(text, Loader=_Loader)
+
+
+def load_yaml_nodes(text: str) -> yaml.Node | None:
+    """Return the same document as nodes, which know their lines (`node.start_mark.line`, counted from 0)."""
+    _check_limits(text, MAX_CHARACTERS, MAX_DEPTH)
+    node: yaml.Node | None = yaml.compose(text, Loader=_Loader)
+    return node
+
+
+def dump_yaml(data: Any) -> str:
+    """Return `data` as block-style YAML, keys in their order, letters of any language as they are."""
+    text: str = yaml.dump(data, Dumper=_Dumper, default_flow_style=False, sort_keys=False, allow_unicode=True)
+    return text
+
+
+async def read_yaml(path: Path) -> dict[str, Any] | None:
+    """Return the mapping in a YAML file: `None` when there is no file, `{}` when it is empty."""
+    try:
+        text = await read_with_retry(path)
+    except FileNotFoundError:
+        return None
+    data = await asyncio.to_thread(load_yaml, text.lstrip("\ufeff"))
+    return {} if data is None else data
+
+
+async def write_yaml(path: Path, data: Mapping[str, Any]) -> None:
+    """Write a mapping as block-style YAML; missing folders are made."""
+    await write_with_retry(path, await asyncio.to_thread(dump_yaml, dict(data)))
+
+
+def _check_limits(text: str, max_characters: int, max_depth: int) -> None:
+    if len(text) > max_characters:
+        raise YAMLLimitError(f"YAML of {len(text):,} characters; at most {max_characters:,} are read")
+    brackets = text.count("[") + text.count("{")
+    if brackets >= max_depth or ("*" in text and "&" in text) or _MAY_NEST_DEEPLY.search(text):
+        _walk_events(text, max_depth)
+
+
+def _walk_events(text: str, max_depth: int) -> None:
+    """Add up, without building anything, what the document would expand to and how deep it goes."""
+    sizes: dict[str | None, int] = {}  # of every anchor that is complete
+    open_anchors: list[str | None] = []
+    counts = [0]  # of values, for the document and each collection that is open
+    for event in yaml.parse(text, Loader=_Loader):
+        line = event.start_mark.line + 1
+        if isinstance(event, yaml.CollectionStartEvent):
+            open_anchors.append(event.anchor)
+            counts.append(0)
+            if len(open_anchors) > max_depth:
+                raise YAMLLimitError(f"line {line}: nested more than {max_depth} levels deep")
+            continue
+        if isinstance(event, yaml.CollectionEndEvent):
+            size, anchor = counts.pop() + 1, open_anchors.pop()
+        elif isinstance(event, yaml.ScalarEvent):
+            size, anchor = 1, event.anchor
+        elif isinstance(event, yaml.AliasEvent):
+            size, anchor = sizes.get(event.anchor, 0), None
+            if event.anchor in open_anchors:
+                raise YAMLLimitError(f"line {line}: *{event.anchor} contains itself")
+        else:
+            continue
+        if anchor is not None:
+            sizes[anchor] = size
+        counts[-1] += size
+        if counts[-1] > MAX_NODES:
+            raise YAMLLimitError(f"line {line}: expands to more than {MAX_NODES:,} values")

@@ -1,0 +1,186 @@
+"""Reading what a text mentions, and what that mentions in turn."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from amplifier_foundation.io.files import read_with_retry
+
+from .deduplicator import ContentDeduplicator
+from .models import ContextFile, MentionResult
+from .parser import parse_mentions
+from .protocol import MentionResolverProtocol
+from .utils import format_directory_listing
+
+logger = logging.getLogger(__name__)
+
+
+async def load_mentions(
+    text: str,
+    resolver: MentionResolverProtocol,
+    deduplicator: ContentDeduplicator | None = None,
+    relative_to: Path | None = None,
+    max_depth: int = 3,
+    *,
+    quoted: bool = False,
+    nested_relative: bool = False,
+    max_files: int | None = None,
+    max_file_bytes: int | None = None,
+    max_total_bytes: int | None = None,
+    max_entries: int | None = None,
+) -> list[MentionResult]:
+    """Load what `text` mentions and return one result per mention, in order. Failures are results, never raised.
+
+    Files are searched for mentions of their own, `max_depth` levels down; what those bring goes to the `deduplicator`
+    only. Content the deduplicator knows is neither repeated nor searched again, which is what ends cycles.
+
+    Relative mentions belong to the resolver's folder. `relative_to` is a folder that is tried before it for the text
+    itself; with `nested_relative` the folder of a mentioning file is tried first for the mentions in that file.
+
+    Args:
+        max_files: files and folders to load in all.
+        max_file_bytes: size above which a file is `too_large`.
+        max_total_bytes: bytes to load in all.
+        max_entries: entries of a folder that are listed.
+    """
+    loading = _Loading(
+        resolver,
+        ContentDeduplicator() if deduplicator is None else deduplicator,
+        max_depth=max_depth,
+        quoted=quoted,
+        nested_relative=nested_relative,
+        files_left=max_files,
+        max_file_bytes=max_file_bytes,
+        bytes_left=max_total_bytes,
+        max_entries=max_entries,
+    )
+    return await loading.load(text, relative_to, depth=0)
+
+
+@dataclass
+class _Loading:
+    resolver: MentionResolverProtocol
+    deduplicator: ContentDeduplicator
+    max_depth: int
+    quoted: bool
+    nested_relative: bool
+    files_left: int | None
+    max_file_bytes: int | None
+    bytes_left: int | None
+    max_entries: int | None
+
+    async def load(self, text: str, directory: Path | None, depth: int) -> list[MentionResult]:
+        return [await self._load_one(mention, directory, depth) for mention in parse_mentions(text, quoted=self.quoted)]
+
+    async def _load_one(self, mention: str, directory: Path | None, depth: int) -> MentionResult:
+        path: Path | None = None
+        try:
+            path = await asyncio.to_thread(self._resolve, mention, directory)
+            is_directory = await asyncio.to_thread(path.is_dir)
+            content = await self._read(path, is_directory)
+            is_new = self._admit(path, content)
+        except _Refused as refusal:
+            return MentionResult(mention, path, None, None, failure_reason=refusal.reason)
+        if not is_new:
+            return MentionResult(mention, path, None, None, is_directory)
+        if not is_directory and depth < self.max_depth:
+            await self.load(content, path.parent if self.nested_relative else None, depth + 1)
+        return MentionResult(mention, path, content, None, is_directory)
+
+    def _resolve(self, mention: str, directory: Path | None) -> Path:
+        resolve: Callable[..., Path | None] = self.resolver.resolve
+        try:
+            if directory is not None and _takes(resolve, "relative_to"):
+                path = resolve(mention, relative_to=directory)
+            else:
+                path = resolve(mention)
+            if path is not None:
+                return path
+            explain: Any = getattr(self.resolver, "failure_reason", None)
+            reason = str(explain(mention)) if callable(explain) else "not_found"
+        except Exception as error:
+            logger.warning("The resolver failed for %s: %s", mention, error)
+            raise _Refused("unknown") from error
+        raise _Refused(reason)
+
+    async def _read(self, path: Path, is_directory: bool) -> str:
+        try:
+            if is_directory:
+                return await asyncio.to_thread(format_directory_listing, path, self.max_entries)
+            if self.max_file_bytes is not None and (await asyncio.to_thread(path.stat)).st_size > self.max_file_bytes:
+                raise _Refused("too_large")
+            return await read_with_retry(path)
+        except PermissionError as error:
+            raise _Refused("permission_error") from error
+        except UnicodeDecodeError as error:
+            raise _Refused("binary") from error
+        except OSError as error:
+            raise _Refused("not_found") from error
+
+    def _admit(self, path: Path, content: str) -> bool:
+        """Hand the content to the deduplicator, within the limits, and say whether it was new."""
+        if not self.deduplicator.is_seen(content):
+            size = len(content.encode())
+            if self.files_left is not None and self.files_left <= 0:
+                raise _Refused("limit_reached")
+            if self.bytes_left is not None and size > self.bytes_left:
+                raise _Refused("limit_reached")
+            self.bytes_left = None if self.bytes_left is None else self.bytes_left - size
+            self.files_left = None if self.files_left is None else self.files_left - 1
+        return self.deduplicator.add_file(path, content)
+
+
+class _Refused(Exception):
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+def _takes(function: Callable[..., Any], parameter: str) -> bool:
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    return any(p.name == parameter or p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters)
+
+
+def format_context_block(deduplicator: ContentDeduplicator, mention_to_path: Mapping[str, Path] | None = None) -> str:
+    """Return all collected files as blocks that name their paths and the mentions that led to them."""
+    names: dict[Path, list[str]] = {}
+    for mention, path in (mention_to_path or {}).items():
+        names.setdefault(path.resolve(), []).append(mention)
+
+    def title(file: ContextFile) -> str:
+        return ", ".join(
+            part
+            for path in file.paths
+            for part in ([f"{name} → {path}" for name in names.get(path, ())] or [str(path)])
+        )
+
+    return "\n\n".join(
+        f'<context_file paths="{title(file)}">\n{file.content}\n</context_file>'
+        for file in deduplicator.get_unique_files()
+    )
+
+
+async def expand_mentions_in_instruction(
+    instruction: str,
+    *,
+    resolver: MentionResolverProtocol,
+    deduplicator: ContentDeduplicator | None = None,
+    relative_to: Path | None = None,
+) -> str:
+    """Return the instruction with the files it mentions put in front of it; the mentions stay where they are."""
+    if not instruction or not parse_mentions(instruction):
+        return instruction
+    files = ContentDeduplicator() if deduplicator is None else deduplicator
+    results = await load_mentions(instruction, resolver, files, relative_to)
+    paths = {result.mention: result.resolved_path for result in results if result.resolved_path is not None}
+    block = format_context_block(files, paths)
+    return f"{block}\n\n{instruction}" if block else instruction

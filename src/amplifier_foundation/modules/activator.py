@@ -1,0 +1,211 @@
+"""Activation: a module's source is resolved, its dependencies are there, and it can be imported."""
+
+import asyncio
+import importlib
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from amplifier_foundation.exceptions import BundleError, RefResolutionError
+from amplifier_foundation.paths.home import get_amplifier_home
+from amplifier_foundation.sources import Sources
+from amplifier_foundation.sources.installed import find_package
+from amplifier_foundation.sources.reference import NameReference, parse_reference
+
+from .environments import Environments
+from .host_packages import is_installed
+from .import_paths import ImportPaths
+from .requirements import read_project, read_requirements, read_toml
+
+logger = logging.getLogger(__name__)
+
+ProgressCallback = Callable[[str, str], None]
+
+
+class ModuleActivationError(BundleError):
+    """Modules that were required could not be activated."""
+
+
+class ModuleActivator:
+    """Activates modules, with a cache directory for what is fetched and installed.
+
+    Relative sources count from `base_path`, the working directory by default. What is put on `sys.path` is kept in
+    `import_paths`, for the prepared bundle it belongs to.
+    """
+
+    def __init__(
+        self,
+        cache_dir: Path | None = None,
+        install_deps: bool = True,
+        base_path: Path | None = None,
+        strict: bool = False,
+    ) -> None:
+        self.cache_dir = cache_dir or get_amplifier_home() / "cache"
+        self.install_deps = install_deps
+        self.strict = strict
+        self.import_paths = ImportPaths()
+        self._base_path = base_path
+        self._sources = Sources(self.cache_dir)
+        self._environments = Environments(self.cache_dir)
+        self._activated: set[tuple[str, str]] = set()
+        self._bundle_package_paths: list[str] = []
+
+    @property
+    def bundle_package_paths(self) -> list[str]:
+        """The `src/` and `lib/` directories of the bundles' own packages."""
+        return list(self._bundle_package_paths)
+
+    async def activate(
+        self, module_name: str, source_uri: str, progress_callback: ProgressCallback | None = None
+    ) -> Path:
+        """Make a module importable and return its folder.
+
+        Raises:
+            BundleNotFoundError: the source leads nowhere.
+            InstallError: its dependencies cannot be installed; a `subprocess.CalledProcessError`.
+            NoInstallerError: there is nothing to install them with; a `FileNotFoundError`.
+        """
+        resolved = await self._sources.resolve(source_uri, base_dir=self._base_path or Path.cwd())
+        key = (module_name, source_uri)
+        if key not in self._activated:
+            _tell(progress_callback, "activating", module_name)
+            dependencies = await self._dependencies(
+                module_name, resolved.path, lambda: _tell(progress_callback, "installing", module_name)
+            )
+            self._add_paths(resolved.path, resolved.path / "src", dependencies)
+            self._activated.add(key)
+        return resolved.path
+
+    async def activate_all(
+        self, modules: list[dict[str, Any]], progress_callback: ProgressCallback | None = None
+    ) -> dict[str, Path]:
+        """Activate modules at the same time and return their folders by id; of one id the last success counts.
+
+        Entries without `module` or `source` are passed over. A module that fails is logged and missing.
+
+        Raises:
+            ModuleActivationError: some failed and this activator is strict; all of them are named.
+        """
+        entries = [(entry["module"], entry["source"]) for entry in modules if _names_source(entry)]
+        outcomes = await asyncio.gather(
+            *(self.activate(module_id, source, progress_callback) for module_id, source in entries),
+            return_exceptions=True,
+        )
+        paths: dict[str, Path] = {}
+        failures: list[tuple[str, Exception]] = []
+        for (module_id, _), outcome in zip(entries, outcomes, strict=True):
+            if isinstance(outcome, Path):
+                paths[module_id] = outcome
+            elif isinstance(outcome, Exception):
+                failures.append((module_id, outcome))
+            else:
+                raise outcome
+        if failures and self.strict:
+            told = "; ".join(f"{module_id}: {error}" for module_id, error in failures)
+            message = f"{len(failures)} of {len(entries)} modules failed to activate: {told}"
+            raise ModuleActivationError(message) from failures[0][1]
+        for module_id, error in failures:
+            logger.warning("module %s is not activated and will be missing: %s", module_id, error)
+        return paths
+
+    async def activate_bundle_package(
+        self, bundle_path: Path, progress_callback: ProgressCallback | None = None
+    ) -> None:
+        """Make a bundle's own Python package importable, in place; nothing to do when it has none or it is installed.
+
+        Raises what `activate` raises for dependencies.
+        """
+        project = await asyncio.to_thread(_uninstalled_project, bundle_path)
+        if project is None:
+            return
+        name = str(project.get("name") or bundle_path)
+        _tell(progress_callback, "installing_package", name)
+        dependencies = await self._dependencies(name, bundle_path)
+        own = [str(path) for path in (bundle_path / "src", bundle_path / "lib") if path.is_dir()]
+        self.import_paths.add([*own, *([str(dependencies)] if dependencies else [])])
+        self._bundle_package_paths += [path for path in own if path not in self._bundle_package_paths]
+
+    def finalize(self) -> None:
+        """Kept for callers that end an activation with it; nothing is left to do."""
+
+    async def install_dependencies(self, owner: str, directory: Path, *, force: bool = False) -> Path | None:
+        """Install what a folder requires and return where it is; None when it requires nothing that is not there."""
+        requirements = await asyncio.to_thread(read_requirements, directory)
+        return await self._environments.ensure(owner, requirements, force=force)
+
+    async def _dependencies(
+        self, owner: str, directory: Path, on_install: Callable[[], None] | None = None
+    ) -> Path | None:
+        if not self.install_deps:
+            return None
+        made = False
+
+        def note_install() -> None:
+            nonlocal made
+            made = True
+            if on_install is not None:
+                on_install()
+
+        requirements = await asyncio.to_thread(read_requirements, directory)
+        environment = await self._environments.ensure(owner, requirements, on_install=note_install)
+        if made:
+            importlib.invalidate_caches()
+        return environment
+
+    def _add_paths(self, module: Path, source: Path, dependencies: Path | None) -> None:
+        paths = [module, *([source] if source.is_dir() else []), *([dependencies] if dependencies else [])]
+        self.import_paths.add(str(path) for path in paths)
+
+
+def is_installed_package(source: Any) -> bool:
+    """Say whether a source names an installed package, which is used as it is."""
+    if not isinstance(source, str):
+        return False
+    try:
+        reference = parse_reference(source)
+    except RefResolutionError:
+        return False
+    return (
+        isinstance(reference, NameReference) and reference.subpath is None and find_package(reference.name) is not None
+    )
+
+
+def module_entries(mount_plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the entries of a plan that have a source: the session's, then those of the lists, then its agents'."""
+    agents = mount_plan.get("agents")
+    parts = [mount_plan, *(agents.values() if isinstance(agents, dict) else ())]
+    for part in parts:
+        if not isinstance(part, dict):
+            continue
+        session = part.get("session")
+        listed: list[Any] = (
+            [session.get(role) for role in ("orchestrator", "context")] if isinstance(session, dict) else []
+        )
+        for section in ("providers", "tools", "hooks"):
+            entries = part.get(section)
+            listed += entries if isinstance(entries, list) else []
+        yield from (entry for entry in listed if _names_source(entry))
+
+
+def _names_source(entry: Any) -> bool:
+    return isinstance(entry, dict) and bool(entry.get("module")) and bool(entry.get("source"))
+
+
+def _uninstalled_project(bundle_path: Path) -> dict[str, Any] | None:
+    """Return `[project]` of a bundle's own package; None when there is no such package or the host has it."""
+    document = read_toml(bundle_path / "pyproject.toml")
+    if "project" not in document and "build-system" not in document:
+        return None
+    project = read_project(bundle_path)
+    name = project.get("name")
+    return None if isinstance(name, str) and name and is_installed(name) else project
+
+
+def _tell(callback: ProgressCallback | None, action: str, detail: str) -> None:
+    if callback is None:
+        return
+    try:
+        callback(action, detail)
+    except Exception:  # the callback belongs to somebody else
+        logger.exception("a progress callback failed on %r", (action, detail))

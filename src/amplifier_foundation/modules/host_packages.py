@@ -1,0 +1,143 @@
+"""What the host provides: distributions that modules share with it instead of bringing their own.
+
+These are ours, and whatever ours requires, as far as it is installed. Everything else in the host's environment is the
+host's own affair: a module that needs it gets a copy.
+"""
+
+import hashlib
+import importlib.metadata
+import json
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from importlib.metadata import Distribution
+from pathlib import Path
+from threading import Lock
+
+from amplifier_core import sys_path
+from amplifier_core.packages import ENTRY_POINT_GROUP, folder_name
+from amplifier_foundation.sources.store import make_directory, read_json, write_json
+
+from .requirements import is_clearly_met, name_of, normalise_name
+
+DISTRIBUTION = "amplifier"
+_OURS = ("amplifier-core", "amplifier-foundation", "amplifier-kit")
+_FORMAT = 1
+_REQUIRES = re.compile(r"^Requires-Dist:(.*)$", re.MULTILINE | re.IGNORECASE)
+_VERSION = re.compile(r"^Version:(.*)$", re.MULTILINE | re.IGNORECASE)
+
+_known: dict[tuple[tuple[str, int], ...], "HostPackages"] = {}
+_reading = Lock()
+
+
+@dataclass(frozen=True)
+class HostPackages:
+    """The provided distributions, by normalised name, with their versions.
+
+    Those in `ours` are parts of one distribution and have no release numbers of their own: they satisfy any version.
+    """
+
+    versions: dict[str, str]
+    ours: frozenset[str] = frozenset()
+    directories: tuple[str, ...] = field(default=(), compare=False)
+
+    def provides(self, name: str) -> bool:
+        return name in self.versions
+
+    def satisfies(self, requirement: str) -> bool:
+        """Say whether nothing needs to be installed for a requirement, as far as that is plain to see."""
+        name = name_of(requirement)
+        return name in self.ours or (name in self.versions and is_clearly_met(requirement, self.versions[name]))
+
+    def constraints(self, requirements: Iterable[str] | None = None) -> list[str]:
+        """Return `name==version` of all that is provided, or of what the requirements name, sorted."""
+        names = self.versions if requirements is None else {name_of(line) for line in requirements} & set(self.versions)
+        return sorted(f"{name}=={self.versions[name]}" for name in names)
+
+    def metadata_of(self, name: str) -> str:
+        """Return the head of a provided distribution's metadata: name, version, extras and what it requires."""
+        if name not in self.ours and (found := _find(name, self.directories)) is not None:
+            return _head(found)
+        return f"Metadata-Version: 2.1\nName: {name}\nVersion: {self.versions[name]}\n"
+
+
+def host_packages(cache_dir: Path | None = None) -> HostPackages:
+    """Return what the host provides; blocks while it reads.
+
+    The answer is kept, in the process and in a file of the cache directory, for as long as the directories of installed
+    distributions are unchanged.
+    """
+    state = tuple(_installation())
+    with _reading:  # modules are prepared at the same time, and one reader is enough
+        if state not in _known:
+            _known[state] = _stored(state, cache_dir) if cache_dir is not None else _read(state)
+        return _known[state]
+
+
+def is_installed(name: str) -> bool:
+    """Say whether the host has a distribution of that name."""
+    return _find(name, tuple(directory for directory, _ in _installation())) is not None
+
+
+def _installation() -> Iterator[tuple[str, int]]:
+    """Yield the directories of installed distributions and when they changed; those of bundles are not the host's."""
+    ours = sys_path.held_entries()
+    for entry in dict.fromkeys(sys.path):
+        if entry and entry not in ours:
+            try:
+                if any(name.endswith((".dist-info", ".egg-info")) for name in os.listdir(entry)):  # noqa: PTH208 - names are enough
+                    yield entry, Path(entry).stat().st_mtime_ns
+            except OSError:
+                continue
+
+
+def _stored(state: tuple[tuple[str, int], ...], cache_dir: Path) -> HostPackages:
+    directories = tuple(directory for directory, _ in state)
+    key = hashlib.sha256("\0".join((sys.version, *directories)).encode()).hexdigest()[:16]
+    file = cache_dir / "env" / f"host-{key}.json"
+    listed = json.loads(json.dumps(state))
+    stored = read_json(file) or {}
+    if stored.get("format_version") == _FORMAT and stored.get("directories") == listed:
+        return HostPackages(stored["versions"], frozenset(stored["ours"]), directories)
+    packages = _read(state)
+    content = {"format_version": _FORMAT, "directories": listed, "versions": packages.versions}
+    make_directory(file.parent)
+    write_json(file, {**content, "ours": sorted(packages.ours)})
+    return packages
+
+
+def _read(state: tuple[tuple[str, int], ...]) -> HostPackages:
+    directories = tuple(directory for directory, _ in state)
+    host = _find(DISTRIBUTION, directories)
+    if host is None:
+        return HostPackages(dict.fromkeys((DISTRIBUTION, *_OURS), "0"), frozenset((DISTRIBUTION, *_OURS)), directories)
+    modules = (point.name for point in host.entry_points if point.group == ENTRY_POINT_GROUP)
+    ours = frozenset((*_OURS, *(normalise_name(folder_name(module_id)) for module_id in modules)))
+    versions = {DISTRIBUTION: host.version, **dict.fromkeys(ours, host.version)}
+    waiting, seen = list(_required_by(_head(host))), set(versions)
+    while waiting:
+        name = waiting.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        if (found := _find(name, directories)) is not None and (version := _VERSION.search(head := _head(found))):
+            versions[name] = version[1].strip()
+            waiting += _required_by(head)
+    return HostPackages(versions, ours, directories)
+
+
+def _find(name: str, directories: tuple[str, ...]) -> Distribution | None:
+    found: Iterable[Distribution] = importlib.metadata.distributions(name=name, path=list(directories))
+    return next(iter(found), None)
+
+
+def _head(distribution: Distribution) -> str:
+    text = distribution.read_text("METADATA") or distribution.read_text("PKG-INFO") or ""
+    return re.split(r"\n\s*\n", text, maxsplit=1)[0].rstrip("\n") + "\n"
+
+
+def _required_by(head: str) -> Iterator[str]:
+    """Yield the names of all that a distribution requires, extras included: whether they are there is seen later."""
+    return (name for line in _REQUIRES.findall(head) if (name := name_of(line)))

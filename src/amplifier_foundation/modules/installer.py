@@ -1,0 +1,231 @@
+"""Requirements of several owners, resolved together and installed into a directory; never into the host.
+
+What the host provides is shown to the installer as wheels without code, at the host's versions, so that it fits the
+rest to them; they are taken out of the directory again. Each owner is shown as such a wheel, too: where requirements
+contradict each other, the installer says whose they are.
+"""
+
+import asyncio
+import contextlib
+import importlib.util
+import logging
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from amplifier_foundation.exceptions import BundleError
+from amplifier_foundation.sources.store import finished
+
+from .host_packages import HostPackages
+from .requirements import name_of, normalise_name
+from .stub_wheels import installed_in, uninstall, write_stub
+
+logger = logging.getLogger(__name__)
+
+_OWNER = "needed-by-"
+_DEPENDS = re.compile(r"^\s+(\S+) (\S+) depends on (.+?)\s*$", re.MULTILINE)
+_UV_DEPENDS = re.compile(r"([A-Za-z0-9._-]+)(?:==\S+)? depends\s+on\s+([A-Za-z0-9._-]+[^\s,]*)")
+_KEPT_CHARACTERS = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class InstalledPins:
+    """What was installed, and what of the rest the host provides, as `name==version`."""
+
+    build: tuple[str, ...] = ()
+    host: tuple[str, ...] = ()
+
+
+class InstallError(BundleError, subprocess.CalledProcessError):
+    """The installer failed; nothing was kept. `stderr` has its words."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str,
+        returncode: int,
+        cmd: Sequence[str],
+        output: str,
+        claims: tuple[tuple[str, str], ...] = (),
+    ) -> None:
+        subprocess.CalledProcessError.__init__(self, returncode, list(cmd), output, output)
+        self.message, self.hint, self.claims = message, hint, claims
+
+    def __str__(self) -> str:
+        return f"{self.message}\n  fix: {self.hint}"
+
+
+class RequirementConflict(InstallError):
+    """Requirements that cannot be met together; `claims` has who requires what."""
+
+
+class NoInstallerError(BundleError, FileNotFoundError):
+    """Neither uv nor pip is there to install with."""
+
+
+async def install_together(
+    requirements: Mapping[str, Sequence[str]], target: Path, host: HostPackages
+) -> InstalledPins:
+    """Resolve the requirements of all owners (owner → requirement lines) at once and install them into `target`.
+
+    `target` is a directory that is empty or absent; when this fails or is cancelled its content is of no use and the
+    caller removes it.
+
+    Raises:
+        RequirementConflict: requirements contradict each other or the host; the text names owners and requirements.
+        InstallError: the installer failed for another reason. It is a `subprocess.CalledProcessError`.
+        NoInstallerError: there is none. It is a `FileNotFoundError`.
+    """
+    needed = {
+        owner: [line for line in lines if name_of(line) not in host.ours] for owner, lines in requirements.items()
+    }
+    with tempfile.TemporaryDirectory(prefix="amplifier-install-") as directory:
+        arguments = await asyncio.to_thread(_write_inputs, Path(directory), needed, host)
+        command = [*_installer(target), *arguments]
+        returncode, output = await _run(command)
+    if returncode != 0:
+        raise _failure(needed, host, returncode, command, output)
+    return await asyncio.to_thread(_settle, target, needed, host)
+
+
+def _installer(target: Path) -> list[str]:
+    if uv := shutil.which("uv"):
+        return [uv, "pip", "install", "--python", sys.executable, "--compile-bytecode", "--target", str(target)]
+    if importlib.util.find_spec("pip") is None:
+        raise NoInstallerError(
+            f"there is nothing to install dependencies with: neither the command 'uv' nor pip for {sys.executable}",
+            hint="install uv, or pip with: python -m ensurepip",
+        )
+    quiet = ("--no-input", "--disable-pip-version-check", "--no-warn-script-location", "--progress-bar", "off")
+    return [sys.executable, "-m", "pip", "install", *quiet, "--target", str(target)]
+
+
+def _write_inputs(directory: Path, needed: Mapping[str, Sequence[str]], host: HostPackages) -> list[str]:
+    """Write the wheels and constraints an installer is given, and return its arguments."""
+    stubs = directory / "host"
+    stubs.mkdir()
+    for name, version in host.versions.items():
+        write_stub(stubs, name, version, host.metadata_of(name))
+    constraints = directory / "host-constraints.txt"
+    constraints.write_text("".join(f"{line}\n" for line in host.constraints()), encoding="utf-8")
+    owners = [
+        write_stub(directory, _anchor(owner), "0", _anchor_metadata(_anchor(owner), lines))
+        for owner, lines in needed.items()
+    ]
+    return ["--find-links", str(stubs), "--constraint", str(constraints), *map(str, owners)]
+
+
+def _anchor(owner: str) -> str:
+    return _OWNER + (normalise_name(re.sub(r"[^A-Za-z0-9._-]+", "-", owner)).strip("-") or "module")
+
+
+def _anchor_metadata(name: str, lines: Sequence[str]) -> str:
+    requires = "".join(f"Requires-Dist: {line}\n" for line in lines)
+    return f"Metadata-Version: 2.1\nName: {name}\nVersion: 0\n{requires}"
+
+
+def _settle(target: Path, needed: Mapping[str, Sequence[str]], host: HostPackages) -> InstalledPins:
+    """Take out of the target what the host provides, and say what is left."""
+    target.mkdir(parents=True, exist_ok=True)
+    installed = installed_in(target)
+    provided = [name for name in installed if host.provides(name)]
+    uninstall(target, [*provided, *map(_anchor, needed)])
+    build = sorted(f"{name}=={version}" for name, (version, _) in installed_in(target).items())
+    named = host.constraints(line for lines in needed.values() for line in lines)
+    return InstalledPins(tuple(build), tuple(sorted({*named, *(f"{n}=={host.versions[n]}" for n in provided)})))
+
+
+async def _run(command: Sequence[str]) -> tuple[int, str]:
+    """Run an installer as the leader of a process group of its own, which is killed when the caller is interrupted."""
+    starting = asyncio.ensure_future(
+        asyncio.create_subprocess_exec(
+            *command,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            env={**os.environ, "PIP_USER": "0", "PIP_NO_COLOR": "1", "NO_COLOR": "1", "PYTHONWARNINGS": "ignore"},
+            start_new_session=True,
+        )
+    )
+    try:
+        process = await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        await finished(starting)
+        if not starting.cancelled() and starting.exception() is None:
+            await _end(starting.result())
+        raise
+    try:
+        output, _ = await process.communicate()
+    except BaseException:
+        await _end(process)
+        raise
+    return process.returncode or 0, output.decode("utf-8", "replace")[-_KEPT_CHARACTERS:]
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """Kill the child's whole group and wait until it is gone; a group that is our own is never touched."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        if process.pid != os.getpgrp():
+            os.killpg(process.pid, signal.SIGKILL)
+    await finished(asyncio.ensure_future(process.communicate()))
+
+
+def _failure(
+    needed: Mapping[str, Sequence[str]], host: HostPackages, returncode: int, command: Sequence[str], output: str
+) -> InstallError:
+    owners = {_anchor(owner): owner for owner in needed}
+    listed = ", ".join(owners.values())
+    if claims := _claims(output, owners, needed):
+        told = [f"{owner} requires {line}" for owner, line in claims]
+        told += [f"the host provides {line}" for line in host.constraints(line for _, line in claims)]
+        return RequirementConflict(
+            f"the requirements of {listed} cannot be met together: {'; '.join(told)}",
+            hint="loosen one of these requirements, or use versions of the modules that agree",
+            returncode=returncode,
+            cmd=command,
+            output=output,
+            claims=claims,
+        )
+    words = _last_words(output)
+    for anchor, owner in owners.items():
+        words = words.replace(anchor, owner)
+    lines = ", ".join(line for lines in needed.values() for line in lines)
+    return InstallError(
+        f"cannot install what {listed} requires ({lines}): {words}",
+        hint="check names and versions, and that the package index can be reached; uv's and pip's own settings count",
+        returncode=returncode,
+        cmd=command,
+        output=output,
+    )
+
+
+def _claims(output: str, owners: Mapping[str, str], needed: Mapping[str, Sequence[str]]) -> tuple[tuple[str, str], ...]:
+    """Return who requires what in a conflict, from the installer's explanation.
+
+    A requirement of a distribution that an owner requires is told as `<distribution> requiring it`, with that owner.
+    """
+    found = [(match[1], match[3]) for match in _DEPENDS.finditer(output)]
+    found += [(match[1], match[2]) for match in _UV_DEPENDS.finditer(output)] if not found else []
+    claims = []
+    for subject, requirement in found:
+        name = normalise_name(subject)
+        if name in owners:
+            claims.append((owners[name], requirement))
+            continue
+        users = [owner for owner, lines in needed.items() if any(name_of(line) == name_of(subject) for line in lines)]
+        claims.append((f"{', '.join(users) or 'a dependency'} (through {subject})", requirement))
+    return tuple(dict.fromkeys(claims))
+
+
+def _last_words(output: str) -> str:
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    telling = [line.removeprefix("ERROR:").strip() for line in lines if line.startswith(("ERROR:", "error:", "×"))]
+    return "; ".join((telling or lines)[-4:]) or "it gave no reason"

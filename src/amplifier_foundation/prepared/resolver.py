@@ -1,0 +1,73 @@
+"""Where the modules of a prepared bundle are, for the kernel's loader."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from amplifier_core.module_sources import ModuleNotFoundError as ModuleNotFound
+from amplifier_foundation.modules import ModuleActivator
+from amplifier_foundation.modules.activator import is_installed_package
+
+
+class BundleModuleSource:
+    """The place of one module."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def resolve(self) -> Path:
+        return self.path
+
+
+class BundleModuleResolver:
+    """Knows the folders of activated modules; with an activator it activates others when they are first asked for."""
+
+    def __init__(self, module_paths: dict[str, Path], activator: ModuleActivator | None = None) -> None:
+        self._paths = module_paths
+        self._activator = activator
+        self._activating = asyncio.Lock()
+
+    def resolve(self, module_id: str, source_hint: Any = None, profile_hint: Any = None) -> BundleModuleSource:
+        """Return a known module's source.
+
+        Raises:
+            ModuleNotFoundError: the kernel's; it then tries what is installed.
+        """
+        if module_id not in self._paths:
+            raise self._unknown(module_id)
+        return BundleModuleSource(self._paths[module_id])
+
+    async def async_resolve(
+        self, module_id: str, source_hint: Any = None, profile_hint: Any = None
+    ) -> BundleModuleSource:
+        """Return a module's source, activating it from the hint if it is not known. `profile_hint` is the older name.
+
+        Raises:
+            ModuleNotFoundError: the kernel's; it then tries what is installed.
+        """
+        hint = profile_hint or source_hint
+        if module_id not in self._paths:
+            if self._activator is None or not hint:
+                raise self._unknown(module_id)
+            async with self._activating:
+                await self._activate(self._activator, module_id, hint)
+        return BundleModuleSource(self._paths[module_id])
+
+    def get_module_source(self, module_id: str) -> str | None:
+        """Return the folder of a known module as text."""
+        path = self._paths.get(module_id)
+        return None if path is None else str(path)
+
+    async def _activate(self, activator: ModuleActivator, module_id: str, hint: Any) -> None:
+        if module_id in self._paths:
+            return
+        if await asyncio.to_thread(is_installed_package, hint):
+            raise ModuleNotFound(f"Module '{module_id}' has no folder: {hint!r} is an installed package")
+        try:
+            self._paths[module_id] = await activator.activate(module_id, hint)
+        except Exception as error:
+            raise ModuleNotFound(f"Module '{module_id}' cannot be activated from {hint!r}: {error}") from error
+
+    def _unknown(self, module_id: str) -> ModuleNotFound:
+        known = ", ".join(sorted(self._paths)) or "none"
+        return ModuleNotFound(f"Module '{module_id}' is not among the bundle's activated modules ({known})")

@@ -1,0 +1,109 @@
+"""Setting a session of a prepared bundle up, in the order that modules and applications rely on."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import amplifier_core
+from amplifier_foundation.mentions import BaseMentionResolver, ContentDeduplicator
+from amplifier_foundation.observability import FOUNDATION_OBSERVABILITY_EVENTS, inject_additional_events
+from amplifier_foundation.session.capabilities import set_working_dir
+
+from .system_prompt import MENTIONS_RESOLVED, give_system_prompt, has_content, namespaces_of
+
+if TYPE_CHECKING:
+    from amplifier_core import AmplifierSession
+    from amplifier_foundation.bundle import Bundle
+
+    from .bundle import PreparedBundle
+
+logger = logging.getLogger(__name__)
+
+
+async def open_session(
+    prepared: PreparedBundle,
+    *,
+    session_id: str | None,
+    parent_id: str | None,
+    approval_system: Any,
+    display_system: Any,
+    session_cwd: Path | None,
+    is_resumed: bool,
+) -> AmplifierSession:
+    """Create, equip and initialize a session; one that cannot be initialized is cleaned up."""
+    bundle = prepared.bundle
+    inject_additional_events(prepared.mount_plan, FOUNDATION_OBSERVABILITY_EVENTS)
+    session = amplifier_core.AmplifierSession(  # looked up at every call: applications substitute it
+        session_plan(prepared.mount_plan),
+        session_id=session_id,
+        parent_id=parent_id,
+        approval_system=approval_system,
+        display_system=display_system,
+        is_resumed=is_resumed,
+    )
+    base = session_cwd or bundle.base_path or Path.cwd()
+    try:
+        await equip(prepared, session, base)
+        await session.initialize()
+        bundle.resolve_pending_context()
+        _describe_hooks(session)
+        if has_content(bundle):
+            announce_mentions(session)
+            offer_mentions(session, bundle, base)
+            factory = prepared._create_system_prompt_factory(bundle, session, session_cwd)
+            await give_system_prompt(session.coordinator.get("context"), factory)
+    except BaseException:
+        await session.cleanup()
+        raise
+    return session
+
+
+def session_plan(mount_plan: dict[str, Any]) -> dict[str, Any]:
+    """Return the plan for a session: providers that have an `id` are mounted under it. Otherwise the plan itself."""
+    providers = mount_plan.get("providers")
+    if not isinstance(providers, list) or not any(_lacks_instance_id(entry) for entry in providers):
+        return mount_plan
+    named = [{**entry, "instance_id": entry["id"]} if _lacks_instance_id(entry) else entry for entry in providers]
+    return {**mount_plan, "providers": named}
+
+
+async def equip(prepared: PreparedBundle, session: AmplifierSession, working_dir: Path) -> None:
+    """Give a session what its modules need while they are mounted: import paths, resolver, working directory."""
+    coordinator = session.coordinator
+    release = prepared._import_paths.acquire()
+    register_cleanup = getattr(coordinator, "register_cleanup", None)  # a stand-in for a session may have none
+    if callable(register_cleanup):
+        register_cleanup(release)
+    await coordinator.mount("module-source-resolver", prepared.resolver)
+    if prepared.bundle_package_paths:
+        coordinator.register_capability("bundle_package_paths", list(prepared.bundle_package_paths))
+    set_working_dir(coordinator, working_dir)
+
+
+def announce_mentions(session: AmplifierSession) -> None:
+    """Make the event about resolved mentions known to whoever collects events."""
+    session.coordinator.register_contributor(
+        "observability.events", "foundation:mention-resolver", lambda: [MENTIONS_RESOLVED]
+    )
+
+
+def offer_mentions(session: AmplifierSession, bundle: Bundle, base: Path) -> None:
+    """Let modules resolve mentions as the bundle does."""
+    resolver = BaseMentionResolver(bundles=namespaces_of(bundle), base_path=base)
+    session.coordinator.register_capability("mention_resolver", resolver)
+    session.coordinator.register_capability("mention_deduplicator", ContentDeduplicator())
+
+
+def _lacks_instance_id(entry: Any) -> bool:
+    return isinstance(entry, dict) and bool(entry.get("id")) and not entry.get("instance_id")
+
+
+def _describe_hooks(session: AmplifierSession) -> None:
+    try:
+        handlers = session.coordinator.hooks.list_handlers()
+        metadata = {name: {"event": event} for event, names in handlers.items() for name in names}
+        session.coordinator.register_capability("hook_metadata", metadata)
+    except Exception:
+        logger.debug("the hooks of session %s cannot be listed", session.session_id, exc_info=True)

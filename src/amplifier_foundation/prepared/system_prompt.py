@@ -1,0 +1,147 @@
+"""The system prompt of a bundle: its instruction, and the context files that it declares and mentions."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from amplifier_foundation.io.files import read_with_retry
+from amplifier_foundation.mentions import (
+    BaseMentionResolver,
+    ContentDeduplicator,
+    ContextFile,
+    format_context_block,
+    load_mentions,
+)
+
+if TYPE_CHECKING:
+    from amplifier_foundation.bundle import Bundle
+
+logger = logging.getLogger(__name__)
+
+MENTIONS_RESOLVED = "mentions:resolved"
+
+_SHORTCUTS = {"user": "user_shortcut", "project": "project_shortcut"}
+
+
+def namespaces_of(bundle: Bundle) -> dict[str, Bundle]:
+    """Return the bundle under each of its namespaces, rooted at the namespace's own directory."""
+    places: dict[str, Path | None] = dict(bundle.source_base_paths)
+    if bundle.namespace:
+        places.setdefault(bundle.namespace, None)
+    return {name: replace(bundle, base_path=path) if path else bundle for name, path in places.items()}
+
+
+def has_content(bundle: Bundle) -> bool:
+    """Say whether there is anything to make a system prompt of."""
+    return bool(bundle.instruction or bundle.context or bundle._pending_context)
+
+
+async def give_system_prompt(context: Any, factory: Callable[[], Awaitable[str]]) -> None:
+    """Hand the factory to a context manager; one that takes none gets the prompt of this moment as a message."""
+    if context is None:
+        return
+    take = getattr(context, "set_system_prompt_factory", None)
+    if take is None:
+        await context.add_message({"role": "system", "content": await factory()})
+    else:
+        await take(factory)
+
+
+@dataclass
+class SystemPrompt:
+    """Builds a session's system prompt anew for each request, and tells once which files went into it."""
+
+    bundle: Bundle
+    session: Any
+    base_path: Path
+    _announced: set[str] = field(default_factory=set)
+    _told_failures: set[tuple[str, str]] = field(default_factory=set)
+
+    async def build(self) -> str:
+        """Return the instruction, followed by the context files as they are now. Never raises for a file."""
+        instruction = self.bundle.instruction or ""
+        files = ContentDeduplicator()
+        paths: dict[str, Path] = {}
+        failed: list[tuple[str, str]] = []
+        for name, path in self.bundle.context.items():
+            if reason := await _add_declared(files, path):
+                failed += [(name, reason)] if reason != "not_found" else []
+            else:
+                paths[name] = path
+        resolver = BaseMentionResolver(namespaces_of(self.bundle), self.base_path)
+        for result in await load_mentions(instruction, resolver, files):
+            if result.failure_reason is not None:
+                failed.append((result.mention, result.failure_reason))
+            elif result.resolved_path is not None:
+                paths[result.mention] = result.resolved_path
+        await self._announce(files.get_unique_files(), paths, failed)
+        block = format_context_block(files, paths)
+        return f"{instruction}\n\n---\n\n{block}" if block else instruction
+
+    async def _announce(self, files: list[ContextFile], paths: dict[str, Path], failed: list[tuple[str, str]]) -> None:
+        new = [file for file in files if file.content_hash not in self._announced]
+        new_failures = [failure for failure in failed if failure not in self._told_failures]
+        if not new and not new_failures:
+            return
+        self._announced.update(file.content_hash for file in new)
+        self._told_failures.update(new_failures)
+        payload = {
+            "source": "bundle_context",
+            "resolutions": [entry for file in new for entry in _resolutions(file, paths)],
+            "failed": [{"mention": mention, "reason": reason} for mention, reason in new_failures],
+            "deduplicated_count": len(files) - len(new),
+            "turn": None,
+        }
+        try:
+            await self.session.coordinator.hooks.emit(MENTIONS_RESOLVED, payload)
+        except Exception:
+            logger.debug("%s could not be emitted", MENTIONS_RESOLVED, exc_info=True)
+
+
+async def _add_declared(files: ContentDeduplicator, path: Path) -> str | None:
+    """Add a declared context file; returns why it cannot be used, None when it can."""
+    try:
+        files.add_file(path, await read_with_retry(path))
+    except FileNotFoundError:
+        return "not_found"
+    except PermissionError:
+        return "permission_error"
+    except IsADirectoryError:
+        return "directory"
+    except UnicodeDecodeError:
+        return "binary"
+    except (OSError, ValueError):  # such as a name that no file system can hold
+        return "unknown"
+    return None
+
+
+def _resolutions(file: ContextFile, paths: dict[str, Path]) -> list[dict[str, Any]]:
+    """Return one entry for each path of a file and each name it was reached by."""
+    entries = []
+    for path in file.paths:
+        mentions: list[str | None] = [name for name, target in paths.items() if target.resolve() == path]
+        for mention in mentions or [None]:
+            entries.append(
+                {
+                    "mention": mention,
+                    "resolved_path": str(path),
+                    "source_type": _source_type(mention),
+                    "content_hash": file.content_hash,
+                    "is_new": True,
+                }
+            )
+    return entries
+
+
+def _source_type(mention: str | None) -> str:
+    if mention is None:
+        return "bundle_context_decl"
+    body = mention.removeprefix("@")
+    prefix, colon, _ = body.partition(":")
+    if colon:
+        return _SHORTCUTS.get(prefix, "bundle_namespace")
+    return "home_shortcut" if body == "~" or body.startswith("~/") else "relative_path"

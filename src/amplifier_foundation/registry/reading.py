@@ -1,0 +1,88 @@
+"""Reading one bundle from where its source was resolved to, and finding the root bundle above it."""
+
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+from amplifier_foundation.bundle import Bundle
+from amplifier_foundation.bundle.reading import read_bundle
+from amplifier_foundation.paths.discovery import BUNDLE_FILES, find_bundle_file
+from amplifier_foundation.paths.resolution import ResolvedSource
+
+_Stamp = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class RootBundle:
+    """The bundle whose directory tree another bundle lies in; `name` is empty when it has none."""
+
+    name: str
+    directory: Path
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reading:
+    """A bundle as its own file has it, before its includes are followed."""
+
+    uri: str
+    bundle: Bundle
+    source: ResolvedSource
+    root: RootBundle | None
+
+    @property
+    def is_nested(self) -> bool:
+        """Whether the bundle lies below a root bundle of another name."""
+        return self.root is not None and self.root.name != self.bundle.namespace
+
+
+class BundleReader:
+    """Reads bundle files; blocks, so it is called in a worker thread. The name of a root bundle is read only once."""
+
+    def __init__(self) -> None:
+        self._names: dict[Path, tuple[_Stamp, str]] = {}
+        self._lock = threading.Lock()
+
+    def read(self, uri: str, source: ResolvedSource) -> Reading:
+        """Read the bundle of a resolved source, with the namespaces that its place in a tree gives it.
+
+        Raises:
+            BundleError: it, or the root bundle above it, is unusable.
+        """
+        bundle = read_bundle(source.active_path)
+        file = bundle._file
+        assert file is not None
+        if file.name in BUNDLE_FILES:
+            self._names[file] = _stamp(file), bundle.namespace
+        root = self._find_root(file.parent, source.source_root)
+        if root:
+            _add_namespaces(bundle, root)
+        return Reading(uri, bundle, source, root)
+
+    def _find_root(self, directory: Path, source_root: Path) -> RootBundle | None:
+        for place in directory.parents:
+            if not place.is_relative_to(source_root):
+                return None
+            if file := find_bundle_file(place):
+                return RootBundle(self._name_of(file), place)
+        return None
+
+    def _name_of(self, file: Path) -> str:
+        with self._lock:
+            stamp = _stamp(file)
+            known = self._names.get(file)
+            if known is None or known[0] != stamp:
+                known = self._names[file] = stamp, read_bundle(file).namespace
+            return known[1]
+
+
+def _stamp(file: Path) -> _Stamp:
+    info = file.stat()
+    return info.st_mtime_ns, info.st_size
+
+
+def _add_namespaces(bundle: Bundle, root: RootBundle) -> None:
+    if root.name:
+        bundle.source_base_paths[root.name] = root.directory
+    if bundle.namespace and bundle.namespace != root.name and bundle.base_path:
+        own = (bundle.base_path / bundle.namespace_root).resolve() if bundle.namespace_root else bundle.base_path
+        bundle.source_base_paths[bundle.namespace] = own

@@ -1,0 +1,53 @@
+"""Small blocking jobs, several to a worker thread: a thread of its own would cost more than such a job."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+_BATCH = 16
+
+
+class WorkerBatches(Generic[T]):
+    """Runs blocking jobs off the event loop; those that come at the same time share worker threads."""
+
+    def __init__(self) -> None:
+        self._waiting: list[tuple[Callable[[], T], asyncio.Future[T]]] = []
+        self._running: set[asyncio.Task[None]] = set()
+
+    async def run(self, job: Callable[[], T]) -> T:
+        """Return the job's result, or raise what it raises."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+        if not self._waiting:
+            loop.call_soon(self._start)  # after everybody who is ready now has brought a job
+        self._waiting.append((job, future))
+        return await future
+
+    def _start(self) -> None:
+        jobs, self._waiting = self._waiting, []
+        for begin in range(0, len(jobs), _BATCH):
+            task = asyncio.create_task(_run_batch(jobs[begin : begin + _BATCH]))
+            self._running.add(task)
+            task.add_done_callback(self._running.discard)
+
+
+async def _run_batch(jobs: list[tuple[Callable[[], T], "asyncio.Future[T]"]]) -> None:
+    try:
+        deliveries = await asyncio.to_thread(lambda: [_do(job, future) for job, future in jobs])
+        for deliver in deliveries:
+            deliver()
+    finally:
+        for _, future in jobs:
+            future.cancel()  # without a thread there is no result; nobody is left waiting for one
+
+
+def _do(job: Callable[[], T], future: "asyncio.Future[T]") -> Callable[[], None]:
+    """Run a job and return what tells its caller, on the event loop, how it went."""
+    try:
+        result = job()
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is the caller's
+        failure = error
+        return lambda: None if future.done() else future.set_exception(failure)
+    return lambda: None if future.done() else future.set_result(result)

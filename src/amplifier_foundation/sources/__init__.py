@@ -1,0 +1,65 @@
+"""Sources: one grammar for references, one cache, one way to content wherever it lives.
+
+`parse_reference` reads a reference into a frozen value, `Sources.resolve` makes it a path of this machine. The older
+faces, `SimpleSourceResolver` and its handlers, use the same layer.
+"""
+
+from .file import FileSourceHandler
+from .fsspec import FsspecSourceHandler
+from .git import GitCloneTimeoutError, GitSourceHandler
+from .hashing import hash_content
+from .http import HttpSourceHandler
+from .layer import Sources, resolve
+from .protocol import (
+    SourceHandlerProtocol,
+    SourceHandlerWithStatusProtocol,
+    SourceResolverProtocol,
+    SourceStatus,
+)
+from .prune import PruneResult, prune
+from .reference import (
+    FileReference,
+    GitReference,
+    NameReference,
+    Reference,
+    UrlReference,
+    ZipReference,
+    is_commit,
+    parse_reference,
+    reference_from,
+)
+from .resolved import Limits, Progress, ProgressEvent, ResolvedRef
+from .resolver import SimpleSourceResolver
+from .zip import ZipSourceHandler
+
+__all__ = [
+    "FileReference",
+    "FileSourceHandler",
+    "FsspecSourceHandler",
+    "GitCloneTimeoutError",
+    "GitReference",
+    "GitSourceHandler",
+    "HttpSourceHandler",
+    "Limits",
+    "NameReference",
+    "Progress",
+    "ProgressEvent",
+    "PruneResult",
+    "Reference",
+    "ResolvedRef",
+    "SimpleSourceResolver",
+    "SourceHandlerProtocol",
+    "SourceHandlerWithStatusProtocol",
+    "SourceResolverProtocol",
+    "SourceStatus",
+    "Sources",
+    "UrlReference",
+    "ZipReference",
+    "ZipSourceHandler",
+    "hash_content",
+    "is_commit",
+    "parse_reference",
+    "prune",
+    "reference_from",
+    "resolve",
+]

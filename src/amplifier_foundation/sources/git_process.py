@@ -1,0 +1,238 @@
+"""Running the `git` command: no prompts, no hooks, no filters, a time limit, and nothing left behind."""
+
+import asyncio
+import contextlib
+import os
+import re
+import shlex
+import signal
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from amplifier_foundation.exceptions import RefResolutionReason
+
+from .reference import GIT_TRANSPORTS
+from .store import finished
+
+_OF_A_REPOSITORY = (  # variables that git sets for hooks and aliases, and that would redirect ours
+    "GIT_DIR",
+    "GIT_WORK_TREE",
+    "GIT_INDEX_FILE",
+    "GIT_OBJECT_DIRECTORY",
+    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+    "GIT_COMMON_DIR",
+    "GIT_NAMESPACE",
+    "GIT_PREFIX",
+    "GIT_SHALLOW_FILE",
+    "GIT_GRAFT_FILE",
+    "GIT_REPLACE_REF_BASE",
+    "GIT_CONFIG",
+)
+_OPTIONS = (
+    "core.hooksPath=/dev/null",
+    "core.fsmonitor=false",
+    "core.attributesFile=/dev/null",
+    "gc.auto=0",
+    "maintenance.auto=false",
+    "submodule.recurse=false",
+    "fetch.recurseSubmodules=false",
+    "fetch.writeCommitGraph=false",
+    "advice.detachedHead=false",
+)
+_FAILURES: dict[RefResolutionReason, str] = {  # the first that fits
+    "offline": r"could not resolve (host|proxy)|couldn't connect|failed to connect|connection refused|unable to connect"
+    r"|network is unreachable|no route to host|name resolution|name or service not known|connection timed out"
+    r"|operation timed out|nodename nor servname|ssh: connect to host|unable to look up|proxy connect aborted",
+    "auth": r"could not read (username|password)|authentication failed|permission denied|terminal prompts disabled"
+    r"|access denied|returned error: 40[13]|host key verification failed|dubious ownership",
+    "not-found": r"repository .* not found|does not exist|does not appear to be a git repository|not a git repository"
+    r"|returned error: 404|no such file or directory|not our ref|couldn't find remote ref",
+}
+_KEPT_ERROR_BYTES = 8192
+_OUTPUT_LIMIT = 64 * 1024 * 1024
+_PROGRESS = re.compile(rb"^[A-Za-z: ]+:\s+\d+% \(")
+
+
+class GitCloneTimeoutError(Exception):
+    """git did not finish in time, and was ended with everything it had started."""
+
+    def __init__(self, git_args: Sequence[str] = (), timeout_s: float = 0.0) -> None:
+        super().__init__(f"git did not finish within {timeout_s:g} s")
+        self.git_args = list(git_args)
+        self.timeout_s = timeout_s
+
+
+class GitError(Exception):
+    """git ended with an error; `reason` is what its words amount to."""
+
+    def __init__(self, git_args: Sequence[str], stderr: str) -> None:
+        super().__init__(_last_words(stderr) or "git gave no reason")
+        self.git_args = list(git_args)
+        self.stderr = stderr
+        fitting = (reason for reason, pattern in _FAILURES.items() if re.search(pattern, stderr, re.IGNORECASE))
+        self.reason: RefResolutionReason = next(fitting, "network")
+
+
+async def run_git(
+    *arguments: str,
+    transport: str = "file",
+    git_dir: Path | None = None,
+    timeout_s: float,
+    on_output: Callable[[bytes], None] | None = None,
+    on_progress: Callable[[bytes], None] | None = None,
+) -> bytes:
+    """Run git and return what it wrote, or pass it to `on_output` piece by piece; an exception there ends git.
+
+    `on_progress` gets the lines of git's progress display.
+
+    Raises:
+        GitError: git failed.
+        GitCloneTimeoutError: it took longer than `timeout_s`.
+    """
+    options = [word for option in _OPTIONS for word in ("-c", option)]
+    command = ["git", f"--git-dir={git_dir or '/dev/null'}", *options, *arguments]
+    environment = await _environment(transport)
+    process = await _start(command, environment)
+    output = asyncio.ensure_future(_read_output(_stream(process.stdout), on_output))
+    errors = asyncio.ensure_future(_read_errors(_stream(process.stderr), on_progress))
+    try:
+        async with asyncio.timeout(timeout_s):
+            done, _ = await asyncio.wait({output, errors}, return_when=asyncio.FIRST_EXCEPTION)
+            for reading in done:
+                reading.result()
+            await process.wait()
+    except TimeoutError:
+        raise GitCloneTimeoutError(arguments, timeout_s) from None
+    finally:
+        await _end(process, output, errors)
+    if process.returncode != 0:
+        raise GitError(arguments, errors.result())
+    return output.result()
+
+
+async def _start(command: list[str], environment: dict[str, str]) -> asyncio.subprocess.Process:
+    """Start git as the leader of a session of its own. A cancellation meanwhile does not lose the child."""
+    starting = asyncio.ensure_future(
+        asyncio.create_subprocess_exec(
+            *command,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env=environment,
+            cwd="/",
+            start_new_session=True,
+        )
+    )
+    try:
+        return await asyncio.shield(starting)
+    except FileNotFoundError as error:
+        raise GitError(command[1:], "the command 'git' is not installed") from error
+    except asyncio.CancelledError:
+        await finished(starting)
+        if not starting.cancelled() and starting.exception() is None:
+            await _end(starting.result())
+        raise
+
+
+async def _end(process: asyncio.subprocess.Process, *readings: "asyncio.Future[Any]") -> None:
+    """Make sure that nothing of the child is left: kill its group if it runs, reap it, close its pipes."""
+    if process.returncode is None:
+        _kill_group(process)
+    for reading in readings:
+        reading.cancel()
+    await finished(asyncio.ensure_future(_reap(process, readings)))
+
+
+async def _reap(process: asyncio.subprocess.Process, readings: "Sequence[asyncio.Future[Any]]") -> None:
+    if readings:
+        await asyncio.wait(readings)
+    await process.wait()
+    for stream in (process.stdout, process.stderr):
+        if stream is not None:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(stream.read(), 1.0)
+
+
+def _kill_group(process: asyncio.subprocess.Process) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        group = os.getpgid(process.pid)
+        if group == process.pid and group != os.getpgrp():
+            os.killpg(group, signal.SIGKILL)
+        else:
+            process.kill()
+
+
+async def _environment(transport: str) -> dict[str, str]:
+    environment = {name: value for name, value in os.environ.items() if name not in _OF_A_REPOSITORY}
+    environment.update(
+        GIT_TERMINAL_PROMPT="0",
+        GIT_ASKPASS="",
+        SSH_ASKPASS_REQUIRE="never",
+        GCM_INTERACTIVE="never",
+        GIT_LFS_SKIP_SMUDGE="1",
+        GIT_ALLOW_PROTOCOL=":".join(GIT_TRANSPORTS),
+        GIT_OPTIONAL_LOCKS="0",
+        GIT_ATTR_NOSYSTEM="1",
+        LC_ALL="C",
+    )
+    if transport == "ssh":
+        environment["GIT_SSH_COMMAND"] = f"{await _ssh_command()} -oBatchMode=yes"
+    return environment
+
+
+async def _ssh_command() -> str:
+    """Return the user's own ssh command: setting ours would otherwise hide it."""
+    if command := os.environ.get("GIT_SSH_COMMAND"):
+        return command
+    with contextlib.suppress(GitError, GitCloneTimeoutError):
+        if command := (await run_git("config", "--get", "core.sshCommand", timeout_s=10)).decode().strip():
+            return command
+    return shlex.quote(os.environ.get("GIT_SSH") or "ssh")
+
+
+def _stream(stream: asyncio.StreamReader | None) -> asyncio.StreamReader:
+    if stream is None:
+        raise RuntimeError("the child was started without pipes")
+    return stream
+
+
+async def _read_output(stream: asyncio.StreamReader, on_output: Callable[[bytes], None] | None) -> bytes:
+    output = bytearray()
+    while chunk := await stream.read(65536):
+        if on_output is not None:
+            on_output(chunk)
+        elif len(output) < _OUTPUT_LIMIT:
+            output += chunk
+    return bytes(output)
+
+
+async def _read_errors(stream: asyncio.StreamReader, on_progress: Callable[[bytes], None] | None) -> str:
+    """Return the last words of the child's stderr, without its progress display."""
+    kept, line = bytearray(), bytearray()
+
+    def end_line() -> None:
+        if _PROGRESS.match(line.removeprefix(b"remote: ")):
+            if on_progress is not None:
+                on_progress(bytes(line))
+        else:
+            kept.extend(line + b"\n")
+            del kept[:-_KEPT_ERROR_BYTES]
+        line.clear()
+
+    while chunk := await stream.read(4096):
+        for piece in re.split(rb"([\r\n])", chunk):
+            if piece in (b"\r", b"\n"):
+                end_line()
+            else:
+                line.extend(piece[:_KEPT_ERROR_BYTES])
+                del line[_KEPT_ERROR_BYTES:]
+    end_line()
+    return kept.decode("utf-8", "replace")
+
+
+def _last_words(stderr: str) -> str:
+    """Return what git said, the lines that name the failure first."""
+    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
+    telling = [line for line in lines if line.startswith(("fatal:", "error:", "ERROR:", "ssh:", "remote:"))]
+    return "; ".join((telling or lines)[-4:])

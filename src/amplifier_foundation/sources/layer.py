@@ -1,0 +1,105 @@
+"""The source layer: a reference goes in, a path of this machine comes out."""
+
+import errno
+from collections.abc import Sequence
+from pathlib import Path
+
+from amplifier_foundation.exceptions import RefResolutionError
+from amplifier_foundation.paths.home import get_amplifier_home
+
+from .git_source import GitSource
+from .installed import resolve_name
+from .local import LocalSource
+from .protocol import SourceStatus
+from .reference import (
+    FileReference,
+    GitReference,
+    NameReference,
+    Reference,
+    UrlReference,
+    ZipReference,
+    parse_reference,
+)
+from .resolved import Limits, Progress, ResolvedRef
+from .status import get_git_status
+from .url_source import UrlSource
+from .work import CacheContext, fetch_hint
+
+
+class Sources:
+    """Resolves references with one cache, which several of these, in several processes, may share.
+
+    `offline=True` forbids the network, None lets `AMPLIFIERD_OFFLINE` decide at every call. With `allowed_roots` local
+    paths, local repositories and local archives must lie inside of one of them. `progress` is told of every step.
+    A reference that the cache can answer costs a few looks at files: no child process, no network, nothing written.
+    """
+
+    def __init__(
+        self,
+        cache_dir: Path | None = None,
+        *,
+        offline: bool | None = None,
+        allowed_roots: Sequence[Path] | None = None,
+        progress: Progress | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        self.cache_dir = (cache_dir or get_amplifier_home() / "cache").expanduser().absolute()
+        roots = None if allowed_roots is None else tuple(root.expanduser().resolve() for root in allowed_roots)
+        self._context = CacheContext(self.cache_dir, limits or Limits(), offline, roots, progress)
+        self._git = GitSource(self._context)
+        self._urls = UrlSource(self._context)
+        self._local = LocalSource(self._context)
+
+    async def resolve(
+        self, ref: str | Reference, *, base_dir: Path | None = None, refresh: bool = False
+    ) -> ResolvedRef:
+        """Return where the content of a reference is.
+
+        Relative paths count from `base_dir`, the directory of the file that holds the reference. `refresh` asks remotes
+        again about what may have changed.
+
+        Raises:
+            RefResolutionError: with `ref` as written and a `reason`.
+        """
+        written = str(ref)
+        reference = parse_reference(ref) if isinstance(ref, str) else ref
+        try:
+            resolved = await self._resolve(reference, written, base_dir, refresh)
+        except RefResolutionError as error:
+            self._context.tell(written, "failed", detail=error.message)
+            if error.reason == "offline" and not error.hint:
+                raise RefResolutionError(error.message, written, "offline", hint=fetch_hint(written)) from error
+            error.ref = written
+            raise
+        except OSError as error:
+            full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+            message = f"the cache {self.cache_dir} cannot be used: {error}"
+            self._context.tell(written, "failed", detail=message)
+            raise RefResolutionError(message, written, "too-large" if full else "not-found") from error
+        self._context.tell(written, "ready")
+        return resolved
+
+    async def get_status(self, ref: str | Reference) -> SourceStatus:
+        """Say what the cache and the remote have of a git reference; nothing is recorded or fetched."""
+        reference = parse_reference(ref) if isinstance(ref, str) else ref
+        if isinstance(reference, GitReference):
+            return await get_git_status(self._git, reference, str(ref))
+        return SourceStatus(source_uri=str(ref), is_cached=True)
+
+    async def _resolve(self, reference: Reference, written: str, base_dir: Path | None, refresh: bool) -> ResolvedRef:
+        match reference:
+            case GitReference():
+                return await self._git.resolve(reference, written, refresh=refresh)
+            case UrlReference():
+                return await self._urls.resolve_url(reference, written, refresh=refresh)
+            case ZipReference():
+                return await self._urls.resolve_zip(reference, written, base_dir=base_dir, refresh=refresh)
+            case FileReference():
+                return self._local.resolve(reference, written, base_dir=base_dir)
+            case NameReference():
+                return resolve_name(reference, written, base_dir=base_dir)
+
+
+async def resolve(ref: str | Reference, *, base_dir: Path | None = None, refresh: bool = False) -> ResolvedRef:
+    """Resolve a reference with the cache of the default home."""
+    return await Sources().resolve(ref, base_dir=base_dir, refresh=refresh)

@@ -1,0 +1,101 @@
+"""Taking out of the cache what nobody uses any more."""
+
+import contextlib
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from .locks import locked_now
+from .store import discard, remove, tree_bytes
+from .url_cache import META
+
+DEFAULT_KEEP_DAYS = 30.0
+
+_DAY_S = 86400.0
+_SIDECARS = {"git": "{entry}.json", "fsspec": f"{{entry}}/{META}", "env": "{entry}/env.json"}
+_LEFTOVERS = (".staging-*", ".trash-*", ".tmp-*")
+
+
+@dataclass(frozen=True, slots=True)
+class PruneResult:
+    """What was removed, and how many bytes that gave back."""
+
+    removed: tuple[Path, ...]
+    freed_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    path: Path
+    sidecar: Path
+    lock: str
+
+
+def prune(cache_dir: Path, *, in_use: Iterable[Path | str] = (), keep_days: float = DEFAULT_KEEP_DAYS) -> PruneResult:
+    """Remove the entries that are not in use and were not used for `keep_days`, and what crashes left behind.
+
+    `in_use` holds commits, names of entries, or paths: of an entry, or of anything inside of one. When an entry was
+    last used is when its sidecar was last read, where the file system keeps that time, else when it was written. An
+    entry that somebody works on at this moment stays.
+    """
+    used = {str(item) for item in in_use}
+    used_paths = [Path(item).resolve() for item in used if "/" in item]
+    oldest = time.time() - keep_days * _DAY_S
+    removed: list[Path] = []
+    freed = 0
+    for entry in _entries(cache_dir):
+        real = entry.path.resolve()
+        if entry.path.name in used or any(path.is_relative_to(real) for path in used_paths):
+            continue
+        if _last_used(entry) > oldest:
+            continue
+        lock_path = cache_dir / "locks" / f"{entry.lock}.lock"
+        with locked_now(lock_path) as held:
+            if not held:
+                continue
+            freed += tree_bytes(entry.path)
+            entry.sidecar.unlink(missing_ok=True)
+            discard(entry.path)
+            lock_path.unlink(missing_ok=True)
+            removed.append(entry.path)
+    for leftover in _leftovers(cache_dir, time.time() - _DAY_S):
+        freed += tree_bytes(leftover)
+        remove(leftover)
+        removed.append(leftover)
+    return PruneResult(tuple(removed), freed)
+
+
+def _entries(cache_dir: Path) -> Iterator[_Entry]:
+    for kind, sidecar in _SIDECARS.items():
+        for path in _visible(cache_dir / kind):
+            if path.is_dir():
+                key = path.name[:16] if kind == "fsspec" else path.name
+                yield _Entry(path, Path(sidecar.format(entry=path)), f"{kind}-{key}")
+
+
+def _visible(directory: Path) -> list[Path]:
+    if not directory.is_dir():
+        return []
+    return sorted(path for path in directory.iterdir() if not path.name.startswith("."))
+
+
+def _last_used(entry: _Entry) -> float:
+    """Return when an entry was written, or its sidecar read; looking through a directory is not using it."""
+    times = [0.0]
+    with contextlib.suppress(OSError):
+        times.append(entry.path.stat().st_mtime)
+    with contextlib.suppress(OSError):
+        status = entry.sidecar.stat()
+        times += [status.st_mtime, status.st_atime]
+    return max(times)
+
+
+def _leftovers(cache_dir: Path, oldest: float) -> Iterator[Path]:
+    places = [cache_dir / "git", cache_dir / "env", cache_dir / "fsspec", *_visible(cache_dir / "fsspec")]
+    for place in places:
+        for pattern in _LEFTOVERS:
+            for path in place.glob(pattern):
+                with contextlib.suppress(OSError):
+                    if path.stat().st_mtime < oldest:
+                        yield path

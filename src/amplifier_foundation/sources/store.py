@@ -1,0 +1,133 @@
+"""Files and directories of the cache: written whole, removed whole, private to their owner."""
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import shutil
+import threading
+import uuid
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+from amplifier_foundation.io.files import write_atomically
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+PRIVATE_DIRECTORY = 0o700
+
+
+class Stopped(Exception):
+    """Raised inside of a thread whose work is no longer wanted."""
+
+
+class Stop:
+    """Asks work in a thread to end; the work calls `check` between its steps."""
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+
+    def set(self) -> None:
+        self._event.set()
+
+    def check(self) -> None:
+        if self._event.is_set():
+            raise Stopped
+
+
+async def in_thread(work: Callable[[Stop], T]) -> T:
+    """Run blocking work off the event loop. A cancellation asks it to stop and waits until it has."""
+    stop = Stop()
+    running = asyncio.ensure_future(asyncio.to_thread(work, stop))
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        stop.set()
+        await finished(running)
+        raise
+
+
+async def finished(task: "asyncio.Future[Any]") -> None:
+    """Wait until a task is over, whatever its outcome; a cancellation meanwhile takes effect when it is."""
+    cancelled = False
+    while not task.done():
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError:
+            cancelled = True
+    if not task.cancelled():
+        task.exception()  # read, so that nobody reports it as lost
+    if cancelled:
+        raise asyncio.CancelledError
+
+
+def make_directory(path: Path) -> Path:
+    """Create a directory, and those above it, for the owner alone."""
+    if not path.is_dir():
+        make_directory(path.parent)
+        path.mkdir(mode=PRIVATE_DIRECTORY, exist_ok=True)
+    return path
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """Return the object in a file; None when there is no such file or no object in it."""
+    try:
+        value = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        logger.warning("%s cannot be read and counts as missing: %s", path, error)
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def write_json(path: Path, value: Mapping[str, Any]) -> None:
+    write_atomically(path, (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode())
+
+
+def now() -> str:
+    """Return the time as it is stored: UTC, ISO 8601, with `Z`."""
+    return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def unique() -> str:
+    return uuid.uuid4().hex
+
+
+def remove(path: Path) -> None:
+    """Remove a file or a directory with all that is in it; what is not there is no error."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, onerror=_unlock_and_retry)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def discard(path: Path) -> None:
+    """Take a directory out of the cache in one step, then remove it: nobody sees a half-removed tree."""
+    trash = path.with_name(f".trash-{unique()}")
+    with contextlib.suppress(FileNotFoundError):
+        path.rename(trash)
+    remove(trash)
+
+
+def tree_bytes(tree: Path) -> int:
+    """Return the bytes of all files in a tree."""
+    return sum(Path(directory, name).lstat().st_size for directory, _, names in os.walk(tree) for name in names)
+
+
+def _unlock_and_retry(act: Callable[..., Any], path: str, error: tuple[Any, BaseException, Any]) -> None:
+    """Archives and repositories may hold directories without write permission."""
+    if isinstance(error[1], FileNotFoundError):
+        return
+    for locked in (Path(path).parent, Path(path)):
+        with contextlib.suppress(OSError):
+            locked.chmod(PRIVATE_DIRECTORY)
+    if Path(path).is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        act(path)

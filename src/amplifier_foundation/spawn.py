@@ -1,0 +1,343 @@
+"""Delegation: the reference implementation of the capabilities `session.spawn` and `session.resume`.
+
+Agents are overlays for child sessions. A child starts from its parent's plan, as far as the bundle's `spawn` policy
+hands it down; the agent's definition is laid over that; then the call's own policy removes what the agent did not ask
+for by name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from amplifier_foundation.dicts.merge import deep_merge, merge_module_lists
+from amplifier_foundation.exceptions import BundleDependencyError, BundleLoadError
+from amplifier_foundation.prepared.child import Child, run_child
+from amplifier_foundation.serialization import sanitize_for_json, sanitize_message
+from amplifier_foundation.session.store import load_metadata, load_transcript, write_metadata, write_transcript
+from amplifier_foundation.sources.store import make_directory
+from amplifier_foundation.spawn_utils import ProviderPreference
+from amplifier_foundation.tracing import generate_sub_session_id
+
+if TYPE_CHECKING:
+    from amplifier_core import AmplifierSession
+    from amplifier_foundation.bundle import Bundle
+    from amplifier_foundation.prepared import PreparedBundle
+
+SELF = "self"
+
+_FORMAT = 1
+_SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,255}")
+_POLICIES = {"tools": ("inherit_tools", "exclude_tools"), "hooks": ("inherit_hooks", "exclude_hooks")}
+_MODULE_LISTS = ("providers", "tools", "hooks")
+
+
+def register_spawn(session: AmplifierSession, prepared: PreparedBundle, *, store: Path | None = None) -> None:
+    """Let a session, and the children it spawns, delegate to the agents of its plan.
+
+    With a `store` directory the conversation of every child is kept there, one folder each, and `session.resume` goes
+    on with it, in a later process, too.
+    """
+    delegation = Delegation(session, prepared, Path(store) if store is not None else None)
+    session.coordinator.register_capability("session.spawn", delegation.spawn)
+    if store is not None:
+        session.coordinator.register_capability("session.resume", delegation.resume)
+
+
+@dataclass(frozen=True)
+class Delegation:
+    """What one session can delegate."""
+
+    session: AmplifierSession
+    prepared: PreparedBundle
+    store: Path | None = None
+
+    async def spawn(
+        self,
+        agent_name: str,
+        instruction: str,
+        parent_session: Any = None,
+        agent_configs: dict[str, dict[str, Any]] | None = None,
+        sub_session_id: str | None = None,
+        tool_inheritance: dict[str, Any] | None = None,
+        hook_inheritance: dict[str, Any] | None = None,
+        orchestrator_config: dict[str, Any] | None = None,
+        parent_messages: list[dict[str, Any]] | None = None,
+        provider_preferences: Sequence[Any] | None = None,
+        self_delegation_depth: int = 0,
+        session_metadata: dict[str, Any] | None = None,
+        **_: Any,
+    ) -> dict[str, Any]:
+        """Run an instruction in a new session of an agent; `self` is the session's own kind.
+
+        Raises:
+            BundleDependencyError: there is no such agent.
+        """
+        parent = parent_session or self.session
+        if sub_session_id is None:
+            sub_session_id = generate_sub_session_id(agent_name, parent.session_id)
+        else:
+            parent_messages = None  # whoever chooses the id hands the conversation down in the instruction
+        order = Order(
+            agent_name=agent_name,
+            definition=_definition(agent_name, parent, agent_configs),
+            is_known=agent_name in (parent.config.get("agents") or {}),
+            agents={**(parent.config.get("agents") or {}), **(agent_configs or {})},
+            tool_inheritance=tool_inheritance or {},
+            hook_inheritance=hook_inheritance or {},
+            orchestrator_config=orchestrator_config or {},
+            provider_preferences=provider_preferences,
+            self_delegation_depth=self_delegation_depth,
+            session_metadata=session_metadata or {},
+        )
+        if self.store is not None:
+            await asyncio.to_thread(self._record, sub_session_id, parent.session_id, order)
+        return await self._run(parent, order, instruction, sub_session_id, parent_messages, is_resumed=False)
+
+    async def resume(self, sub_session_id: str, instruction: str, **_: Any) -> dict[str, Any]:
+        """Run another instruction in a session that was spawned before, with its conversation.
+
+        Raises:
+            FileNotFoundError: the store has no such session.
+            BundleLoadError: it was stored by a newer release.
+        """
+        metadata, messages = await asyncio.to_thread(self._load, sub_session_id)
+        stored = metadata["spawn"]
+        name = str(stored["agent_name"])
+        definitions = {name: stored["definition"]} if stored.get("definition") is not None else None
+        order = Order(
+            agent_name=name,
+            definition=_definition(name, self.session, definitions),
+            is_known=definitions is None,
+            agents=dict(self.session.config.get("agents") or {}),
+            tool_inheritance=stored["tool_inheritance"],
+            hook_inheritance=stored["hook_inheritance"],
+            orchestrator_config=stored["orchestrator_config"],
+            provider_preferences=stored["provider_preferences"],
+            self_delegation_depth=stored["self_delegation_depth"],
+            session_metadata=stored["session_metadata"],
+        )
+        return await self._run(self.session, order, instruction, sub_session_id, messages, is_resumed=True)
+
+    async def _run(
+        self,
+        parent: Any,
+        order: Order,
+        instruction: str,
+        session_id: str,
+        messages: list[dict[str, Any]] | None,
+        *,
+        is_resumed: bool,
+    ) -> dict[str, Any]:
+        bundle = child_bundle(self.prepared.bundle, parent.config, order)
+        own = (order.definition.get("session") or {}).get("orchestrator")
+        own_config = own.get("config") if isinstance(own, Mapping) else None
+        child = Child(
+            compose=False,
+            parent_session=parent,
+            session_id=session_id,
+            orchestrator_config=deep_merge(order.orchestrator_config, own_config or {}, lists="replace") or None,
+            messages=messages,
+            provider_preferences=await _preferences(order, parent),
+            self_delegation_depth=order.self_delegation_depth,
+            is_resumed=is_resumed,
+            on_ready=self._hand_on,
+            on_end=self._keep if self.store is not None else None,
+        )
+        return await run_child(self.prepared, bundle, instruction, child)
+
+    async def _hand_on(self, child: AmplifierSession) -> None:
+        register_spawn(child, self.prepared, store=self.store)
+
+    async def _keep(self, child: AmplifierSession) -> None:
+        """Write a child's conversation down, as far as it has come."""
+        context = child.coordinator.get("context")
+        messages = await context.get_messages() if hasattr(context, "get_messages") else []
+        if not hasattr(context, "set_system_prompt_factory"):  # there the prompt is a message, and given anew
+            messages = [message for message in messages if message.get("role") != "system"]
+        entries = [sanitize_message(message) for message in messages]
+        await asyncio.to_thread(write_transcript, self._directory(child.session_id), entries)
+
+    def _record(self, session_id: str, parent_id: str, order: Order) -> None:
+        directory = make_directory(self._directory(session_id))
+        metadata = {
+            "format_version": _FORMAT,
+            "session_id": session_id,
+            "parent_id": parent_id,
+            "agent_name": order.agent_name,
+            "bundle": self.prepared.bundle.name,
+            "created": datetime.now(UTC).isoformat(),
+            "spawn": order.stored(),
+        }
+        write_metadata(directory, metadata)
+
+    def _load(self, session_id: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+        directory = self._directory(session_id)
+        metadata = load_metadata(directory)
+        if "spawn" not in metadata:
+            raise FileNotFoundError(f"session {session_id!r} in {directory} was not spawned and cannot be resumed so")
+        if metadata.get("format_version") != _FORMAT:
+            raise BundleLoadError(
+                f"session {session_id!r} in {directory} has format {metadata.get('format_version')!r}, "
+                f"this release reads {_FORMAT}",
+                hint="use the release that wrote it",
+            )
+        try:
+            return metadata, load_transcript(directory)
+        except FileNotFoundError:
+            return metadata, []
+
+    def _directory(self, session_id: str) -> Path:
+        if self.store is None or not _SESSION_ID.fullmatch(session_id) or ".." in session_id:
+            raise FileNotFoundError(f"there is no stored session {session_id!r}")
+        return self.store / session_id
+
+
+@dataclass(frozen=True, kw_only=True)
+class Order:
+    """One delegation: to whom, and by which rules. `agents` are those the session knows.
+
+    `is_known` says that the plan defines the agent; otherwise its definition came with the call.
+    """
+
+    agent_name: str
+    definition: Mapping[str, Any]
+    is_known: bool
+    agents: dict[str, Any]
+    tool_inheritance: Mapping[str, Any]
+    hook_inheritance: Mapping[str, Any]
+    orchestrator_config: Mapping[str, Any]
+    provider_preferences: Sequence[Any] | None
+    self_delegation_depth: int
+    session_metadata: Mapping[str, Any]
+
+    def stored(self) -> dict[str, Any]:
+        """Return what is written down of it, as plain data."""
+        preferences = [_preference(item).to_dict() for item in self.provider_preferences or ()]
+        return {
+            "agent_name": self.agent_name,
+            "definition": None
+            if self.is_known or self.agent_name == SELF
+            else sanitize_for_json(dict(self.definition)),
+            "tool_inheritance": sanitize_for_json(self.tool_inheritance),
+            "hook_inheritance": sanitize_for_json(self.hook_inheritance),
+            "orchestrator_config": sanitize_for_json(self.orchestrator_config),
+            "provider_preferences": preferences or None,
+            "self_delegation_depth": self.self_delegation_depth,
+            "session_metadata": sanitize_for_json(self.session_metadata),
+        }
+
+
+def child_bundle(bundle: Bundle, parent_plan: Mapping[str, Any], order: Order) -> Bundle:
+    """Return the bundle of a child session: the parent's, with the modules and agents the rules leave it."""
+    definition = order.definition
+    plan = _inherited(parent_plan)
+    overlay = {section: _normalised(definition.get(section)) for section in _MODULE_LISTS}
+    for section in _MODULE_LISTS:
+        plan[section] = merge_module_lists(plan[section], overlay[section], lists="replace")
+    session = deep_merge(plan["session"], definition.get("session") or {}, lists="replace")
+    if order.session_metadata:
+        session["metadata"] = {**(session.get("metadata") or {}), **order.session_metadata}
+    inheritance = {"tools": order.tool_inheritance, "hooks": order.hook_inheritance}
+    for section, rules in inheritance.items():
+        explicit = {entry["module"] for entry in overlay[section]}
+        plan[section] = _filtered(plan[section], rules, _POLICIES[section], explicit)
+    content = type(bundle)(name=order.agent_name, from_meta=True, instruction=_instruction(definition))
+    return replace(
+        bundle.compose(content),
+        session=session,
+        providers=plan["providers"],
+        tools=plan["tools"],
+        hooks=plan["hooks"],
+        agents=_allowed_agents(order),
+        spawn=deepcopy(dict(parent_plan.get("spawn") or {})),
+    )
+
+
+def _definition(
+    agent_name: str, parent: Any, agent_configs: Mapping[str, Mapping[str, Any]] | None
+) -> Mapping[str, Any]:
+    if agent_name == SELF:
+        return {}
+    known = {**(parent.config.get("agents") or {}), **(agent_configs or {})}
+    found = known.get(agent_name)
+    if not isinstance(found, Mapping):
+        names = ", ".join(sorted(str(name) for name in known)) or "none"
+        raise BundleDependencyError(
+            f"Agent '{agent_name}' not found (agents here: {names})", hint="add it to the bundle's agents"
+        )
+    return found
+
+
+def _inherited(parent_plan: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a copy of what the bundle's spawn policy hands down of a plan."""
+    policy = parent_plan.get("spawn") or {}
+    plan: dict[str, Any] = {section: _normalised(parent_plan.get(section)) for section in _MODULE_LISTS}
+    plan["session"] = deepcopy(dict(parent_plan.get("session") or {}))
+    if isinstance(policy.get("tools"), list):
+        plan["tools"] = _normalised(policy["tools"])
+    else:
+        plan["tools"] = _filtered(plan["tools"], {"exclude": policy.get("exclude_tools")}, ("", "exclude"), set())
+    plan["hooks"] = _filtered(plan["hooks"], {"exclude": policy.get("exclude_hooks")}, ("", "exclude"), set())
+    return plan
+
+
+def _normalised(entries: Any) -> list[dict[str, Any]]:
+    """Return a list of modules, copied, with names on their own as entries."""
+    listed = [{"module": entry} if isinstance(entry, str) else entry for entry in entries or ()]
+    return [deepcopy(dict(entry)) for entry in listed if isinstance(entry, Mapping) and entry.get("module")]
+
+
+def _filtered(
+    entries: list[dict[str, Any]], rules: Mapping[str, Any], keys: tuple[str, str], explicit: set[str]
+) -> list[dict[str, Any]]:
+    """Return the entries that an allow-list or a list of exclusions leaves; what is explicit always stays."""
+    allowed, excluded = rules.get(keys[0]), rules.get(keys[1]) or ()
+    return [
+        entry
+        for entry in entries
+        if entry["module"] in explicit
+        or (entry["module"] in allowed if allowed is not None else entry["module"] not in excluded)
+    ]
+
+
+def _allowed_agents(order: Order) -> dict[str, Any]:
+    access = order.definition.get("agents")
+    if access == "none":
+        return {}
+    if isinstance(access, list):
+        return {name: deepcopy(order.agents[name]) for name in access if name in order.agents}
+    return deepcopy(order.agents)
+
+
+def _instruction(definition: Mapping[str, Any]) -> str | None:
+    system = definition.get("system")
+    inline = system.get("instruction") if isinstance(system, Mapping) else None
+    return definition.get("instruction") or inline or None
+
+
+async def _preferences(order: Order, parent: Any) -> list[ProviderPreference] | None:
+    """Return the providers and models to prefer: the call's, else the agent's, else those of its model role."""
+    declared = order.provider_preferences or order.definition.get("provider_preferences")
+    if declared:
+        return [_preference(item) for item in declared]
+    roles = order.definition.get("model_role")
+    resolver = parent.coordinator.get_capability("model_role_resolver")
+    if not roles or resolver is None:
+        return None
+    for role in [roles] if isinstance(roles, str) else roles:
+        if found := await resolver.resolve(role):
+            return [_preference(item) for item in found]
+    return None
+
+
+def _preference(item: Any) -> ProviderPreference:
+    if isinstance(item, Mapping):
+        return ProviderPreference.from_dict(item)
+    return ProviderPreference(item.provider, item.model, dict(getattr(item, "config", None) or {}))

@@ -1,0 +1,191 @@
+"""Which provider and model a delegated session should use."""
+
+from __future__ import annotations
+
+import fnmatch
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+logger = logging.getLogger(__name__)
+
+_PREFIX = "provider-"
+_NO_PRIORITY = 100
+
+PROTECTED_CONFIG_KEYS = frozenset(
+    [
+        "api_key",
+        "secret",
+        "password",
+        "token",
+        "access_token",
+        "bearer_token",
+        "client_id",
+        "client_secret",
+        "tenant_id",
+        "base_url",
+        "host",
+        "azure_endpoint",
+        "api_version",
+        "deployment_name",
+        "organization",
+        "project",
+        "managed_identity_client_id",
+        "use_managed_identity",
+        "use_default_credential",
+        "proxy",
+        "http_proxy",
+        "https_proxy",
+        "verify_ssl",
+        "ssl_verify",
+        "verify",
+        "ca_bundle",
+    ]
+)
+"""Where a provider connects and as whom: a preference never changes that."""
+
+
+@dataclass
+class ProviderPreference:
+    """A provider, a model or a pattern of models (`claude-*`), and configuration for it."""
+
+    provider: str
+    model: str
+    config: dict[str, Any] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        plain: dict[str, Any] = {"provider": self.provider, "model": self.model}
+        return {**plain, "config": self.config} if self.config else plain
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> ProviderPreference:
+        for key in ("provider", "model"):
+            if key not in data:
+                raise ValueError(f"ProviderPreference requires '{key}' key, got {sorted(data)}")
+        return cls(data["provider"], data["model"], dict(data.get("config") or {}))
+
+
+@dataclass
+class ModelResolutionResult:
+    """What a model pattern stands for; the lists say what was there to choose from."""
+
+    resolved_model: str | None
+    pattern: str | None = None
+    available_models: list[str] | None = None
+    matched_models: list[str] | None = None
+
+
+def is_glob_pattern(model_hint: str) -> bool:
+    """Say whether a model name is a pattern: it contains `*`, `?` or `[`."""
+    return any(sign in model_hint for sign in "*?[")
+
+
+def apply_provider_preferences(
+    mount_plan: dict[str, Any], preferences: Sequence[ProviderPreference] | None
+) -> dict[str, Any]:
+    """Return a plan in which the first preferred provider that is in it comes first, with the preferred model.
+
+    Without a match the plan itself is returned. Model patterns are written as they are;
+    `apply_provider_preferences_with_resolution` looks them up first.
+    """
+    for preference, index in _matches(mount_plan, preferences):
+        return _preferred(mount_plan, index, preference, preference.model)
+    return mount_plan
+
+
+async def apply_provider_preferences_with_resolution(
+    mount_plan: dict[str, Any], preferences: Sequence[ProviderPreference] | None, coordinator: Any
+) -> dict[str, Any]:
+    """Do the same with model patterns looked up among the models of the coordinator's providers.
+
+    A preference whose pattern matches no model gives way to the next; a pattern is never written into the plan.
+    """
+    for preference, index in _matches(mount_plan, preferences):
+        resolution = await resolve_model_pattern(preference.model, preference.provider, coordinator)
+        model = resolution.resolved_model
+        if model is not None and not (resolution.pattern and is_glob_pattern(model)):
+            return _preferred(mount_plan, index, preference, model)
+        logger.warning("No model of provider '%s' matches '%s'", preference.provider, preference.model)
+    return mount_plan
+
+
+async def resolve_model_pattern(model_hint: str, provider_name: str | None, coordinator: Any) -> ModelResolutionResult:
+    """Return the model that a name or pattern stands for: of several matches the last in alphabetical order."""
+    if not is_glob_pattern(model_hint):
+        return ModelResolutionResult(model_hint)
+    if not provider_name:
+        return ModelResolutionResult(model_hint, model_hint)
+    available = await _models_of(provider_name, coordinator)
+    matched = sorted((m for m in available if fnmatch.fnmatchcase(m.lower(), model_hint.lower())), reverse=True)
+    return ModelResolutionResult(matched[0] if matched else None, model_hint, available, matched)
+
+
+def _matches(
+    mount_plan: Mapping[str, Any], preferences: Sequence[ProviderPreference] | None
+) -> Iterable[tuple[ProviderPreference, int]]:
+    """Yield each preference whose provider is in the plan, with that provider's place in the list."""
+    if not preferences:
+        return
+    providers = mount_plan.get("providers") or []
+    found = False
+    for preference in preferences:
+        candidates = [index for index, entry in enumerate(providers) if preference.provider in _names_of(entry)]
+        if candidates:
+            found = True
+            yield preference, min(candidates, key=lambda index: _priority(providers[index], _NO_PRIORITY))
+    if not found:
+        wanted = [preference.provider for preference in preferences]
+        logger.warning("None of the preferred providers %s is in the plan", wanted)
+
+
+def _names_of(entry: Any) -> set[str]:
+    if not isinstance(entry, Mapping):
+        return set()
+    module = str(entry.get("module") or "")
+    names = {module, module.removeprefix(_PREFIX), f"{_PREFIX}{module.removeprefix(_PREFIX)}", entry.get("id")}
+    return {name for name in names if name and name != _PREFIX}
+
+
+def _priority(entry: Mapping[str, Any], default: int) -> Any:
+    return (entry.get("config") or {}).get("priority", default)
+
+
+def _preferred(mount_plan: dict[str, Any], index: int, preference: ProviderPreference, model: str) -> dict[str, Any]:
+    providers = [{**entry, "config": dict(entry.get("config") or {})} for entry in mount_plan["providers"]]
+    config = providers[index]["config"]
+    config.update({key: value for key, value in preference.config.items() if key not in PROTECTED_CONFIG_KEYS})
+    config.update(priority=0, default_model=model)
+    return {**mount_plan, "providers": providers}
+
+
+async def _models_of(provider_name: str, coordinator: Any) -> list[str]:
+    provider = _find_provider(provider_name.removeprefix(_PREFIX), coordinator)
+    if provider is None:
+        return []
+    try:
+        models = await provider.list_models()
+    except Exception as error:  # noqa: BLE001 - a vendor that cannot be asked is one without models
+        logger.warning("Provider '%s' does not list its models: %s", provider_name, error)
+        return []
+    return [model if isinstance(model, str) else str(getattr(model, "id", model)) for model in models]
+
+
+def _find_provider(short_name: str, coordinator: Any) -> Any:
+    """Return the mounted provider of that name, else the most preferred instance of the module of that name."""
+    mounted = (coordinator.get("providers") if coordinator is not None else None) or {}
+    for key, provider in mounted.items():
+        if key.removeprefix(_PREFIX) == short_name:
+            return provider
+    entries = (getattr(coordinator, "config", None) or {}).get("providers") or []
+    instances = [
+        entry
+        for entry in entries
+        if isinstance(entry, Mapping)
+        and (entry.get("id") or entry.get("module")) in mounted
+        and str(entry.get("module") or "").removeprefix(_PREFIX) == short_name
+    ]
+    if not instances:
+        return None
+    chosen = min(instances, key=lambda entry: _priority(entry, 0))
+    return mounted[chosen.get("id") or chosen["module"]]

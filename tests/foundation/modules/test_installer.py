@@ -1,0 +1,86 @@
+"""Requirements of several modules, resolved together with the real installer, beside what the host provides."""
+
+import importlib.metadata
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from amplifier_foundation.modules.host_packages import HostPackages, host_packages
+from amplifier_foundation.modules.installer import InstallError, RequirementConflict, install_together
+
+PYDANTIC = importlib.metadata.version("pydantic")
+
+
+@pytest.fixture
+def host() -> HostPackages:
+    return host_packages()
+
+
+def test_the_host_provides_itself_and_what_it_requires(host: HostPackages) -> None:
+    assert host.versions["pydantic"] == PYDANTIC
+    assert {
+        "amplifier",
+        "amplifier-core",
+        "amplifier-foundation",
+        "amplifier-module-loop-basic",
+    } <= host.versions.keys()
+    assert host.provides("pydantic-core")
+    assert not host.provides("widget")
+
+
+async def test_modules_share_one_directory_without_what_the_host_has(
+    tmp_path: Path, make_wheel: Any, host: HostPackages
+) -> None:
+    make_wheel("widget", "1.0", ("pydantic>=2", "amplifier-core"))
+    make_wheel("widget", "2.0", ("pydantic<1",))
+    make_wheel("email_validator", "9.0")
+    make_wheel("pydantic", "99.0")
+    make_wheel("gadget", "1.0", ("widget",))
+    target = tmp_path / "target"
+
+    pins = await install_together(
+        {"tool-a": ["widget", "amplifier-core>=77"], "tool-b": ["pydantic[email]>=2", "gadget"]}, target, host
+    )
+
+    assert pins.build == ("email-validator==9.0", "gadget==1.0", "widget==1.0")
+    assert f"pydantic=={PYDANTIC}" in pins.host
+    assert sorted(path.stem for path in target.glob("*.py")) == ["email_validator", "gadget", "widget"]
+    assert {path.name for path in target.glob("*.dist-info")} == {
+        "email_validator-9.0.dist-info",
+        "gadget-1.0.dist-info",
+        "widget-1.0.dist-info",
+    }
+
+
+async def test_contradicting_requirements_are_told_with_both_modules(
+    tmp_path: Path, make_wheel: Any, host: HostPackages
+) -> None:
+    make_wheel("widget", "1.0")
+    make_wheel("widget", "2.0")
+
+    with pytest.raises(RequirementConflict) as caught:
+        await install_together({"tool-a": ["widget==1.0"], "tool-b": ["widget>=2"]}, tmp_path / "target", host)
+
+    assert set(caught.value.claims) == {("tool-a", "widget==1.0"), ("tool-b", "widget>=2")}
+    assert "tool-a requires widget==1.0" in str(caught.value)
+    assert "tool-b requires widget>=2" in str(caught.value)
+
+
+async def test_a_requirement_that_excludes_the_hosts_version_fails(
+    tmp_path: Path, index: Path, host: HostPackages
+) -> None:
+    with pytest.raises(subprocess.CalledProcessError) as caught:
+        await install_together({"tool-a": ["pydantic<2"]}, tmp_path / "target", host)
+
+    assert "tool-a requires pydantic<2" in str(caught.value)
+    assert f"the host provides pydantic=={PYDANTIC}" in str(caught.value)
+
+
+async def test_a_requirement_that_nobody_offers_is_named(tmp_path: Path, index: Path, host: HostPackages) -> None:
+    with pytest.raises(InstallError) as caught:
+        await install_together({"tool-a": ["nowhere-to-be-found>=3"]}, tmp_path / "target", host)
+
+    assert "tool-a" in str(caught.value)
+    assert "nowhere-to-be-found>=3" in str(caught.value)

@@ -1,0 +1,343 @@
+"""Delegation with the real tool, the real loop and the mock provider."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import amplifier_core
+from amplifier_core import AmplifierSession
+from amplifier_foundation.bundle import Bundle, PreparedBundle
+from amplifier_foundation.exceptions import BundleDependencyError, BundleLoadError
+from amplifier_foundation.spawn import register_spawn
+
+AGENTS: dict[str, dict[str, Any]] = {
+    "scout": {"description": "Looks around", "instruction": "You are the scout."},
+    "inline": {"description": "Inline", "system": {"instruction": "You are inline."}},
+}
+
+RESUME = """
+import asyncio, json, sys
+from pathlib import Path
+from amplifier_foundation.bundle import Bundle
+from amplifier_foundation.spawn import register_spawn
+
+async def main():
+    fields, store, session_id = json.loads(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
+    prepared = await Bundle("root", **fields).prepare(cache_dir=store / "cache")
+    async with prepared.create_session() as session:
+        register_spawn(session, prepared, store=store)
+        resume = session.coordinator.get_capability("session.resume")
+        print(json.dumps(await resume(sub_session_id=session_id, instruction="and now?")))
+
+asyncio.run(main())
+"""
+
+
+def fields(**changes: Any) -> dict[str, Any]:
+    return {
+        "session": {"orchestrator": "loop-basic", "context": "context-simple"},
+        "providers": [{"module": "provider-mock", "config": {"mode": "echo"}}],
+        "agents": AGENTS,
+        **changes,
+    }
+
+
+@pytest.fixture
+def prepare(tmp_path: Path) -> Callable[..., Any]:
+    async def make(**changes: Any) -> PreparedBundle:
+        return await Bundle("root", **fields(**changes)).prepare(cache_dir=tmp_path / "cache")
+
+    return make
+
+
+@pytest.fixture
+def sessions(monkeypatch: pytest.MonkeyPatch) -> list[AmplifierSession]:
+    created: list[AmplifierSession] = []
+
+    class Noted(AmplifierSession):
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            created.append(self)
+
+    monkeypatch.setattr(amplifier_core, "AmplifierSession", Noted)
+    return created
+
+
+async def spawned(
+    prepared: PreparedBundle, agent_name: str = "scout", *, store: Path | None = None, **options: Any
+) -> dict[str, Any]:
+    """Spawn one child of a new session and return its answer."""
+    async with prepared.create_session(session_id="parent") as session:
+        register_spawn(session, prepared, store=store)
+        spawn = session.coordinator.get_capability("session.spawn")
+        call = {"agent_configs": AGENTS, "parent_session": session, **options}
+        answer: dict[str, Any] = await spawn(agent_name=agent_name, instruction="go", **call)
+        return answer
+
+
+def modules(session: AmplifierSession, section: str) -> list[str]:
+    return [entry["module"] for entry in session.config.get(section, [])]
+
+
+async def test_the_task_tool_delegates_through_it_end_to_end(prepare: Any, sessions: list[AmplifierSession]) -> None:
+    script = [
+        {
+            "when": {"contains": "start"},
+            "tool_calls": [{"name": "task", "arguments": {"agent": "scout", "instruction": "look left"}}],
+        },
+        {"when": {"role": "tool"}, "text": "The agent said: {{last_tool_result}}"},
+        {"text": "I heard {{last_user}}", "usage": {"cost_usd": "0.5"}},
+    ]
+    prepared = await prepare(
+        providers=[{"module": "provider-mock", "config": {"script": script}}], tools=[{"module": "tool-task"}]
+    )
+
+    async with prepared.create_session() as session:
+        register_spawn(session, prepared)
+        answer = await session.execute("start")
+        costs = await session.coordinator.collect_contributions("session.cost")
+
+    child = sessions[1]
+    assert "I heard look left" in answer
+    assert child.parent_id == session.session_id
+    assert child.session_id.endswith("_scout")
+    assert {"cost_usd": Decimal("0.5")} in costs
+
+
+@pytest.mark.parametrize(
+    ("agent", "instruction"), [("scout", "You are the scout."), ("inline", "You are inline."), ("self", "Root.")]
+)
+async def test_an_agents_instruction_is_the_childs_system_prompt(
+    prepare: Any, sessions: list[AmplifierSession], agent: str, instruction: str
+) -> None:
+    prepared = await prepare(instruction="Root.")
+
+    await spawned(prepared, agent)
+
+    messages = await sessions[1].coordinator.get("context").get_messages_for_request()
+    assert messages[0] == {"role": "system", "content": instruction}
+
+
+async def test_mentions_of_an_agent_lead_into_the_bundles_namespaces(
+    tmp_path: Path, prepare: Any, sessions: list[AmplifierSession]
+) -> None:
+    (tmp_path / "guide.md").write_text("the guide")
+    prepared = await prepare(source_base_paths={"lib": tmp_path})
+
+    await spawned(prepared, "x", agent_configs={"x": {"instruction": "Read @lib:guide.md"}})
+
+    messages = await sessions[1].coordinator.get("context").get_messages_for_request()
+    assert "the guide" in messages[0]["content"]
+
+
+async def test_an_unknown_agent_is_named_with_those_there_are(prepare: Any) -> None:
+    with pytest.raises(BundleDependencyError, match="Agent 'ghost' not found") as caught:
+        await spawned(await prepare(), "ghost")
+
+    assert "scout" in str(caught.value)
+
+
+async def test_the_definition_is_laid_over_the_parents_plan(prepare: Any, sessions: list[AmplifierSession]) -> None:
+    prepared = await prepare(
+        tools=[{"module": "tool-todo", "config": {"list": [1, 2], "keep": True}}, {"module": "tool-search"}]
+    )
+    definition = {
+        "tools": ["tool-task", {"module": "tool-todo", "config": {"list": [3]}}],
+        "session": {"orchestrator": {"module": "loop-basic", "config": {"max_iterations": 4}}},
+    }
+
+    await spawned(
+        prepared,
+        "x",
+        agent_configs={"x": definition},
+        orchestrator_config={"max_iterations": 9, "other": 1},
+        session_metadata={"agent_name": "x"},
+    )
+
+    child = sessions[1]
+    assert modules(child, "tools") == ["tool-todo", "tool-search", "tool-task"]
+    assert child.config["tools"][0]["config"] == {"list": [3], "keep": True}
+    assert child.config["session"]["orchestrator"]["config"] == {"max_iterations": 4, "other": 1}
+    assert child.config["session"]["metadata"] == {"agent_name": "x"}
+    assert prepared.mount_plan["tools"][0]["config"] == {"list": [1, 2], "keep": True}
+
+
+TOOLS = [{"module": "tool-todo"}, {"module": "tool-search"}, {"module": "tool-filesystem"}]
+
+
+@pytest.mark.parametrize(
+    ("policy", "call", "expected"),
+    [
+        ({}, {}, ["tool-todo", "tool-search", "tool-filesystem", "tool-task"]),
+        ({"tools": ["tool-search"]}, {}, ["tool-search", "tool-task"]),
+        ({"exclude_tools": ["tool-todo"]}, {}, ["tool-search", "tool-filesystem", "tool-task"]),
+        ({}, {"exclude_tools": ["tool-todo", "tool-task"]}, ["tool-search", "tool-filesystem", "tool-task"]),
+        ({}, {"inherit_tools": ["tool-todo"]}, ["tool-todo", "tool-task"]),
+        ({}, {"inherit_tools": []}, ["tool-task"]),
+    ],
+)
+async def test_tools_are_inherited_by_the_bundles_and_the_calls_policy(
+    prepare: Any,
+    sessions: list[AmplifierSession],
+    policy: dict[str, Any],
+    call: dict[str, Any],
+    expected: list[str],
+) -> None:
+    prepared = await prepare(tools=TOOLS, spawn=policy)
+
+    await spawned(prepared, "x", agent_configs={"x": {"tools": ["tool-task"]}}, tool_inheritance=call)
+
+    assert modules(sessions[1], "tools") == expected
+
+
+@pytest.mark.parametrize(
+    ("policy", "call", "expected"),
+    [
+        ({"exclude_hooks": ["hooks-logging"]}, {}, ["hooks-redaction"]),
+        ({}, {"exclude_hooks": ["hooks-logging"]}, ["hooks-redaction"]),
+        ({}, {"inherit_hooks": ["hooks-logging"]}, ["hooks-logging"]),
+    ],
+)
+async def test_hooks_are_inherited_by_the_same_rules(
+    prepare: Any,
+    sessions: list[AmplifierSession],
+    tmp_path: Path,
+    policy: dict[str, Any],
+    call: dict[str, Any],
+    expected: list[str],
+) -> None:
+    logging = {"module": "hooks-logging", "config": {"path": str(tmp_path / "log.jsonl")}}
+    prepared = await prepare(hooks=[logging, {"module": "hooks-redaction"}], spawn=policy)
+
+    await spawned(prepared, "self", hook_inheritance=call)
+
+    assert modules(sessions[1], "hooks") == expected
+
+
+@pytest.mark.parametrize(
+    ("access", "expected"),
+    [("none", []), ("all", ["inline", "scout", "x"]), (None, ["inline", "scout", "x"]), (["scout", "gone"], ["scout"])],
+)
+async def test_an_agent_sees_the_agents_it_may_use(
+    prepare: Any, sessions: list[AmplifierSession], access: Any, expected: list[str]
+) -> None:
+    definition = {"instruction": "x", "agents": access}
+
+    await spawned(await prepare(), "x", agent_configs={"x": definition})
+
+    agents = sessions[1].config.get("agents", {})
+    assert sorted(agents) == expected
+    assert agents.get("scout") is not AGENTS["scout"]
+
+
+class Roles:
+    async def resolve(self, role: str) -> list[dict[str, str]]:
+        return [{"provider": "mock", "model": f"{role}-model"}] if role == "fast" else []
+
+
+@pytest.mark.parametrize(
+    ("definition", "given", "model"),
+    [
+        ({"provider_preferences": [{"provider": "mock", "model": "a"}], "model_role": "fast"}, None, "a"),
+        ({"provider_preferences": [{"provider": "mock", "model": "a"}]}, [{"provider": "mock", "model": "b"}], "b"),
+        ({"model_role": ["slow", "fast"]}, None, "fast-model"),
+        ({"model_role": "slow"}, None, None),
+    ],
+)
+async def test_preferences_come_from_the_call_the_agent_or_its_role(
+    prepare: Any, sessions: list[AmplifierSession], definition: dict[str, Any], given: Any, model: str | None
+) -> None:
+    prepared = await prepare()
+    async with prepared.create_session() as session:
+        session.coordinator.register_capability("model_role_resolver", Roles())
+        register_spawn(session, prepared)
+        spawn = session.coordinator.get_capability("session.spawn")
+        await spawn(agent_name="x", instruction="go", agent_configs={"x": definition}, provider_preferences=given)
+
+    assert sessions[1].config["providers"][0]["config"].get("default_model") == model
+
+
+async def test_children_can_delegate_in_turn(prepare: Any, sessions: list[AmplifierSession]) -> None:
+    await spawned(await prepare())
+
+    assert callable(sessions[1].coordinator.get_capability("session.spawn"))
+    assert sessions[1].coordinator.get_capability("session.resume") is None
+
+
+async def test_a_call_without_an_id_gets_one_and_hands_messages_down(
+    prepare: Any, sessions: list[AmplifierSession]
+) -> None:
+    history = [{"role": "user", "content": "earlier"}]
+
+    answer = await spawned(await prepare(), parent_messages=history)
+
+    assert answer["session_id"].endswith("_scout")
+    assert "earlier" in str(await sessions[1].coordinator.get("context").get_messages())
+
+
+async def test_a_stored_child_is_resumed_with_its_conversation_in_another_process(tmp_path: Path, prepare: Any) -> None:
+    store = tmp_path / "store"
+    answer = await spawned(await prepare(), store=store, sub_session_id="parent-0123456789abcdef_scout")
+
+    command = [sys.executable, "-c", RESUME, json.dumps(fields()), str(store), answer["session_id"]]
+    finished = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert finished.returncode == 0, finished.stderr
+    resumed = json.loads(finished.stdout)
+    assert resumed["session_id"] == answer["session_id"]
+    assert "and now?" in resumed["output"]
+    lines = (store / answer["session_id"] / "transcript.jsonl").read_text().splitlines()
+    assert [json.loads(line)["role"] for line in lines] == ["user", "assistant", "user", "assistant"]
+
+
+async def test_a_child_of_an_agent_that_only_the_call_defined_is_resumed_too(
+    tmp_path: Path, prepare: Any, sessions: list[AmplifierSession]
+) -> None:
+    prepared = await prepare()
+    answer = await spawned(prepared, "adhoc", store=tmp_path, agent_configs={"adhoc": {"instruction": "Ad hoc."}})
+
+    async with prepared.create_session() as session:
+        register_spawn(session, prepared, store=tmp_path)
+        await session.coordinator.get_capability("session.resume")(answer["session_id"], "again")
+
+    messages = await sessions[-1].coordinator.get("context").get_messages_for_request()
+    assert messages[0]["content"] == "Ad hoc."
+    assert sessions[-1].is_resumed
+
+
+@pytest.mark.parametrize("session_id", ["never-seen", "../outside", "a/b", ""])
+async def test_a_session_that_is_not_stored_is_not_found(tmp_path: Path, prepare: Any, session_id: str) -> None:
+    prepared = await prepare()
+    async with prepared.create_session() as session:
+        register_spawn(session, prepared, store=tmp_path)
+        resume = session.coordinator.get_capability("session.resume")
+        with pytest.raises(FileNotFoundError):
+            await resume(sub_session_id=session_id, instruction="x")
+
+
+async def test_a_session_of_a_newer_release_is_refused(tmp_path: Path, prepare: Any) -> None:
+    prepared = await prepare()
+    answer = await spawned(prepared, store=tmp_path)
+    file = tmp_path / answer["session_id"] / "metadata.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "format_version": 99}))
+
+    async with prepared.create_session() as session:
+        register_spawn(session, prepared, store=tmp_path)
+        with pytest.raises(BundleLoadError, match="format 99"):
+            await session.coordinator.get_capability("session.resume")(answer["session_id"], "x")
+
+
+async def test_a_failing_child_keeps_what_was_said(tmp_path: Path, prepare: Any) -> None:
+    failing = {"module": "provider-mock", "config": {"script": [{"error": "auth"}]}}
+    prepared = await prepare(providers=[failing])
+
+    with pytest.raises(amplifier_core.AuthenticationError):
+        await spawned(prepared, store=tmp_path, sub_session_id="child")
+
+    assert "go" in (tmp_path / "child" / "transcript.jsonl").read_text()
