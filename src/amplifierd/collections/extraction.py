@@ -1,0 +1,190 @@
+"""Bringing a collection's profiles to `share/profiles/<collection>/`: what is the same is left alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from amplifier_foundation.sources import ResolvedRef
+from amplifier_foundation.sources.store import now, remove
+from amplifierd.identifiers import ProfileId, is_collection_or_profile_name
+from amplifierd.issues import Issue
+from amplifierd.paths import Paths
+from amplifierd.profiles.document import ALL_AGENTS, DeclaredReference, ProfileDocument, hash_text
+
+from .discovery import discover
+from .models import CollectionEntry, LockedCollection, LockedProfile
+from .plain_files import remove_profile, replace_profile_text
+
+SYNC_FAILED = "sync-failed"
+"""The code of the error that is stored for a collection whose source could not be had."""
+
+InUse = Callable[[ProfileId], bool]
+
+
+@dataclass(frozen=True)
+class Extraction:
+    """What an extraction did: the state to store, and by name which profiles' texts, files or existence changed.
+
+    `touched` have the same text as before, but use files of a collection that changed.
+    """
+
+    state: LockedCollection
+    is_new: bool = False
+    has_changed: bool = False
+    changed: frozenset[str] = frozenset()
+    touched: frozenset[str] = frozenset()
+    removed: frozenset[str] = frozenset()
+
+
+def extract(
+    paths: Paths, entry: CollectionEntry, resolved: ResolvedRef, before: LockedCollection | None, in_use: InUse
+) -> Extraction:
+    """Compare a collection's files with the last sync, and write the profiles that differ.
+
+    Profiles that are gone are removed, or kept as orphans while a session uses them.
+
+    Raises:
+        RefResolutionError: a link leads out of the source.
+        OSError: a profile could not be written.
+    """
+    known = before if before is not None and before.synced_at is not None else None
+    if known is not None and _is_same(known, entry, resolved) and _is_intact(paths, entry.identifier, known):
+        orphaned, removed = _remove_vanished(paths, entry.identifier, set(known.profiles), in_use)
+        errors = tuple(issue for issue in known.errors if issue.code != SYNC_FAILED)
+        return Extraction(replace(known, orphaned=orphaned, errors=errors), removed=removed)
+    return _extract_anew(paths, entry, resolved, known, in_use)
+
+
+def remove_all(paths: Paths, collection_id: str, in_use: InUse) -> tuple[tuple[str, ...], frozenset[str]]:
+    """Remove what was extracted of a collection; return the names that had to stay, and those that are gone."""
+    orphaned, removed = _remove_vanished(paths, collection_id, set(), in_use)
+    directory = paths.profiles / collection_id
+    if not orphaned and directory.is_dir() and not _has_builds(directory):
+        remove(directory)
+    return orphaned, removed
+
+
+def failed(entry: CollectionEntry, before: LockedCollection | None, message: str) -> LockedCollection:
+    """Return the state to store when a source could not be had: the last good one, with the reason."""
+    state = before or LockedCollection(entry.source)
+    errors = tuple(issue for issue in state.errors if issue.code != SYNC_FAILED)
+    return replace(state, errors=(*errors, Issue(SYNC_FAILED, message)))
+
+
+def _extract_anew(
+    paths: Paths, entry: CollectionEntry, resolved: ResolvedRef, known: LockedCollection | None, in_use: InUse
+) -> Extraction:
+    collection_id = entry.identifier
+    found = discover(resolved.path, collection_id, boundary=resolved.root)
+    content_hash = resolved.content_hash
+    has_changed = known is not None and (known.commit, known.content_hash) != (resolved.commit, content_hash)
+    changed, touched = set(), set()
+    for name, document in found.profiles.items():
+        if _write(paths, ProfileId(collection_id, name), _normalised(document.text)):
+            changed.add(name)
+        elif has_changed and _uses_own_files(document.sections):
+            touched.add(name)
+    orphaned, removed = _remove_vanished(paths, collection_id, set(found.profiles), in_use)
+    is_restored = known is not None and known.source == entry.source and not has_changed
+    state = LockedCollection(
+        source=entry.source,
+        commit=resolved.commit,
+        content_hash=content_hash,
+        synced_at=known.synced_at if known is not None and is_restored else now(),
+        subpath=resolved.subpath if resolved.commit else None,
+        profiles={name: _locked(document) for name, document in found.profiles.items()},
+        orphaned=orphaned,
+        errors=found.issues,
+    )
+    return Extraction(
+        state,
+        is_new=known is None,
+        has_changed=has_changed,
+        changed=frozenset(changed),
+        touched=frozenset(touched),
+        removed=removed,
+    )
+
+
+def _is_same(known: LockedCollection, entry: CollectionEntry, resolved: ResolvedRef) -> bool:
+    if known.source != entry.source or known.commit != resolved.commit:
+        return False
+    if resolved.commit is not None:
+        return known.subpath == resolved.subpath
+    return known.content_hash == resolved.content_hash
+
+
+def _is_intact(paths: Paths, collection_id: str, known: LockedCollection) -> bool:
+    """Say whether every profile of the last sync is still there as it was extracted."""
+    for name, profile in known.profiles.items():
+        text = _read(paths.profile_file(ProfileId(collection_id, name)))
+        if text is None or hash_text(text) != profile.hash:
+            return False
+    return True
+
+
+def _write(paths: Paths, profile_id: ProfileId, text: str) -> bool:
+    if _read(paths.profile_file(profile_id)) == text:
+        return False
+    replace_profile_text(paths, profile_id, text)
+    return True
+
+
+def _read(path: Path) -> str | None:
+    try:
+        return path.read_bytes().decode("utf-8", "replace")
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def _remove_vanished(
+    paths: Paths, collection_id: str, present: set[str], in_use: InUse
+) -> tuple[tuple[str, ...], frozenset[str]]:
+    """Remove the extracted profiles that are no longer in the collection, except those a session uses."""
+    directory = paths.profiles / collection_id
+    extracted = {path.name for path in directory.iterdir()} if directory.is_dir() else set()
+    gone = sorted(name for name in extracted - present if is_collection_or_profile_name(name))
+    orphaned = tuple(name for name in gone if in_use(ProfileId(collection_id, name)))
+    removed = [name for name in gone if name not in orphaned]
+    for name in removed:
+        remove_profile(paths, ProfileId(collection_id, name))
+    return orphaned, frozenset(removed)
+
+
+def _has_builds(directory: Path) -> bool:
+    """Say whether builds are left, which somebody still runs on."""
+    return any(any(profile.iterdir()) for profile in directory.glob(".builds/*") if profile.is_dir())
+
+
+def _locked(document: ProfileDocument) -> LockedProfile:
+    return LockedProfile(
+        path=document.path.as_posix(),
+        version=document.metadata["version"],
+        hash=hash_text(_normalised(document.text)),
+        extends=document.extends,
+    )
+
+
+def _uses_own_files(value: Any) -> bool:
+    """Say whether a profile refers to files of its own collection."""
+    return any(text.startswith(("./", "../")) for text in _references(value))
+
+
+def _references(value: Any) -> Iterator[str]:
+    if isinstance(value, DeclaredReference):
+        yield str(value)
+    elif isinstance(value, Mapping):
+        if ALL_AGENTS in value:
+            yield "./agents"
+        for item in value.values():
+            yield from _references(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _references(item)
+
+
+def _normalised(text: str) -> str:
+    return text.replace("\r\n", "\n").replace("\r", "\n")

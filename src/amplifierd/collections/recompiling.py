@@ -1,0 +1,96 @@
+"""Compiling what a sync changed: the profiles themselves, and every profile that inherits from one of them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Collection, Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from amplifierd.exceptions import ProfileValidationError
+from amplifierd.identifiers import ProfileId
+from amplifierd.issues import Issue, errors
+
+from .models import ProfileOutcome
+
+if TYPE_CHECKING:
+    from amplifierd.home import Home
+
+logger = logging.getLogger(__name__)
+
+COMPILE_FAILED = "compile-failed"
+_INCOMPLETE = {"orchestrator-missing"}
+
+Outcomes = dict[ProfileId, tuple[ProfileOutcome, Issue | None]]
+
+
+async def recompile(
+    home: Home, profile_ids: Collection[ProfileId], *, parents: Mapping[ProfileId, str | None], force: bool = False
+) -> Outcomes:
+    """Compile profiles, some at a time, and say for each what came of it; a failure touches no other.
+
+    `parents` has what each known profile extends. A profile that is incomplete and that others extend is meant to be
+    so, and is no failure.
+    """
+    slots = asyncio.Semaphore(home.settings.startup.max_parallel_workers)
+    extended = {_bare_name(written) for written in parents.values() if written}
+
+    async def compile_one(profile_id: ProfileId) -> tuple[ProfileOutcome, Issue | None]:
+        async with slots:
+            before = _stamp(home, profile_id)
+            try:
+                await home.profiles.compile(profile_id, force=force)
+            except ProfileValidationError as error:
+                is_incomplete = {issue.code for issue in errors(error.issues)} <= _INCOMPLETE
+                if is_incomplete and profile_id.name in extended:
+                    return "extracted", None
+                return "error", _failure(profile_id, error)
+            except Exception as error:  # a profile names foreign code and servers; what goes wrong there stays its own
+                logger.debug("%s cannot be compiled", profile_id, exc_info=True)
+                return "error", _failure(profile_id, error)
+            return ("unchanged" if before == _stamp(home, profile_id) else "compiled"), None
+
+    ordered = sorted(profile_ids)
+    return dict(zip(ordered, await asyncio.gather(*map(compile_one, ordered)), strict=True))
+
+
+def find_descendants(changed: Iterable[ProfileId], parents: Mapping[ProfileId, str | None]) -> set[ProfileId]:
+    """Return the profiles that may inherit, over any number of steps, from one of these names.
+
+    Which profile a bare name means depends on what else there is, so everything that extends the name counts.
+    """
+    children: dict[str, list[ProfileId]] = {}
+    for child, written in parents.items():
+        if written:
+            children.setdefault(_bare_name(written), []).append(child)
+    found: set[ProfileId] = set()
+    names = [profile_id.name for profile_id in changed]
+    while names:
+        new = [child for child in children.get(names.pop(), ()) if child not in found]
+        found.update(new)
+        names += [child.name for child in new]
+    return found
+
+
+def is_built(home: Home, profile_id: ProfileId) -> bool:
+    return _stamp(home, profile_id) is not None
+
+
+def _stamp(home: Home, profile_id: ProfileId) -> tuple[int, int] | None:
+    """Return what tells one published build from another."""
+    try:
+        status = (home.paths.profile_dir(profile_id) / "profile.lock").stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns
+
+
+def _bare_name(written: str) -> str:
+    """Return the name in `name`, `collection/name`, `collection:name` and `collection:profiles/name.md`."""
+    return written.rpartition("/")[2].rpartition(":")[2].removesuffix(".md")
+
+
+def _failure(profile_id: ProfileId, error: Exception) -> Issue:
+    code = getattr(error, "code", None) or COMPILE_FAILED
+    message = getattr(error, "message", None) or str(error) or type(error).__name__
+    return Issue(code, f"{profile_id}: {message}", location=profile_id.name, fix=getattr(error, "hint", ""))

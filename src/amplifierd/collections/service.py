@@ -1,0 +1,346 @@
+"""The collections of a home: registering, listing, syncing, and finding the profiles they hold."""
+
+from __future__ import annotations
+
+from collections.abc import Collection as SizedCollection
+from collections.abc import Iterable
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+
+from amplifier_foundation.sources import parse_reference
+from amplifier_foundation.sources.store import in_thread, now
+from amplifierd.exceptions import CollectionError, ProfileNotFoundError
+from amplifierd.identifiers import ProfileId, checked_collection_id, is_collection_or_profile_name
+from amplifierd.issues import Issue, errors
+from amplifierd.profiles.document import ReferenceBase
+
+from .builtin import BUILTIN_SOURCE, LOCAL
+from .collections_lock import CollectionsLock
+from .extraction import SYNC_FAILED
+from .inventory import take_inventory
+from .models import (
+    AddResult,
+    Collection,
+    CollectionEntry,
+    CollectionProfile,
+    CollectionRoot,
+    CollectionStatus,
+    Inventory,
+    LockedCollection,
+    SyncResult,
+)
+from .recompiling import is_built
+from .registry_file import RegistryFile, already_exists, not_found
+from .sources import resolve_root, resolve_source
+from .sync import CollectionSync
+
+if TYPE_CHECKING:
+    from amplifierd.home import Home
+
+
+class Collections:
+    """The collections of one home.
+
+    Ids are checked wherever they enter: an invalid one is a `CollectionError` with code `invalid-identifier`.
+    """
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+        self._registry = RegistryFile(home.paths.collections_file, home.paths.locks)
+        self._lock = CollectionsLock(home.paths.collections_lock, home.paths.locks)
+        self._sync = CollectionSync(home, self._registry, self._lock)
+
+    def list(self) -> tuple[Collection, ...]:
+        """Return every collection: the shipped one, the registered ones in order, and `local` if it has profiles."""
+        found = [self._describe(entry) for entry in self._sync.entries().values()]
+        return (*found, self._describe_local()) if self._local_names() else tuple(found)
+
+    def get(self, collection_id: str) -> Collection:
+        """Return one collection.
+
+        Raises:
+            CollectionError: there is none of that id.
+        """
+        if checked_collection_id(collection_id) == LOCAL:
+            return self._describe_local()
+        return self._describe(self._entry(collection_id))
+
+    def warnings(self) -> tuple[Issue, ...]:
+        """Return what is wrong with `collections.yaml`."""
+        return self._registry.read().issues
+
+    async def inventory(self, collection_id: str) -> Inventory:
+        """Return what a collection holds beside profiles, and what its `pyproject.toml` says.
+
+        Raises:
+            CollectionError: there is none of that id.
+            RefResolutionError: its files cannot be had.
+        """
+        root = await self.root(collection_id)
+        return await in_thread(lambda stop: take_inventory(root.path))
+
+    async def add(self, collection_id: str, source: str, *, compile: bool = True) -> AddResult:
+        """Register a collection, extract its profiles and compile them. A relative source counts from `share/`.
+
+        Profiles that cannot be used are named in the result's `warning`; the collection is registered all the same.
+
+        Raises:
+            CollectionError: the id is taken, reserved or invalid, or the source is no directory; nothing is registered.
+            RefResolutionError: the source cannot be had; nothing is registered.
+        """
+        if checked_collection_id(collection_id) == LOCAL:
+            raise _reserved()
+        registry = self._registry.read()
+        self._registry.check_writable()
+        if collection_id in registry.entries or collection_id in registry.rejected:
+            raise already_exists(collection_id)
+        parse_reference(source)
+        entry = CollectionEntry(collection_id, source, installed_at=now())
+        result = await self._sync.add(entry, compile=compile)
+        count = len(self._names(self._lock.get(collection_id)))
+        noun = "profile" if count == 1 else "profiles"
+        problems = errors(result.errors)
+        warning = "; ".join(issue.message for issue in problems) if problems else None
+        return AddResult(True, collection_id, count, f"Collection '{collection_id}' added with {count} {noun}", warning)
+
+    async def update(
+        self,
+        collection_id: str,
+        source: str | None = None,
+        *,
+        enabled: bool | None = None,
+        auto_sync: bool | None = None,
+    ) -> Collection:
+        """Change a registered collection; a new source is looked at now and takes effect at the next sync.
+
+        Raises:
+            CollectionError: there is no such entry, or the source is no directory; nothing is changed.
+            RefResolutionError: the source cannot be had; nothing is changed.
+        """
+        self._registry.check_writable()
+        self._check_registered(collection_id)
+        if source is not None:
+            parse_reference(source)
+            await resolve_source(self._home, source)
+        given = {"source": source, "enabled": enabled, "auto_sync": auto_sync}
+        changes = {key: value for key, value in given.items() if value is not None}
+        if changes:
+            await in_thread(lambda stop: self._registry.update(collection_id, changes))
+        return self.get(collection_id)
+
+    async def remove(self, collection_id: str, *, force: bool = False) -> None:
+        """Take a collection out of the registry, and its profiles out of the home. The cache stays.
+
+        Raises:
+            CollectionError: there is no such entry; or a session that has not ended uses one of its profiles and not
+                `force`.
+        """
+        self._registry.check_writable()
+        self._check_registered(collection_id)
+        await self._sync.remove(collection_id, force=force)
+
+    async def sync(
+        self,
+        ids: SizedCollection[str] | None = None,
+        *,
+        refresh: bool = True,
+        check: bool = False,
+        compile: bool | None = None,
+        force_compile: bool = False,
+    ) -> dict[str, SyncResult]:
+        """Bring collections in step with their sources, and compile what that changed.
+
+        `refresh` asks remotes whether branches moved. `check` only says what would happen: nothing on disk changes.
+        `compile` defaults to the setting `startup.auto_compile`. One collection's failure is in its result.
+
+        Raises:
+            CollectionError: one of `ids` is not known.
+            FormatUnsupportedError: a newer version wrote `collections.lock`.
+        """
+        for collection_id in ids or ():
+            if checked_collection_id(collection_id) != LOCAL and not self._is_known(collection_id):
+                raise not_found(collection_id)
+        if compile is None:
+            compile = self._home.settings.startup.auto_compile
+        return await self._sync.run(ids, refresh=refresh, check=check, compile=compile, force_compile=force_compile)
+
+    async def root(self, collection_id: str) -> CollectionRoot:
+        """Return a collection's files as of its last sync; what left the cache is fetched again.
+
+        Raises:
+            CollectionError: there is none of that id, or it is disabled.
+            RefResolutionError: its files cannot be had.
+        """
+        if checked_collection_id(collection_id) == LOCAL:
+            directory = self._home.paths.profiles / LOCAL
+            return CollectionRoot(directory, directory)
+        entry = self._entry(collection_id)
+        if not entry.enabled:
+            raise CollectionError(f"Collection is disabled: {collection_id}", code="collection-disabled")
+        await self._sync.ensure(entry)
+        state = self._lock.get(collection_id)
+        if state is None:
+            raise not_found(collection_id)
+        return await resolve_root(self._home, state)
+
+    async def ensure_profile(self, profile_id: ProfileId | str) -> None:
+        """See to it that a profile's text is in the home: a collection that was never synced, or whose extracted
+        profiles were deleted, is extracted, without asking remotes what is new.
+
+        Raises:
+            ValueError: it is not the id of a profile.
+            RefResolutionError: the collection cannot be had.
+        """
+        collection, name = ProfileId.parse(str(profile_id))
+        entry = self._sync.entries().get(collection)
+        if entry is not None and entry.enabled:
+            await self._sync.ensure(entry, name=name)
+
+    async def extract_missing(self) -> dict[str, SyncResult]:
+        """Extract, without compiling, the collections that were never synced: on a new home the shipped one.
+
+        Costs a few looks at files when there is nothing to do. One collection's failure is in its result.
+        """
+        return await self._sync.extract_missing()
+
+    def profile_ids(self) -> tuple[ProfileId, ...]:
+        """Return every profile that can be used, collection by collection."""
+        states = self._lock.read()
+        usable = [entry.identifier for entry in self._sync.entries().values() if entry.enabled]
+        found = [ProfileId(owner, name) for owner in usable for name in self._names(states.get(owner))]
+        return (*found, *(ProfileId(LOCAL, name) for name in self._local_names()))
+
+    def has_profile(self, profile_id: ProfileId | str) -> bool:
+        """Say whether a profile can be used.
+
+        Raises:
+            ValueError: it is not the id of a profile.
+        """
+        collection, name = ProfileId.parse(str(profile_id))
+        if collection == LOCAL:
+            return (self._home.paths.profile_file(ProfileId(collection, name))).is_file()
+        entry, state = self._sync.entries().get(collection), self._lock.get(collection)
+        return entry is not None and entry.enabled and state is not None and name in state.profiles
+
+    def is_orphaned(self, profile_id: ProfileId | str) -> bool:
+        """Say whether a profile is gone from its collection, and kept only for the sessions that use it.
+
+        Raises:
+            ValueError: it is not the id of a profile.
+        """
+        collection, name = ProfileId.parse(str(profile_id))
+        state = self._lock.get(collection)
+        return state is not None and name in state.orphaned
+
+    async def remove_orphans(self) -> tuple[ProfileId, ...]:
+        """Remove orphaned profiles that no session uses any more, and return them."""
+        return await self._sync.remove_orphans()
+
+    def find_owners(self, name: str) -> tuple[ProfileId, ...]:
+        """Return the usable profiles of a bare name, in all collections."""
+        return tuple(profile_id for profile_id in self.profile_ids() if profile_id.name == name)
+
+    def profile_file(self, profile_id: ProfileId | str) -> Path:
+        """Return where a profile's extracted text is, whether or not it is there.
+
+        Raises:
+            ValueError: it is not the id of a profile.
+        """
+        return self._home.paths.profile_file(profile_id)
+
+    def reference_base(self, profile_id: ProfileId | str) -> ReferenceBase:
+        """Return where a profile's relative references count from.
+
+        Raises:
+            ValueError: it is not the id of a profile.
+            ProfileNotFoundError: it is in no collection.
+        """
+        collection, name = ProfileId.parse(str(profile_id))
+        if collection == LOCAL:
+            return ReferenceBase(LOCAL, PurePosixPath(name))
+        state = self._lock.get(collection)
+        if state is None or name not in state.profiles:
+            raise ProfileNotFoundError(f"Profile not found: {collection}/{name}")
+        return ReferenceBase(collection, PurePosixPath(state.profiles[name].path).parent)
+
+    def _entry(self, collection_id: str) -> CollectionEntry:
+        entry = self._sync.entries().get(checked_collection_id(collection_id))
+        if entry is None:
+            raise not_found(collection_id)
+        return entry
+
+    def _is_known(self, collection_id: str) -> bool:
+        return collection_id in self._sync.entries() or collection_id in self._registry.read().rejected
+
+    def _check_registered(self, collection_id: str) -> None:
+        if checked_collection_id(collection_id) == LOCAL:
+            raise _reserved()
+        registry = self._registry.read()
+        if collection_id in registry.entries or collection_id in registry.rejected:
+            return
+        if collection_id in self._sync.entries():
+            message = f"Collection '{collection_id}' is shipped with the distribution and has no entry to change"
+            hint = f"an entry named {collection_id} in collections.yaml replaces it"
+            raise CollectionError(message, code="builtin-collection", hint=hint)
+        raise not_found(collection_id)
+
+    def _describe(self, entry: CollectionEntry) -> Collection:
+        state = self._lock.get(entry.identifier)
+        registered = self._registry.read().issues_of(entry.identifier)
+        content_hash = state.content_hash if state else None
+        if entry.source == BUILTIN_SOURCE:
+            content_hash = self._sync.shipped_hash()
+        return Collection(
+            identifier=entry.identifier,
+            source=entry.source,
+            status=_status(entry, state),
+            enabled=entry.enabled,
+            auto_sync=entry.auto_sync,
+            commit=state.commit if state else None,
+            content_hash=content_hash,
+            installed_at=entry.installed_at,
+            synced_at=state.synced_at if state else None,
+            profiles=tuple(self._describe_profiles(entry.identifier, state)),
+            warnings=(*registered, *(state.errors if state else ())),
+        )
+
+    def _describe_profiles(self, collection_id: str, state: LockedCollection | None) -> Iterable[CollectionProfile]:
+        if state is None:
+            return
+        for name in self._names(state):
+            profile = state.profiles[name]
+            status = self._profile_status(ProfileId(collection_id, name))
+            yield CollectionProfile(name, profile.version, profile.path, status, state.synced_at)
+        for name in state.orphaned:
+            yield CollectionProfile(name, "", "", "orphaned", None)
+
+    def _describe_local(self) -> Collection:
+        profiles = tuple(
+            CollectionProfile(name, "", f"{name}/profile.md", self._profile_status(ProfileId(LOCAL, name)))
+            for name in self._local_names()
+        )
+        return Collection(LOCAL, str(PurePosixPath("profiles", LOCAL)), "synced", profiles=profiles)
+
+    def _profile_status(self, profile_id: ProfileId) -> str:
+        return "fresh" if is_built(self._home, profile_id) else "missing"
+
+    def _names(self, state: LockedCollection | None) -> tuple[str, ...]:
+        return tuple(sorted(state.profiles)) if state else ()
+
+    def _local_names(self) -> tuple[str, ...]:
+        directory = self._home.paths.profiles / LOCAL
+        names = (path.parent.name for path in directory.glob("*/profile.md"))
+        return tuple(sorted(name for name in names if is_collection_or_profile_name(name)))
+
+
+def _status(entry: CollectionEntry, state: LockedCollection | None) -> CollectionStatus:
+    if not entry.enabled:
+        return "disabled"
+    if state is not None and any(issue.code == SYNC_FAILED for issue in state.errors):
+        return "error"
+    return "unsynced" if state is None or state.synced_at is None else "synced"
+
+
+def _reserved() -> CollectionError:
+    message = f"Collection '{LOCAL}' is reserved for your own profiles"
+    return CollectionError(message, code="reserved-collection", hint="choose another id")

@@ -1,0 +1,315 @@
+"""Bringing collections in step with their sources, several at a time, each under its own lock."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Collection, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from amplifier_core.exceptions import AmplifierError
+from amplifier_foundation.sources import ProgressEvent, hash_content
+from amplifier_foundation.sources.locks import locked
+from amplifier_foundation.sources.resolved import Phase, report
+from amplifier_foundation.sources.store import in_thread
+from amplifierd.exceptions import CollectionError
+from amplifierd.identifiers import ProfileId
+from amplifierd.issues import Issue
+from amplifierd.profiles.reading import read_document
+
+from .builtin import BUILTIN_SOURCE, FOUNDATION, LOCAL
+from .checking import check_collection
+from .collections_lock import CollectionsLock
+from .extraction import SYNC_FAILED, Extraction, extract, failed, remove_all
+from .models import CollectionEntry, LockedCollection, ProfileOutcome, SyncResult, SyncStatus
+from .plain_files import remove_profile
+from .recompiling import Outcomes, find_descendants, is_built, recompile
+from .registry_file import RegistryFile
+from .sources import pinned_source, resolve_source
+
+if TYPE_CHECKING:
+    from amplifierd.home import Home
+
+logger = logging.getLogger(__name__)
+
+_LOCK_TIMEOUT_S = 1800.0
+
+
+@dataclass(frozen=True)
+class _Step:
+    """One collection after its extraction: the result so far, and by name what is to be compiled."""
+
+    result: SyncResult
+    changed: frozenset[str] = frozenset()
+    touched: frozenset[str] = frozenset()
+    removed: frozenset[str] = frozenset()
+
+
+class CollectionSync:
+    """Extracts collections and compiles what that changed, for one home."""
+
+    def __init__(self, home: Home, registry: RegistryFile, lock: CollectionsLock) -> None:
+        self._home = home
+        self._registry = registry
+        self._lock = lock
+        self._shipped_hash: str | None = None
+
+    def entries(self) -> Mapping[str, CollectionEntry]:
+        """Return every collection there is, the shipped one among them, by id."""
+        registered = self._registry.read()
+        replaced = FOUNDATION in registered.entries or FOUNDATION in registered.rejected
+        if replaced or self._home.shipped_collection is None:
+            return registered.entries
+        return {FOUNDATION: CollectionEntry(FOUNDATION, BUILTIN_SOURCE), **registered.entries}
+
+    def shipped_hash(self) -> str | None:
+        """Return the hash of the shipped collection, which is read once."""
+        if self._shipped_hash is None and self._home.shipped_collection is not None:
+            self._shipped_hash = hash_content(self._home.shipped_collection)
+        return self._shipped_hash
+
+    async def run(
+        self, ids: Collection[str] | None, *, refresh: bool, check: bool, compile: bool, force_compile: bool
+    ) -> dict[str, SyncResult]:
+        """Sync the collections of these ids, all by default."""
+        self._lock.read()  # a file of a newer format stops here, before anything is fetched
+        slots = asyncio.Semaphore(self._home.settings.startup.max_parallel_workers)
+
+        async def step(collection_id: str) -> _Step:
+            async with slots:
+                return await self._step(collection_id, refresh=refresh, check=check, explicit=ids is not None)
+
+        wanted = list(dict.fromkeys(self._all_ids() if ids is None else ids))
+        steps = dict(zip(wanted, await asyncio.gather(*map(step, wanted)), strict=True))
+        if check or not compile:
+            return {collection_id: step.result for collection_id, step in steps.items()}
+        outcomes = await self._recompile(steps, force=force_compile)
+        return {collection_id: _compiled(collection_id, step, outcomes) for collection_id, step in steps.items()}
+
+    async def add(self, entry: CollectionEntry, *, compile: bool) -> SyncResult:
+        """Resolve a new collection, register it, extract its profiles and compile them.
+
+        Raises:
+            CollectionError, RefResolutionError: nothing is registered.
+        """
+        async with self._locked(entry.identifier):
+            await resolve_source(self._home, entry.source, refresh=True)
+            await in_thread(lambda stop: self._registry.add(entry))
+            step = await self._extract(entry, entry.source, refresh=False)
+        if not compile:
+            return step.result
+        return _compiled(entry.identifier, step, await self._recompile({entry.identifier: step}, force=False))
+
+    async def remove(self, collection_id: str, *, force: bool) -> None:
+        """Take a collection's entry out, then its profiles.
+
+        Raises:
+            CollectionError: a session uses one of its profiles, and not `force`.
+        """
+        async with self._locked(collection_id):
+            state = self._lock.get(collection_id)
+            names = (*state.profiles, *state.orphaned) if state else ()
+            users = [name for name in sorted(names) if self._home.in_use(ProfileId(collection_id, name))]
+            if users and not force:
+                message = f"Collection '{collection_id}' is in use: sessions use {', '.join(users)}"
+                raise CollectionError(message, code="collection-in-use", hint="end them, or force the removal")
+            await in_thread(lambda stop: self._registry.remove(collection_id))
+            await in_thread(lambda stop: self._forget(collection_id, keep_used=False))
+
+    async def ensure(self, entry: CollectionEntry, *, name: str | None = None) -> None:
+        """Extract a collection that was never synced, whose extracted profile is gone, or that came with an upgrade.
+
+        Raises:
+            CollectionError, RefResolutionError: it cannot be had.
+        """
+        if self._is_ready(entry, name):
+            return
+        async with self._locked(entry.identifier):
+            if self._is_ready(entry, name):
+                return
+            before = self._lock.get(entry.identifier)
+            if before is not None and before.synced_at is not None and before.source != BUILTIN_SOURCE:
+                await self._extract(replace(entry, source=before.source), pinned_source(before), refresh=False)
+            else:
+                await self._extract(entry, entry.source, refresh=False)
+
+    async def extract_missing(self) -> dict[str, SyncResult]:
+        """Extract the enabled collections that are not in the home yet, or came with an upgrade."""
+        self._lock.read()
+        missing = [key for key, entry in self.entries().items() if entry.enabled and not self._is_ready(entry, None)]
+        return await self.run(missing, refresh=False, check=False, compile=False, force_compile=False)
+
+    async def remove_orphans(self) -> tuple[ProfileId, ...]:
+        """Remove the orphaned profiles that no session uses any more."""
+        gone: list[ProfileId] = []
+        for collection_id, state in self._lock.read().items():
+            if any(not self._home.in_use(ProfileId(collection_id, name)) for name in state.orphaned):
+                async with self._locked(collection_id):
+                    gone += await asyncio.to_thread(self._remove_orphans_of, collection_id)
+        return tuple(gone)
+
+    async def _step(self, collection_id: str, *, refresh: bool, check: bool, explicit: bool) -> _Step:
+        entry = self.entries().get(collection_id)
+        if entry is None:
+            return await self._step_without_entry(collection_id, check=check)
+        if not entry.enabled or not (explicit or entry.auto_sync):
+            return self._skipped(collection_id)
+        before = self._lock.get(collection_id)
+        commit = before.commit if before else None
+        try:
+            if check:
+                return _Step(await check_collection(self._home, entry, before, refresh=refresh))
+            async with self._locked(collection_id):
+                current = self.entries().get(collection_id)
+                if current is None:
+                    return self._skipped(collection_id)  # somebody removed it while this one waited
+                return await self._extract(current, current.source, refresh=refresh)
+        except (AmplifierError, OSError) as error:
+            message = error.message if isinstance(error, AmplifierError) else str(error)
+            self._report(collection_id, "failed", message)
+            if not check:
+                await self._record_failure(entry, message)
+            return _Step(SyncResult("error", commit, commit, errors=(Issue(SYNC_FAILED, message),)))
+
+    async def _step_without_entry(self, collection_id: str, *, check: bool) -> _Step:
+        """Treat an id that only the lock knows: its entry was taken out by hand."""
+        state = self._lock.get(collection_id)
+        registry = self._registry.read()
+        if state is None or collection_id in registry.rejected or not registry.is_valid:
+            return self._skipped(collection_id)
+        removed = frozenset(state.profiles)
+        if not check:
+            async with self._locked(collection_id):
+                removed = await in_thread(lambda stop: self._forget(collection_id, keep_used=True))
+        outcomes: dict[str, ProfileOutcome] = dict.fromkeys(sorted(removed), "removed")
+        return _Step(SyncResult("updated", state.commit, None, outcomes), removed=removed)
+
+    async def _extract(self, entry: CollectionEntry, source: str, *, refresh: bool) -> _Step:
+        """Extract what `source` has for a collection; the caller holds its lock."""
+        self._report(entry.identifier, "fetching")
+        resolved = await resolve_source(self._home, source, refresh=refresh)
+
+        def work() -> _Step:
+            before = self._lock.get(entry.identifier)
+            done = extract(self._home.paths, entry, resolved, before, self._home.in_use)
+            self._lock.record(entry.identifier, done.state)
+            return _Step(_result(done, before, resolved.warnings), done.changed, done.touched, done.removed)
+
+        step = await in_thread(lambda stop: work())
+        self._report(entry.identifier, "ready")
+        return step
+
+    async def _recompile(self, steps: Mapping[str, _Step], *, force: bool) -> Outcomes:
+        """Compile what the steps changed, all that inherits from it, and what has no build yet."""
+        parents = await in_thread(lambda stop: self._parents())
+        moved = [
+            ProfileId(owner, name)
+            for owner, step in steps.items()
+            for name in (*step.changed, *step.touched, *step.removed)
+        ]
+        wanted = {*moved, *find_descendants(moved, parents)}
+        synced = [key for key, step in steps.items() if step.result.status not in ("skipped", "error")]
+        for profile_id in parents:
+            if profile_id.collection in synced and (force or not is_built(self._home, profile_id)):
+                wanted.add(profile_id)
+        return await recompile(self._home, wanted & parents.keys(), parents=parents, force=force)
+
+    def _parents(self) -> dict[ProfileId, str | None]:
+        """Return every usable profile with what it extends."""
+        collections = self._home.collections
+        states = self._lock.read()
+        found: dict[ProfileId, str | None] = {}
+        for profile_id in collections.profile_ids():
+            if profile_id.collection == LOCAL:
+                base = collections.reference_base(profile_id)
+                path = collections.profile_file(profile_id)
+                text = path.read_text(encoding="utf-8-sig", errors="replace")
+                found[profile_id] = read_document(text, path=path, profile_id=profile_id, base=base).extends
+            else:
+                found[profile_id] = states[profile_id.collection].profiles[profile_id.name].extends
+        return found
+
+    def _all_ids(self) -> list[str]:
+        """Return the ids in the registry, and those whose entry was taken out of it since their last sync."""
+        registry = self._registry.read()
+        forgotten = sorted(self._lock.read()) if registry.is_valid else []
+        return [*self.entries(), *sorted(registry.rejected), *forgotten]
+
+    def _is_ready(self, entry: CollectionEntry, name: str | None) -> bool:
+        state = self._lock.get(entry.identifier)
+        if state is None or state.synced_at is None:
+            return False
+        if state.source == BUILTIN_SOURCE == entry.source and state.content_hash != self.shipped_hash():
+            return False
+        return (
+            name is None
+            or name not in state.profiles
+            or self._home.paths.profile_file(ProfileId(entry.identifier, name)).is_file()
+        )
+
+    def _forget(self, collection_id: str, *, keep_used: bool) -> frozenset[str]:
+        in_use = self._home.in_use if keep_used else _never
+        orphaned, removed = remove_all(self._home.paths, collection_id, in_use)
+        state = self._lock.get(collection_id)
+        keep = replace(state, profiles={}, orphaned=orphaned) if state is not None and orphaned else None
+        self._lock.record(collection_id, keep)
+        return removed
+
+    def _remove_orphans_of(self, collection_id: str) -> list[ProfileId]:
+        state = self._lock.get(collection_id)
+        if state is None:
+            return []
+        gone = [name for name in state.orphaned if not self._home.in_use(ProfileId(collection_id, name))]
+        for name in gone:
+            remove_profile(self._home.paths, ProfileId(collection_id, name))
+        left = tuple(name for name in state.orphaned if name not in gone)
+        self._lock.record(collection_id, replace(state, orphaned=left))
+        return [ProfileId(collection_id, name) for name in gone]
+
+    async def _record_failure(self, entry: CollectionEntry, message: str) -> None:
+        try:
+            before = self._lock.get(entry.identifier)
+            state = failed(entry, before, message)
+            await in_thread(lambda stop: self._lock.record(entry.identifier, state))
+        except (AmplifierError, OSError) as error:
+            logger.warning("the failure of %s cannot be recorded: %s", entry.identifier, error)
+
+    def _skipped(self, collection_id: str) -> _Step:
+        state = self._lock.get(collection_id)
+        commit = state.commit if state else None
+        return _Step(SyncResult("skipped", commit, commit, errors=self._registry.read().issues_of(collection_id)))
+
+    def _locked(self, collection_id: str) -> AbstractAsyncContextManager[None]:
+        return locked(
+            self._home.paths.locks / f"collection-{collection_id}.lock",
+            ref=collection_id,
+            timeout_s=_LOCK_TIMEOUT_S,
+            on_wait=lambda: self._report(collection_id, "waiting"),
+        )
+
+    def _report(self, collection_id: str, phase: Phase, detail: str = "") -> None:
+        report(self._home.progress, ProgressEvent("collection", collection_id, phase, detail=detail))
+
+
+def _never(profile_id: ProfileId) -> bool:
+    return False
+
+
+def _result(done: Extraction, before: LockedCollection | None, warnings: tuple[str, ...]) -> SyncResult:
+    status: SyncStatus = "synced" if done.is_new else "updated" if done.has_changed else "unchanged"
+    outcomes: dict[str, ProfileOutcome] = dict.fromkeys(sorted(done.state.profiles), "unchanged")
+    outcomes.update(dict.fromkeys(sorted(done.changed), "extracted"))
+    outcomes.update(dict.fromkeys(sorted(done.removed), "removed"))
+    return SyncResult(
+        status, before.commit if before else None, done.state.commit, outcomes, done.state.errors, warnings
+    )
+
+
+def _compiled(collection_id: str, step: _Step, outcomes: Outcomes) -> SyncResult:
+    """Return a collection's result with what came of compiling its profiles."""
+    own = {key.name: outcome for key, outcome in outcomes.items() if key.collection == collection_id}
+    profiles = {**step.result.profiles, **{name: outcome for name, (outcome, _) in own.items()}}
+    failures = tuple(issue for _, issue in own.values() if issue is not None)
+    return replace(step.result, profiles=profiles, errors=(*step.result.errors, *failures))

@@ -1,0 +1,102 @@
+"""A home: its paths and settings, read once, and what can be done with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from amplifier_foundation.sources import Limits, Progress, Sources
+
+from .collections.builtin import find_shipped_collection
+from .collections.service import Collections
+from .identifiers import ProfileId
+from .paths import Paths
+from .settings import Settings, load_settings
+
+if TYPE_CHECKING:
+    from .plans.service import Plans
+    from .profiles.service import Profiles
+    from .resolver import DaemonModuleSourceResolver
+
+
+def _never(profile_id: ProfileId) -> bool:
+    return False
+
+
+@dataclass(frozen=True)
+class Home:
+    """Everything below one `AMPLIFIERD_HOME`; frozen. Several homes can be open in one process.
+
+    `shipped_collection` is the directory of the collection `foundation`, None where there is none. `in_use` says
+    whether a session that has not ended uses a profile; whoever runs sessions brings it.
+    """
+
+    paths: Paths
+    settings: Settings
+    sources: Sources
+    shipped_collection: Path | None = None
+    progress: Progress | None = None
+    in_use: Callable[[ProfileId], bool] = _never
+
+    @cached_property
+    def collections(self) -> Collections:
+        return Collections(self)
+
+    @cached_property
+    def profiles(self) -> Profiles:
+        from .profiles.service import Profiles  # loaded when a profile is asked for
+
+        return Profiles(self)
+
+    @cached_property
+    def plans(self) -> Plans:
+        from .plans.service import Plans  # loaded when a plan is asked for
+
+        return Plans(self)
+
+    def resolver(self, *, pins: Mapping[str, Path] | None = None) -> DaemonModuleSourceResolver:
+        """Return the resolver of this home's compiled modules; `pins` binds profiles to builds."""
+        from .resolver import DaemonModuleSourceResolver  # loaded when a session is started
+
+        security = self.settings.security
+        sources = self.sources if security.allow_plan_sources else None
+        return DaemonModuleSourceResolver(
+            self.paths.share, pins=pins, module_roots=security.module_roots, sources=sources
+        )
+
+
+def open_home(
+    path: Path | str | None = None,
+    *,
+    offline: bool | None = None,
+    overrides: Mapping[str, Any] | None = None,
+    config_file: Path | str | None = None,
+    progress: Progress | None = None,
+    in_use: Callable[[ProfileId], bool] | None = None,
+    shipped_collection: Path | None = None,
+) -> Home:
+    """Open the home at `path`, else the one that the environment names; nothing is created.
+
+    `overrides` are settings that outrank environment and file, `config_file` stands for `config/daemon.yaml`.
+    `progress` is told of the steps of long work. `shipped_collection` stands for the collection that comes with the
+    distribution.
+
+    Raises:
+        SettingsError: a setting is invalid, or a file is where a directory should be.
+    """
+    paths = Paths.from_environment(path)
+    given = dict(overrides or {}) | ({} if offline is None else {"offline": offline})
+    file = Path(config_file).expanduser().absolute() if config_file else paths.settings_file
+    settings = load_settings(file, overrides=given)
+    limits = Limits(file_bytes=settings.cache.http_max_bytes)
+    return Home(
+        paths=paths,
+        settings=settings,
+        sources=Sources(paths.cache, offline=settings.offline, progress=progress, limits=limits),
+        shipped_collection=shipped_collection or find_shipped_collection(),
+        progress=progress,
+        in_use=in_use or _never,
+    )

@@ -1,0 +1,95 @@
+"""The names of things: collections, profiles, modules, agents, and the three names of a module."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from .exceptions import CollectionError
+
+_COLLECTION_OR_PROFILE = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+_MODULE = re.compile(r"[a-z0-9][a-z0-9-]{0,99}")
+_AGENT_OR_CONTEXT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+MOUNT_TYPES = {
+    "loop-": "orchestrator",
+    "orchestrator-": "orchestrator",
+    "context-": "context",
+    "provider-": "providers",
+    "providers-": "providers",
+    "tool-": "tools",
+    "tools-": "tools",
+    "hook-": "hooks",
+    "hooks-": "hooks",
+}
+"""The beginning of a module ID says where it is mounted."""
+
+
+class ProfileId(NamedTuple):
+    """A profile's identity, `<collection>/<profile>` in text."""
+
+    collection: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.collection}/{self.name}"
+
+    @classmethod
+    def parse(cls, text: str | ProfileId) -> ProfileId:
+        """Return the identity that `collection/profile` names.
+
+        Raises:
+            ValueError: it is not of that form.
+        """
+        if isinstance(text, ProfileId):
+            return text
+        collection, slash, name = text.partition("/")
+        if not slash or not is_collection_or_profile_name(collection) or not is_collection_or_profile_name(name):
+            raise ValueError(
+                f"Invalid profile_id format: {text}. Expected format: collection/profile (e.g., 'foundation/base')"
+            )
+        return cls(collection, name)
+
+
+def is_collection_or_profile_name(text: str) -> bool:
+    return _COLLECTION_OR_PROFILE.fullmatch(text) is not None
+
+
+def is_module_id(text: str) -> bool:
+    return _MODULE.fullmatch(text) is not None
+
+
+def is_agent_or_context_name(text: str) -> bool:
+    return _AGENT_OR_CONTEXT.fullmatch(text) is not None
+
+
+def checked_collection_id(text: str) -> str:
+    """Return a collection's id.
+
+    Raises:
+        CollectionError: with code `invalid-identifier`.
+    """
+    if not is_collection_or_profile_name(text):
+        raise CollectionError(
+            f"Invalid collection id {text!r}",
+            code="invalid-identifier",
+            hint="an id begins with a lower-case letter or digit and has at most 64 of a-z 0-9 . _ -",
+        )
+    return text
+
+
+def package_name(module_id: str) -> str:
+    """Return the Python package of a module: `tool-web` is in `amplifier_module_tool_web`."""
+    return f"amplifier_module_{module_id.replace('-', '_')}"
+
+
+def mount_type(module_id: str) -> str:
+    """Return where a module is mounted, told by the beginning of its ID.
+
+    Raises:
+        ValueError: its ID begins with none of the known prefixes.
+    """
+    for prefix, found in MOUNT_TYPES.items():
+        if module_id.startswith(prefix):
+            return found
+    raise ValueError(f"Could not determine mount type for module: {module_id}")

@@ -1,0 +1,141 @@
+"""Mentions in profiles and prompts: where they lead in a home, and the messages that come of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from amplifier_foundation.mentions import ContentDeduplicator, load_mentions
+
+MAX_ENTRIES = 200
+
+
+class ProfileMentionResolver:
+    """Finds what a session mentions: in its profile's contexts, in collections, in its working directory.
+
+    What is found must lie inside the root it was searched in, links resolved. `failure_reason` says why not.
+    """
+
+    def __init__(
+        self,
+        *,
+        contexts_dir: Path,
+        collection_roots: Mapping[str, Path],
+        working_dir: Path,
+        allow_home: bool = False,
+    ) -> None:
+        self._contexts_dir = contexts_dir
+        self._collections = dict(collection_roots)
+        self._working_dir = working_dir
+        self._allow_home = allow_home
+        self._roots: dict[Path, Path] = {}  # of every file found, the root it was found in
+        self._reasons: dict[str, str] = {}
+
+    def resolve(self, mention: str, relative_to: Path | None = None) -> Path | None:
+        """Return the file or directory that a mention, `@` included, means, `None` when it means nothing here."""
+        body = mention.removeprefix("@")
+        self._reasons.pop(mention, None)
+        for name in dict.fromkeys((body, body.rstrip(".:"))):
+            if name and (found := self._find(mention, name, relative_to)):
+                return found
+        return None
+
+    def failure_reason(self, mention: str) -> str:
+        return self._reasons.get(mention, "not_found")
+
+    def _find(self, mention: str, body: str, relative_to: Path | None) -> Path | None:
+        for root, path in self._candidates(mention, body, relative_to):
+            try:
+                place = (root / path).resolve()
+                if not place.is_relative_to(root.resolve()):
+                    self._reasons[mention] = "path_traversal_rejected"
+                elif place.exists():
+                    self._roots[place] = root
+                    return place
+            except (OSError, ValueError, RuntimeError):  # a name that no file can have
+                continue
+        return None
+
+    def _candidates(self, mention: str, body: str, relative_to: Path | None) -> list[tuple[Path, str]]:
+        """Return roots and paths below them to try, in order."""
+        name, colon, path = body.partition(":")
+        if colon:
+            if name in ("", ".", "..") or "/" in name:
+                return []
+            shorter = path.removeprefix("context/")
+            found = [(self._contexts_dir / name, rest) for rest in dict.fromkeys((path, shorter))]
+            known = name in self._collections or (self._contexts_dir / name).is_dir()
+            if not known:
+                self._reasons[mention] = "bundle_not_registered"
+            return [*found, (self._collections[name], path)] if name in self._collections else found
+        if body.startswith("~"):
+            return [(Path.home(), body[2:])] if self._allow_home and body.startswith("~/") else []
+        roots = [(self._working_dir, body), (self._working_dir, f"{body}.md")]
+        if relative_to is not None:
+            root = self._root_of(relative_to)
+            near = f"{relative_to.resolve().relative_to(root.resolve())}/{body}"
+            roots = [(root, near), (root, f"{near}.md"), *roots]
+        return roots
+
+    def _root_of(self, directory: Path) -> Path:
+        """Return the root in which the file that mentions was found: nothing outside of it is meant."""
+        found = [root for place, root in self._roots.items() if place.parent == directory.resolve()]
+        return found[0] if found else directory
+
+
+@dataclass(frozen=True)
+class LoadedMentions:
+    """The messages to add to a conversation, and the mentions that led nowhere with the reason."""
+
+    messages: tuple[dict[str, Any], ...]
+    unresolved: tuple[tuple[str, str], ...]
+
+
+async def load_mentioned(
+    text: str,
+    resolver: ProfileMentionResolver,
+    *,
+    max_depth: int = 8,
+    max_files: int = 200,
+    max_file_bytes: int = 1024 * 1024,
+    max_total_bytes: int = 4 * 1024 * 1024,
+) -> LoadedMentions:
+    """Load what a text mentions, one developer message per content, crediting every mention that led to it."""
+    files = ContentDeduplicator()
+    results = await load_mentions(
+        text,
+        resolver,
+        files,
+        max_depth=max_depth,
+        quoted=True,
+        nested_relative=True,
+        max_files=max_files,
+        max_file_bytes=max_file_bytes,
+        max_total_bytes=max_total_bytes,
+        max_entries=MAX_ENTRIES,
+    )
+    names: dict[Path, list[str]] = {}
+    for result in results:
+        if result.resolved_path is not None and result.failure_reason is None:
+            names.setdefault(result.resolved_path.resolve(), []).append(result.mention)
+    messages = []
+    for file in files.get_unique_files():
+        mentions = [mention for path in file.paths for mention in names.get(path, ())]
+        credits = [f"{m} → {path}" for path in file.paths for m in names.get(path, ())] or [str(file.paths[0])]
+        messages.append(
+            {
+                "role": "developer",
+                "content": f"[Context from {', '.join(credits)}]\n\n{file.content}",
+                "source_mentions": mentions,
+                "content_hash": file.content_hash,
+            }
+        )
+    failed = tuple((result.mention, result.failure_reason) for result in results if result.failure_reason)
+    return LoadedMentions(tuple(messages), failed)
+
+
+def for_kernel(message: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a loaded message as the kernel sees it: without the keys that only say where it came from."""
+    return {key: value for key, value in message.items() if key not in {"source_mentions", "content_hash"}}

@@ -1,0 +1,136 @@
+"""Where everything of a home lies: read once from the environment, then passed on as a value."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from .exceptions import SettingsError
+from .identifiers import ProfileId
+
+PREFIX = "AMPLIFIERD_"
+"""Every variable of the environment that we read begins with it."""
+
+DEFAULT_HOME = "~/.amplifierd"
+
+
+@dataclass(frozen=True, slots=True)
+class Paths:
+    """The directories of one home, all absolute; none is created before something is written into it."""
+
+    home: Path
+    config: Path
+    share: Path
+    cache: Path
+    state: Path
+    logs: Path
+
+    @classmethod
+    def from_environment(cls, home: Path | str | None = None, environ: Mapping[str, str] | None = None) -> Paths:
+        """Return the directories that `AMPLIFIERD_HOME` and `AMPLIFIERD_{CONFIG,SHARE,CACHE,STATE,LOG}_DIR` name.
+
+        `home` stands for `AMPLIFIERD_HOME`. A relative path counts from the working directory of this moment.
+
+        Raises:
+            SettingsError: a file is where a directory should be.
+        """
+        environ = os.environ if environ is None else environ
+        root = _directory("HOME", home or environ.get(f"{PREFIX}HOME") or DEFAULT_HOME)
+
+        def subtree(name: str, default: Path) -> Path:
+            return _directory(f"{name}_DIR", environ.get(f"{PREFIX}{name}_DIR") or default)
+
+        state = subtree("STATE", root / "state")
+        return cls(
+            home=root,
+            config=subtree("CONFIG", root / "config"),
+            share=subtree("SHARE", root / "share"),
+            cache=subtree("CACHE", root / "cache"),
+            state=state,
+            logs=subtree("LOG", state / "logs" / "amplifierd"),
+        )
+
+    @property
+    def settings_file(self) -> Path:
+        return self.config / "daemon.yaml"
+
+    @property
+    def secrets_file(self) -> Path:
+        return self.config / "secrets.yaml"
+
+    @property
+    def token_file(self) -> Path:
+        return self.config / "token"
+
+    @property
+    def certs(self) -> Path:
+        return self.config / "certs"
+
+    @property
+    def overlays(self) -> Path:
+        return self.config / "overlays"
+
+    @property
+    def collections_file(self) -> Path:
+        return self.share / "collections.yaml"
+
+    @property
+    def collections_lock(self) -> Path:
+        return self.share / "collections.lock"
+
+    @property
+    def profiles(self) -> Path:
+        return self.share / "profiles"
+
+    @property
+    def locks(self) -> Path:
+        return self.cache / "locks"
+
+    @property
+    def sessions(self) -> Path:
+        return self.state / "sessions"
+
+    @property
+    def index_file(self) -> Path:
+        return self.state / "index.db"
+
+    @property
+    def bundles_file(self) -> Path:
+        return self.state / "registry.json"
+
+    @property
+    def active_profile_file(self) -> Path:
+        return self.state / "active_profile"
+
+    @property
+    def run(self) -> Path:
+        return self.state / "run"
+
+    def profile_dir(self, profile_id: ProfileId | str) -> Path:
+        """Return where a profile is published.
+
+        Raises:
+            ValueError: it is not the id of a profile.
+        """
+        collection, name = ProfileId.parse(str(profile_id))
+        return self.profiles / collection / name
+
+    def profile_file(self, profile_id: ProfileId | str) -> Path:
+        """Return the profile's text as it was extracted."""
+        return self.profile_dir(profile_id) / "profile.md"
+
+    def overlay_file(self, profile_id: ProfileId | str) -> Path:
+        """Return what the user changes about a profile."""
+        collection, name = ProfileId.parse(str(profile_id))
+        return self.overlays / collection / f"{name}.md"
+
+
+def _directory(name: str, path: Path | str) -> Path:
+    found = Path(path).expanduser().absolute()
+    found = Path(os.path.normpath(found))
+    nearest = next(parent for parent in (found, *found.parents) if parent.exists())
+    if not nearest.is_dir():
+        raise SettingsError(f"{PREFIX}{name}: {nearest} is not a directory", hint="move the file, or name another path")
+    return found

@@ -1,0 +1,1 @@
+"""Mount plans: generated from builds, converted between their two forms, validated, compared and explained."""

@@ -1,0 +1,171 @@
+"""The two forms of a mount plan, and the way from each to the other.
+
+Portable: session members are mappings, sources are the hint `collection/profile`. Resolved: session members are names,
+sources are `file://` directories of the published profile, configuration of session members stands at the top level.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import unquote, urlsplit
+
+from amplifierd.identifiers import ProfileId, mount_type
+from amplifierd.profiles.document import MODULE_SECTIONS, SESSION_MEMBERS
+
+from .generation import portable_agent_source
+
+Form = Literal["portable", "resolved"]
+
+PROFILE_KEY = "profile"
+"""In `session` of a resolved plan in which no source names the profile: its id, for the way back."""
+
+_ORDER = ("session", "orchestrator", "context", *MODULE_SECTIONS, "agents")
+
+
+def find_hint(source: Any) -> ProfileId | None:
+    """Return the profile that a plan's `source` hints at, `None` when it is something else."""
+    if isinstance(source, Mapping) and set(source) == {"collection", "profile"}:
+        source = f"{source['collection']}/{source['profile']}"
+    try:
+        return ProfileId.parse(source) if isinstance(source, str) else None
+    except ValueError:
+        return None
+
+
+def to_resolved(plan: Mapping[str, Any], profiles_dir: Path, agent_refs: Mapping[str, str]) -> dict[str, Any]:
+    """Return a plan in resolved form; `agent_refs` are the references that the agents' files came from."""
+    session = dict(plan.get("session") or {})
+    result: dict[str, Any] = {key: value for key, value in plan.items() if key not in {"session", *SESSION_MEMBERS}}
+    hints: list[ProfileId] = []
+    for member in SESSION_MEMBERS:
+        if isinstance(entry := session.get(member), Mapping):
+            resolved = _with_directory(entry, profiles_dir, hints)
+            session[member] = resolved.pop("module")
+            source, config = resolved.pop("source", None), resolved.pop("config", None)
+            session |= {f"{member}_source": source} if source is not None else {}
+            section = {"config": config, **resolved} if config else resolved
+            result |= {member: section} if section else {}
+        elif member in plan:
+            result[member] = plan[member]
+    for name in MODULE_SECTIONS:
+        if name in plan:
+            result[name] = [_with_directory(entry, profiles_dir, hints) for entry in plan[name]]
+    if "agents" in plan:
+        result["agents"] = {
+            name: _with_source(agent, agent_refs.get(_source_of(agent), _source_of(agent)))
+            for name, agent in plan["agents"].items()
+        }
+    if hints and not find_profile(result | {"session": session}, profiles_dir):
+        session[PROFILE_KEY] = str(hints[0])
+    return _ordered({"session": _session_ordered(session), **result})
+
+
+def to_portable(plan: Mapping[str, Any], profiles_dir: Path, agent_refs: Mapping[str, str]) -> dict[str, Any]:
+    """Return a plan in portable form, with the profile as hint for what comes from its build or is installed."""
+    profile_id = find_profile(plan, profiles_dir)
+    session = dict(plan.get("session") or {})
+    if profile_id is not None and session.get(PROFILE_KEY) == str(profile_id):
+        del session[PROFILE_KEY]
+    hint = str(profile_id) if profile_id else None
+    for member in SESSION_MEMBERS:
+        if isinstance(session.get(member), str):
+            section = dict(plan.get(member) or {})
+            entry = {"module": session[member], "source": session.pop(f"{member}_source", None), **section}
+            session[member] = _with_hint(entry, profiles_dir, hint)
+    result: dict[str, Any] = {key: value for key, value in plan.items() if key not in {"session", *SESSION_MEMBERS}}
+    for name in MODULE_SECTIONS:
+        result[name] = [_with_hint(entry, profiles_dir, hint) for entry in plan.get(name) or ()]
+    result["agents"] = dict(plan.get("agents") or {})
+    if profile_id is not None:
+        written = {ref: source for source, ref in agent_refs.items()}
+        for name, agent in result["agents"].items():
+            source = portable_agent_source(profile_id, name)
+            if agent_refs.get(source) == _source_of(agent) or _source_of(agent) in written:
+                result["agents"][name] = _with_source(agent, source)
+    return _ordered({"session": _session_ordered(session), **result})
+
+
+def directory_url(path: Path) -> str:
+    return path.absolute().as_uri()
+
+
+def path_of(source: Any) -> Path | None:
+    """Return the path that a `file://` source or an absolute path names, `None` for any other source."""
+    if not isinstance(source, str):
+        return None
+    if source.startswith("file://"):
+        return Path(unquote(urlsplit(source).path))
+    return Path(source) if source.startswith("/") else None
+
+
+def find_compiled(url: Any, profiles_dir: Path) -> ProfileId | None:
+    """Return the profile in whose published directory a `file://` source lies, `None` when it lies elsewhere."""
+    path = path_of(url)
+    if path is None:
+        return None
+    try:
+        parts = path.relative_to(profiles_dir.absolute()).parts
+        return ProfileId.parse("/".join(parts[:2])) if len(parts) == 4 else None
+    except ValueError:
+        return None
+
+
+def _with_directory(entry: Mapping[str, Any], profiles_dir: Path, hints: list[ProfileId]) -> dict[str, Any]:
+    """Return a module entry with its hint replaced by the compiled directory, or without source if there is none."""
+    resolved = dict(entry)
+    hint = find_hint(entry.get("source"))
+    if hint is None:
+        return resolved
+    hints.append(hint)
+    directory = profiles_dir / hint.collection / hint.name / mount_type(entry["module"]) / entry["module"]
+    if directory.is_dir():
+        resolved["source"] = directory_url(directory)
+    else:
+        del resolved["source"]
+    return resolved
+
+
+def _with_hint(entry: Mapping[str, Any], profiles_dir: Path, hint: str | None) -> dict[str, Any]:
+    source = entry.get("source")
+    compiled = find_compiled(source, profiles_dir)
+    source = str(compiled) if compiled else source if source is not None else hint
+    extras = {key: value for key, value in entry.items() if key not in ("module", "source", "config")}
+    head = {"module": entry.get("module"), **({"source": source} if source is not None else {})}
+    return {**head, "config": entry.get("config") or {}, **extras}
+
+
+def find_profile(plan: Mapping[str, Any], profiles_dir: Path) -> ProfileId | None:
+    """Return the profile that a plan of either form was made from, `None` when it does not say."""
+    session = plan.get("session") or {}
+    entries = [entry for name in MODULE_SECTIONS for entry in plan.get(name) or () if isinstance(entry, Mapping)]
+    sources = [
+        *(session.get(f"{member}_source") for member in SESSION_MEMBERS),
+        *(member.get("source") for name in SESSION_MEMBERS if isinstance(member := session.get(name), Mapping)),
+        *(entry.get("source") for entry in entries),
+    ]
+    settings = session.get("settings")
+    named = [session.get(PROFILE_KEY), settings.get("profile_name") if isinstance(settings, Mapping) else None]
+    found = [find_compiled(source, profiles_dir) or find_hint(source) for source in sources]
+    return next((profile for profile in [*found, *map(find_hint, named)] if profile), None)
+
+
+def _session_ordered(session: dict[str, Any]) -> dict[str, Any]:
+    keys = [key for member in SESSION_MEMBERS for key in (member, f"{member}_source")]
+    return {**{key: session[key] for key in keys if key in session}, **session}
+
+
+def _ordered(plan: dict[str, Any]) -> dict[str, Any]:
+    return {**{key: plan[key] for key in _ORDER if key in plan}, **plan}
+
+
+def _source_of(agent: Any) -> str:
+    metadata = agent.get("metadata") if isinstance(agent, Mapping) else None
+    return str(metadata.get("source") or "") if isinstance(metadata, Mapping) else ""
+
+
+def _with_source(agent: Any, source: str) -> Any:
+    if not isinstance(agent, Mapping) or not source:
+        return agent
+    return {**agent, "metadata": {**(agent.get("metadata") or {}), "source": source}}

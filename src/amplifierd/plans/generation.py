@@ -1,0 +1,74 @@
+"""From a merged profile and its build to a portable mount plan."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from amplifierd.exceptions import ProfileCompilationError
+from amplifierd.identifiers import ProfileId
+from amplifierd.profiles.document import ALL_AGENTS, MODULE_SECTIONS, SESSION_MEMBERS
+from amplifierd.profiles.inheritance import MergedProfile
+
+from .agents import agent_from_mapping, agent_from_text
+
+_GENERATED = ("module", "source", "config")
+
+
+def generate_portable(merged: MergedProfile, build_dir: Path, lock: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the portable plan of a profile: every module with the profile as its hint, agents embedded.
+
+    It depends on nothing but the profile and its build, and shares nothing with either.
+
+    Raises:
+        ProfileCompilationError: an agent's file cannot be read.
+    """
+    hint = str(merged.profile_id)
+    session = merged.sections.get("session") or {}
+    members = {member: _entry(session[member], hint) for member in SESSION_MEMBERS if session.get(member)}
+    rest = {key: copy.deepcopy(value) for key, value in session.items() if key not in SESSION_MEMBERS}
+    modules = {name: [_entry(entry, hint) for entry in merged.sections.get(name) or ()] for name in MODULE_SECTIONS}
+    return {"session": {**members, **rest}, **modules, "agents": _agents(merged, build_dir, lock)}
+
+
+def portable_agent_source(profile_id: ProfileId, name: str) -> str:
+    return f"{profile_id.collection}:agents/{name}.md"
+
+
+def inline_agent_source(profile_id: ProfileId, name: str) -> str:
+    return f"{profile_id}#agents.{name}"
+
+
+def _entry(entry: Mapping[str, Any], hint: str) -> dict[str, Any]:
+    extras = {key: value for key, value in entry.items() if key not in _GENERATED}
+    return copy.deepcopy({"module": entry["module"], "source": hint, "config": entry.get("config") or {}, **extras})
+
+
+def _agents(merged: MergedProfile, build_dir: Path, lock: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the agents in the profile's order; those that `all` stands for come where it stands."""
+    profile_id, declared = merged.profile_id, merged.sections.get("agents") or {}
+    compiled = lock["resources"].get("agents") or {}
+    agents: dict[str, Any] = {}
+    for name, value in declared.items():
+        if isinstance(value, Mapping):
+            agents[name] = agent_from_mapping(name, value, inline_agent_source(profile_id, name))
+        elif name == ALL_AGENTS:
+            agents.update({n: _compiled_agent(n, build_dir, profile_id) for n in compiled if n not in declared})
+        else:
+            agents[name] = _compiled_agent(name, build_dir, profile_id)
+    return copy.deepcopy(agents)
+
+
+def _compiled_agent(name: str, build_dir: Path, profile_id: ProfileId) -> dict[str, Any]:
+    path = build_dir / "agents" / f"{name}.md"
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+        return agent_from_text(name, text, portable_agent_source(profile_id, name))
+    except (OSError, ValueError) as error:
+        raise ProfileCompilationError(
+            f"Agent '{name}' of profile {profile_id} cannot be read from {path}: {error}",
+            code="agent-unreadable",
+            hint="compile the profile again with force",
+        ) from error

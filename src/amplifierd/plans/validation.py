@@ -1,0 +1,196 @@
+"""The rules of a mount plan, in either form."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from amplifierd.profiles.document import MODULE_SECTIONS, SESSION_MEMBERS
+
+_KNOWN = {"session", *SESSION_MEMBERS, *MODULE_SECTIONS, "agents"}
+_LIMITS = ("injection_budget_per_turn", "injection_size_limit")
+
+SourceCheck = Callable[[str, Any], str | None]
+"""Takes a module ID and its source, and says what is wrong with the source, `None` when nothing is."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanCheck:
+    """One rule at one place of a plan; `severity` is `info` for a rule that is kept."""
+
+    name: str
+    message: str
+    location: str = ""
+    severity: Literal["info", "warning", "error"] = "error"
+
+
+@dataclass(frozen=True)
+class PlanReport:
+    """The verdict on a plan: all checks, and those among them that are errors or warnings."""
+
+    checks: tuple[PlanCheck, ...]
+
+    @property
+    def passed(self) -> bool:
+        return not self.errors
+
+    @property
+    def errors(self) -> tuple[PlanCheck, ...]:
+        return tuple(check for check in self.checks if check.severity == "error")
+
+    @property
+    def warnings(self) -> tuple[PlanCheck, ...]:
+        return tuple(check for check in self.checks if check.severity == "warning")
+
+
+def validate_mount_plan(plan: Any, *, check_source: SourceCheck | None = None) -> PlanReport:
+    """Check a plan against every rule; all breaches are reported."""
+    if broken := tuple(_plan_rule(plan)):
+        return PlanReport(broken)
+    rules: dict[str, Iterator[PlanCheck]] = {
+        "session": _session_rule(plan),
+        "sections": _sections_rule(plan),
+        "modules": _modules_rule(plan),
+        "providers": _providers_rule(plan),
+        "limits": _limits_rule(plan),
+        "duplicates": _duplicates_rule(plan),
+        "unknown-keys": _unknown_keys_rule(plan),
+    }
+    if check_source is not None:
+        rules["sources"] = _sources_rule(plan, check_source)
+    checks = [PlanCheck("plan", "The plan is a mapping", severity="info")]
+    for name, found in rules.items():
+        checks += list(found) or [PlanCheck(name, f"Every rule about {name} is kept", severity="info")]
+    return PlanReport(tuple(checks))
+
+
+def _plan_rule(plan: Any) -> Iterator[PlanCheck]:
+    if not isinstance(plan, Mapping) or not plan:
+        yield PlanCheck("plan", "Configuration is required")
+
+
+def _session_rule(plan: Mapping[str, Any]) -> Iterator[PlanCheck]:
+    session = plan.get("session")
+    if not isinstance(session, Mapping):
+        yield PlanCheck("session", f"session must be a mapping, got {_kind(session)}", "session")
+        return
+    for member in SESSION_MEMBERS:
+        location, value = f"session.{member}", session.get(member)
+        if not value:
+            yield PlanCheck(f"session-{member}", f"Configuration must specify {location}", location)
+        elif isinstance(value, Mapping):
+            yield from _entry_issues(value, location, "error")
+        elif not isinstance(value, str):
+            yield PlanCheck("wrong-type", f"{location} must be a string or a mapping, got {_kind(value)}", location)
+        yield from _source_type(session.get(f"{member}_source"), f"{location}_source")
+
+
+def _sections_rule(plan: Mapping[str, Any]) -> Iterator[PlanCheck]:
+    expected: dict[str, type] = {
+        **dict.fromkeys(MODULE_SECTIONS, list),
+        **dict.fromkeys(("agents", *SESSION_MEMBERS), dict),
+    }
+    for name, kind in expected.items():
+        value = plan.get(name)
+        if value is not None and not isinstance(value, kind):
+            word = "list" if kind is list else "mapping"
+            yield PlanCheck("wrong-type", f"{name} must be a {word}, got {_kind(value)}", name)
+    for member in SESSION_MEMBERS:
+        section = plan.get(member)
+        if isinstance(section, Mapping) and not isinstance(section.get("config", {}), Mapping):
+            yield PlanCheck("wrong-type", f"{member}.config must be a mapping", f"{member}.config")
+
+
+def _modules_rule(plan: Mapping[str, Any]) -> Iterator[PlanCheck]:
+    for location, entry in _entries(plan):
+        if not isinstance(entry, Mapping):
+            yield PlanCheck("wrong-type", f"{location} must be a mapping, got {_kind(entry)}", location)
+        else:
+            yield from _entry_issues(entry, location, "warning")
+
+
+def _entry_issues(entry: Mapping[str, Any], location: str, missing: Any) -> Iterator[PlanCheck]:
+    module = entry.get("module")
+    if module is None or module == "":
+        yield PlanCheck("module-missing", f"Module entry at {location} has no 'module'", location, severity=missing)
+    elif not isinstance(module, str):
+        yield PlanCheck("wrong-type", f"{location}.module must be a string, got {_kind(module)}", f"{location}.module")
+    if entry.get("config") is not None and not isinstance(entry["config"], Mapping):
+        yield PlanCheck("wrong-type", f"{location}.config must be a mapping", f"{location}.config")
+    yield from _source_type(entry.get("source"), f"{location}.source")
+
+
+def _source_type(source: Any, location: str) -> Iterator[PlanCheck]:
+    if source is not None and not isinstance(source, str | Mapping):
+        yield PlanCheck("wrong-type", f"{location} must be a string or a mapping, got {_kind(source)}", location)
+
+
+def _providers_rule(plan: Mapping[str, Any]) -> Iterator[PlanCheck]:
+    providers = plan.get("providers")
+    if not providers:
+        yield PlanCheck("providers-missing", "At least one provider must be configured", "providers")
+    nameless = Counter(
+        entry.get("module")
+        for entry in (providers if isinstance(providers, list) else ())
+        if isinstance(entry, Mapping) and not entry.get("instance_id")
+    )
+    for module, count in nameless.items():
+        if count > 1:
+            message = f"{count} entries of {module} have no instance_id; at most one may lack it"
+            yield PlanCheck("instance-id-missing", message, "providers")
+
+
+def _limits_rule(plan: Mapping[str, Any]) -> Iterator[PlanCheck]:
+    session = plan.get("session")
+    for key in _LIMITS:
+        value = session.get(key) if isinstance(session, Mapping) else None
+        if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
+            yield PlanCheck(
+                "wrong-type", f"session.{key} must be an integer ≥ 0 or null, got {value!r}", f"session.{key}"
+            )
+
+
+def _duplicates_rule(plan: Mapping[str, Any]) -> Iterator[PlanCheck]:
+    for section in ("tools", "hooks"):
+        entries = plan.get(section)
+        ids = [e.get("module") for e in (entries if isinstance(entries, list) else ()) if isinstance(e, Mapping)]
+        for module, count in Counter(ids).items():
+            if module and count > 1:
+                yield PlanCheck(
+                    "duplicate-module", f"{section} names {module} {count} times", section, severity="warning"
+                )
+
+
+def _unknown_keys_rule(plan: Mapping[str, Any]) -> Iterator[PlanCheck]:
+    for key in plan:
+        if key not in _KNOWN:
+            yield PlanCheck("unknown-key", f"Unknown key '{key}' is ignored", str(key), severity="warning")
+
+
+def _sources_rule(plan: Mapping[str, Any], check: SourceCheck) -> Iterator[PlanCheck]:
+    session = plan.get("session")
+    members = session if isinstance(session, Mapping) else {}
+    named: list[tuple[str, Any]] = []
+    for member in SESSION_MEMBERS:
+        entry = members.get(member)
+        if not isinstance(entry, Mapping):
+            entry = {"module": entry, "source": members.get(f"{member}_source")}
+        named.append((f"session.{member}", entry))
+    for location, entry in [*named, *_entries(plan)]:
+        if isinstance(entry, Mapping) and isinstance(entry.get("module"), str) and entry.get("source"):
+            problem = check(entry["module"], entry["source"])
+            if problem:
+                yield PlanCheck("source-unresolved", problem, f"{location}.source", severity="warning")
+
+
+def _entries(plan: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for section in MODULE_SECTIONS:
+        entries = plan.get(section)
+        for index, entry in enumerate(entries if isinstance(entries, list) else ()):
+            yield f"{section}[{index}]", entry
+
+
+def _kind(value: Any) -> str:
+    return "nothing" if value is None else type(value).__name__

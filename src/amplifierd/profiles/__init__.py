@@ -1,0 +1,1 @@
+"""Profiles: authored files, their inheritance, and the builds they are compiled to."""

@@ -1,0 +1,83 @@
+"""One profile file as its author wrote it, in one shape."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from amplifierd.identifiers import ProfileId
+from amplifierd.issues import Issue
+
+MODULE_SECTIONS = ("providers", "tools", "hooks")
+NAMED_SECTIONS = ("agents", "context")
+SESSION_MEMBERS = ("orchestrator", "context")
+
+ALL_AGENTS = "*"
+"""Stands, among a profile's agents, for every agent in its collection's `agents/`."""
+
+
+@dataclass(frozen=True)
+class ReferenceBase:
+    """Where a profile's relative references count from: a directory of its collection."""
+
+    collection: str
+    directory: PurePosixPath
+
+
+class DeclaredReference(str):
+    """A reference as its author wrote it, which remembers where it counts from when it is relative."""
+
+    base: ReferenceBase
+
+    @classmethod
+    def of(cls, text: str, base: ReferenceBase) -> DeclaredReference:
+        reference = cls(text)
+        reference.base = base
+        return reference
+
+
+@dataclass(frozen=True)
+class ProfileDocument:
+    """A profile file, or an overlay.
+
+    `sections` has everything but the metadata: session members as mappings, modules as lists of mappings, agents and
+    context as mappings by name; an explicit null stays `None`. `replaced` names the sections that drop what is
+    inherited (`agents: all`).
+    """
+
+    profile_id: ProfileId
+    path: Path
+    text: str
+    base: ReferenceBase
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    sections: Mapping[str, Any] = field(default_factory=dict)
+    body: str = ""
+    replaced: frozenset[str] = frozenset()
+    issues: tuple[Issue, ...] = ()
+
+    @property
+    def extends(self) -> str | None:
+        """The parent as written, `None` for a profile without one."""
+        return self.metadata.get("extends") or None
+
+    @cached_property
+    def profile_hash(self) -> str:
+        return hash_text(self.text)
+
+
+def hash_text(text: str) -> str:
+    """Return the hash by which a change of a profile's text is noticed; the kind of line ends does not count."""
+    return hashlib.sha256(text.replace("\r\n", "\n").replace("\r", "\n").encode()).hexdigest()
+
+
+def module_identity(section: str, entry: Mapping[str, Any]) -> str | None:
+    """Return what makes two entries of a module list one module: the ID, for a provider together with its instance."""
+    module = entry.get("module")
+    if not isinstance(module, str) or not module:
+        return None
+    instance = entry.get("instance_id") if section == "providers" else None
+    return f"{module}/{instance}" if instance else module

@@ -1,0 +1,223 @@
+"""A profile together with its ancestors and the user's overlay: what is compiled and planned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+from amplifier_foundation.provenance import Layer, explain
+from amplifierd.exceptions import (
+    ProfileCircularInheritanceError,
+    ProfileNotFoundError,
+    ProfileValidationError,
+)
+from amplifierd.identifiers import ProfileId, is_collection_or_profile_name
+from amplifierd.issues import Issue, errors
+
+from .document import MODULE_SECTIONS, SESSION_MEMBERS, ProfileDocument, module_identity
+from .merging import exclude, merge_sections
+
+MAX_DEPTH = 16
+
+DEFAULT_CONTEXT = "context-simple"
+DEFAULTS = "default"
+"""Names the layer of what nobody wrote."""
+
+
+class ProfileSource(Protocol):
+    """Where inheritance finds profiles."""
+
+    def read(self, profile_id: ProfileId) -> ProfileDocument | None:
+        """Return a profile's document, `None` when there is no such profile."""
+
+    def read_overlay(self, profile_id: ProfileId) -> ProfileDocument | None:
+        """Return the user's overlay for a profile, if there is one."""
+
+    def owners(self, name: str) -> Sequence[ProfileId]:
+        """Return the profiles of that bare name, in all collections."""
+
+
+@dataclass(frozen=True)
+class MergedProfile:
+    """A profile with all it inherits; `layers` are what it was merged from, the root ancestor first."""
+
+    document: ProfileDocument
+    ancestors: tuple[ProfileDocument, ...]
+    sections: Mapping[str, Any]
+    body: str
+    layers: tuple[Layer, ...]
+    issues: tuple[Issue, ...]
+
+    @property
+    def profile_id(self) -> ProfileId:
+        return self.document.profile_id
+
+    @property
+    def is_valid(self) -> bool:
+        return not errors(self.issues)
+
+    def explain(self, path: str) -> dict[str, Any]:
+        """Say which profile set the value at a key path: `{value, origin{profile, file, line}, overrode[]}`.
+
+        Raises:
+            KeyError: there is no such value.
+        """
+        whole = {**self.sections, "instruction": self.body} if self.body else self.sections
+        section = path.partition("[")[0].partition(".")[0]
+        identity = partial(module_identity, section)
+        return explain(whole, self.layers, path, owner="profile", lists="replace", identity=identity)
+
+    def raise_for_errors(self, *, strict: bool = False) -> None:
+        """Raise if the profile cannot be compiled.
+
+        Raises:
+            ProfileValidationError: with all issues.
+        """
+        serious = [
+            replace(issue, severity="error") if strict and issue.code == "context-missing" else issue
+            for issue in self.issues
+        ]
+        if found := errors(serious):
+            chain = " <- ".join(str(document.profile_id) for document in (self.document, *reversed(self.ancestors)))
+            text = "\n".join(f"  {issue}" for issue in found)
+            raise ProfileValidationError(f"Profile {chain} is not valid:\n{text}", serious)
+
+
+def resolve_profile(
+    source: ProfileSource, profile_id: ProfileId, *, overrides: Mapping[str, Any] | None = None
+) -> MergedProfile:
+    """Merge a profile with its ancestors, the user's overlay, and a request's `overrides`, in this order.
+
+    Problems that an author can fix are in the result's `issues`; whoever compiles or plans calls `raise_for_errors`.
+
+    Raises:
+        ProfileNotFoundError: there is no such profile.
+    """
+    document = source.read(profile_id)
+    if document is None:
+        raise ProfileNotFoundError(
+            f"Profile not found: {profile_id}", hint="list the profiles, or sync the collection it should be in"
+        )
+    ancestors, chain_issues = _find_ancestors(source, document)
+    merging = _Merging(chain_issues)
+    for parent in ancestors:
+        merging.add(parent)
+        merging.issues += [issue for issue in parent.issues if issue.severity == "error"]
+    merging.add(document)
+    merging.issues += document.issues
+    if overlay := source.read_overlay(document.profile_id):
+        merging.add(overlay)
+        merging.issues += overlay.issues
+    if overrides:
+        merging.add_values("request", None, overrides)
+    merging.finish(document.path)
+    return MergedProfile(
+        document, ancestors, merging.sections, merging.body, tuple(merging.layers), tuple(merging.issues)
+    )
+
+
+class _Merging:
+    def __init__(self, issues: Iterable[Issue]) -> None:
+        self.sections: dict[str, Any] = {}
+        self.body = ""
+        self.layers: list[Layer] = []
+        self.issues = list(issues)
+
+    def add(self, document: ProfileDocument) -> None:
+        rules = document.sections.get("exclude")
+        if isinstance(rules, Mapping) and rules:
+            self.sections = exclude(self.sections, rules, partial(self._note_no_match, document))
+        self.sections = merge_sections(self.sections, document.sections, replaced=document.replaced)
+        self.body = document.body or self.body
+        data = {**document.sections, "instruction": document.body} if document.body else document.sections
+        self.layers.append(Layer(str(document.profile_id), document.path, data))
+
+    def add_values(self, name: str, file: Path | None, values: Mapping[str, Any]) -> None:
+        self.sections = merge_sections(self.sections, values)
+        self.layers.append(Layer(name, file, values))
+
+    def finish(self, file: Path) -> None:
+        """Check the whole, and put in what is defaulted."""
+        session = self.sections.get("session") or {}
+        note = partial(self._note, file=file)
+        for member in SESSION_MEMBERS:
+            entry = session.get(member)
+            if entry is not None and not entry.get("module"):
+                location = f"session.{member}"
+                note("module-missing", f"Module entry at {location} has no 'module'", location)
+        if not session.get("orchestrator"):
+            text = "Schema v2 profile missing required session.orchestrator"
+            note("orchestrator-missing", text, "session", fix="add session.orchestrator: {module: loop-basic}")
+        if not session.get("context"):
+            text = "Profile has no session.context; using context-simple"
+            note("context-missing", text, "session", warning=True, fix="add session.context: {module: context-simple}")
+            self.add_values(DEFAULTS, None, {"session": {"context": {"module": DEFAULT_CONTEXT, "config": {}}}})
+        if not self.sections.get("providers"):
+            text = "At least one provider must be configured"
+            note("providers-missing", text, "providers", warning=True, fix="add one to providers")
+        for section in MODULE_SECTIONS:
+            self.sections.setdefault(section, [])
+
+    def _note(
+        self, code: str, message: str, location: str, *, file: Path, fix: str = "", warning: bool = False
+    ) -> None:
+        self.issues.append(Issue(code, message, location, file, None, fix, "warning" if warning else "error"))
+
+    def _note_no_match(self, document: ProfileDocument, location: str) -> None:
+        message = f"exclude.{location} matches nothing that is inherited"
+        self._note("exclude-no-match", message, f"exclude.{location}", file=document.path, warning=True)
+
+
+def _find_ancestors(
+    source: ProfileSource, document: ProfileDocument
+) -> tuple[tuple[ProfileDocument, ...], list[Issue]]:
+    """Return a profile's ancestors, the root first, as far as they can be found, and what is wrong with the chain."""
+    chain = [document]
+    while (written := chain[0].extends) is not None:
+        child = chain[0]
+        note = partial(Issue, location="profile.extends", file=child.path, severity="error")
+        candidates = _find_parent(source, child.profile_id, written)
+        if len(candidates) > 1:
+            names = ", ".join(str(candidate) for candidate in candidates)
+            message = f"Profile '{written}' (extended by '{child.profile_id}') is in several collections: {names}"
+            return tuple(chain[:-1]), [note("extends-ambiguous", message, fix="write collection/name")]
+        parent = source.read(candidates[0]) if candidates else None
+        if parent is None:
+            message = f"Profile '{written}' not found (extended by '{child.profile_id}')"
+            return tuple(chain[:-1]), [note("extends-not-found", message)]
+        seen = [link.profile_id for link in reversed(chain)]
+        if parent.profile_id in seen:
+            raise _circular([*seen[seen.index(parent.profile_id) :], parent.profile_id], document)
+        if len(chain) > MAX_DEPTH:
+            message = f"Profile '{document.profile_id}' has more than {MAX_DEPTH} ancestors"
+            return tuple(chain[:-1]), [note("extends-too-deep", message)]
+        chain.insert(0, parent)
+    return tuple(chain[:-1]), []
+
+
+def _circular(circle: Sequence[ProfileId], document: ProfileDocument) -> ProfileCircularInheritanceError:
+    message = f"Circular dependency detected: {' -> '.join(str(link) for link in circle)}"
+    issue = Issue("extends-cycle", message, "profile.extends", document.path)
+    return ProfileCircularInheritanceError(message, [issue], hint="remove one profile.extends of the circle")
+
+
+def _find_parent(source: ProfileSource, child: ProfileId, written: str) -> list[ProfileId]:
+    """Return the profiles that an `extends` can mean: one, several when it is ambiguous, none when there is none."""
+    collection, colon, path = written.partition(":")
+    if colon:
+        written = f"{collection}/{path.removeprefix('profiles/').removesuffix('.md')}"
+    if "/" in written:
+        try:
+            return [ProfileId.parse(written)]
+        except ValueError:
+            return []
+    if not is_collection_or_profile_name(written):
+        return []
+    near = [ProfileId(child.collection, written), ProfileId("local", written)]
+    for candidate in near:
+        if candidate != child and source.read(candidate) is not None:
+            return [candidate]
+    return [owner for owner in source.owners(written) if owner != child] or ([child] if child.name == written else [])

@@ -1,0 +1,109 @@
+"""How a profile is laid over its parent and what it excludes of it: the rules around the foundation's merge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any
+
+from amplifier_foundation.dicts import deep_merge, merge_module_lists
+
+from .document import MODULE_SECTIONS, NAMED_SECTIONS, SESSION_MEMBERS, module_identity
+
+Sections = Mapping[str, Any]
+
+
+def merge_sections(parent: Sections, child: Sections, *, replaced: Iterable[str] = ()) -> dict[str, Any]:
+    """Return a parent's sections with a child's laid over them; neither is changed.
+
+    `replaced` names sections of which the child inherits nothing. An explicit null removes an inherited section, or an
+    inherited agent or context; anywhere deeper it is a value like any other.
+    """
+    inherited = {name: section for name, section in parent.items() if name not in replaced}
+    merged = dict(inherited)
+    for name, section in child.items():
+        if section is None:
+            merged.pop(name, None)
+        elif name == "exclude":
+            continue
+        else:
+            merged[name] = _merge_section(name, inherited.get(name), section)
+    return merged
+
+
+def _merge_section(name: str, parent: Any, child: Any) -> Any:
+    if name == "session":
+        return _merge_session(parent or {}, child)
+    if name in MODULE_SECTIONS:
+        return merge_module_lists(parent or [], child, lists="replace", identity=partial(module_identity, name))
+    if name in NAMED_SECTIONS:
+        return {key: value for key, value in {**(parent or {}), **child}.items() if value is not None}
+    if isinstance(parent, Mapping) and isinstance(child, Mapping):
+        return deep_merge(parent, child, lists="replace")
+    return child
+
+
+def _merge_session(parent: Mapping[str, Any], child: Mapping[str, Any]) -> dict[str, Any]:
+    merged = deep_merge(parent, child, lists="replace")
+    for member in SESSION_MEMBERS:
+        old, new = parent.get(member), child.get(member)
+        if isinstance(old, Mapping) and isinstance(new, Mapping) and new.get("module") not in (None, old.get("module")):
+            merged[member] = dict(new)  # another module: nothing of the old one's settings is meant for it
+    return merged
+
+
+def exclude(inherited: Sections, rules: Mapping[str, Any], note: Callable[[str], None]) -> dict[str, Any]:
+    """Return what is inherited without what `rules` exclude of it; `note` is told of what matched nothing."""
+    kept = dict(inherited)
+    for name, rule in rules.items():
+        if name not in kept:
+            note(str(name))
+        elif rule == "all":
+            if name in MODULE_SECTIONS:
+                kept[name] = []
+            elif name in NAMED_SECTIONS:
+                kept[name] = {}
+            else:
+                del kept[name]
+        else:
+            kept[name] = _exclude_from(kept[name], rule, str(name), note)
+    return kept
+
+
+def _exclude_from(section: Any, rule: Any, location: str, note: Callable[[str], None]) -> Any:
+    """Take entries (a list of names) or parts of entries (a mapping of such lists) out of a section."""
+    if isinstance(rule, list):
+        for name in rule:
+            if not _has(section, name):
+                note(f"{location}.{name}")
+        return _without(section, rule)
+    if isinstance(rule, Mapping) and isinstance(section, Mapping):
+        kept = dict(section)
+        for key, inner in rule.items():
+            if key not in kept:
+                note(f"{location}.{key}")
+            elif inner == "all":
+                del kept[key]
+            else:
+                kept[key] = _exclude_from(kept[key], inner, f"{location}.{key}", note)
+        return kept
+    note(location)
+    return section
+
+
+def _has(section: Any, name: Any) -> bool:
+    if isinstance(section, Mapping):
+        return name in section
+    return isinstance(section, list) and any(name in _names_of(entry) for entry in section)
+
+
+def _without(section: Any, names: list[Any]) -> Any:
+    if isinstance(section, Mapping):
+        return {key: value for key, value in section.items() if key not in names}
+    if isinstance(section, list):
+        return [entry for entry in section if not any(name in names for name in _names_of(entry))]
+    return section
+
+
+def _names_of(entry: Any) -> list[Any]:
+    return [entry.get("module"), entry.get("instance_id")] if isinstance(entry, Mapping) else [entry]

@@ -1,0 +1,157 @@
+"""From a plan's hint to the directory of a compiled module: what the kernel's loader asks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from amplifier_core.module_sources import ModuleNotFoundError as KernelModuleNotFoundError
+from amplifier_foundation.sources import Sources
+
+from .identifiers import ProfileId, is_module_id, mount_type
+
+_REMOTE = ("git+", "zip+", "http://", "https://")
+
+
+class HintMissingError(KernelModuleNotFoundError, ValueError):
+    """A plan names no source for the module; the kernel goes on to installed entry points."""
+
+
+class CompiledModuleMissingError(FileNotFoundError, ValueError):
+    """A build lacks a module that its lock says it has: no other version takes its place."""
+
+
+class ModuleNotCompiledError(KernelModuleNotFoundError, CompiledModuleMissingError):
+    """A profile has no directory for the module because it uses the installed one; the kernel goes on to that."""
+
+
+@dataclass(frozen=True)
+class CompiledModuleSource:
+    """The directory of one module in a build; `resolve` says whether it is there."""
+
+    module_id: str
+    path: Path
+    build_dir: Path | None = None
+
+    def __str__(self) -> str:
+        return f"{self.module_id} in {self.path}"
+
+    def resolve(self) -> Path:
+        """Return the directory that holds the module's package.
+
+        Raises:
+            ModuleNotCompiledError: the profile uses the installed module.
+            CompiledModuleMissingError: the build is damaged.
+        """
+        if self.path.is_dir():
+            return self.path
+        message = f"Module '{self.module_id}' not found: Module path not found: {self.path}"
+        if self.build_dir is not None and _is_locked_with_path(self.build_dir, self.module_id):
+            raise CompiledModuleMissingError(
+                f"{message}\n  fix: compile the profile again, it is restored from the cache"
+            )
+        raise ModuleNotCompiledError(message)
+
+
+class DaemonModuleSourceResolver:
+    """Finds the modules of compiled profiles. An application mounts it as `module-source-resolver`.
+
+    Args:
+        share_dir: the home's `share/`.
+        pins: profile id → the immutable build directory that a session is bound to, instead of the published one.
+        module_roots: further directories in which a plan's own paths may lie.
+        sources: resolves references in hand-written plans; without it they are refused.
+    """
+
+    def __init__(
+        self,
+        share_dir: Path | str,
+        *,
+        pins: Mapping[str, Path] | None = None,
+        module_roots: Sequence[Path] = (),
+        sources: Sources | None = None,
+    ) -> None:
+        self._profiles_dir = Path(share_dir).absolute() / "profiles"
+        self._pins = {str(profile): Path(build) for profile, build in (pins or {}).items()}
+        self._module_roots = tuple(Path(root).resolve() for root in module_roots)
+        self._sources = sources
+
+    def resolve(
+        self, module_id: str, source_hint: Any = None, profile_hint: Any = None, *, mount_type: str | None = None
+    ) -> CompiledModuleSource:
+        """Return where a module should be; nothing is looked at on disk yet.
+
+        Raises:
+            ValueError: the hint is missing, malformed, outside of the allowed roots, or a reference.
+        """
+        hint = source_hint if source_hint not in (None, "") else profile_hint
+        if isinstance(hint, str) and hint.startswith(_REMOTE):
+            raise ValueError(
+                f"Module '{module_id}' has a reference as its source ({hint}), and such sources are not resolved here: "
+                "set security.allow_plan_sources to true, or name a compiled profile"
+            )
+        if isinstance(hint, str) and (hint.startswith("file://") or Path(hint).is_absolute()):
+            return CompiledModuleSource(module_id, self._allowed_path(hint))
+        return self._compiled(module_id, _parse_hint(hint), mount_type)
+
+    async def async_resolve(
+        self, module_id: str, source_hint: Any = None, profile_hint: Any = None, *, mount_type: str | None = None
+    ) -> CompiledModuleSource:
+        """Do the same; references in the plan are fetched when the application allows them."""
+        hint = source_hint if source_hint not in (None, "") else profile_hint
+        if self._sources is not None and isinstance(hint, str) and hint.startswith(_REMOTE):
+            resolved = await self._sources.resolve(hint)
+            return CompiledModuleSource(module_id, resolved.path)
+        return self.resolve(module_id, source_hint, profile_hint, mount_type=mount_type)
+
+    def _compiled(self, module_id: str, profile_id: ProfileId, known_type: str | None) -> CompiledModuleSource:
+        if not is_module_id(module_id):
+            raise ValueError(f"Could not determine mount type for module: {module_id}")
+        published = self._profiles_dir / profile_id.collection / profile_id.name
+        build_dir = self._pins.get(str(profile_id), published)
+        path = build_dir / (known_type or mount_type(module_id)) / module_id
+        return CompiledModuleSource(module_id, path, build_dir)
+
+    def _allowed_path(self, source: str) -> Path:
+        path = Path(unquote(urlsplit(source).path)) if source.startswith("file://") else Path(source)
+        roots = (self._profiles_dir.resolve(), *self._module_roots, *(pin.resolve() for pin in self._pins.values()))
+        if not any(path.resolve().is_relative_to(root) for root in roots):
+            raise ValueError(
+                f"Module source outside allowed roots: {source} (allowed: {', '.join(map(str, roots))}; "
+                "more can be named in security.module_roots)"
+            )
+        return path
+
+
+def _parse_hint(hint: Any) -> ProfileId:
+    expected = "profile_hint must be 'collection/profile' or {collection, profile}"
+    if hint is None or hint == "":
+        raise HintMissingError(f"{expected}, got nothing")
+    if isinstance(hint, Mapping):
+        parts = [hint.get("collection"), hint.get("profile")]
+        if not all(isinstance(part, str) and part for part in parts):
+            raise ValueError(f"{expected}, got {dict(hint)!r}")
+        text = "/".join(map(str, parts))
+    elif isinstance(hint, str) and "/" in hint:
+        text = hint
+    else:
+        raise ValueError(f"{expected}, got {hint!r}")
+    try:
+        return ProfileId.parse(text)
+    except ValueError:
+        raise ValueError(f"Invalid profile hint: {text}") from None
+
+
+def _is_locked_with_path(build_dir: Path, module_id: str) -> bool:
+    """Say whether a build's lock names a directory of its own for a module."""
+    try:
+        resources = json.loads((build_dir / "profile.lock").read_bytes())["resources"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+    found = [resources.get("orchestrator"), resources.get("context")]
+    found += [entry for section in ("providers", "tools", "hooks") for entry in resources.get(section) or ()]
+    return any(isinstance(e, Mapping) and e.get("name") == module_id and e.get("path") for e in found)

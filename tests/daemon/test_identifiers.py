@@ -1,0 +1,87 @@
+"""The names of things."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from amplifierd.exceptions import CollectionError
+from amplifierd.identifiers import (
+    ProfileId,
+    checked_collection_id,
+    is_agent_or_context_name,
+    is_module_id,
+    mount_type,
+    package_name,
+)
+
+
+def test_a_profile_is_named_by_collection_and_name() -> None:
+    assert str(ProfileId.parse("foundation/base")) == "foundation/base"
+    assert ProfileId.parse(ProfileId("a", "b")) == ("a", "b")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["base", "", "/", "a/", "/b", "a/b/c", "../x", "a/..", "A/b", "a/b ", "a b/c", ".a/b", "a:b/c", "a/b\0"],
+)
+def test_anything_else_is_not_a_profile(text: str) -> None:
+    with pytest.raises(ValueError, match=r"Invalid profile_id format: .*Expected format: collection/profile"):
+        ProfileId.parse(text)
+
+
+@given(st.text(max_size=10))
+def test_no_identifier_leads_out_of_its_directory(text: str) -> None:
+    try:
+        collection, name = ProfileId.parse(f"{text}/{text}")
+    except ValueError:
+        return
+    assert not {"/", "\\", "\0", ":"} & set(collection + name)
+    assert collection not in (".", "..")
+
+
+@pytest.mark.parametrize("text", ["../x", "A", "", "a/b", "x" * 65])
+def test_a_collections_id_is_checked_at_the_door(text: str) -> None:
+    with pytest.raises(CollectionError) as caught:
+        checked_collection_id(text)
+    assert caught.value.code == "invalid-identifier"
+
+
+@pytest.mark.parametrize(
+    ("module", "expected"),
+    [
+        ("loop-streaming", "orchestrator"),
+        ("orchestrator-x", "orchestrator"),
+        ("context-simple", "context"),
+        ("provider-anthropic", "providers"),
+        ("providers-x", "providers"),
+        ("tool-web", "tools"),
+        ("tools-x", "tools"),
+        ("hook-logging", "hooks"),
+        ("hooks-status-context", "hooks"),
+        ("tool-context-reader", "tools"),
+    ],
+)
+def test_the_beginning_of_a_module_id_says_where_it_is_mounted(module: str, expected: str) -> None:
+    assert mount_type(module) == expected
+
+
+@pytest.mark.parametrize("module", ["my-custom-thing", "my-tool-context", "xtool-a", "tool", ""])
+def test_a_module_id_with_another_beginning_is_an_error(module: str) -> None:
+    with pytest.raises(ValueError, match=f"Could not determine mount type for module: {module}"):
+        mount_type(module)
+
+
+def test_a_module_has_its_package() -> None:
+    assert package_name("loop-streaming") == "amplifier_module_loop_streaming"
+
+
+@pytest.mark.parametrize(
+    ("text", "ok"), [("tool-a1", True), ("Tool", False), ("a_b", False), ("../a", False), ("", False)]
+)
+def test_module_ids_are_lower_case_with_hyphens(text: str, ok: bool) -> None:
+    assert is_module_id(text) is ok
+
+
+@pytest.mark.parametrize(("text", "ok"), [("Code.Expert_1", True), ("-a", False), ("a/b", False), ("*", False)])
+def test_agents_and_contexts_have_plain_names(text: str, ok: bool) -> None:
+    assert is_agent_or_context_name(text) is ok
