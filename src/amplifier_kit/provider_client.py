@@ -50,12 +50,18 @@ class ClientSlot(Generic[C]):
             await asyncio.shield(asyncio.create_task(self._close_in_time(client)))
 
     async def _close_in_time(self, client: C) -> None:
-        try:
-            async with asyncio.timeout(self._timeout_s):
-                await self._close(client)
-        except TimeoutError:
+        closing = asyncio.ensure_future(self._close(client))
+        done, _ = await asyncio.wait({closing}, timeout=self._timeout_s)  # whatever it does when it is cancelled
+        if not done:
+            closing.cancel()
+            closing.add_done_callback(_retrieve)
             logger.warning(
                 "%s: the client did not close within %g s and is left alone", self._module_id, self._timeout_s
             )
-        except Exception:
-            logger.warning("%s: the client could not be closed", self._module_id, exc_info=True)
+        elif error := _retrieve(closing):
+            logger.warning("%s: the client could not be closed", self._module_id, exc_info=error)
+
+
+def _retrieve(closing: "asyncio.Future[object]") -> BaseException | None:
+    """Return how closing failed, so that nobody is told that it was never asked for."""
+    return None if closing.cancelled() else closing.exception()

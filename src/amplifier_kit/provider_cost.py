@@ -73,6 +73,7 @@ class Prices:
         self._vendor = vendor
         self._package: Any = None
         self._is_package_missing = False
+        self._is_package_read = False
         self._unknown: set[str] = set()
 
     async def cost_of(self, model: str, counts: TokenCounts) -> Decimal | None:
@@ -81,7 +82,11 @@ class Prices:
         if rates is not None:
             return _by_rates(rates, counts)
         package = await self._load()
-        return None if package is None else self._by_package(package, model, counts)
+        if package is None or self._is_package_read:
+            return None if package is None else self._by_package(package, model, counts)
+        cost = await asyncio.to_thread(self._by_package, package, model, counts)  # its first price takes it a while
+        self._is_package_read = True
+        return cost
 
     async def _load(self) -> Any:
         if self._package is None and not self._is_package_missing:

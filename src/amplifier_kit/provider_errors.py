@@ -49,7 +49,7 @@ _CHALLENGE = (
     "cloudflare",
     "checking if the site connection is secure",
 )
-_URL_CREDENTIALS = re.compile(r"(?<=://)[^\s/@:]+:[^\s/@]+@")
+_URL_CREDENTIALS = re.compile(r"(?<=://)[^\s/?#\"',:]*:[^\s/?#\"',]*@")
 
 
 @dataclass(frozen=True, slots=True)

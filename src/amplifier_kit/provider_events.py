@@ -39,7 +39,11 @@ class ProviderEvents:
         has_handlers = getattr(hooks, "has_handlers", None)
         if not callable(has_handlers):
             return hooks is not None
-        answer = has_handlers(event)
+        try:
+            answer = has_handlers(event)
+        except Exception:
+            logger.warning("the registry cannot say who listens to %s", event, exc_info=True)
+            return True
         if inspect.iscoroutine(answer):  # a stand-in that makes every method a coroutine
             answer.close()
             return True

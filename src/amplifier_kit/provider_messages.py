@@ -71,8 +71,8 @@ def normalize(message: Any) -> NormalMessage:
     content = _field(message, "content")
     blocks, results = _read_content(content)
     if role == "assistant":
-        blocks = [*_stored_thinking(message, blocks), *blocks]
-        blocks += _calls_beside(message, blocks)
+        blocks = [*_stored_thinking(message, blocks), *blocks, *_calls(_field(message, "tool_calls"))]
+        blocks = _each_call_once(blocks)
     elif (call_id := _field(message, "tool_call_id")) and not results:
         results = [_result(str(call_id), content, _field(message, "is_error"))]
         blocks = []
@@ -143,11 +143,17 @@ def _stored_thinking(message: Any, blocks: list[Block]) -> list[Block]:
     return _read_content([{"type": "thinking", **stored}])[0]
 
 
-def _calls_beside(message: Any, blocks: list[Block]) -> list[Block]:
-    """Return the calls of the field `tool_calls` that are not among the blocks already."""
-    seen = {block["id"] for block in blocks if block["type"] == "tool_call"}
-    beside = _field(message, "tool_calls")
-    return [call for call in _calls(beside) if call["id"] not in seen]
+def _each_call_once(blocks: list[Block]) -> list[Block]:
+    """Return the blocks without calls whose id was there before: most are stored in the content and beside it."""
+    seen: set[str] = set()
+    kept: list[Block] = []
+    for block in blocks:
+        if block["type"] == "tool_call":
+            if block["id"] in seen:
+                continue
+            seen.add(block["id"])
+        kept.append(block)
+    return kept
 
 
 def _calls(given: Any) -> list[Block]:

@@ -44,8 +44,8 @@ class StreamEvents:
         await self._emit(STREAM_BLOCK_START, payload)
 
     async def delta(self, index: int, text: str) -> None:
-        """Add to a block that has started; an empty fragment is left out."""
-        if not text:
+        """Add to a block; an empty fragment is left out, and one of a block that is not open."""
+        if not text or index not in self._open:
             return
         sequence = self._sequences.get(index, 0)
         self._sequences[index] = sequence + 1

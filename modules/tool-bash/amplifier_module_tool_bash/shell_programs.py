@@ -255,7 +255,7 @@ class _ShellCall:
         (self.scripts if wants_script else self.files).extend(rest[:1])
         if is_open:
             self.scripts += [word for word in rest if word.is_literal]
-        is_bare = not (rest or wants_script or self.scripts)
+        is_bare = not (rest or wants_script or self.scripts) or (is_open and not wants_script)
         self.reads_stdin = reads_stdin or is_bare or [word.value for word in rest[:1]] == ["-"]
 
 

@@ -81,7 +81,7 @@ class Draft:
         )
         if word.is_assignment or "{" not in shape:
             return [word]
-        if ".." in shape:
+        if ".." in shape or "$" in shape:  # a sequence, or a sign that may meet a name behind the brace
             word = replace(word, is_literal=False)
         values = _alternatives(self.pieces) if shape.count("{") <= _MAX_BRACES else []
         return [replace(word, value=value) for value in values] if values else [replace(word, is_literal=False)]

@@ -13,6 +13,7 @@ _PLAIN_RUN = re.compile(r"[^ \t\n;&|()<>\\'\"$`*?\[\]{},]+")
 _DOUBLE_QUOTED_RUN = re.compile(r'[^"\\$`]+')
 _PARAMETER = re.compile(r"[A-Za-z_]\w*|[0-9@*#?$!-]", re.ASCII)
 _ELEMENT = re.compile(r"[A-Za-z_]\w*\[", re.ASCII)
+_BAD_PARAMETER = re.compile(r"""[#!]?(?:\w*|[@*#?$!-])['"\\`]""")
 _FUNCTION_SUBSTITUTION = frozenset(" \t\n|(")
 _ANSI_ESCAPE = re.compile(
     r"\\(?:([0-7]{1,3})|x\{([0-9a-fA-F]*)\}|x([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{1,4})|U([0-9a-fA-F]{1,8})|c(.)|(.))",
@@ -208,6 +209,9 @@ class WordReader:
             if self.dialect.runs_in_parameters and self.peek() in _FUNCTION_SUBSTITUTION:
                 self.read_substitution("}")
             else:
+                is_bad = not self.dialect.is_bash and self.peek() in _FUNCTION_SUBSTITUTION
+                if is_bad or _BAD_PARAMETER.match(self.text, self.place):  # an error, but where does it end?
+                    self.note_doubt("${")
                 quotes_single = not is_double_quoted or self.dialect.quotes_in_parameters
                 self._skip_to("}", quotes_single=quotes_single)
         elif following == "[" and self.dialect.is_bash:
@@ -283,7 +287,7 @@ class WordReader:
                 self._single_quoted()
             elif sign == '"':
                 self._read_double_quoted(Draft())
-            elif sign in "<>" and self.peek(1) == "(" and quotes_single:
+            elif sign in "<>" and self.peek(1) == "(" and quotes_single and self.dialect.is_bash:
                 self._read_process(Draft())
             elif not self._read_expansion(Draft(), sign, is_double_quoted=not quotes_single):
                 self.place += 1
