@@ -49,6 +49,13 @@ def discover(root: Path, collection_id: str, *, boundary: Path) -> Discovery:
     return Discovery(profiles, tuple(issues))
 
 
+def read_local_profile(file: Path, profile_id: ProfileId) -> ProfileDocument:
+    """Read one of the user's own profiles, which is used where it lies; its name is that of its directory."""
+    base = ReferenceBase(profile_id.collection, PurePosixPath(profile_id.name))
+    text = file.read_text(encoding="utf-8-sig", errors="replace")
+    return read_document(text, path=file, profile_id=profile_id, base=base)
+
+
 def _candidates(root: Path) -> Iterator[PurePosixPath]:
     """Yield the files that may be profiles, in the order in which they may claim a name."""
     seen: set[PurePosixPath] = set()

@@ -13,10 +13,10 @@ from amplifierd.identifiers import ProfileId, is_collection_or_profile_name
 from amplifierd.issues import Issue
 from amplifierd.paths import Paths
 from amplifierd.profiles.document import ALL_AGENTS, DeclaredReference, ProfileDocument, hash_text
+from amplifierd.profiles.publication import BUILDS_DIR, remove_profile, replace_profile_text
 
 from .discovery import discover
 from .models import CollectionEntry, LockedCollection, LockedProfile
-from .plain_files import remove_profile, replace_profile_text
 
 SYNC_FAILED = "sync-failed"
 """The code of the error that is stored for a collection whose source could not be had."""
@@ -62,7 +62,7 @@ def remove_all(paths: Paths, collection_id: str, in_use: InUse) -> tuple[tuple[s
     """Remove what was extracted of a collection; return the names that had to stay, and those that are gone."""
     orphaned, removed = _remove_vanished(paths, collection_id, set(), in_use)
     directory = paths.profiles / collection_id
-    if not orphaned and directory.is_dir() and not _has_builds(directory):
+    if not orphaned and not (directory / BUILDS_DIR).exists():  # builds that are left are in use
         remove(directory)
     return orphaned, removed
 
@@ -145,18 +145,13 @@ def _remove_vanished(
 ) -> tuple[tuple[str, ...], frozenset[str]]:
     """Remove the extracted profiles that are no longer in the collection, except those a session uses."""
     directory = paths.profiles / collection_id
-    extracted = {path.name for path in directory.iterdir()} if directory.is_dir() else set()
+    extracted = {path.name for path in directory.iterdir() if path.is_dir()} if directory.is_dir() else set()
     gone = sorted(name for name in extracted - present if is_collection_or_profile_name(name))
     orphaned = tuple(name for name in gone if in_use(ProfileId(collection_id, name)))
     removed = [name for name in gone if name not in orphaned]
     for name in removed:
         remove_profile(paths, ProfileId(collection_id, name))
     return orphaned, frozenset(removed)
-
-
-def _has_builds(directory: Path) -> bool:
-    """Say whether builds are left, which somebody still runs on."""
-    return any(any(profile.iterdir()) for profile in directory.glob(".builds/*") if profile.is_dir())
 
 
 def _locked(document: ProfileDocument) -> LockedProfile:

@@ -25,12 +25,17 @@ Outcomes = dict[ProfileId, tuple[ProfileOutcome, Issue | None]]
 
 
 async def recompile(
-    home: Home, profile_ids: Collection[ProfileId], *, parents: Mapping[ProfileId, str | None], force: bool = False
+    home: Home,
+    profile_ids: Collection[ProfileId],
+    *,
+    parents: Mapping[ProfileId, str | None],
+    moved: Collection[ProfileId] = (),
+    force: bool = False,
 ) -> Outcomes:
     """Compile profiles, some at a time, and say for each what came of it; a failure touches no other.
 
-    `parents` has what each known profile extends. A profile that is incomplete and that others extend is meant to be
-    so, and is no failure.
+    `parents` has what each known profile extends; `moved` are those whose remotes have something newer. A profile that
+    is incomplete and that others extend is meant to be so, and is no failure.
     """
     slots = asyncio.Semaphore(home.settings.startup.max_parallel_workers)
     extended = {_bare_name(written) for written in parents.values() if written}
@@ -39,7 +44,7 @@ async def recompile(
         async with slots:
             before = _stamp(home, profile_id)
             try:
-                await home.profiles.compile(profile_id, force=force)
+                await home.profiles.compile(profile_id, force=force, refresh=profile_id in moved)
             except ProfileValidationError as error:
                 is_incomplete = {issue.code for issue in errors(error.issues)} <= _INCOMPLETE
                 if is_incomplete and profile_id.name in extended:

@@ -3,33 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Collection as SizedCollection
-from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from amplifier_foundation.sources import parse_reference
 from amplifier_foundation.sources.store import in_thread, now
 from amplifierd.exceptions import CollectionError, ProfileNotFoundError
-from amplifierd.identifiers import ProfileId, checked_collection_id, is_collection_or_profile_name
+from amplifierd.identifiers import ProfileId, checked_collection_id
 from amplifierd.issues import Issue, errors
 from amplifierd.profiles.document import ReferenceBase
 
-from .builtin import BUILTIN_SOURCE, LOCAL
+from .builtin import LOCAL
 from .collections_lock import CollectionsLock
-from .extraction import SYNC_FAILED
 from .inventory import take_inventory
-from .models import (
-    AddResult,
-    Collection,
-    CollectionEntry,
-    CollectionProfile,
-    CollectionRoot,
-    CollectionStatus,
-    Inventory,
-    LockedCollection,
-    SyncResult,
-)
-from .recompiling import is_built
+from .listing import Listing
+from .models import AddResult, Collection, CollectionEntry, CollectionRoot, Inventory, SyncResult
 from .registry_file import RegistryFile, already_exists, not_found
 from .sources import resolve_root, resolve_source
 from .sync import CollectionSync
@@ -49,21 +37,22 @@ class Collections:
         self._registry = RegistryFile(home.paths.collections_file, home.paths.locks)
         self._lock = CollectionsLock(home.paths.collections_lock, home.paths.locks)
         self._sync = CollectionSync(home, self._registry, self._lock)
+        self._listing = Listing(home, self._registry, self._lock, shipped_hash=self._sync.shipped_hash)
 
     def list(self) -> tuple[Collection, ...]:
         """Return every collection: the shipped one, the registered ones in order, and `local` if it has profiles."""
-        found = [self._describe(entry) for entry in self._sync.entries().values()]
-        return (*found, self._describe_local()) if self._local_names() else tuple(found)
+        found = [self._listing.describe(entry) for entry in self._sync.entries().values()]
+        return (*found, self._listing.describe_local()) if self._listing.local_names() else tuple(found)
 
     def get(self, collection_id: str) -> Collection:
-        """Return one collection.
+        """Return one collection; `local` is there even while it is empty.
 
         Raises:
             CollectionError: there is none of that id.
         """
         if checked_collection_id(collection_id) == LOCAL:
-            return self._describe_local()
-        return self._describe(self._entry(collection_id))
+            return self._listing.describe_local()
+        return self._listing.describe(self._entry(collection_id))
 
     def warnings(self) -> tuple[Issue, ...]:
         """Return what is wrong with `collections.yaml`."""
@@ -79,9 +68,10 @@ class Collections:
         root = await self.root(collection_id)
         return await in_thread(lambda stop: take_inventory(root.path))
 
-    async def add(self, collection_id: str, source: str, *, compile: bool = True) -> AddResult:
+    async def add(self, collection_id: str, source: str, *, compile: bool | None = None) -> AddResult:
         """Register a collection, extract its profiles and compile them. A relative source counts from `share/`.
 
+        `compile` defaults to the setting `startup.auto_compile`.
         Profiles that cannot be used are named in the result's `warning`; the collection is registered all the same.
 
         Raises:
@@ -96,8 +86,9 @@ class Collections:
             raise already_exists(collection_id)
         parse_reference(source)
         entry = CollectionEntry(collection_id, source, installed_at=now())
-        result = await self._sync.add(entry, compile=compile)
-        count = len(self._names(self._lock.get(collection_id)))
+        result = await self._sync.add(entry, compile=self._compiles(compile))
+        state = self._lock.get(collection_id)
+        count = len(state.profiles) if state else 0
         noun = "profile" if count == 1 else "profiles"
         problems = errors(result.errors)
         warning = "; ".join(issue.message for issue in problems) if problems else None
@@ -160,8 +151,7 @@ class Collections:
         for collection_id in ids or ():
             if checked_collection_id(collection_id) != LOCAL and not self._is_known(collection_id):
                 raise not_found(collection_id)
-        if compile is None:
-            compile = self._home.settings.startup.auto_compile
+        compile = self._compiles(compile)
         return await self._sync.run(ids, refresh=refresh, check=check, compile=compile, force_compile=force_compile)
 
     async def root(self, collection_id: str) -> CollectionRoot:
@@ -206,9 +196,9 @@ class Collections:
     def profile_ids(self) -> tuple[ProfileId, ...]:
         """Return every profile that can be used, collection by collection."""
         states = self._lock.read()
-        usable = [entry.identifier for entry in self._sync.entries().values() if entry.enabled]
-        found = [ProfileId(owner, name) for owner in usable for name in self._names(states.get(owner))]
-        return (*found, *(ProfileId(LOCAL, name) for name in self._local_names()))
+        usable = [key for key, entry in self._sync.entries().items() if entry.enabled and key in states]
+        found = [ProfileId(owner, name) for owner in usable for name in sorted(states[owner].profiles)]
+        return (*found, *(ProfileId(LOCAL, name) for name in self._listing.local_names()))
 
     def has_profile(self, profile_id: ProfileId | str) -> bool:
         """Say whether a profile can be used.
@@ -269,6 +259,9 @@ class Collections:
             raise not_found(collection_id)
         return entry
 
+    def _compiles(self, wanted: bool | None) -> bool:
+        return self._home.settings.startup.auto_compile if wanted is None else wanted
+
     def _is_known(self, collection_id: str) -> bool:
         return collection_id in self._sync.entries() or collection_id in self._registry.read().rejected
 
@@ -283,62 +276,6 @@ class Collections:
             hint = f"an entry named {collection_id} in collections.yaml replaces it"
             raise CollectionError(message, code="builtin-collection", hint=hint)
         raise not_found(collection_id)
-
-    def _describe(self, entry: CollectionEntry) -> Collection:
-        state = self._lock.get(entry.identifier)
-        registered = self._registry.read().issues_of(entry.identifier)
-        content_hash = state.content_hash if state else None
-        if entry.source == BUILTIN_SOURCE:
-            content_hash = self._sync.shipped_hash()
-        return Collection(
-            identifier=entry.identifier,
-            source=entry.source,
-            status=_status(entry, state),
-            enabled=entry.enabled,
-            auto_sync=entry.auto_sync,
-            commit=state.commit if state else None,
-            content_hash=content_hash,
-            installed_at=entry.installed_at,
-            synced_at=state.synced_at if state else None,
-            profiles=tuple(self._describe_profiles(entry.identifier, state)),
-            warnings=(*registered, *(state.errors if state else ())),
-        )
-
-    def _describe_profiles(self, collection_id: str, state: LockedCollection | None) -> Iterable[CollectionProfile]:
-        if state is None:
-            return
-        for name in self._names(state):
-            profile = state.profiles[name]
-            status = self._profile_status(ProfileId(collection_id, name))
-            yield CollectionProfile(name, profile.version, profile.path, status, state.synced_at)
-        for name in state.orphaned:
-            yield CollectionProfile(name, "", "", "orphaned", None)
-
-    def _describe_local(self) -> Collection:
-        profiles = tuple(
-            CollectionProfile(name, "", f"{name}/profile.md", self._profile_status(ProfileId(LOCAL, name)))
-            for name in self._local_names()
-        )
-        return Collection(LOCAL, str(PurePosixPath("profiles", LOCAL)), "synced", profiles=profiles)
-
-    def _profile_status(self, profile_id: ProfileId) -> str:
-        return "fresh" if is_built(self._home, profile_id) else "missing"
-
-    def _names(self, state: LockedCollection | None) -> tuple[str, ...]:
-        return tuple(sorted(state.profiles)) if state else ()
-
-    def _local_names(self) -> tuple[str, ...]:
-        directory = self._home.paths.profiles / LOCAL
-        names = (path.parent.name for path in directory.glob("*/profile.md"))
-        return tuple(sorted(name for name in names if is_collection_or_profile_name(name)))
-
-
-def _status(entry: CollectionEntry, state: LockedCollection | None) -> CollectionStatus:
-    if not entry.enabled:
-        return "disabled"
-    if state is not None and any(issue.code == SYNC_FAILED for issue in state.errors):
-        return "error"
-    return "unsynced" if state is None or state.synced_at is None else "synced"
 
 
 def _reserved() -> CollectionError:

@@ -17,14 +17,15 @@ from amplifier_foundation.sources.store import in_thread
 from amplifierd.exceptions import CollectionError
 from amplifierd.identifiers import ProfileId
 from amplifierd.issues import Issue
-from amplifierd.profiles.reading import read_document
+from amplifierd.profiles.publication import remove_profile
 
 from .builtin import BUILTIN_SOURCE, FOUNDATION, LOCAL
 from .checking import check_collection
 from .collections_lock import CollectionsLock
+from .discovery import read_local_profile
 from .extraction import SYNC_FAILED, Extraction, extract, failed, remove_all
 from .models import CollectionEntry, LockedCollection, ProfileOutcome, SyncResult, SyncStatus
-from .plain_files import remove_profile
+from .moved_references import find_moved
 from .recompiling import Outcomes, find_descendants, is_built, recompile
 from .registry_file import RegistryFile
 from .sources import pinned_source, resolve_source
@@ -85,7 +86,7 @@ class CollectionSync:
         steps = dict(zip(wanted, await asyncio.gather(*map(step, wanted)), strict=True))
         if check or not compile:
             return {collection_id: step.result for collection_id, step in steps.items()}
-        outcomes = await self._recompile(steps, force=force_compile)
+        outcomes = await self._recompile(steps, refresh=refresh, force=force_compile)
         return {collection_id: _compiled(collection_id, step, outcomes) for collection_id, step in steps.items()}
 
     async def add(self, entry: CollectionEntry, *, compile: bool) -> SyncResult:
@@ -100,7 +101,8 @@ class CollectionSync:
             step = await self._extract(entry, entry.source, refresh=False)
         if not compile:
             return step.result
-        return _compiled(entry.identifier, step, await self._recompile({entry.identifier: step}, force=False))
+        outcomes = await self._recompile({entry.identifier: step}, refresh=False, force=False)
+        return _compiled(entry.identifier, step, outcomes)
 
     async def remove(self, collection_id: str, *, force: bool) -> None:
         """Take a collection's entry out, then its profiles.
@@ -130,10 +132,9 @@ class CollectionSync:
             if self._is_ready(entry, name):
                 return
             before = self._lock.get(entry.identifier)
-            if before is not None and before.synced_at is not None and before.source != BUILTIN_SOURCE:
-                await self._extract(replace(entry, source=before.source), pinned_source(before), refresh=False)
-            else:
-                await self._extract(entry, entry.source, refresh=False)
+            if before is not None and before.synced_at is not None:
+                entry = replace(entry, source=before.source)  # a changed source waits for a sync
+            await self._extract(entry, self._known_source(entry), refresh=False)
 
     async def extract_missing(self) -> dict[str, SyncResult]:
         """Extract the enabled collections that are not in the home yet, or came with an upgrade."""
@@ -165,13 +166,17 @@ class CollectionSync:
                 current = self.entries().get(collection_id)
                 if current is None:
                     return self._skipped(collection_id)  # somebody removed it while this one waited
-                return await self._extract(current, current.source, refresh=refresh)
+                source = current.source if refresh else self._known_source(current)
+                return await self._extract(current, source, refresh=refresh)
         except (AmplifierError, OSError) as error:
             message = error.message if isinstance(error, AmplifierError) else str(error)
-            self._report(collection_id, "failed", message)
-            if not check:
-                await self._record_failure(entry, message)
-            return _Step(SyncResult("error", commit, commit, errors=(Issue(SYNC_FAILED, message),)))
+        except Exception as error:  # sources are foreign content, fetched by foreign backends
+            logger.exception("collection %r cannot be synced", collection_id)
+            message = f"{type(error).__name__}: {error}"
+        self._report(collection_id, "failed", message)
+        if not check:
+            await self._record_failure(entry, message)
+        return _Step(SyncResult("error", commit, commit, errors=(Issue(SYNC_FAILED, message),)))
 
     async def _step_without_entry(self, collection_id: str, *, check: bool) -> _Step:
         """Treat an id that only the lock knows: its entry was taken out by hand."""
@@ -201,20 +206,21 @@ class CollectionSync:
         self._report(entry.identifier, "ready")
         return step
 
-    async def _recompile(self, steps: Mapping[str, _Step], *, force: bool) -> Outcomes:
-        """Compile what the steps changed, all that inherits from it, and what has no build yet."""
+    async def _recompile(self, steps: Mapping[str, _Step], *, refresh: bool, force: bool) -> Outcomes:
+        """Compile what the steps changed, all that inherits from it, what has no build yet, and, with `refresh`, what
+        remotes have something newer for."""
         parents = await in_thread(lambda stop: self._parents())
-        moved = [
+        changed = [
             ProfileId(owner, name)
             for owner, step in steps.items()
             for name in (*step.changed, *step.touched, *step.removed)
         ]
-        wanted = {*moved, *find_descendants(moved, parents)}
-        synced = [key for key, step in steps.items() if step.result.status not in ("skipped", "error")]
-        for profile_id in parents:
-            if profile_id.collection in synced and (force or not is_built(self._home, profile_id)):
-                wanted.add(profile_id)
-        return await recompile(self._home, wanted & parents.keys(), parents=parents, force=force)
+        synced = {key for key, step in steps.items() if step.result.status not in ("skipped", "error")}
+        own = [profile_id for profile_id in parents if profile_id.collection in synced]
+        moved = await find_moved(self._home, own) if refresh and not force else set()
+        unbuilt = {profile_id for profile_id in own if force or not is_built(self._home, profile_id)}
+        wanted = {*changed, *find_descendants(changed, parents), *moved, *unbuilt} & parents.keys()
+        return await recompile(self._home, wanted, parents=parents, moved=moved, force=force)
 
     def _parents(self) -> dict[ProfileId, str | None]:
         """Return every usable profile with what it extends."""
@@ -223,10 +229,7 @@ class CollectionSync:
         found: dict[ProfileId, str | None] = {}
         for profile_id in collections.profile_ids():
             if profile_id.collection == LOCAL:
-                base = collections.reference_base(profile_id)
-                path = collections.profile_file(profile_id)
-                text = path.read_text(encoding="utf-8-sig", errors="replace")
-                found[profile_id] = read_document(text, path=path, profile_id=profile_id, base=base).extends
+                found[profile_id] = read_local_profile(collections.profile_file(profile_id), profile_id).extends
             else:
                 found[profile_id] = states[profile_id.collection].profiles[profile_id.name].extends
         return found
@@ -248,6 +251,11 @@ class CollectionSync:
             or name not in state.profiles
             or self._home.paths.profile_file(ProfileId(entry.identifier, name)).is_file()
         )
+
+    def _known_source(self, entry: CollectionEntry) -> str:
+        """Return the source to use when remotes are not asked: the last commit synced, unless the source changed."""
+        state = self._lock.get(entry.identifier)
+        return pinned_source(state) if state and state.synced_at and state.source == entry.source else entry.source
 
     def _forget(self, collection_id: str, *, keep_used: bool) -> frozenset[str]:
         in_use = self._home.in_use if keep_used else _never

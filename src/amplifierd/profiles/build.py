@@ -87,21 +87,6 @@ class Build:
                     sys_path.release(entry)
 
 
-def is_held(path: Path) -> bool:
-    """Say whether anybody, in any process, holds the build in a directory."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY)
-    except FileNotFoundError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False
-
-
 def move_if_unheld(path: Path, target: Path) -> bool:
     """Rename a build's directory unless somebody holds it; whoever wants to hold it meanwhile finds it gone."""
     try:

@@ -1,4 +1,4 @@
-"""`profile.lock`: what a build was made of. Nothing in it is a path of this machine, except where an author wrote one."""
+"""`profile.lock`: what a build was made of. It has no path of this machine, except where an author wrote one."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class ProfileLock:
             yield from (((section, name), entry) for name, entry in (stored.get(section) or {}).items())
 
     def pins(self, origin: Literal["build", "host"]) -> tuple[str, ...]:
-        """Return the exact versions that were installed into the build, or that the host provides, as `name==version`."""
+        """Return the exact versions that were installed into the build, or that the host provides."""
         found = {
             pin["pin"] for entry in self.modules() for pin in entry.get("requirements") or () if pin["from"] == origin
         }
@@ -99,7 +99,7 @@ class ProfileLock:
 
     def is_same_build(self, other: ProfileLock) -> bool:
         """Say whether two locks differ in nothing but times."""
-        return _without_times(self.data) == _without_times(other.data)
+        return bool(_without_times(self.data) == _without_times(other.data))
 
 
 def read_lock(directory: Path) -> ProfileLock:
@@ -236,7 +236,7 @@ def _complete(key: ResourceKey, entry: dict[str, Any]) -> None:
     written = str(ref or "")
     kind = "installed" if ref is None else "git" if written.startswith("git+") else "fsspec" if "://" in written else ""
     pinned = is_commit(written.partition("#")[0].rpartition("@")[2])
-    defaults = {
+    defaults: dict[str, Any] = {
         "commit": None,
         "resolved_at": None,
         "kind": kind or "local",

@@ -1,0 +1,109 @@
+"""From a profile to an answer: the three phases of a profile's life, then one prompt. It needs no key and no network.
+
+    python examples/first_profile.py [PROMPT]
+
+A profile is a markdown file that says which modules an agent has. A collection is where profiles come from; the one
+used here, `foundation`, is shipped with the product. Compiling a profile resolves everything it names and locks it.
+From the result a mount plan is generated, which is all that the kernel needs to start a session.
+
+Everything happens in a temporary folder, which is removed at the end. PROMPT is for the profile `foundation/offline`,
+which follows plain requests by rules: "list files", "read notes.md", "search for milk", one after another with "then".
+"""
+
+import argparse
+import asyncio
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import amplifierd
+from amplifier_core import AmplifierSession, HookResult
+
+PROFILE = "foundation/offline"
+PROMPT = "List files, then read notes.md, then search for milk"
+FILES = {"notes.md": "# Notes\n\n- buy milk\n- call Ada\n", "plan.txt": "First the milk.\nThen the rest.\n"}
+
+
+async def show_collection(home: amplifierd.Home) -> None:
+    """Phase 1: the collection's profiles are copied into the home."""
+    await home.collections.sync(["foundation"], compile=False)
+    collection = home.collections.get("foundation")
+    heading(1, f"The collection {collection.identifier} ({collection.source}) has {collection.profile_count} profiles")
+    for profile in collection.profiles:
+        print(f"   {profile.name:<12} {profile.version:<7} {collection.identifier}:{profile.path}")
+
+
+async def compile_profile(home: amplifierd.Home) -> Any:
+    """Phase 2: everything that the profile and its ancestors name is resolved and locked."""
+    build = await home.profiles.compile(PROFILE)
+    ancestors = ", ".join(parent for parent, _ in build.lock.chain)
+    heading(2, f"The profile {PROFILE}, which extends {ancestors}, is {build.status}: build {build.build_id[:12]}")
+    for (section, name), entry in build.lock.resources():
+        version = entry.get("version") or entry["content_hash"].removeprefix("sha256:")[:12]
+        print(f"   {section:<13} {name:<17} {entry['kind']:<10} {version}")
+    return build
+
+
+async def generate_plan(home: amplifierd.Home, logs: Path) -> dict[str, Any]:
+    """Phase 3: the mount plan is generated. What differs for this one session is laid over the profile."""
+    overrides = {"hooks": [{"module": "hooks-logging", "config": {"output_dir": str(logs)}}]}
+    plan = await home.plans.generate(PROFILE, overrides=overrides)
+    report = home.plans.validate(plan)
+    heading(3, f"The mount plan has {len(report.errors)} errors and {len(report.warnings)} warnings; its session:")
+    print(indented(json.dumps(plan["session"], indent=2)))
+    origin = (await home.plans.explain(PROFILE, "tools[tool-filesystem].config.read_before_write"))["origin"]
+    print("\n   Where a value comes from is known, of each: tool-filesystem's read_before_write")
+    print(f"   is in {origin['profile']}, line {origin['line']}.")
+    return plan
+
+
+async def answer(home: amplifierd.Home, build: Any, plan: dict[str, Any], prompt: str, working_dir: Path) -> str:
+    """Run one prompt on the kernel, with the modules that the plan names."""
+    session = AmplifierSession(plan)
+    await session.coordinator.mount("module-source-resolver", home.resolver())
+    session.coordinator.register_capability("session.working_dir", str(working_dir))
+    session.coordinator.hooks.register("tool:pre", show_tool_call)
+    with build.import_path():
+        async with session:
+            return await session.execute(prompt)
+
+
+async def show_tool_call(event: str, data: dict[str, Any]) -> HookResult:
+    print(f"   the agent uses {data['tool_name']} {json.dumps(data['tool_input'])}")
+    return HookResult()
+
+
+def heading(number: int, text: str) -> None:
+    print(f"\n{number}. {text}\n")
+
+
+def indented(text: str) -> str:
+    return "\n".join(f"   {line}".rstrip() for line in text.splitlines())
+
+
+async def main(prompt: str, folder: Path) -> None:
+    working_dir = folder / "work"
+    working_dir.mkdir()
+    for name, text in FILES.items():
+        (working_dir / name).write_text(text)
+
+    print(f"A home is opened in {folder}")
+    home = amplifierd.open_home(folder / "home", offline=True)
+    await show_collection(home)
+    build = await compile_profile(home)
+    plan = await generate_plan(home, folder / "logs")
+
+    heading(4, f"The prompt: {prompt}")
+    text = await answer(home, build, plan, prompt, working_dir)
+    print("\nThe answer:\n")
+    print(indented(text.replace(f"{working_dir}/", "")))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="Compile a profile, generate its mount plan and run one prompt.")
+    parser.add_argument("prompt", nargs="?", default=PROMPT, metavar="PROMPT")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="first-profile-") as temporary:
+        asyncio.run(main(arguments.prompt, Path(temporary).resolve()))
+    print(f"\n{temporary} is gone again: nothing is left behind. docs/lifecycle.md tells the whole story.")

@@ -1,0 +1,353 @@
+"""From a merged profile to a published build: resolve, copy, install, lock, publish; all of it or nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from amplifier_core.exceptions import AmplifierError
+from amplifier_foundation.exceptions import RefResolutionError
+from amplifier_foundation.io.files import write_atomically
+from amplifier_foundation.sources import GitReference, parse_reference
+from amplifier_foundation.sources.resolved import UNPINNED
+from amplifier_foundation.sources.store import Stop, in_thread, make_directory, now, remove
+from amplifierd.collections.builtin import LOCAL
+from amplifierd.exceptions import ProfileCompilationError
+from amplifierd.identifiers import ProfileId
+
+from . import publication
+from .build import Build
+from .dependencies import Dependencies, DependencyInstaller, Earlier
+from .fingerprints import Fingerprints, copy_files, hash_files, list_content
+from .inheritance import MergedProfile
+from .lock import DEPENDENCIES_DIR, FILE_NAME, VERSION, ProfileLock, ResourceKey, make_lock, resource_path, write_lock
+from .resources import Located, ResourceError, Roots, Wanted, locate
+from .staleness import RESTORABLE, Inspection
+
+if TYPE_CHECKING:
+    from amplifierd.home import Home
+
+logger = logging.getLogger(__name__)
+
+MISSING = "module-missing"
+
+_PARALLEL = 8
+_IGNORED = shutil.ignore_patterns(".git", "__pycache__", "*.pyc", ".venv", "node_modules", ".pytest_cache", ".DS_Store")
+
+
+@dataclass(frozen=True)
+class _Failure:
+    wanted: Wanted
+    error: AmplifierError
+
+    def __str__(self) -> str:
+        return f"{self.wanted}: {self.error.message}"
+
+
+class Compilation:
+    """One compile of one profile, whose lock the caller holds.
+
+    Args:
+        inspection: how the profile stands; what it does not call stale is taken over from the build before.
+        force: take nothing over, and ask remotes again.
+        frozen: restore what was locked, and nothing else.
+    """
+
+    def __init__(
+        self,
+        home: Home,
+        merged: MergedProfile,
+        roots: Roots,
+        inspection: Inspection,
+        fingerprints: Fingerprints,
+        *,
+        force: bool = False,
+        frozen: bool = False,
+    ) -> None:
+        self._home, self._merged, self._roots = home, merged, roots
+        self._inspection, self._fingerprints = inspection, fingerprints
+        self._force, self._frozen = force, frozen
+        self._warnings: list[str] = []
+
+    @property
+    def _profile_id(self) -> ProfileId:
+        return self._merged.profile_id
+
+    async def run(self) -> Build:
+        """Make the build and publish it.
+
+        Raises:
+            ProfileCompilationError: it cannot be made; the one before is as it was.
+        """
+        inspection = self._inspection
+        kept = {} if self._force else self._find_kept()
+        located, missing = await self._locate([each for key, each in inspection.wanted.items() if key not in kept])
+        staging = await in_thread(lambda stop: publication.make_staging(self._home.paths, self._profile_id))
+        try:
+            entries = await in_thread(lambda stop: self._stage(staging, kept, located, missing, stop))
+            lock = await self._finish(staging, entries)
+            return await in_thread(lambda stop: self._publish(staging, lock, located))
+        finally:
+            await asyncio.shield(asyncio.to_thread(remove, staging))
+
+    def _find_kept(self) -> dict[ResourceKey, Mapping[str, Any]]:
+        """Return what is taken over from the build before, by what it is known by, as it is locked."""
+        found = {key: self._inspection.find_reusable(wanted) for key, wanted in self._inspection.wanted.items()}
+        return {key: entry for key, entry in found.items() if entry is not None}
+
+    async def _locate(self, wanted: Sequence[Wanted]) -> tuple[dict[ResourceKey, Located], dict[ResourceKey, _Failure]]:
+        """Resolve references, some at a time; all failures are told at once.
+
+        Raises:
+            ProfileCompilationError: one failed that there is no build without.
+        """
+        slots = asyncio.Semaphore(_PARALLEL)
+
+        async def locate_one(each: Wanted) -> Located | _Failure:
+            async with slots:
+                try:
+                    commit = self._locked_commit(each)
+                    return await locate(self._home, each, self._roots, refresh=self._force, commit=commit)
+                except (RefResolutionError, ProfileCompilationError) as error:
+                    return _Failure(each, error)
+
+        found = await asyncio.gather(*map(locate_one, wanted))
+        located = {each.wanted.key: each for each in found if isinstance(each, Located)}
+        failures = [each for each in found if isinstance(each, _Failure)]
+        return located, self._sort_out(failures)
+
+    def _sort_out(self, failures: Sequence[_Failure]) -> dict[ResourceKey, _Failure]:
+        """Return the failures that the build is made in spite of."""
+        keep_going = self._home.settings.compile.keep_going
+        if any(each.wanted.is_required or not keep_going for each in failures):
+            raise _failed(self._profile_id, failures)
+        for each in failures:
+            logger.warning("profile %s is built without %s", self._profile_id, each)
+        return {each.wanted.key: each for each in failures}
+
+    def _locked_commit(self, wanted: Wanted) -> str | None:
+        """Return the commit that a damaged resource is restored from."""
+        if self._force or self._inspection.lock is None or self._inspection.stale.get(wanted.key) not in RESTORABLE:
+            return None
+        commit = dict(self._inspection.lock.resources())[wanted.key]["commit"]
+        return str(commit) if commit else None
+
+    def _stage(
+        self,
+        staging: Path,
+        kept: Mapping[ResourceKey, Mapping[str, Any]],
+        located: Mapping[ResourceKey, Located],
+        missing: Mapping[ResourceKey, _Failure],
+        stop: Stop,
+    ) -> dict[ResourceKey, dict[str, Any]]:
+        """Fill the staging directory with resources, and return their entries for the lock, in the profile's order."""
+        entries: dict[ResourceKey, dict[str, Any]] = {}
+        failures: list[_Failure] = []
+        for key, wanted in self._inspection.wanted.items():
+            stop.check()
+            try:
+                if key in kept:
+                    entries[key] = self._take_over(staging, key, kept[key])
+                elif key in missing:
+                    entries[key] = _entry(key, wanted.ref, status="missing")
+                    self._warnings.append(f"{MISSING}: {key[1]}: {missing[key].error.message}")
+                else:
+                    entries[key] = self._copy(staging, located[key], stop)
+            except (RefResolutionError, ProfileCompilationError) as error:
+                failures.append(_Failure(wanted, error))
+        if failures:
+            raise _failed(self._profile_id, failures)
+        return entries
+
+    def _take_over(self, staging: Path, key: ResourceKey, locked: Mapping[str, Any]) -> dict[str, Any]:
+        assert self._inspection.directory is not None  # its lock was read
+        assert self._inspection.lock is not None
+        if locked["status"] == "missing":
+            prefix = f"{MISSING}: {key[1]}: "
+            self._warnings += [text for text in self._inspection.lock.warnings if text.startswith(prefix)]
+        if locked["path"] is None:
+            return dict(locked)
+        source, target = self._inspection.directory / locked["path"], staging / locked["path"]
+        # Whoever writes a profile of their own may edit in place what it names beside itself.
+        move = shutil.copy2 if locked["kind"] == "local" else publication.link_or_copy
+        make_directory(target.parent)
+        if source.is_dir():
+            shutil.copytree(source, target, copy_function=move, ignore=_IGNORED)
+        else:
+            move(str(source), str(target))
+        content_hash = locked["content_hash"]
+        if content_hash is None:
+            content_hash = hash_files(list_content({"": target}, boundary=target, ref=locked["path"]))
+        return {**locked, "content_hash": content_hash}
+
+    def _copy(self, staging: Path, located: Located, stop: Stop) -> dict[str, Any]:
+        key, ref = located.wanted.key, located.wanted.ref
+        self._warnings += [text for text in located.warnings if not text.startswith(UNPINNED)]
+        found = {"commit": located.commit, "mutable": located.mutable, "resolved_at": located.resolved_at}
+        if located.kind == "installed":
+            content_hash = self._fingerprints.hash_of(str(located.wanted), located.content)
+            entry = _entry(key, ref, kind="installed", content_hash=content_hash, **found)
+            return {**entry, "version": located.version}
+        target = staging / resource_path(key)
+        if key[0] != "agents":
+            make_directory(target)
+        content_hash = copy_files(located.content, target, check=stop.check)
+        if key[0] == "agents":
+            _check_text(target, str(ref))
+        entry = _entry(key, ref, kind=located.kind, content_hash=content_hash, path=resource_path(key), **found)
+        if self._locked_commit(located.wanted) is not None:
+            entry = self._check_restored(located.wanted, entry)
+        if located.kind == "local":
+            self._fingerprints.learn(str(located.wanted), located.content, content_hash)
+        return entry
+
+    def _check_restored(self, wanted: Wanted, entry: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the entry as it was locked, if what was restored is the same as before."""
+        assert self._inspection.lock is not None
+        locked = dict(self._inspection.lock.resources())[wanted.key]
+        if locked["content_hash"] not in (None, entry["content_hash"]):
+            raise RefResolutionError(
+                f"the cached files of {wanted.ref} are not those that were locked",
+                str(wanted.ref),
+                "integrity",
+                hint="delete the cache, or compile with force",
+            )
+        return {**locked, "content_hash": entry["content_hash"]}
+
+    async def _finish(self, staging: Path, entries: Mapping[ResourceKey, dict[str, Any]]) -> ProfileLock:
+        """Install dependencies, and write what is beside the resources."""
+        inspection, settings = self._inspection, self._home.settings
+        earlier = None
+        if inspection.directory is not None and inspection.lock is not None and not self._force:
+            earlier = Earlier(inspection.directory, inspection.lock, inspection.has_damaged_dependencies)
+        installer = DependencyInstaller(
+            staging,
+            {key: staging / entry["path"] for key, entry in entries.items() if _is_copied_module(key, entry)},
+            cache_dir=self._home.paths.cache,
+            earlier=earlier,
+            mode=settings.compile.install_dependencies,
+            offline=settings.offline,
+            only_pins=self._frozen,
+        )
+        dependencies = await installer.install()
+        return await in_thread(lambda stop: self._write(staging, entries, dependencies))
+
+    def _write(
+        self, staging: Path, entries: Mapping[ResourceKey, dict[str, Any]], dependencies: Dependencies
+    ) -> ProfileLock:
+        for (_, name), entry in entries.items():
+            if name in dependencies.pins and entry["path"]:
+                entry["requirements"] = dependencies.pins[name]
+        missing = [name for (_, name), entry in entries.items() if entry["status"] == "missing"]
+        issues = [f"{issue.code}: {issue.message}" for issue in self._merged.issues if issue.severity == "warning"]
+        unpinned = [f"{UNPINNED}: {entry['ref']}" for entry in entries.values() if _is_unpinned(entry["ref"])]
+        lock = make_lock(
+            self._merged,
+            entries,
+            dependencies=dependencies.locked(),
+            degraded=[*missing, *dependencies.degraded],
+            warnings=list(dict.fromkeys([*issues, *unpinned, *self._warnings, *dependencies.warnings])),
+        )
+        write_atomically(staging / publication.PROFILE_FILE, self._merged.document.text.encode())
+        self._carry_over(staging)
+        write_lock(staging, lock)
+        return lock
+
+    def _carry_over(self, staging: Path) -> None:
+        """Keep backups of older locks, and, for the user's own profiles, the files that lie beside the profile."""
+        inspection = self._inspection
+        directory = inspection.directory
+        if directory is None:
+            return
+        for backup in directory.glob(f"{FILE_NAME}.v*.bak"):
+            publication.link_or_copy(str(backup), str(staging / backup.name))
+        if inspection.lock is not None and inspection.lock.stored_version < VERSION:
+            name = f"{FILE_NAME}.v{inspection.lock.stored_version}.bak"
+            with contextlib.suppress(FileExistsError):
+                shutil.copy2(directory / FILE_NAME, staging / name)
+        if self._profile_id.collection == LOCAL:
+            _copy_own_files(directory, staging, inspection.lock)
+
+    def _publish(self, staging: Path, lock: ProfileLock, located: Iterable[ResourceKey]) -> Build:
+        paths, before = self._home.paths, self._inspection
+        if before.directory is not None and before.lock is not None and self._is_same(lock, before):
+            self._remember(before.directory)
+            return Build.of(self._profile_id, before.directory, before.lock)
+        directory = publication.publish(paths, self._profile_id, staging, lock.build_id)
+        self._remember(directory)
+        if not self._home.in_use(self._profile_id):
+            publication.remove_old_builds(paths, self._profile_id)
+        logger.info("profile %s is built: %s (%d resolved)", self._profile_id, lock.build_id, len(list(located)))
+        return Build.of(self._profile_id, directory, lock)
+
+    def _is_same(self, lock: ProfileLock, before: Inspection) -> bool:
+        """Say whether the published build is what was just made, so that there is no reason for another."""
+        assert before.lock is not None
+        is_link = self._home.paths.profile_dir(self._profile_id).is_symlink()
+        is_whole = before.lock.stored_version == VERSION and not RESTORABLE & set(before.codes)
+        return is_link and is_whole and lock.is_same_build(before.lock)
+
+    def _remember(self, directory: Path) -> None:
+        self._fingerprints.forget_except(str(wanted) for wanted in self._inspection.wanted.values())
+        self._fingerprints.note_damage(directory, ())
+        self._fingerprints.save()
+
+
+def _entry(key: ResourceKey, ref: str | None, **found: Any) -> dict[str, Any]:
+    """Return an entry of a lock, its keys in the order in which they are stored."""
+    name = {} if key[0] in ("agents", "contexts") else {"name": key[1]}
+    text = None if ref is None else str(ref)
+    defaults = {"commit": None, "resolved_at": now(), "kind": None, "content_hash": None, "path": None}
+    return {**name, "ref": text, **defaults, "mutable": False, "requirements": [], "status": "ok", **found}
+
+
+def _is_copied_module(key: ResourceKey, entry: Mapping[str, Any]) -> bool:
+    return bool(entry["path"]) and key[0] not in ("agents", "contexts")
+
+
+def _is_unpinned(ref: str | None) -> bool:
+    reference = parse_reference(ref) if ref is not None else None
+    return isinstance(reference, GitReference) and reference.ref is None
+
+
+def _check_text(file: Path, ref: str) -> None:
+    try:
+        file.read_text(encoding="utf-8")
+    except ValueError as error:
+        raise ResourceError(f"Agent ref must be a markdown file: {ref} (not UTF-8)", code="agent-not-file") from error
+
+
+def _copy_own_files(directory: Path, staging: Path, lock: ProfileLock | None) -> None:
+    """Copy what the user put beside a profile: all that neither the build before nor this one brought itself."""
+    made = {FILE_NAME, publication.PROFILE_FILE, DEPENDENCIES_DIR}
+    made |= {entry["path"] for _, entry in lock.resources() if entry["path"]} if lock is not None else set()
+    own = {file for file in directory.rglob("*") if file.is_file() and not _is_below(file, directory, made)}
+    for file in sorted(own):
+        target = staging / file.relative_to(directory)
+        if not target.exists() and not _IGNORED(str(file.parent), list(file.relative_to(directory).parts)):
+            make_directory(target.parent)
+            shutil.copy2(file, target)
+
+
+def _is_below(file: Path, directory: Path, made: set[str]) -> bool:
+    relative = file.relative_to(directory)
+    return any(part.as_posix() in made for part in (relative, *relative.parents))
+
+
+def _failed(profile_id: ProfileId, failures: Sequence[_Failure]) -> ProfileCompilationError:
+    """Return one error for all failures; where they have the same code it has that code, too."""
+    codes = {str(getattr(each.error, "code", "bad-ref")) for each in failures}
+    told = "".join(f"\n  {each}" for each in failures)
+    hints = dict.fromkeys(each.error.hint for each in failures if each.error.hint)
+    return ProfileCompilationError(
+        f"Profile {profile_id} cannot be compiled:{told}",
+        code=codes.pop() if len(codes) == 1 else "compile-failed",
+        problems=[each.error.message for each in failures],
+        hint="; ".join(hints),
+    )

@@ -1,0 +1,277 @@
+"""What the modules of a build require: installed together into the build, with exact versions for its lock."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.metadata
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from amplifier_foundation.modules.host_packages import HostPackages, host_packages
+from amplifier_foundation.modules.installer import (
+    InstallError,
+    NoInstallerError,
+    RequirementConflict,
+    install_together,
+)
+from amplifier_foundation.modules.requirements import is_clearly_met, name_of, normalise_name, read_requirements
+from amplifier_foundation.sources.store import in_thread, remove
+from amplifierd.exceptions import ProfileCompilationError
+
+from .document import SESSION_MEMBERS
+from .fingerprints import hash_files, list_content
+from .lock import DEPENDENCIES_DIR, ProfileLock, ResourceKey, platform_name, python_version
+from .publication import link_tree
+
+WARNING = "dependency-missing"
+
+Pin = dict[str, str]
+Needs = Mapping[str, Sequence[str]]
+"""Module ID → requirement lines."""
+
+
+@dataclass(frozen=True)
+class Dependencies:
+    """What came of the requirements: exact pins by module, the hash of what was installed, and what is lacking."""
+
+    pins: Mapping[str, list[Pin]] = field(default_factory=dict)
+    content_hash: str | None = None
+    degraded: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    def locked(self) -> dict[str, Any] | None:
+        """Return what the lock says of the directory, `None` when there is none."""
+        return {"path": DEPENDENCIES_DIR, "content_hash": self.content_hash} if self.content_hash else None
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """The build before: its directory and lock. `is_damaged` when its installed dependencies cannot be used."""
+
+    directory: Path
+    lock: ProfileLock
+    is_damaged: bool = False
+
+
+class DependencyInstaller:
+    """Puts the dependencies of a build's modules into its directory.
+
+    Args:
+        staging: the directory of the build.
+        modules: its copied modules, each with its directory in `staging`.
+        earlier: the build before; its installed versions are kept as far as they still fit.
+        mode: `auto`, or `never` to leave everything to whoever runs the build.
+        offline: nothing can be fetched.
+        only_pins: install exactly the versions of the earlier build.
+    """
+
+    def __init__(
+        self,
+        staging: Path,
+        modules: Mapping[ResourceKey, Path],
+        *,
+        cache_dir: Path,
+        earlier: Earlier | None = None,
+        mode: str = "auto",
+        offline: bool = False,
+        only_pins: bool = False,
+    ) -> None:
+        self._staging, self._target = staging, staging / DEPENDENCIES_DIR
+        self._modules, self._cache_dir, self._earlier = modules, cache_dir, earlier
+        self._mode, self._offline, self._only_pins = mode, offline, only_pins
+        self._required = {name for section, name in modules if section in SESSION_MEMBERS}
+
+    async def install(self) -> Dependencies:
+        """Install what is required.
+
+        Raises:
+            ProfileCompilationError: requirements contradict each other (`dependency-conflict`), or those of the
+                orchestrator or the context cannot be met (`dependency-missing`).
+        """
+        needs, host = await in_thread(lambda stop: (self._read_needs(), host_packages(self._cache_dir)))
+        if (kept := await in_thread(lambda stop: self._keep(needs, host))) is not None:
+            return kept
+        unmet = {owner: found for owner, lines in needs.items() if (found := _unmet(lines, host))}
+        if not unmet:
+            return await in_thread(lambda stop: self._settle(needs, host, {}))
+        if self._mode == "never":
+            warnings = _warnings(unmet)
+            return await in_thread(lambda stop: self._settle(needs, host, {}, warnings))
+        failed = await self._install_all(needs, unmet, host)
+        return await in_thread(lambda stop: self._settle(needs, host, {owner: unmet[owner] for owner in failed}))
+
+    def _read_needs(self) -> dict[str, tuple[str, ...]]:
+        found = {name: read_requirements(directory) for (_, name), directory in self._modules.items()}
+        return {name: lines for name, lines in found.items() if lines}
+
+    def _keep(self, needs: Needs, host: HostPackages) -> Dependencies | None:
+        """Take the earlier build's dependencies if they are still what is needed; None if not."""
+        earlier = self._earlier
+        if earlier is None or earlier.is_damaged or not earlier.lock.build_id:
+            return None
+        lock = earlier.lock
+        if (lock.data["python"], lock.data["platform"]) != (python_version(), platform_name()):
+            return None
+        if needs != _earlier_needs(earlier) or not _still_fits(earlier, needs, host):
+            return None
+        if lock.dependencies is not None:
+            link_tree(earlier.directory / DEPENDENCIES_DIR, self._target)
+        lacking = {owner: () for owner in needs if owner in lock.degraded}
+        warnings = tuple(text for text in lock.warnings if text.startswith(f"{WARNING}: "))
+        return self._settle(needs, host, lacking, warnings, lock.dependencies)
+
+    async def _install_all(self, needs: Needs, unmet: Needs, host: HostPackages) -> list[str]:
+        """Install everything, or everything but what some modules require; return those modules."""
+        if self._offline:
+            return self._give_up(list(unmet), "offline, and nothing can be fetched")
+        try:
+            await self._try(needs, host)
+        except RequirementConflict as error:
+            owners = {owner for owner in needs for claimant, _ in error.claims if _is_claimed(claimant, owner)}
+            if len(owners) > 1:
+                raise ProfileCompilationError(error.message, code="dependency-conflict", hint=error.hint) from error
+            reason = error.message
+        except (InstallError, NoInstallerError) as error:
+            reason = error.message
+        else:
+            return []
+        failed = self._give_up(await self._find_culprits(unmet, host), reason)
+        rest = {owner: lines for owner, lines in needs.items() if owner not in failed}
+        if any(owner in unmet for owner in rest):
+            try:
+                await self._try(rest, host)
+            except (InstallError, NoInstallerError) as error:
+                raise ProfileCompilationError(error.message, code=WARNING, hint=error.hint) from error
+        return failed
+
+    def _give_up(self, owners: list[str], reason: str) -> list[str]:
+        fatal = [owner for owner in owners if owner in self._required]
+        if fatal or not owners:
+            named = ", ".join(fatal) or "the modules"
+            raise ProfileCompilationError(f"{WARNING}: {named}: {reason}", code=WARNING)
+        return owners
+
+    async def _try(self, needs: Needs, host: HostPackages) -> None:
+        """Install into the build: with the versions that the earlier build had, else with whatever fits."""
+        kept = self._kept_pins(needs)
+        if kept:
+            try:
+                await self._run({**needs, "versions-kept": kept}, host)
+            except InstallError:
+                if self._only_pins:
+                    raise
+            else:
+                return
+        await self._run(needs, host)
+
+    async def _run(self, needs: Needs, host: HostPackages) -> None:
+        await asyncio.to_thread(remove, self._target)
+        try:
+            await install_together(needs, self._target, host)
+        except BaseException:
+            await asyncio.shield(asyncio.to_thread(remove, self._target))
+            raise
+
+    def _kept_pins(self, needs: Needs) -> list[str]:
+        if self._earlier is None:
+            return []
+        before = _earlier_needs(self._earlier)
+        entries = [
+            entry for entry in self._earlier.lock.modules() if before.get(entry["name"]) == needs.get(entry["name"])
+        ]
+        return sorted({pin["pin"] for entry in entries for pin in entry["requirements"] if pin["from"] == "build"})
+
+    async def _find_culprits(self, unmet: Needs, host: HostPackages) -> list[str]:
+        """Return the modules whose requirements cannot be met even alone."""
+        if len(unmet) == 1:
+            return list(unmet)
+        failed = []
+        for owner, lines in unmet.items():
+            with tempfile.TemporaryDirectory(dir=self._staging.parent, prefix=".staging-") as directory:
+                try:
+                    await install_together({owner: lines}, Path(directory, "target"), host)
+                except (InstallError, NoInstallerError):
+                    failed.append(owner)
+        return failed
+
+    def _settle(
+        self,
+        needs: Needs,
+        host: HostPackages,
+        failed: Needs,
+        warnings: Sequence[str] = (),
+        kept: Mapping[str, Any] | None = None,
+    ) -> Dependencies:
+        """Say what each module got; an empty directory is not kept."""
+        installed = _installed_in(self._target)
+        if not installed:
+            remove(self._target)
+        pins = {owner: _pins_of(lines, installed, host) for owner, lines in needs.items()}
+        content_hash = None
+        if installed:
+            content = list_content({"": self._target}, boundary=self._target, ref=DEPENDENCIES_DIR)
+            content_hash = kept["content_hash"] if kept else hash_files(content)
+        return Dependencies(pins, content_hash, tuple(failed), (*_warnings(failed), *warnings))
+
+
+def _unmet(lines: Sequence[str], host: HostPackages) -> tuple[str, ...]:
+    return tuple(line for line in lines if not host.satisfies(line))
+
+
+def _warnings(lacking: Needs) -> tuple[str, ...]:
+    return tuple(f"{WARNING}: {owner}: {line}" for owner, lines in lacking.items() for line in lines)
+
+
+def _is_claimed(claimant: str, owner: str) -> bool:
+    """Say whether a claim of a conflict, `a` or `a, b (through c)`, is a module's."""
+    return owner in claimant.partition(" (through")[0].split(", ")
+
+
+def _earlier_needs(earlier: Earlier) -> dict[str, tuple[str, ...]]:
+    directories = {entry["name"]: entry["path"] for entry in earlier.lock.modules() if entry["path"]}
+    found = {name: read_requirements(earlier.directory / path) for name, path in directories.items()}
+    return {name: lines for name, lines in found.items() if lines}
+
+
+def _still_fits(earlier: Earlier, needs: Needs, host: HostPackages) -> bool:
+    """Say whether the host still provides what the earlier build took from it, in versions that its parts accept."""
+    recorded = dict(pin.split("==", 1) for pin in earlier.lock.pins("host"))
+    changed = {name for name, version in recorded.items() if host.versions.get(name) != version} - host.ours
+    if not changed:
+        return True
+    lines = [line for found in needs.values() for line in found]
+    for _, requires in _installed_in(earlier.directory / DEPENDENCIES_DIR).values():
+        lines += requires
+    return all(
+        name_of(line) in host.versions and is_clearly_met(line, host.versions[name_of(line)])
+        for line in lines
+        if name_of(line) in changed
+    )
+
+
+def _installed_in(directory: Path) -> dict[str, tuple[str, list[str]]]:
+    """Return the distributions in a directory: name → version and what they require."""
+    if not directory.is_dir():
+        return {}
+    found = importlib.metadata.distributions(path=[str(directory)])
+    return {normalise_name(each.name): (each.version, each.requires or []) for each in found}
+
+
+def _pins_of(lines: Sequence[str], installed: Mapping[str, tuple[str, list[str]]], host: HostPackages) -> list[Pin]:
+    """Return exact versions of all that some requirements bring with them."""
+    pins: dict[str, Pin] = {}
+    waiting = [name_of(line) for line in lines]
+    while waiting:
+        name = waiting.pop()
+        if name in pins:
+            continue
+        if name in installed:
+            version, requires = installed[name]
+            pins[name] = {"pin": f"{name}=={version}", "from": "build"}
+            waiting += [name_of(line) for line in requires]
+        elif host.provides(name):
+            pins[name] = {"pin": f"{name}=={host.versions[name]}", "from": "host"}
+    return [pins[name] for name in sorted(pins)]

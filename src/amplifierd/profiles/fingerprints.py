@@ -1,0 +1,178 @@
+"""The files of a resource: listed, hashed, copied; and what stands for their hash while they are unchanged."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from amplifier_foundation.exceptions import RefResolutionError
+from amplifier_foundation.sources.hashing import IGNORED_NAMES, IGNORED_PATTERNS
+from amplifier_foundation.sources.store import make_directory, read_json
+from amplifierd.identifiers import ProfileId
+from amplifierd.paths import Paths
+from amplifierd.stored_json import KEY, write_json
+
+_VERSION = 1
+_CHUNK = 1024 * 1024
+_SUFFIXES = tuple(pattern.removeprefix("*") for pattern in IGNORED_PATTERNS)
+
+
+@dataclass(frozen=True, slots=True)
+class ContentFile:
+    """A regular file, and its path inside of the resource; that is empty for a resource that is one file."""
+
+    path: Path
+    name: str
+    size: int
+    modified_ns: int
+    is_executable: bool
+
+
+Content = tuple[ContentFile, ...]
+
+
+def list_content(parts: Mapping[str, Path], *, boundary: Path, ref: str) -> Content:
+    """Return the files of a resource that is made of `parts` (name in the resource → file or directory).
+
+    What builds and tools leave behind is passed over. A link counts as what it leads to, inside of `boundary`.
+
+    Raises:
+        RefResolutionError: a link leads out of `boundary`, in a circle or nowhere, or something is no regular file.
+    """
+    root = Path(os.path.realpath(boundary))
+    return tuple(file for name, path in parts.items() for file in _walk(path, name, root, ref, frozenset()))
+
+
+def fingerprint(content: Content) -> str:
+    """Return what changes whenever a file is written, added, renamed or removed, told without reading any."""
+    lines = sorted(f"{file.name}\0{file.size}\0{file.modified_ns}\0{file.is_executable:d}\n" for file in content)
+    return hashlib.sha256("".join(lines).encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def hash_files(content: Content) -> str:
+    """Return `sha256:<hex>`: the same as `hash_content` of a copy."""
+    return _join((file, _read(file.path)) for file in content)
+
+
+def copy_files(content: Content, target: Path, *, check: Callable[[], None]) -> str:
+    """Copy a resource to `target`, and return the hash of what was written. `check` may raise to end it early."""
+    return _join((file, _copy(file, target / file.name if file.name else target, check)) for file in content)
+
+
+class Fingerprints:
+    """What is known of the files that a profile's build was made from, in a file below `cache/`.
+
+    A hash that is asked for is read from the files once for each fingerprint. `save` keeps what was learnt; losing the
+    file costs time, nothing else.
+    """
+
+    def __init__(self, paths: Paths, profile_id: ProfileId) -> None:
+        self._path = paths.cache / "fingerprints" / profile_id.collection / f"{profile_id.name}.json"
+        stored = read_json(self._path) or {}
+        known: Any = stored if stored.get(KEY) == _VERSION else {}
+        self._sources: dict[str, dict[str, str]] = dict(known.get("sources") or {})
+        self._damaged: dict[str, list[str]] = dict(known.get("damaged") or {})
+        self._has_changed = False
+
+    def hash_of(self, key: str, content: Content, *, always: bool = False) -> str:
+        """Return the hash of files that are known by `key`; `always` reads them even if their fingerprint is known."""
+        seen = fingerprint(content)
+        known = self._sources.get(key)
+        if not always and known is not None and known.get("fingerprint") == seen and "hash" in known:
+            return known["hash"]
+        found = {"fingerprint": seen, "hash": hash_files(content)}
+        if found != known:
+            self._sources[key] = found
+            self._has_changed = True
+        return found["hash"]
+
+    def learn(self, key: str, content: Content, content_hash: str) -> None:
+        """Remember a hash that was found while the files were copied."""
+        found = {"fingerprint": fingerprint(content), "hash": content_hash}
+        self._has_changed |= self._sources.get(key) != found
+        self._sources[key] = found
+
+    def damaged(self, build: Path) -> frozenset[str]:
+        """Return the resources of a build that a verification found to be modified."""
+        return frozenset(self._damaged.get(build.name, ()))
+
+    def note_damage(self, build: Path, resources: Iterable[str]) -> None:
+        """Remember what a verification found; only the last build's findings are kept."""
+        found = {build.name: sorted(resources)}
+        found = found if found[build.name] else {}
+        self._has_changed |= found != self._damaged
+        self._damaged = found
+
+    def forget_except(self, keys: Iterable[str]) -> None:
+        """Keep only what is known of these."""
+        kept = {key: self._sources[key] for key in keys if key in self._sources}
+        self._has_changed |= kept != self._sources
+        self._sources = kept
+
+    def save(self) -> None:
+        """Write what was learnt since it was read, if anything."""
+        if self._has_changed:
+            write_json(self._path, {KEY: _VERSION, "sources": self._sources, "damaged": self._damaged})
+            self._has_changed = False
+
+
+def _walk(path: Path, name: str, root: Path, ref: str, above: frozenset[str]) -> Iterator[ContentFile]:
+    real = os.path.realpath(path)
+    if not Path(real).is_relative_to(root):
+        raise _unsafe(f"{name or path.name!r} leads out of its source, to {real!r}", ref)
+    try:
+        status = Path(real).stat()
+    except OSError as error:
+        raise _unsafe(f"{name or path.name!r} leads nowhere", ref) from error
+    if stat.S_ISREG(status.st_mode):
+        yield ContentFile(Path(real), name, status.st_size, status.st_mtime_ns, bool(status.st_mode & 0o100))
+    elif not stat.S_ISDIR(status.st_mode):
+        raise _unsafe(f"{name or path.name!r} is neither a file nor a directory", ref)
+    elif real in above:
+        raise _unsafe(f"{name or path.name!r} is a link that leads in a circle", ref)
+    else:
+        for child in sorted(os.listdir(real)):  # noqa: PTH208 - names are enough
+            if child not in IGNORED_NAMES and not child.endswith(_SUFFIXES):
+                inner = f"{name}/{child}" if name else child
+                yield from _walk(Path(real, child), inner, root, ref, above | {real})
+
+
+def _unsafe(problem: str, ref: str) -> RefResolutionError:
+    hint = "replace the link by the file it should be"
+    return RefResolutionError(f"{problem} ({ref})", ref, "unsafe-path", hint=hint)
+
+
+def _join(digests: Iterable[tuple[ContentFile, str]]) -> str:
+    found = list(digests)
+    if len(found) == 1 and not found[0][0].name:
+        return f"sha256:{found[0][1]}"
+    lines = sorted(
+        os.fsencode(file.name) + (b"\0001\0" if file.is_executable else b"\0000\0") + digest.encode() + b"\n"
+        for file, digest in found
+    )
+    return f"sha256:{hashlib.sha256(b''.join(lines)).hexdigest()}"
+
+
+def _read(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _copy(file: ContentFile, target: Path, check: Callable[[], None]) -> str:
+    check()
+    make_directory(target.parent)
+    digest = hashlib.sha256()
+    with file.path.open("rb") as source, target.open("xb") as copy:
+        while chunk := source.read(_CHUNK):
+            digest.update(chunk)
+            copy.write(chunk)
+    target.chmod(0o755 if file.is_executable else 0o644)
+    return digest.hexdigest()

@@ -1,0 +1,83 @@
+"""Modules that are installed beside us: used as they are, never copied."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import sys
+from dataclasses import dataclass
+from importlib.machinery import PathFinder
+from pathlib import Path
+
+from amplifier_core import sys_path
+from amplifier_core.packages import ENTRY_POINT_GROUP, folder_name, package_name
+from amplifier_foundation.sources.installed import find_package
+
+_known: dict[tuple[tuple[str, int], ...], dict[str, InstalledModule | None]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class InstalledModule:
+    """The package of an installed module, or its single file, and the version of what brought it."""
+
+    path: Path
+    version: str | None
+
+
+def find_installed(module_id: str, package: str | None = None) -> InstalledModule | None:
+    """Return an installed module, by its entry point, else by its package's name; `package` says which it must be.
+
+    What was found is remembered while the directories of installed packages are unchanged.
+    """
+    state = _installation()
+    if state not in _known:
+        _known.clear()
+        _known[state] = dict(_by_entry_points([entry for entry, _ in state]))
+    modules, key = _known[state], package or module_id
+    if package is not None or key not in modules:
+        modules[key] = _by_name(package or package_name(module_id), module_id, [entry for entry, _ in state])
+    return modules[key]
+
+
+def _installation() -> tuple[tuple[str, int], ...]:
+    """Return where packages are imported from, and when that changed; the directories of builds do not count."""
+    held = sys_path.held_entries()
+    state = []
+    for entry in dict.fromkeys(sys.path):
+        if entry not in held:
+            try:
+                state.append((entry, Path(entry or ".").stat().st_mtime_ns))
+            except OSError:
+                continue
+    return tuple(state)
+
+
+def _by_entry_points(entries: list[str]) -> dict[str, InstalledModule]:
+    found: dict[str, InstalledModule] = {}
+    for distribution in importlib.metadata.distributions(path=entries):
+        for point in distribution.entry_points:
+            if point.group == ENTRY_POINT_GROUP and point.name not in found:
+                path = _find_path(point.module, entries)
+                if path is not None:
+                    found[point.name] = InstalledModule(path, distribution.version)
+    return found
+
+
+def _by_name(name: str, module_id: str, entries: list[str]) -> InstalledModule | None:
+    path = _find_path(name.replace("-", "_"), entries) or find_package(name)
+    if path is None:
+        return None
+    for candidate in (name, folder_name(module_id)):
+        found = next(iter(importlib.metadata.distributions(name=candidate, path=entries)), None)
+        if found is not None:
+            return InstalledModule(path, found.version)
+    return InstalledModule(path, None)
+
+
+def _find_path(module: str, entries: list[str]) -> Path | None:
+    """Return a package's directory, or a module's file; nothing is imported, and what is imported is no guide."""
+    package = module.partition(".")[0]
+    spec = PathFinder.find_spec(package, entries) if package.isidentifier() else None
+    if spec is None or spec.origin is None:
+        return find_package(package)
+    origin = Path(spec.origin).resolve()
+    return origin.parent if spec.submodule_search_locations else origin

@@ -1,0 +1,325 @@
+"""The resources that a profile names, and from each name the way to its files."""
+
+from __future__ import annotations
+
+import asyncio
+import fnmatch
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from amplifier_foundation.exceptions import RefResolutionError
+from amplifier_foundation.modules.requirements import read_project
+from amplifier_foundation.sources import FileReference, GitReference, NameReference, ResolvedRef, parse_reference
+from amplifier_foundation.sources.store import now
+from amplifierd.collections.models import CollectionRoot
+from amplifierd.exceptions import ProfileCompilationError
+from amplifierd.identifiers import is_agent_or_context_name, package_name
+
+from .document import ALL_AGENTS, MODULE_SECTIONS, SESSION_MEMBERS, DeclaredReference, ReferenceBase
+from .fingerprints import Content, list_content
+from .inheritance import MergedProfile
+from .installed import find_installed
+from .lock import NAMED_RESOURCES, ResourceKey
+
+if TYPE_CHECKING:
+    from amplifierd.home import Home
+
+MACHINE = ""
+"""The collection of a `ReferenceBase` whose directory is a path of this machine: an overlay's."""
+
+_ENTRY_POINTS = "amplifier.modules"
+_MARKDOWN = (".md", ".markdown")
+_RELATIVE = ("./", "../")
+
+Roots = Mapping[str, CollectionRoot]
+
+
+class ResourceError(ProfileCompilationError):
+    """One resource cannot be had."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A resource as the merged profile names it: `ref` is None for a module that must be installed."""
+
+    key: ResourceKey
+    ref: str | None
+    base: ReferenceBase | None = None
+
+    @property
+    def is_module(self) -> bool:
+        return self.key[0] not in NAMED_RESOURCES
+
+    @property
+    def is_required(self) -> bool:
+        """Whether there is no build without it."""
+        return self.key[0] not in MODULE_SECTIONS
+
+    @property
+    def is_relative(self) -> bool:
+        return self.ref is not None and self.ref.startswith(_RELATIVE)
+
+    def __str__(self) -> str:
+        return "/".join(self.key)
+
+
+@dataclass(frozen=True)
+class Located:
+    """Where a resource is now: its files, and which version of it they are."""
+
+    wanted: Wanted
+    kind: str
+    content: Content
+    resolved_at: str
+    commit: str | None = None
+    mutable: bool = False
+    version: str | None = None
+    warnings: tuple[str, ...] = ()
+
+
+def find_wanted(merged: MergedProfile, roots: Roots) -> dict[ResourceKey, Wanted]:
+    """Return the resources of a profile, in its order.
+
+    Raises:
+        ProfileCompilationError: two entries name different sources for one module (`source-conflict`).
+    """
+    found: dict[ResourceKey, Wanted] = {}
+    for section, entry in _module_entries(merged.sections):
+        source = entry.get("source") or None
+        key = (section, str(entry["module"]))
+        known = found.get(key)
+        if known is not None and source is not None and known.ref not in (None, source):
+            raise ProfileCompilationError(
+                f"Module '{key[1]}' has two sources: {known.ref} and {source}",
+                code="source-conflict",
+                hint="instances of one module share one source",
+            )
+        if known is None or known.ref is None:
+            found[key] = Wanted(key, source, getattr(source, "base", None))
+    for name, value in (merged.sections.get("agents") or {}).items():
+        if name == ALL_AGENTS:
+            found |= _all_agents(value, roots, merged.sections["agents"])
+        elif isinstance(value, str):
+            found[("agents", name)] = Wanted(("agents", name), value, getattr(value, "base", None))
+    for name, value in (merged.sections.get("context") or {}).items():
+        found[("contexts", name)] = Wanted(("contexts", name), value, getattr(value, "base", None))
+    return found
+
+
+def collections_of(merged: MergedProfile) -> set[str]:
+    """Return the collections whose files a profile refers to by relative references."""
+    references = [entry.get("source") for _, entry in _module_entries(merged.sections)]
+    for section in ("agents", "context"):
+        references += (merged.sections.get(section) or {}).values()
+    return {
+        reference.base.collection
+        for reference in references
+        if isinstance(reference, DeclaredReference)
+        and (reference.startswith(_RELATIVE) or reference == "all")
+        and reference.base.collection != MACHINE
+    }
+
+
+async def locate(
+    home: Home, wanted: Wanted, roots: Roots, *, refresh: bool = False, commit: str | None = None
+) -> Located:
+    """Find a resource's files; what is not in the cache is fetched. Only names and sizes are read.
+
+    `refresh` asks remotes about what may have moved. `commit` is the one that a git reference must mean.
+
+    Raises:
+        RefResolutionError: the reference leads nowhere.
+        ProfileCompilationError: it leads to something else than a resource of this kind.
+    """
+    if _find_kind(wanted, roots) == "installed":
+        return await asyncio.to_thread(_locate_installed, wanted)
+    _check_allowed(home, wanted)
+    resolved = await _resolve(home, wanted, roots, refresh=refresh, commit=commit)
+    if home.settings.security.require_pinned and resolved.mutable and resolved.kind in ("git", "fsspec"):
+        raise ResourceError(
+            f"source-not-pinned: {wanted.ref} can move, and security.require_pinned forbids that",
+            code="source-not-pinned",
+            hint="name a tag or a commit",
+        )
+    return Located(
+        wanted=wanted,
+        kind=resolved.kind,
+        content=await asyncio.to_thread(_list, wanted, resolved),
+        resolved_at=resolved.resolved_at,
+        commit=resolved.commit,
+        mutable=resolved.mutable,
+        warnings=tuple(f"{warning}: {wanted.ref}" for warning in resolved.warnings),
+    )
+
+
+async def locate_local(home: Home, wanted: Wanted, roots: Roots) -> Located | None:
+    """Return a resource that is used from this machine's own files, or from what is installed; None for all others.
+
+    Raises what `locate` raises, apart from what concerns fetching.
+    """
+    if _find_kind(wanted, roots) in ("local", "installed"):
+        return await locate(home, wanted, roots)
+    return None
+
+
+def current_commit(wanted: Wanted, roots: Roots) -> str | None:
+    """Return the commit of the git collection that a relative reference belongs to."""
+    root = roots.get(wanted.base.collection) if wanted.is_relative and wanted.base else None
+    return root.commit if root is not None else None
+
+
+def _module_entries(sections: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    session = sections.get("session") or {}
+    yield from ((member, session[member]) for member in SESSION_MEMBERS if session.get(member))
+    for section in MODULE_SECTIONS:
+        yield from ((section, entry) for entry in sections.get(section) or ())
+
+
+def _all_agents(marker: Any, roots: Roots, declared: Iterable[str]) -> dict[ResourceKey, Wanted]:
+    """Return every agent in a collection's `agents/` that the profile does not name itself."""
+    root = roots.get(marker.base.collection) if isinstance(marker, DeclaredReference) else None
+    if root is None:
+        return {}
+    base = ReferenceBase(marker.base.collection, PurePosixPath())
+    names = sorted(file.stem for file in root.path.glob("agents/*.md"))
+    return {
+        ("agents", name): Wanted(("agents", name), f"./agents/{name}.md", base)
+        for name in names
+        if is_agent_or_context_name(name) and name not in declared
+    }
+
+
+def _find_kind(wanted: Wanted, roots: Roots) -> str:
+    if wanted.ref is None:
+        return "installed"
+    match parse_reference(wanted.ref):
+        case NameReference() if wanted.is_module:
+            return "installed"
+        case FileReference():
+            return "git" if current_commit(wanted, roots) else "local"
+    return "remote"
+
+
+def _locate_installed(wanted: Wanted) -> Located:
+    module_id = wanted.key[1]
+    installed = find_installed(module_id, wanted.ref)
+    if installed is None:
+        source = f"its source {wanted.ref!r} is no installed package" if wanted.ref else "it has no source"
+        raise ResourceError(
+            f"module-not-installed: module '{module_id}' is not installed, and {source}",
+            code="module-not-installed",
+            hint="give it a source, for example git+https://host/org/repo@v1; a path begins with ./",
+        )
+    part = "" if installed.path.is_file() else installed.path.name
+    content = list_content({part: installed.path}, boundary=installed.path.parent, ref=module_id)
+    return Located(wanted, "installed", content, now(), version=installed.version)
+
+
+def _check_allowed(home: Home, wanted: Wanted) -> None:
+    patterns = home.settings.security.allowed_sources
+    if wanted.is_relative or any(fnmatch.fnmatchcase(str(wanted.ref), pattern) for pattern in patterns):
+        return
+    raise ResourceError(
+        f"source-not-allowed: {wanted.ref} matches none of security.allowed_sources", code="source-not-allowed"
+    )
+
+
+async def _resolve(home: Home, wanted: Wanted, roots: Roots, *, refresh: bool, commit: str | None) -> ResolvedRef:
+    ref = str(wanted.ref)
+    if wanted.is_relative:
+        return await _resolve_relative(home, wanted, ref, roots)
+    reference = parse_reference(ref)
+    if commit is None or not isinstance(reference, GitReference) or reference.ref == commit:
+        return await home.sources.resolve(ref, refresh=refresh)
+    if "/" in (reference.ref or ""):  # a path may be written behind the ref
+        known = await home.sources.resolve(ref)
+        if known.commit == commit:
+            return known
+        reference = GitReference(reference.url, commit, known.subpath)
+    return await home.sources.resolve(GitReference(reference.url, commit, reference.subpath))
+
+
+async def _resolve_relative(home: Home, wanted: Wanted, ref: str, roots: Roots) -> ResolvedRef:
+    """Resolve a reference inside of its collection: it counts as a part of what the collection is."""
+    base = wanted.base
+    if base is None or (base.collection != MACHINE and base.collection not in roots):
+        raise RefResolutionError(f"{ref} counts from no file", ref, "not-found", hint="write an absolute reference")
+    if base.collection == MACHINE:
+        return await home.sources.resolve(ref, base_dir=Path(base.directory))
+    root = roots[base.collection]
+    resolved = await home.sources.resolve(ref, base_dir=root.path / base.directory)
+    if not _is_inside(resolved.path, root.boundary):
+        message = f"{ref} leads out of the collection {base.collection!r}"
+        raise RefResolutionError(message, ref, "unsafe-path", hint="keep what it names inside of the collection")
+    if root.commit is None:
+        return replace(resolved, root=root.boundary)
+    return replace(resolved, root=root.boundary, kind="git", commit=root.commit, mutable=False)
+
+
+def _is_inside(path: Path, boundary: Path) -> bool:
+    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(boundary))
+
+
+def _list(wanted: Wanted, resolved: ResolvedRef) -> Content:
+    section, name = wanted.key
+    path, ref = resolved.path, str(wanted.ref)
+    if wanted.is_module:
+        parts = _find_package(path, name, resolved.root)
+        if parts is None:
+            raise ResourceError(
+                f"module-package-missing: no package '{package_name(name)}' in {ref}",
+                code="module-package-missing",
+                hint="the source, or its pyproject.toml, must name the package of this module",
+            )
+        return list_content(parts, boundary=resolved.root, ref=ref)
+    if section == "agents":
+        if not path.is_file() or path.suffix.lower() not in _MARKDOWN:
+            raise ResourceError(f"Agent ref must be a markdown file: {ref}", code="agent-not-file")
+        return list_content({"": path}, boundary=resolved.root, ref=ref)
+    if not path.is_dir():
+        raise ResourceError(f"Context ref must be a directory: {ref}", code="context-not-directory")
+    return list_content({"": path}, boundary=resolved.root, ref=ref)
+
+
+def _find_package(path: Path, module_id: str, root: Path) -> dict[str, Path] | None:
+    """Return the parts of a module's directory: its package, and the `pyproject.toml` beside it."""
+    package = package_name(module_id)
+    if path.name in (package, f"{package}.py"):
+        candidates = [path]
+    else:
+        candidates = [path / package, path / "src" / package, path / f"{package}.py"]
+    found = next((candidate for candidate in candidates if _is_package(candidate)), None)
+    if found is None:
+        found = _find_entry_point_package(path, module_id)
+    if found is None:
+        return None
+    return {found.name: found, **_find_project(path, found, root)}
+
+
+def _find_entry_point_package(path: Path, module_id: str) -> Path | None:
+    """Return the package that the folder's `pyproject.toml` names as the entry point of this module."""
+    groups = read_project(path).get("entry-points")
+    points = groups.get(_ENTRY_POINTS) if isinstance(groups, dict) else None
+    target = points.get(module_id) if isinstance(points, dict) else None
+    parts = str(target or "").partition(":")[0].strip().split(".")
+    if not all(part.isidentifier() for part in parts):
+        return None
+    for folder in (path, path / "src"):
+        if _is_package(folder.joinpath(*parts)):
+            return folder / parts[0]
+    return None
+
+
+def _is_package(path: Path) -> bool:
+    return path.is_file() if path.suffix == ".py" else (path / "__init__.py").is_file()
+
+
+def _find_project(path: Path, package: Path, root: Path) -> dict[str, Path]:
+    """Return the `pyproject.toml` that tells what a package requires: in the source, else just above the package."""
+    folders = [path, package.parent, *([package.parent.parent] if package.parent.name == "src" else [])]
+    inside = [folder for folder in folders if folder.is_relative_to(root)]
+    found = next((folder / "pyproject.toml" for folder in inside if (folder / "pyproject.toml").is_file()), None)
+    return {"pyproject.toml": found} if found else {}

@@ -1,0 +1,466 @@
+"""The profiles of a home: listed, read, validated, compiled and verified."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from amplifier_core.exceptions import AmplifierError
+from amplifier_foundation.sources import ProgressEvent
+from amplifier_foundation.sources.locks import locked
+from amplifier_foundation.sources.resolved import Phase, report
+from amplifier_foundation.sources.store import in_thread
+from amplifierd.collections.builtin import LOCAL
+from amplifierd.exceptions import ProfileCompilationError, ProfileNotFoundError, ProfileValidationError
+from amplifierd.identifiers import ProfileId, is_collection_or_profile_name
+from amplifierd.issues import Issue
+
+from . import publication
+from .build import Build
+from .compilation import Compilation
+from .document import ProfileDocument, ReferenceBase
+from .fingerprints import Fingerprints
+from .inheritance import MergedProfile, resolve_profile
+from .lock import LockUnusableError, ProfileLock, read_lock
+from .overrides import read_overrides
+from .reading import read_document
+from .resources import MACHINE, Roots, collections_of
+from .staleness import RESTORABLE, Inspection, ProfileStatus, Reason, StatusWord, inspect
+
+if TYPE_CHECKING:
+    from amplifierd.home import Home
+
+_LOCK_TIMEOUT_S = 1800.0
+_TRIES = 5
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A profile as it is written, and whether it can be compiled; `extends` is the parent as written."""
+
+    profile_id: ProfileId
+    path: Path
+    version: str
+    description: str
+    extends: str | None
+    model: str | None
+    valid: bool
+    is_compiled: bool
+    issues: tuple[Issue, ...] = ()
+    ui: Mapping[str, Any] | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "profile_id": str(self.profile_id),
+            "collection": self.profile_id.collection,
+            "name": self.profile_id.name,
+            "version": self.version,
+            "description": self.description,
+            "extends": self.extends,
+            "model": self.model,
+            "valid": self.valid,
+            "is_compiled": self.is_compiled,
+            "issues": [issue.to_dict() for issue in self.issues],
+            "ui": dict(self.ui or {}),
+        }
+
+
+class Profiles:
+    """The profiles of one home. Ids are `collection/profile`; another form is a `ValueError`."""
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+        self._source = _HomeSource(home)
+
+    def list(self) -> tuple[Profile, ...]:
+        """Return every profile that can be used, those among them that are not valid included."""
+        return tuple(self._describe(profile_id) for profile_id in self._home.collections.profile_ids())
+
+    def get(self, profile_id: ProfileId | str) -> Profile:
+        """Return one profile.
+
+        Raises:
+            ProfileNotFoundError: there is none of that id.
+        """
+        return self._describe(ProfileId.parse(profile_id))
+
+    def merged(self, profile_id: ProfileId | str, overrides: Mapping[str, Any] | None = None) -> MergedProfile:
+        """Return a profile with all it inherits, the user's overlay, and a request's overrides.
+
+        Raises:
+            ProfileNotFoundError: there is no such profile.
+            ProfileValidationError: the overrides are not allowed, or profiles extend each other in a circle.
+        """
+        known = ProfileId.parse(profile_id)
+        merged = resolve_profile(self._source, known)
+        if not overrides:
+            return merged
+        allow_modules = self._home.settings.security.allow_override_modules
+        sections = read_overrides(overrides, merged.sections, allow_modules=allow_modules)
+        return resolve_profile(self._source, known, overrides=sections)
+
+    def validate(self, text_or_path: str | Path) -> tuple[Issue, ...]:
+        """Return what is wrong with a profile's text, or with the file at a path, its ancestors taken into account.
+
+        Raises:
+            OSError: the file cannot be read.
+        """
+        is_text = isinstance(text_or_path, str) and ("\n" in text_or_path or text_or_path.startswith("---"))
+        path = Path("profile.md") if is_text else Path(text_or_path).expanduser().absolute()
+        text = str(text_or_path) if is_text else path.read_bytes().decode("utf-8", "replace")
+        stem = path.stem if path.stem != "profile" else path.parent.name
+        name = stem if is_collection_or_profile_name(stem) else ""
+        base = ReferenceBase(MACHINE, PurePosixPath(path.parent))
+        document = read_document(text, path=path, profile_id=ProfileId(LOCAL, name), base=base)
+        try:
+            return resolve_profile(_WithDocument(self._source, document), document.profile_id).issues
+        except ProfileValidationError as error:
+            return error.issues
+
+    def read_lock(self, profile_id: ProfileId | str) -> ProfileLock | None:
+        """Return the lock of a profile's published build, `None` when it has none that can be read.
+
+        Raises:
+            FormatUnsupportedError: a newer version wrote it.
+        """
+        try:
+            return read_lock(self._home.paths.profile_dir(profile_id))
+        except LockUnusableError:
+            return None
+
+    def find_build(self, profile_id: ProfileId | str, build_id: str | None = None) -> Build | None:
+        """Return the published build, or the one of an id, as it is on disk; `None` when it is not there."""
+        known = ProfileId.parse(profile_id)
+        if build_id is None:
+            path = publication.find_published(self._home.paths, known)
+        else:
+            path = publication.find_build(self._home.paths, known, build_id)
+        if path is None:
+            return None
+        try:
+            return Build.of(known, path, read_lock(path))
+        except LockUnusableError:
+            return None
+
+    async def ensure(self, profile_id: ProfileId | str) -> Build:
+        """Return a build to use: the published one if it is fresh, or `startup.auto_compile` is off, else a new one.
+
+        Raises what `compile` raises; without compiling `ProfileNotFoundError` when there is no build.
+        """
+        if self._home.settings.startup.auto_compile:
+            return await self.compile(profile_id)
+        build = await asyncio.to_thread(self.find_build, profile_id)
+        if build is None:
+            raise ProfileNotFoundError(f"Profile {profile_id} is not compiled", hint="compile it")
+        return build
+
+    async def compile(
+        self, profile_id: ProfileId | str, *, force: bool = False, frozen: bool = False, refresh: bool = False
+    ) -> Build:
+        """Return a build of what the profile says now; made only if the published one is not that already.
+
+        `force` resolves everything again. `refresh` asks remotes what moved, and fetches that. `frozen` refuses to
+        resolve anything that is not locked.
+
+        Raises:
+            ProfileNotFoundError: there is no such profile.
+            ProfileValidationError: it breaks rules; with all issues.
+            ProfileCompilationError: it cannot be made, or not without resolving (`frozen`); the build before is as it
+                was.
+            FormatUnsupportedError: a newer version wrote the lock; nothing was changed.
+        """
+        known = ProfileId.parse(profile_id)
+        try:
+            async with asyncio.timeout(self._home.settings.compile.timeout_seconds):
+                return await self._compile(known, force=force, frozen=frozen, refresh=refresh)
+        except TimeoutError as error:
+            seconds = self._home.settings.compile.timeout_seconds
+            raise ProfileCompilationError(
+                f"Profile {known} was not built within {seconds:g} s", code="timeout"
+            ) from error
+        except OSError as error:
+            raise ProfileCompilationError(f"Profile {known} cannot be built: {error}", code="not-writable") from error
+
+    async def status(self, profile_id: ProfileId | str) -> ProfileStatus:
+        """Say how a profile stands; the network is not used.
+
+        Raises:
+            ProfileNotFoundError: there is no such profile.
+            FormatUnsupportedError: a newer version wrote its lock.
+        """
+        return await self._status(ProfileId.parse(profile_id), verify=False)
+
+    async def verify(self, profile_id: ProfileId | str) -> ProfileStatus:
+        """Say how a profile stands, every file of its build and of its local sources read and hashed.
+
+        What is found damaged is restored by the next compile.
+
+        Raises:
+            ProfileNotFoundError: there is no such profile.
+            FormatUnsupportedError: a newer version wrote its lock.
+        """
+        return await self._status(ProfileId.parse(profile_id), verify=True)
+
+    async def remove_old_builds(
+        self, profile_id: ProfileId | str | None = None, *, keep: Collection[str] = ()
+    ) -> tuple[Path, ...]:
+        """Remove the builds that are not published and that nobody holds, of one profile or of all.
+
+        `keep` has the ids of builds that stay all the same.
+        """
+        wanted = self._built() if profile_id is None else [ProfileId.parse(profile_id)]
+        removed: list[Path] = []
+        for each in wanted:
+            async with self._locked(each):
+                removed += await asyncio.to_thread(publication.remove_old_builds, self._home.paths, each, keep=keep)
+        return tuple(removed)
+
+    async def _compile(self, profile_id: ProfileId, *, force: bool, frozen: bool, refresh: bool) -> Build:
+        """Look first, without a lock: most of the time there is nothing to do."""
+        merged, roots = await self._prepare(profile_id)
+        fingerprints = await asyncio.to_thread(Fingerprints, self._home.paths, profile_id)
+        inspection = await inspect(self._home, merged, roots, fingerprints)
+        if frozen:
+            _check_frozen(profile_id, inspection, force=force or refresh)
+        if not force and not refresh and (build := _fresh(profile_id, inspection)):
+            await asyncio.to_thread(fingerprints.save)
+            return build
+        for _ in range(_TRIES):
+            async with self._locked(profile_id):
+                await in_thread(lambda stop: publication.sweep(self._home.paths, profile_id))
+                merged = await asyncio.to_thread(self._valid, profile_id)
+                if collections_of(merged) <= roots.keys():
+                    return await self._compile_locked(merged, roots, force=force, frozen=frozen, refresh=refresh)
+            # The profile changed meanwhile. Its collections must be ready before its lock is taken.
+            merged, roots = await self._prepare(profile_id)
+        raise ProfileCompilationError(f"Profile {profile_id} changes all the time", code="unsettled")
+
+    async def _compile_locked(
+        self, merged: MergedProfile, roots: Roots, *, force: bool, frozen: bool, refresh: bool
+    ) -> Build:
+        profile_id = merged.profile_id
+        fingerprints = await asyncio.to_thread(Fingerprints, self._home.paths, profile_id)
+        try:
+            inspection = await inspect(self._home, merged, roots, fingerprints, refresh=refresh and not force)
+        except AmplifierError as error:
+            if not refresh:
+                raise
+            raise ProfileCompilationError(
+                f"Profile {profile_id} cannot be refreshed: {error.message}",
+                code=getattr(error, "code", "bad-ref"),
+                problems=[error.message],
+                hint=error.hint,
+            ) from error
+        if not force and (build := _fresh(profile_id, inspection)):
+            await asyncio.to_thread(fingerprints.save)
+            return build
+        if frozen:
+            _check_frozen(profile_id, inspection, force=False)
+        self._tell(profile_id, "fetching", ", ".join("forced" if force else str(each) for each in inspection.reasons))
+        compilation = Compilation(self._home, merged, roots, inspection, fingerprints, force=force, frozen=frozen)
+        try:
+            build = await compilation.run()
+        except Exception as error:
+            self._tell(profile_id, "failed", str(error))
+            raise
+        self._tell(profile_id, "ready")
+        return build
+
+    async def _status(self, profile_id: ProfileId, *, verify: bool) -> ProfileStatus:
+        if self._home.collections.is_orphaned(profile_id):
+            return ProfileStatus(profile_id, "orphaned")
+        await self._ensure_extracted(profile_id)
+        try:
+            merged = await asyncio.to_thread(self.merged, profile_id)
+        except ProfileValidationError as error:
+            return ProfileStatus(profile_id, "invalid", issues=error.issues)
+        if not merged.is_valid:
+            return ProfileStatus(profile_id, "invalid", issues=merged.issues)
+        fingerprints = await asyncio.to_thread(Fingerprints, self._home.paths, profile_id)
+        try:
+            inspection = await inspect(self._home, merged, await self._roots(merged), fingerprints, verify=verify)
+        except ProfileCompilationError as error:
+            issue = Issue(error.code, error.message, file=merged.document.path, fix=error.hint)
+            return ProfileStatus(profile_id, "invalid", issues=(*merged.issues, issue))
+        await asyncio.to_thread(fingerprints.save)
+        lock = inspection.lock
+        word: StatusWord = "stale" if inspection.reasons else "degraded" if lock and lock.degraded else "fresh"
+        if inspection.codes == ("lock-missing",):
+            word = "missing"
+        warnings = (*(lock.warnings if lock else ()), *inspection.warnings)
+        build_id = lock.build_id or None if lock else None
+        return ProfileStatus(profile_id, word, inspection.reasons, build_id, warnings, merged.issues)
+
+    async def _prepare(self, profile_id: ProfileId) -> tuple[MergedProfile, Roots]:
+        """Return a valid profile, and the files of the collections that it refers to."""
+        await self._ensure_extracted(profile_id)
+        merged = await asyncio.to_thread(self._valid, profile_id)
+        return merged, await self._roots(merged)
+
+    async def _ensure_extracted(self, profile_id: ProfileId) -> None:
+        """See to it that a profile and its ancestors are in the home, as far as their collections can be had."""
+        seen: set[ProfileId] = set()
+        waiting = [profile_id]
+        while waiting:
+            each = waiting.pop()
+            if each in seen:
+                continue
+            seen.add(each)
+            try:
+                await self._home.collections.ensure_profile(each)
+            except AmplifierError:
+                if each == profile_id:
+                    raise
+            document = await asyncio.to_thread(self._source.read, each)
+            waiting += self._parents_of(document) if document is not None else []
+
+    def _parents_of(self, document: ProfileDocument) -> Sequence[ProfileId]:
+        """Return the profiles that a profile may extend; for a bare name that is not near, those of all collections."""
+        written = document.extends or ""
+        collection, separator, name = written.replace(":", "/", 1).partition("/")
+        if separator:
+            with contextlib.suppress(ValueError):
+                return [ProfileId.parse(f"{collection}/{name.removeprefix('profiles/').removesuffix('.md')}")]
+            return []
+        if not is_collection_or_profile_name(written):
+            return []
+        near = [ProfileId(owner, written) for owner in (document.profile_id.collection, LOCAL)]
+        if found := [each for each in near if self._source.read(each) is not None]:
+            return found[:1]
+        return [ProfileId(each.identifier, written) for each in self._home.collections.list()]
+
+    def _valid(self, profile_id: ProfileId) -> MergedProfile:
+        merged = self.merged(profile_id)
+        merged.raise_for_errors()
+        return merged
+
+    async def _roots(self, merged: MergedProfile) -> Roots:
+        return {name: await self._home.collections.root(name) for name in sorted(collections_of(merged))}
+
+    def _describe(self, profile_id: ProfileId) -> Profile:
+        try:
+            merged = self.merged(profile_id)
+        except ProfileValidationError as error:
+            document = self._source.read(profile_id)
+            assert document is not None  # what is not there is not found to be circular
+            issues, ui = error.issues, dict[str, Any]()
+        else:
+            document, issues, ui = merged.document, merged.issues, merged.sections.get("ui") or {}
+        metadata = document.metadata
+        return Profile(
+            profile_id=profile_id,
+            path=document.path,
+            version=str(metadata.get("version") or ""),
+            description=str(metadata.get("description") or ""),
+            extends=document.extends,
+            model=metadata.get("model"),
+            valid=not any(issue.severity == "error" for issue in issues),
+            is_compiled=(self._home.paths.profile_dir(profile_id) / "profile.lock").is_file(),
+            issues=tuple(issues),
+            ui=ui,
+        )
+
+    def _built(self) -> Sequence[ProfileId]:
+        found = self._home.paths.profiles.glob(f"*/{publication.BUILDS_DIR}/*")
+        return sorted(ProfileId(path.parents[1].name, path.name) for path in found)
+
+    def _locked(self, profile_id: ProfileId) -> AbstractAsyncContextManager[None]:
+        return locked(
+            publication.lock_path(self._home.paths, profile_id),
+            ref=f"profile {profile_id}",
+            timeout_s=_LOCK_TIMEOUT_S,
+            on_wait=lambda: self._tell(profile_id, "waiting"),
+        )
+
+    def _tell(self, profile_id: ProfileId, phase: Phase, detail: str = "") -> None:
+        report(self._home.progress, ProgressEvent("profile", str(profile_id), phase, detail=detail))
+
+
+class _HomeSource:
+    """Where inheritance finds the profiles of a home, and the user's overlays."""
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+
+    def read(self, profile_id: ProfileId) -> ProfileDocument | None:
+        path = self._home.paths.profile_file(profile_id)
+        try:
+            content = path.read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            if not publication.recover(self._home.paths, profile_id):
+                return None
+            content = path.read_bytes()
+        try:
+            base = self._home.collections.reference_base(profile_id)
+        except ProfileNotFoundError:
+            return None
+        document = _read(content, path, profile_id, base)
+        if document.profile_id == profile_id:
+            return document
+        message = f"The profile is named '{document.profile_id.name}' and its directory '{profile_id.name}'"
+        issue = Issue("name-mismatch", message, "profile.name", path, fix="give both the same name", severity="warning")
+        return replace(document, profile_id=profile_id, issues=(*document.issues, issue))
+
+    def read_overlay(self, profile_id: ProfileId) -> ProfileDocument | None:
+        path = self._home.paths.overlay_file(profile_id)
+        try:
+            content = path.read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        base = ReferenceBase(MACHINE, PurePosixPath(path.parent))
+        return _read(content, path, profile_id, base, is_overlay=True)
+
+    def owners(self, name: str) -> Sequence[ProfileId]:
+        return self._home.collections.find_owners(name)
+
+
+@dataclass(frozen=True)
+class _WithDocument:
+    """The profiles of a home, and one that is not in it."""
+
+    source: _HomeSource
+    document: ProfileDocument
+
+    def read(self, profile_id: ProfileId) -> ProfileDocument | None:
+        return self.document if profile_id == self.document.profile_id else self.source.read(profile_id)
+
+    def read_overlay(self, profile_id: ProfileId) -> ProfileDocument | None:
+        return None
+
+    def owners(self, name: str) -> Sequence[ProfileId]:
+        return self.source.owners(name)
+
+
+def _read(
+    content: bytes, path: Path, profile_id: ProfileId, base: ReferenceBase, *, is_overlay: bool = False
+) -> ProfileDocument:
+    try:
+        text = content.decode()
+    except UnicodeDecodeError as error:
+        issue = Issue("invalid-yaml", f"Invalid YAML in {path}: it is not UTF-8 ({error.reason})", file=path)
+        return ProfileDocument(profile_id, path, content.decode("utf-8", "replace"), base, issues=(issue,))
+    return read_document(text, path=path, profile_id=profile_id, base=base, is_overlay=is_overlay)
+
+
+def _fresh(profile_id: ProfileId, inspection: Inspection) -> Build | None:
+    if inspection.reasons or inspection.lock is None or inspection.directory is None:
+        return None
+    return Build.of(profile_id, inspection.directory, inspection.lock)
+
+
+def _check_frozen(profile_id: ProfileId, inspection: Inspection, *, force: bool) -> None:
+    """Refuse what would need something new."""
+    reasons = [Reason("forced")] if force else [each for each in inspection.reasons if each.code not in RESTORABLE]
+    if reasons:
+        told = ", ".join(dict.fromkeys(each.code for each in reasons))
+        raise ProfileCompilationError(
+            f"Profile {profile_id} is frozen and its build is stale: {told}",
+            code="frozen",
+            problems=[str(each) for each in reasons],
+            hint="compile it without frozen",
+        )

@@ -1,0 +1,309 @@
+"""Whether a build still is what its profile says, told without the network; and what to do about it if not."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from amplifier_core.exceptions import AmplifierError
+from amplifier_foundation.modules.host_packages import host_packages
+from amplifierd.identifiers import ProfileId
+from amplifierd.issues import Issue
+
+from .fingerprints import Fingerprints, hash_files, list_content
+from .inheritance import MergedProfile
+from .lock import (
+    DEPENDENCIES_DIR,
+    VERSION,
+    LockUnusableError,
+    ProfileLock,
+    ResourceKey,
+    chain_of,
+    compute_build_id,
+    platform_name,
+    python_version,
+    read_lock,
+)
+from .publication import find_published
+from .resources import Located, Roots, Wanted, current_commit, find_wanted, locate, locate_local
+
+if TYPE_CHECKING:
+    from amplifierd.home import Home
+
+StatusWord = Literal["missing", "stale", "fresh", "degraded", "invalid", "orphaned"]
+
+ACTIONS = {
+    "lock-missing": "everything is compiled, from the cache where it has it",
+    "lock-corrupt": "everything is compiled, from the cache where it has it",
+    "lock-format": "the lock is backed up and migrated",
+    "profile-changed": "the profile is merged anew; what it names differently is resolved, nothing else",
+    "parent-changed": "the profile is merged anew; what it names differently is resolved, nothing else",
+    "resource-missing": "it is restored from the cache",
+    "resource-modified": "it is restored from the cache",
+    "ref-moved": "it is fetched again",
+    "source-changed": "it is copied again",
+    "installed-changed": "it is recorded anew; dependencies that no longer fit are installed again",
+    "environment-changed": "the dependencies are installed again",
+    "forced": "everything is resolved again",
+}
+"""What a compile does for each reason."""
+
+RESTORABLE = frozenset({"resource-missing", "resource-modified"})
+"""Reasons that need nothing new."""
+
+_WHOLE = "lock-missing", "lock-corrupt"
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why a build is stale: a stable word, and which resource or profile it is about."""
+
+    code: str
+    subject: str = ""
+
+    @property
+    def action(self) -> str:
+        return ACTIONS[self.code]
+
+    def __str__(self) -> str:
+        return f"{self.code}: {self.subject}" if self.subject else self.code
+
+    def to_dict(self) -> dict[str, str]:
+        return {"code": self.code, "subject": self.subject, "action": self.action}
+
+
+@dataclass(frozen=True)
+class ProfileStatus:
+    """How a profile's build stands."""
+
+    profile_id: ProfileId
+    status: StatusWord
+    reasons: tuple[Reason, ...] = ()
+    build_id: str | None = None
+    warnings: tuple[str, ...] = ()
+    issues: tuple[Issue, ...] = ()
+
+    @property
+    def codes(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(reason.code for reason in self.reasons))
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "profile_id": str(self.profile_id),
+            "status": self.status,
+            "reasons": [reason.to_dict() for reason in self.reasons],
+            "build_id": self.build_id,
+            "warnings": list(self.warnings),
+            "issues": [issue.to_dict() for issue in self.issues],
+        }
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """A profile compared with its published directory; `lock` is None when there is none to be read."""
+
+    directory: Path | None
+    lock: ProfileLock | None
+    wanted: Mapping[ResourceKey, Wanted]
+    reasons: tuple[Reason, ...] = ()
+    warnings: tuple[str, ...] = ()
+    stale: Mapping[ResourceKey, str] = field(default_factory=dict)
+    """The resources that cannot be taken over from the build before, each with the reason's word."""
+
+    @property
+    def codes(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(reason.code for reason in self.reasons))
+
+    @property
+    def has_damaged_dependencies(self) -> bool:
+        return any(reason.subject == DEPENDENCIES_DIR for reason in self.reasons)
+
+    def find_reusable(self, wanted: Wanted) -> Mapping[str, Any] | None:
+        """Return what is locked for a resource that can be taken over as it is."""
+        locked = _locked(self.lock).get(wanted.key)
+        if locked is None or locked["ref"] != wanted.ref or wanted.key in self.stale:
+            return None
+        return locked
+
+
+async def inspect(
+    home: Home,
+    merged: MergedProfile,
+    roots: Roots,
+    fingerprints: Fingerprints,
+    *,
+    refresh: bool = False,
+    verify: bool = False,
+) -> Inspection:
+    """Compare a profile with its published build. `refresh` asks remotes what moved, `verify` hashes every file.
+
+    Raises:
+        FormatUnsupportedError: a newer version wrote the lock.
+        ProfileCompilationError: the profile names two sources for one module.
+        RefResolutionError: with `refresh`, a remote no longer has what the profile names.
+    """
+    wanted = await asyncio.to_thread(find_wanted, merged, roots)
+    directory = await asyncio.to_thread(find_published, home.paths, merged.profile_id)
+    try:
+        lock = await asyncio.to_thread(read_lock, directory or home.paths.profile_dir(merged.profile_id))
+    except LockUnusableError as error:
+        return Inspection(directory, None, wanted, (Reason(error.code),))
+    assert directory is not None  # the lock was read from it
+    looking = _Looking(home, merged, roots, fingerprints, directory, lock, wanted)
+    await looking.look_at_sources(verify=verify)
+    if refresh:
+        await looking.look_at_remotes()
+    await asyncio.to_thread(looking.look_at_build, verify=verify)
+    looking.compare_profile()
+    return Inspection(directory, lock, wanted, tuple(looking.reasons), tuple(looking.warnings), looking.stale)
+
+
+class _Looking:
+    """One comparison, which collects its reasons."""
+
+    def __init__(
+        self,
+        home: Home,
+        merged: MergedProfile,
+        roots: Roots,
+        fingerprints: Fingerprints,
+        directory: Path,
+        lock: ProfileLock,
+        wanted: Mapping[ResourceKey, Wanted],
+    ) -> None:
+        self._home, self._merged, self._roots, self._fingerprints = home, merged, roots, fingerprints
+        self._directory, self._lock, self._wanted = directory, lock, wanted
+        self._locked = {
+            key: entry for key, entry in lock.resources() if key in wanted and entry["ref"] == wanted[key].ref
+        }
+        self.reasons: list[Reason] = []
+        self.warnings: list[str] = []
+        self.stale: dict[ResourceKey, str] = {}
+
+    def _note(self, code: str, key: ResourceKey) -> None:
+        if key not in self.stale:
+            self.stale[key] = code
+            self.reasons.append(Reason(code, "/".join(key)))
+
+    async def look_at_sources(self, *, verify: bool) -> None:
+        """Compare what is used from this machine, and what is installed, with what is locked."""
+        keys = [key for key, entry in self._locked.items() if entry["status"] == "ok"]
+        found = await asyncio.gather(*(self._locate_local(self._wanted[key]) for key in keys))
+        located = [each for each in found if each is not None]
+        await asyncio.to_thread(self._compare_sources, located, verify)
+
+    async def _locate_local(self, wanted: Wanted) -> Located | None:
+        try:
+            return await locate_local(self._home, wanted, self._roots)
+        except AmplifierError as error:
+            if self._locked[wanted.key]["kind"] == "installed":
+                self._note("installed-changed", wanted.key)
+            else:
+                self.warnings.append(f"source-missing: {wanted}: {error.message}")  # the build has its own copy
+            return None
+
+    def _compare_sources(self, located: Iterable[Located], verify: bool) -> None:
+        for each in located:
+            entry = self._locked[each.wanted.key]
+            found = self._fingerprints.hash_of(str(each.wanted), each.content, always=verify)
+            if each.kind == "installed":
+                if (found, each.version) != (entry["content_hash"], entry.get("version")):
+                    self._note("installed-changed", each.wanted.key)
+            elif found != entry["content_hash"]:
+                self._note("source-changed", each.wanted.key)
+        for key, entry in self._locked.items():
+            commit = current_commit(self._wanted[key], self._roots)
+            if commit is not None and commit != entry["commit"]:
+                self._note("ref-moved", key)
+
+    async def look_at_remotes(self) -> None:
+        """Ask where the references that can move point now, and try again what could not be had before."""
+        movable = [
+            self._wanted[key]
+            for key, entry in self._locked.items()
+            if entry["kind"] in ("git", "fsspec") and entry["mutable"] and entry["status"] == "ok"
+        ]
+        asked = await asyncio.gather(*(locate(self._home, each, self._roots, refresh=True) for each in movable))
+        for each in asked:
+            entry = self._locked[each.wanted.key]
+            if each.kind == "git":
+                moved = each.commit != entry["commit"]
+            else:
+                moved = await asyncio.to_thread(hash_files, each.content) != entry["content_hash"]
+            if moved:
+                self._note("ref-moved", each.wanted.key)
+        for key, entry in self._locked.items():
+            if entry["status"] == "missing":
+                self._note("resource-missing", key)
+        if any(name in self._lock.degraded for _, name in self._locked) and not self.stale:
+            self.reasons.append(Reason("resource-missing", DEPENDENCIES_DIR))
+
+    def look_at_build(self, *, verify: bool) -> None:
+        """Compare the build's files and surroundings with its lock."""
+        damaged = set() if verify else self._fingerprints.damaged(self._directory)
+        found: list[str] = []
+        parts = {key: entry for key, entry in self._locked.items() if entry["path"] and entry["status"] == "ok"}
+        for key, entry in parts.items():
+            if not _is_there(self._directory / entry["path"]):
+                self._note("resource-missing", key)
+            elif entry["path"] in damaged or (verify and not _is_intact(self._directory, entry)):
+                self._note("resource-modified", key)
+                found.append(entry["path"])
+        if (dependencies := self._lock.dependencies) is not None:
+            if not _is_there(self._directory / DEPENDENCIES_DIR):
+                self.reasons.append(Reason("resource-missing", DEPENDENCIES_DIR))
+            elif DEPENDENCIES_DIR in damaged or (verify and not _is_intact(self._directory, dependencies)):
+                self.reasons.append(Reason("resource-modified", DEPENDENCIES_DIR))
+                found.append(DEPENDENCIES_DIR)
+        if verify:
+            self._fingerprints.note_damage(self._directory, found)
+        if recorded := self._lock.pins("host"):
+            versions = host_packages(self._home.paths.cache).versions
+            changed = [pin for pin in recorded if versions.get(pin.partition("==")[0]) != pin.partition("==")[2]]
+            self.reasons += [Reason("installed-changed", pin) for pin in changed]
+
+    def compare_profile(self) -> None:
+        """Compare the profile's text, its ancestors' and what they make together with what was compiled."""
+        lock, merged = self._lock, self._merged
+        first: list[Reason] = []
+        if lock.stored_version < VERSION:
+            first.append(Reason("lock-format"))
+        if lock.profile_hash != merged.document.profile_hash:
+            first.append(Reason("profile-changed"))
+        if lock.chain != chain_of(merged) and lock.build_id:
+            changed = dict(chain_of(merged)).items() ^ dict(lock.chain).items()
+            first += [Reason("parent-changed", name) for name in sorted({name for name, _ in changed}) or [""]]
+        if lock.build_id and (lock.data["python"], lock.data["platform"]) != (python_version(), platform_name()):
+            first.append(Reason("environment-changed"))
+        elif not first and compute_build_id(merged, lock.resources()) != lock.build_id:
+            first.append(Reason("profile-changed", "overlay"))
+        elif not first and self._wanted.keys() != dict(lock.resources()).keys():
+            first.append(Reason("profile-changed", "agents"))  # of the collection, which the profile takes all
+        self.reasons[:0] = first
+
+
+def _locked(lock: ProfileLock | None) -> dict[ResourceKey, Mapping[str, Any]]:
+    return dict(lock.resources()) if lock is not None else {}
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        with os.scandir(path) as entries:
+            return next(entries, None) is not None or path.parent.name == "contexts"
+    except NotADirectoryError:
+        return True
+    except OSError:
+        return False
+
+
+def _is_intact(directory: Path, entry: Mapping[str, Any]) -> bool:
+    path = directory / entry["path"]
+    try:
+        content = list_content({"": path}, boundary=path, ref=entry["path"])
+        return entry["content_hash"] in (None, hash_files(content))
+    except (AmplifierError, OSError):
+        return False

@@ -1,0 +1,175 @@
+"""What modules require: installed into the build, with exact versions, never into the host."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from amplifier_foundation.modules.host_packages import host_packages
+from amplifierd.exceptions import ProfileCompilationError
+
+pytestmark = pytest.mark.usefixtures("make_wheel")
+
+
+def tool(bench: Any, name: str, *requires: str, where: str = "modules") -> dict[str, str]:
+    return {"module": name, "source": bench.write_module(name, requires=requires, where=where)}
+
+
+def pins(bench: Any, profile_id: str = "local/mine") -> dict[str, list[tuple[str, str]]]:
+    entries = bench.lock(profile_id)["resources"]["tools"]
+    return {entry["name"]: [(pin["pin"], pin["from"]) for pin in entry["requirements"]] for entry in entries}
+
+
+def version_seen_by(build: Any, name: str) -> str:
+    """Return the version of a dependency that a process which runs the build imports."""
+    program = (
+        "import sys; from pathlib import Path; sys.path.append(str(Path(sys.argv[1]) / '.deps'));"
+        f"import {name}; print({name}.VERSION)"
+    )
+    done = subprocess.run([sys.executable, "-c", program, str(build.path)], check=True, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+async def test_requirements_are_resolved_together_and_pinned(
+    bench: Any, make_wheel: Callable[..., Path], activity: Any
+) -> None:
+    make_wheel("leaf", "1.0")
+    make_wheel("leaf", "2.0")
+    make_wheel("middle", "1.5", ["leaf<2", "pydantic>=2"])
+    host = host_packages(bench.home.paths.cache).versions
+    tools = [tool(bench, "tool-a", "leaf"), tool(bench, "tool-b", "middle", "amplifier-core>=1000", "pydantic>=2")]
+    bench.write_profile(tools=tools)
+
+    build = await bench.home.profiles.compile("local/mine")
+
+    assert pins(bench) == {
+        "tool-a": [("leaf==1.0", "build")],
+        "tool-b": [
+            (f"amplifier-core=={host['amplifier-core']}", "host"),
+            ("leaf==1.0", "build"),
+            ("middle==1.5", "build"),
+            (f"pydantic=={host['pydantic']}", "host"),
+        ],
+    }
+    installed = sorted(path.name for path in (build.path / ".deps").glob("*.dist-info"))
+    assert installed == ["leaf-1.0.dist-info", "middle-1.5.dist-info"]
+    assert build.status == "fresh"
+    with build.import_path():
+        assert sys.path[-1] == str(build.path / ".deps")
+        with build.import_path():
+            pass
+        assert sys.path[-1] == str(build.path / ".deps")
+    assert str(build.path / ".deps") not in sys.path
+
+    # A change of configuration, and even another module, installs nothing that is there already.
+    make_wheel("leaf", "1.1")
+    bench.write_profile(tools=tools, body="Words.")
+    with activity.watching():
+        second = await bench.home.profiles.compile("local/mine")
+    assert activity.started == []
+    assert (second.path / ".deps/leaf.py").read_text() == "VERSION = '1.0'\n"
+    assert (await bench.home.profiles.verify("local/mine")).status == "fresh"
+
+    make_wheel("other", "1.0")
+    bench.write_profile(tools=[*tools, tool(bench, "tool-c", "other")])
+    await bench.home.profiles.compile("local/mine")
+    assert pins(bench)["tool-a"] == [("leaf==1.0", "build")]
+    assert pins(bench)["tool-c"] == [("other==1.0", "build")]
+
+    (second.path.parent / bench.lock()["build_id"] / ".deps/leaf.py").write_text("VERSION = '6.6'\n")
+    assert (await bench.home.profiles.verify("local/mine")).codes == ("resource-modified",)
+    repaired = await bench.home.profiles.compile("local/mine", frozen=True)
+    assert (repaired.path / ".deps/leaf.py").read_text() == "VERSION = '1.0'\n"
+
+
+async def test_two_builds_have_two_versions_of_one_dependency(bench: Any, make_wheel: Callable[..., Path]) -> None:
+    make_wheel("leaf", "1.0")
+    make_wheel("leaf", "2.0")
+    bench.write_profile("old", tools=[tool(bench, "tool-a", "leaf<2", where="old")])
+    bench.write_profile("new", tools=[tool(bench, "tool-a", "leaf>=2", where="new")])
+
+    old = await bench.home.profiles.compile("local/old")
+    new = await bench.home.profiles.compile("local/new")
+
+    assert (version_seen_by(old, "leaf"), version_seen_by(new, "leaf")) == ("1.0", "2.0")
+
+
+async def test_requirements_that_contradict_each_other_name_both_modules(
+    bench: Any, make_wheel: Callable[..., Path]
+) -> None:
+    make_wheel("leaf", "1.0")
+    make_wheel("leaf", "2.0")
+    bench.write_profile(tools=[tool(bench, "tool-a", "leaf<2"), tool(bench, "tool-b", "leaf>=2")])
+
+    with pytest.raises(ProfileCompilationError) as caught:
+        await bench.home.profiles.compile("local/mine")
+
+    assert caught.value.code == "dependency-conflict"
+    assert "tool-a requires leaf<2" in caught.value.message
+    assert "tool-b requires leaf>=2" in caught.value.message
+    assert not (bench.home.paths.profile_dir("local/mine") / "profile.lock").exists()
+
+
+async def test_an_optional_module_whose_requirements_cannot_be_met_leaves_the_build_degraded(
+    bench: Any, make_wheel: Callable[..., Path]
+) -> None:
+    make_wheel("leaf", "1.0")
+    tools = [tool(bench, "tool-a", "leaf"), tool(bench, "tool-b", "nowhere>=1"), tool(bench, "tool-c", "pydantic<1")]
+    bench.write_profile(tools=tools)
+
+    build = await bench.home.profiles.compile("local/mine")
+
+    assert build.status == "degraded"
+    assert bench.lock()["degraded"] == ["tool-b", "tool-c"]
+    assert [text for text in build.warnings if text.startswith("dependency-missing")] == [
+        "dependency-missing: tool-b: nowhere>=1",
+        "dependency-missing: tool-c: pydantic<1",
+    ]
+    assert pins(bench)["tool-a"] == [("leaf==1.0", "build")]
+    assert (build.path / "tools/tool-b").is_dir()
+
+
+async def test_an_orchestrator_whose_requirements_cannot_be_met_is_an_error(bench: Any) -> None:
+    source = bench.write_module("loop-own", requires=["nowhere"])
+    bench.write_profile(session={"orchestrator": {"module": "loop-own", "source": source}})
+
+    with pytest.raises(ProfileCompilationError, match="loop-own") as caught:
+        await bench.home.profiles.compile("local/mine")
+
+    assert caught.value.code == "dependency-missing"
+
+
+@pytest.mark.parametrize("settings", [{"offline": True}, {"compile": {"install_dependencies": "never"}}])
+async def test_nothing_is_installed_offline_or_when_told_not_to(
+    bench: Any, settings: dict[str, Any], activity: Any
+) -> None:
+    bench.reopen(**settings)
+    bench.write_profile(tools=[tool(bench, "tool-a", "leaf", "pydantic>=2")])
+
+    with activity.watching():
+        build = await bench.home.profiles.compile("local/mine")
+
+    assert activity.started == []
+    assert build.warnings == ("dependency-missing: tool-a: leaf",)
+    assert build.status == ("degraded" if "offline" in settings else "fresh")
+    assert not (build.path / ".deps").exists()
+
+
+async def test_another_version_of_what_the_host_provides_is_recorded_anew(bench: Any) -> None:
+    bench.write_profile(tools=[tool(bench, "tool-a", "pydantic>=2")])
+    first = await bench.home.profiles.compile("local/mine")
+    lock = bench.lock()
+    (pin,) = lock["resources"]["tools"][0]["requirements"]
+    recorded, pin["pin"] = pin["pin"], "pydantic==2.0"
+    (first.path / "profile.lock").write_text(json.dumps(lock))
+
+    status = await bench.home.profiles.status("local/mine")
+    assert "installed-changed: pydantic==2.0" in [str(reason) for reason in status.reasons]
+
+    second = await bench.home.profiles.compile("local/mine")
+    assert pins(bench)["tool-a"] == [(recorded, "host")]
+    assert second.build_id == first.build_id
