@@ -2,9 +2,7 @@
 
 import asyncio
 import json
-import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,6 +11,10 @@ import pytest
 
 import amplifierd
 from amplifier_core import AmplifierSession
+
+sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
+
+from git_repository import Repository, use_plain_git
 
 LOOP = """
 class Loop:
@@ -84,27 +86,6 @@ MODULES = {
 }
 
 
-class Repository:
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        path.mkdir(parents=True)
-        self.git("init", "--quiet", "--initial-branch=main")
-
-    def git(self, *arguments: str) -> str:
-        done = subprocess.run(["git", *arguments], cwd=self.path, check=True, capture_output=True, text=True)
-        return done.stdout.strip()
-
-    def commit(self, files: dict[str, str], tag: str | None = None) -> str:
-        for name, text in files.items():
-            (self.path / name).parent.mkdir(parents=True, exist_ok=True)
-            (self.path / name).write_text(text, encoding="utf-8")
-        self.git("add", "--all")
-        self.git("commit", "--quiet", "-m", "Change")
-        if tag:
-            self.git("tag", tag)
-        return self.git("rev-parse", "HEAD")
-
-
 def module_files(**sources: str) -> dict[str, str]:
     files = {}
     for module, code in {**MODULES, **sources}.items():
@@ -115,12 +96,7 @@ def module_files(**sources: str) -> dict[str, str]:
 
 @pytest.fixture(autouse=True)
 def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in os.environ if name.startswith("AMPLIFIERD_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
-    for who in ("AUTHOR", "COMMITTER"):
-        monkeypatch.setenv(f"GIT_{who}_NAME", "A Tester")
-        monkeypatch.setenv(f"GIT_{who}_EMAIL", "tester@example.invalid")
+    use_plain_git(monkeypatch)
 
 
 class World:
@@ -129,14 +105,14 @@ class World:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.modules = Repository(root / "remote" / "modules.git")
-        self.modules_commit = self.modules.commit(module_files(), "v1.0.0")
+        self.modules_commit = self.modules.commit(module_files(), tag="v1.0.0")
         self.agents = Repository(root / "remote" / "agents.git")
         expert = "You are an expert software engineer..."
-        self.agents_commit = self.agents.commit({"experts/code.md": expert}, "v1.0.0")
+        self.agents_commit = self.agents.commit({"experts/code.md": expert}, tag="v1.0.0")
         self.docs = Repository(root / "remote" / "docs.git")
         self.docs.commit({"docs/USAGE.md": "Usage", "docs/subdir/EXTRA.md": "Extra"})
         self.profiles = Repository(root / "remote" / "profiles.git")
-        self.profiles_commit = self.profiles.commit({"base/profile.md": self.profile()}, "v1.0.0")
+        self.profiles_commit = self.profiles.commit({"base/profile.md": self.profile()}, tag="v1.0.0")
         self.home = amplifierd.open_home(root / ".amplifierd", shipped_collection=root / "nothing shipped")
         self.register(f"git+{self.profiles.path.as_uri()}@v1.0.0")
 
@@ -319,7 +295,7 @@ agents:
 ---
 """
         },
-        "v2.0.0",
+        tag="v2.0.0",
     )
     world.register(f"git+{world.profiles.path.as_uri()}@v2.0.0")
     await world.home.collections.sync()

@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,10 @@ from typing import Any
 import pytest
 
 from amplifierd import Home, open_home
+
+sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
+
+from git_repository import Repository, use_plain_git
 
 
 def profile_text(name: str | None = None, *, extends: str = "", body: str = "Hello.", extra: str = "") -> str:
@@ -21,46 +26,9 @@ def profile_text(name: str | None = None, *, extends: str = "", body: str = "Hel
     return "\n".join(lines)
 
 
-class Repository:
-    """A repository to fetch from."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        path.mkdir(parents=True)
-        self.git("init", "--quiet", "--initial-branch=main")
-
-    @property
-    def source(self) -> str:
-        return f"git+{self.path.as_uri()}"
-
-    def git(self, *arguments: str) -> str:
-        done = subprocess.run(["git", *arguments], cwd=self.path, check=True, capture_output=True, text=True)
-        return done.stdout.strip()
-
-    def commit(self, files: Mapping[str, str | None]) -> str:
-        for name, content in files.items():
-            target = self.path / name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            if content is None:
-                target.unlink()
-            else:
-                target.write_text(content)
-        self.git("add", "--all")
-        self.git("commit", "--quiet", "--allow-empty", "-m", "Change")
-        return self.git("rev-parse", "HEAD")
-
-
 @pytest.fixture(autouse=True)
 def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Git as it comes and no settings from outside, whoever runs the tests."""
-    for name in list(os.environ):
-        if name.startswith("AMPLIFIERD_") or name in ("GIT_DIR", "GIT_WORK_TREE", "GIT_SSH", "GIT_SSH_COMMAND"):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
-    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
-    for who in ("AUTHOR", "COMMITTER"):
-        monkeypatch.setenv(f"GIT_{who}_NAME", "A Tester")
-        monkeypatch.setenv(f"GIT_{who}_EMAIL", "tester@example.invalid")
+    use_plain_git(monkeypatch)
 
 
 @pytest.fixture

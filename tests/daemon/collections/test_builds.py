@@ -59,6 +59,23 @@ async def test_only_profiles_that_use_a_moved_branch_are_compiled_anew(
     assert [call for call in git_calls()[calls + len(asked) :] if "ls-remote" not in call] == []
 
 
+async def test_the_users_own_profiles_are_asked_for_too(
+    home: Home, new_repository: Any, text: Callable[..., str]
+) -> None:
+    tools = new_repository("tools", module_files("tool-a", MODULE))
+    file = home.paths.profile_file("local/mine")
+    file.parent.mkdir(parents=True)
+    extra = f"tools:\n- {{module: tool-a, source: '{tools.source}@main#subdirectory=tool-a'}}"
+    file.write_text(text("mine", extra=extra))
+    before = (await home.profiles.compile("local/mine")).path
+    tools.commit(module_files("tool-a", MODULE + "# newer\n"))
+
+    await home.collections.sync()
+
+    assert build_of(home, "local/mine") != before
+    assert home.paths.profile_file("local/mine").read_text() == text("mine", extra=extra)
+
+
 async def test_a_home_with_nothing_but_a_registry_compiles_a_profile_on_demand(
     home: Home, repository: Any, register: Callable[[str], None]
 ) -> None:

@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import pytest
 
@@ -87,7 +88,9 @@ async def test_an_entry_of_its_name_replaces_it_until_the_entry_is_removed(
     assert home.collections.profile_ids() == (ProfileId("foundation", "core"),)
 
 
-async def test_a_home_without_a_shipped_collection_still_works(home: Home, shipped: Path) -> None:
+async def test_a_home_whose_shipped_collection_is_gone_still_works(
+    home: Home, shipped: Path, new_home: Callable[..., Home]
+) -> None:
     await home.collections.sync()
     shutil.rmtree(shipped)
 
@@ -95,7 +98,23 @@ async def test_a_home_without_a_shipped_collection_still_works(home: Home, shipp
 
     assert result.status == "error"
     assert "does not exist" in result.errors[0].message
-    assert home.collections.has_profile("foundation/core")
+    later = new_home()
+    await later.collections.ensure_profile("foundation/core")
+    assert later.collections.has_profile("foundation/core")
+    assert [(each.identifier, each.status) for each in later.collections.list()] == [("foundation", "error")]
+
+
+async def test_a_home_can_be_moved(home: Home, shipped: Path, repository: Any, tmp_path: Path) -> None:
+    await home.collections.add("team", f"{repository.source}@main")
+    home.paths.home.rename(tmp_path / "elsewhere")
+
+    moved = open_home(
+        tmp_path / "elsewhere", shipped_collection=shipped, overrides={"startup": {"auto_compile": False}}
+    )
+
+    assert moved.collections.profile_ids() == (ProfileId("team", "base"),)
+    assert (await moved.collections.root("team")).path.is_relative_to(tmp_path / "elsewhere")
+    assert (await moved.collections.sync(["team"]))["team"].status == "unchanged"
 
 
 async def test_the_users_own_profiles_are_a_collection_when_there_are_any(home: Home, text: Callable[..., str]) -> None:

@@ -17,35 +17,10 @@ from amplifier_foundation.sources import Limits, Sources
 
 sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
 
+from git_repository import Repository, use_plain_git
 from processes import Started, leaving_nothing
 
 Files = Mapping[str, str | bytes]
-
-
-class Repository:
-    """A repository to fetch from."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        path.mkdir(parents=True)
-        self.git("init", "--quiet", "--initial-branch=main")
-
-    @property
-    def source(self) -> str:
-        return f"git+{self.path.as_uri()}"
-
-    def git(self, *arguments: str) -> str:
-        done = subprocess.run(["git", *arguments], cwd=self.path, check=True, capture_output=True, text=True)
-        return done.stdout.strip()
-
-    def commit(self, files: Files) -> str:
-        for name, content in files.items():
-            target = self.path / name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(content.encode() if isinstance(content, str) else content)
-        self.git("add", "--all")
-        self.git("commit", "--quiet", "--allow-empty", "-m", "Change")
-        return self.git("rev-parse", "HEAD")
 
 
 class Server:
@@ -103,14 +78,7 @@ class Server:
 
 @pytest.fixture(autouse=True)
 def plain_git(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Git as it comes, whoever runs the tests."""
-    for name in ("GIT_DIR", "GIT_WORK_TREE", "GIT_SSH", "GIT_SSH_COMMAND", "AMPLIFIERD_OFFLINE"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
-    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
-    for who in ("AUTHOR", "COMMITTER"):
-        monkeypatch.setenv(f"GIT_{who}_NAME", "A Tester")
-        monkeypatch.setenv(f"GIT_{who}_EMAIL", "tester@example.invalid")
+    use_plain_git(monkeypatch)
 
 
 @pytest.fixture

@@ -1,0 +1,56 @@
+"""Real git repositories to fetch from, over file://."""
+
+import os
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+
+class Repository:
+    """A repository to fetch from."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        path.mkdir(parents=True)
+        self.git("init", "--quiet", "--initial-branch=main")
+
+    @property
+    def source(self) -> str:
+        return f"git+{self.path.as_uri()}"
+
+    def git(self, *arguments: str) -> str:
+        done = subprocess.run(["git", *arguments], cwd=self.path, check=True, capture_output=True, text=True)
+        return done.stdout.strip()
+
+    def commit(self, files: Mapping[str, str | bytes | None], *, tag: str | None = None) -> str:
+        """Write files, remove those that are None, and return the commit."""
+        write_files(self.path, files)
+        self.git("add", "--all")
+        self.git("commit", "--quiet", "--allow-empty", "-m", "Change")
+        if tag:
+            self.git("tag", tag)
+        return self.git("rev-parse", "HEAD")
+
+
+def write_files(root: Path, files: Mapping[str, str | bytes | None]) -> None:
+    for name, content in files.items():
+        target = root / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if content is None:
+            target.unlink()
+        else:
+            target.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+def use_plain_git(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Git as it comes, and no settings of ours from outside, whoever runs the tests."""
+    for name in list(os.environ):
+        if name.startswith("AMPLIFIERD_") or name in ("GIT_DIR", "GIT_WORK_TREE", "GIT_SSH", "GIT_SSH_COMMAND"):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+    for who in ("AUTHOR", "COMMITTER"):
+        monkeypatch.setenv(f"GIT_{who}_NAME", "A Tester")
+        monkeypatch.setenv(f"GIT_{who}_EMAIL", "tester@example.invalid")
