@@ -41,9 +41,7 @@ class ProfileId(NamedTuple):
         Raises:
             ValueError: it is not of that form.
         """
-        if isinstance(text, ProfileId):
-            return text
-        collection, slash, name = text.partition("/")
+        collection, slash, name = str(text).partition("/")
         if not slash or not is_collection_or_profile_name(collection) or not is_collection_or_profile_name(name):
             raise ValueError(
                 f"Invalid profile_id format: {text}. Expected format: collection/profile (e.g., 'foundation/base')"

@@ -29,6 +29,11 @@ def test_anything_else_is_not_a_profile(text: str) -> None:
         ProfileId.parse(text)
 
 
+def test_an_identity_made_by_hand_is_checked_too() -> None:
+    with pytest.raises(ValueError, match="Invalid profile_id format"):
+        ProfileId.parse(ProfileId("..", "x"))
+
+
 @given(st.text(max_size=10))
 def test_no_identifier_leads_out_of_its_directory(text: str) -> None:
     try:

@@ -66,9 +66,10 @@ class CollectionSync:
         return {FOUNDATION: CollectionEntry(FOUNDATION, BUILTIN_SOURCE), **registered.entries}
 
     def shipped_hash(self) -> str | None:
-        """Return the hash of the shipped collection, which is read once."""
-        if self._shipped_hash is None and self._home.shipped_collection is not None:
-            self._shipped_hash = hash_content(self._home.shipped_collection)
+        """Return the hash of the shipped collection, which is read once; None when its directory is not there."""
+        shipped = self._home.shipped_collection
+        if self._shipped_hash is None and shipped is not None and shipped.is_dir():
+            self._shipped_hash = hash_content(shipped)
         return self._shipped_hash
 
     async def run(
@@ -208,7 +209,7 @@ class CollectionSync:
 
     async def _recompile(self, steps: Mapping[str, _Step], *, refresh: bool, force: bool) -> Outcomes:
         """Compile what the steps changed, all that inherits from it, what has no build yet, and, with `refresh`, what
-        remotes have something newer for."""
+        remotes have something newer for; the user's own profiles are asked for along with the others."""
         parents = await in_thread(lambda stop: self._parents())
         changed = [
             ProfileId(owner, name)
@@ -217,7 +218,8 @@ class CollectionSync:
         ]
         synced = {key for key, step in steps.items() if step.result.status not in ("skipped", "error")}
         own = [profile_id for profile_id in parents if profile_id.collection in synced]
-        moved = await find_moved(self._home, own) if refresh and not force else set()
+        asked = [*own, *(profile_id for profile_id in parents if profile_id.collection == LOCAL)]
+        moved = await find_moved(self._home, asked) if refresh and not force else set()
         unbuilt = {profile_id for profile_id in own if force or not is_built(self._home, profile_id)}
         wanted = {*changed, *find_descendants(changed, parents), *moved, *unbuilt} & parents.keys()
         return await recompile(self._home, wanted, parents=parents, moved=moved, force=force)
@@ -244,7 +246,7 @@ class CollectionSync:
         state = self._lock.get(entry.identifier)
         if state is None or state.synced_at is None:
             return False
-        if state.source == BUILTIN_SOURCE == entry.source and state.content_hash != self.shipped_hash():
+        if state.source == BUILTIN_SOURCE == entry.source and self.shipped_hash() not in (None, state.content_hash):
             return False
         return (
             name is None

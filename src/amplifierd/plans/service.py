@@ -51,14 +51,14 @@ class Plans:
         known = ProfileId.parse(profile_id)
         profiles = self._home.profiles
         try:
-            merged = await asyncio.to_thread(profiles.merged, known, overrides=overrides)
-            merged.raise_for_errors(strict=strict)
             build = await profiles.ensure(known)
+            merged = await asyncio.to_thread(profiles.merged, known, overrides=overrides)
         except ProfileNotFoundError as error:
             directory = self._home.paths.profile_dir(known)
             raise FileNotFoundError(
                 f"Profile cache directory not found: {directory}. Profile {known} must be compiled/cached first."
             ) from error
+        merged.raise_for_errors(strict=strict)
         plan = await asyncio.to_thread(generate_portable, merged, build.path, build.lock.data)
         return plan if form == "portable" else await asyncio.to_thread(self.convert, plan, form)
 
@@ -84,6 +84,7 @@ class Plans:
             KeyError: the plan has no such value.
         """
         known = ProfileId.parse(profile_id)
+        await self._home.profiles.ensure(known)
         merged = await asyncio.to_thread(self._home.profiles.merged, known)
         path = _SESSION_SECTION.sub(r"session.\1", _SESSION_SOURCE.sub(r"session.\1.source", key))
         explained = await asyncio.to_thread(merged.explain, path)

@@ -127,24 +127,24 @@ class DependencyInstaller:
         """Install everything, or everything but what some modules require; return those modules."""
         if self._offline:
             return self._give_up(list(unmet), "offline, and nothing can be fetched")
-        try:
-            await self._try(needs, host)
-        except RequirementConflict as error:
-            owners = {owner for owner in needs for claimant, _ in error.claims if _is_claimed(claimant, owner)}
-            if len(owners) > 1:
-                raise ProfileCompilationError(error.message, code="dependency-conflict", hint=error.hint) from error
-            reason = error.message
-        except (InstallError, NoInstallerError) as error:
-            reason = error.message
-        else:
-            return []
-        failed = self._give_up(await self._find_culprits(unmet, host), reason)
-        rest = {owner: lines for owner, lines in needs.items() if owner not in failed}
-        if any(owner in unmet for owner in rest):
+        failed: list[str] = []
+        while rest := {owner: lines for owner, lines in needs.items() if owner not in failed}:
+            left = {owner: lines for owner, lines in unmet.items() if owner in rest}
+            if not left:
+                break
             try:
                 await self._try(rest, host)
-            except (InstallError, NoInstallerError) as error:
-                raise ProfileCompilationError(error.message, code=WARNING, hint=error.hint) from error
+                break
+            except RequirementConflict as error:
+                owners = [owner for owner in rest if any(_is_claimed(claim, owner) for claim, _ in error.claims)]
+                if len(owners) > 1:
+                    raise ProfileCompilationError(error.message, code="dependency-conflict", hint=error.hint) from error
+                failed += self._give_up(owners or await self._find_culprits(left, host), error.message)
+            except InstallError as error:
+                named = [owner for owner in left if f"(from {owner}" in error.message]
+                failed += self._give_up(named or await self._find_culprits(left, host), error.message)
+            except NoInstallerError as error:
+                failed += self._give_up(list(left), error.message)
         return failed
 
     def _give_up(self, owners: list[str], reason: str) -> list[str]:

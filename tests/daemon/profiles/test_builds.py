@@ -145,7 +145,11 @@ LAYOUTS = {
     "the source is the package": ("", "amplifier_module_tool_own/__init__.py", "/amplifier_module_tool_own"),
     "the package is below src": ("", "src/amplifier_module_tool_own/__init__.py", ""),
     "the module is one file": ("", "amplifier_module_tool_own.py", ""),
-    "an entry point names the package": ('[project.entry-points."amplifier.modules"]\ntool-own = "mine:mount"\n', "mine/__init__.py", ""),
+    "an entry point names the package": (
+        '[project.entry-points."amplifier.modules"]\ntool-own = "mine:mount"\n',
+        "mine/__init__.py",
+        "",
+    ),
 }
 
 
@@ -248,10 +252,15 @@ async def test_relative_references_of_a_git_collection_are_parts_of_its_commit(
     bench: Any, new_repository: Callable[..., Any]
 ) -> None:
     text = bench.profile_text(
-        "base", tools=[{"module": "tool-own", "source": "../modules/tool-own"}], agents="all", context={"docs": "../docs"}
+        "base",
+        tools=[{"module": "tool-own", "source": "../modules/tool-own"}],
+        agents="all",
+        context={"docs": "../docs"},
     )
     files = {f"modules/tool-own/{name}": content for name, content in bench.module_files("tool-own").items()}
-    repository = new_repository("team", {"profiles/base.md": text, "agents/one.md": "One.\n", "docs/a.md": "A\n", **files})
+    repository = new_repository(
+        "team", {"profiles/base.md": text, "agents/one.md": "One.\n", "docs/a.md": "A\n", **files}
+    )
     await bench.home.collections.add("team", f"{repository.source}@main")
 
     build = await bench.home.profiles.compile("team/base")

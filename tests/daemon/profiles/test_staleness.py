@@ -235,7 +235,9 @@ async def test_a_moved_branch_changes_nothing_until_a_refresh_and_then_only_what
         assert await bench.home.profiles.compile("local/mine", refresh=True) == second
 
 
-async def test_a_collection_that_moved_brings_its_own_files_along(bench: Any, new_repository: Callable[..., Any]) -> None:
+async def test_a_collection_that_moved_brings_its_own_files_along(
+    bench: Any, new_repository: Callable[..., Any]
+) -> None:
     text = bench.profile_text("base", agents={"one": "../agents/one.md"})
     repository = new_repository("team", {"profiles/base.md": text, "agents/one.md": "One.\n"})
     await bench.home.collections.add("team", f"{repository.source}@main")
@@ -358,7 +360,9 @@ async def test_force_resolves_everything_and_publishes_nothing_that_is_the_same(
 
 CHANGES: dict[str, Callable[[Any, dict[str, Any]], object]] = {
     "profile-changed": lambda bench, sections: bench.write_profile(**sections, body="Words."),
-    "source-changed": lambda bench, sections: bench.write_module("hooks-near", {"amplifier_module_hooks_near/x.py": ""}),
+    "source-changed": lambda bench, sections: bench.write_module(
+        "hooks-near", {"amplifier_module_hooks_near/x.py": ""}
+    ),
     "lock-missing": lambda bench, sections: (bench.home.paths.profile_dir("local/mine") / "profile.lock").unlink(),
 }
 

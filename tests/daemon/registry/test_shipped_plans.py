@@ -53,14 +53,7 @@ async def running(home: Home, plan: Mapping[str, Any], working_dir: Path) -> Asy
 
 
 async def planned(home: Home, name: str, form: Any = "portable") -> dict[str, Any]:
-    await home.profiles.compile(f"foundation/{name}")
     return await home.plans.generate(f"foundation/{name}", form=form)
-
-
-async def test_a_new_home_generates_a_plan_at_once(home: Home) -> None:
-    plan = await home.plans.generate("foundation/offline")
-
-    assert [provider["module"] for provider in plan["providers"]] == ["provider-mock"]
 
 
 async def test_a_profile_compiles_and_everything_it_names_is_locked(home: Home, name: str) -> None:

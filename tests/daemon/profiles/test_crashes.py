@@ -1,0 +1,139 @@
+"""A compile that is killed in the middle: what was there before works, and the next compile needs no help."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PROGRAM = r'''
+import asyncio, json, os, shutil, signal, sys
+from pathlib import Path
+from amplifier_foundation.sources import hash_content
+from amplifierd import open_home
+
+CHANGES = {"os.rename", "os.mkdir", "os.link", "os.symlink", "os.remove", "os.rmdir", "os.chmod", "ctypes.call_function"}
+prepared, work, shipped, points = Path(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4])
+state = {"count": 0, "last": None, "is_counting": False}
+
+
+def watch(event, args):
+    """Count what changes a file; at the last one there is no more."""
+    if not state["is_counting"]:
+        return
+    is_write = event == "open" and isinstance(args[2], int) and args[2] & (os.O_WRONLY | os.O_RDWR)
+    if event in CHANGES or is_write:
+        state["count"] += 1
+        if state["count"] == state["last"]:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+sys.addaudithook(watch)
+
+
+home = open_home(work, shipped_collection=shipped)
+
+
+def reset():
+    shutil.rmtree(work, ignore_errors=True)
+    shutil.copytree(prepared, work, symlinks=True)
+
+
+def compile_in_child(last):
+    """Compile in a child that kills itself; return how it ended."""
+    child = os.fork()
+    if child == 0:
+        state.update(count=0, last=last, is_counting=True)
+        asyncio.run(home.profiles.compile("local/mine"))
+        state["is_counting"] = False
+        os._exit(0)
+    return os.waitpid(child, 0)[1]
+
+
+def count():
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        state["is_counting"] = True
+        asyncio.run(home.profiles.compile("local/mine"))
+        state["is_counting"] = False
+        os.write(writer, str(state["count"]).encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    return int(os.read(reader, 100))
+
+
+def is_whole(build):
+    entries = [entry for _, entry in build.lock.resources() if entry["path"]] if build is not None else []
+    paths = [(build.path / entry["path"], entry["content_hash"]) for entry in entries]
+    return bool(paths) and all(path.exists() and hash_content(path) == expected for path, expected in paths)
+
+
+reset()
+asyncio.run(home.profiles.compile("local/mine"))  # so that everything is imported
+reset()
+before = home.profiles.find_build("local/mine")
+text = home.paths.profile_file("local/mine").read_text()
+total = count()
+expected = home.profiles.find_build("local/mine").build_id
+tried = sorted({1 + round(step * (total - 1) / (points - 1)) for step in range(points)})
+for point in tried:
+    reset()
+    ended = compile_in_child(point)
+    after = home.profiles.find_build("local/mine")
+    usable = is_whole(after) or (before is None and after is None)
+    repaired = asyncio.run(home.profiles.compile("local/mine"))
+    status = asyncio.run(home.profiles.verify("local/mine"))
+    path = home.paths.profile_file("local/mine")
+    path.write_text(path.read_text() + "More words.\n")
+    last = asyncio.run(home.profiles.compile("local/mine"))
+    print(json.dumps({
+        "point": point,
+        "killed": os.WIFSIGNALED(ended) and os.WTERMSIG(ended) == signal.SIGKILL,
+        "usable": usable,
+        "text": path.read_text() == text + "More words.\n",
+        "repaired": repaired.build_id == expected,
+        "status": status.status,
+        "left": sorted(entry.name for entry in last.path.parent.iterdir()) == [last.path.name],
+    }))
+'''
+
+
+@pytest.mark.parametrize(
+    ("compiled_before", "points"), [(False, 8), (True, 16)], ids=["the first compile", "a later compile"]
+)
+async def test_wherever_it_is_killed(bench: Any, compiled_before: bool, points: int) -> None:
+    source = bench.write_module("tool-own")
+    agent = bench.tmp_path / "agent.md"
+    agent.write_text("An agent.\n")
+    sections = {"tools": [{"module": "tool-own", "source": source}], "agents": {"one": str(agent)}}
+    bench.write_profile(**sections)
+    if compiled_before:
+        await bench.home.profiles.compile("local/mine")
+        bench.write_profile(**sections, body="Words.\n")
+        (Path(source) / "amplifier_module_tool_own/more.py").write_text("x = 1\n")
+
+    arguments = [bench.home.paths.home, bench.tmp_path / "work", bench.tmp_path / "shipped", points]
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, *map(str, arguments)], capture_output=True, text=True, timeout=120
+    )
+
+    assert done.returncode == 0, done.stderr
+    outcomes = [json.loads(line) for line in done.stdout.splitlines()]
+    good = {"killed": True, "usable": True, "text": True, "repaired": True, "status": "fresh", "left": True}
+    assert len(outcomes) == points
+    assert outcomes == [{"point": outcome["point"], **good} for outcome in outcomes]
+
+
+async def test_a_directory_that_was_put_aside_is_put_back(bench: Any) -> None:
+    path = bench.write_profile(body="My only words.\n")
+    builds = bench.home.paths.profiles / "local/.builds/mine"
+    builds.mkdir(parents=True)
+    path.parent.rename(builds / ".parked")
+
+    build = await bench.home.profiles.compile("local/mine")
+
+    assert path.read_text().endswith("My only words.\n")
+    assert sorted(entry.name for entry in builds.iterdir()) == [build.build_id]
