@@ -60,8 +60,8 @@ install: ## Create .venv with the pinned packages; instant when nothing changed
 	$(call environment,$(VENV),pyproject.toml constraints.txt src/amplifier_core/_version.py \
 		$(sort $(wildcard modules/*/pyproject.toml)),--constraint constraints.txt --editable '.[dev]')
 
-run: install ## Run a session on the kernel and print its events
-	@$(VENV)/bin/python examples/hello_kernel.py
+run: install ## Compile the shipped offline profile, plan it and run one prompt on it
+	@$(VENV)/bin/python examples/first_profile.py
 
 test: check ## Run everything CI runs: lint, types, imports, then the test suite
 	@$(VENV)/bin/python -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal

@@ -88,7 +88,7 @@ async def main(prompt: str, folder: Path) -> None:
     for name, text in FILES.items():
         (working_dir / name).write_text(text)
 
-    print(f"A home is opened in {folder}")
+    print("A home is opened in a temporary folder.")
     home = amplifierd.open_home(folder / "home", offline=True)
     await show_collection(home)
     build = await compile_profile(home)
@@ -106,4 +106,4 @@ if __name__ == "__main__":
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="first-profile-") as temporary:
         asyncio.run(main(arguments.prompt, Path(temporary).resolve()))
-    print(f"\n{temporary} is gone again: nothing is left behind. docs/lifecycle.md tells the whole story.")
+    print("\nThe folder is gone again: nothing is left behind. docs/lifecycle.md tells the whole story.")

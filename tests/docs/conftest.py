@@ -35,11 +35,11 @@ ROOT = Path(__file__).parents[2]
 
 _FENCE = re.compile(r"^(`{3,})([^`\n]*)\n(.*?)^\1[ ]*$", re.MULTILINE | re.DOTALL)
 _VARYING = {
-    re.compile(r"\b[0-9a-f]{8}\b"): "<id>",
+    re.compile(r"\b(?:[0-9a-f]{8}|[0-9a-f]{12})\b"): "<id>",
     re.compile(r"\bin \d+\.\d+s\b"): "in <time>s",
 }
 # What cannot be run again inside of a test run, and what stands for it.
-_STAND_INS = {"make run": f"python {shlex.quote(str(ROOT / 'examples/hello_kernel.py'))}"}
+_STAND_INS = {"make run": f"python {shlex.quote(str(ROOT / 'examples/first_profile.py'))}"}
 _NOT_RUN = ("git clone ", "cd ", "make ")
 
 

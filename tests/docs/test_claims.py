@@ -3,6 +3,7 @@
 import os
 import re
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -41,10 +42,12 @@ def test_the_kernels_own_events_come_first(page: Open) -> None:
     assert [row[1].startswith("kernel") for row in rows] == [True] * 8 + [False] * (len(rows) - 8)
 
 
-def test_the_readme_shows_the_events_of_a_turn_in_the_order_of_the_kernel_page(page: Open) -> None:
+def test_the_kernel_example_traces_the_events_in_the_order_of_the_kernel_page(page: Open) -> None:
     (printed,) = [block.text for block in page("docs/kernel.md").blocks if block.language == "output"]
     initialized, *first_turn = printed.partition("It has 8 words.")[0].split()
-    traced = re.findall(r"^ +\d+  (\S+:\S+)", page("README.md").text, re.MULTILINE)
+    command = [sys.executable, str(ROOT / "examples/hello_kernel.py")]
+    example = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    traced = re.findall(r"^ +\d+  (\S+:\S+)", example.stdout, re.MULTILINE)
 
     assert initialized == "initialized"
     assert traced == [*first_turn, "session:end"]
@@ -103,7 +106,7 @@ def test_make_run_runs_the_example() -> None:
     command = ["make", "--dry-run", "run"]
     run = subprocess.run(command, cwd=ROOT, env=_without_make(), capture_output=True, text=True, check=True)
 
-    assert run.stdout.splitlines()[-1] == ".venv/bin/python examples/hello_kernel.py"
+    assert run.stdout.splitlines()[-1] == ".venv/bin/python examples/first_profile.py"
 
 
 def _without_make() -> dict[str, str]:

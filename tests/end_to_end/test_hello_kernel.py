@@ -1,4 +1,4 @@
-"""`make run`: the example starts a session from nothing, and tells what happens."""
+"""The smallest example starts a session from nothing, and tells what happens."""
 
 import re
 import subprocess
