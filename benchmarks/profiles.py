@@ -13,15 +13,17 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from _harness import Figure, Report, Row, Target
 
 from amplifier_foundation.io import parse_frontmatter
 from amplifierd import Home, open_home
 
-Measurement = Callable[[Path], Awaitable[float]]
+Measurement = Callable[[Path], Coroutine[Any, Any, float]]
+Targets = Mapping[int, Sequence[tuple[str, int | None, float]]]  # size → what is judged, beside which size, and limit
 
 MODULES = (5, 11, 22, 44)
 PROFILES = (1, 10, 100)
@@ -137,15 +139,18 @@ async def shipped(folder: Path) -> float:
     return (time.perf_counter() - started) * 1000
 
 
-def measured(folder: Path, sides: Mapping[str, Measurement], rounds: int) -> dict[str, Figure]:
-    """Measure the sides in turn, after one round to warm up."""
-    samples: dict[str, list[float]] = {side: [] for side in sides}
+def measured(
+    folders: Mapping[int, Path], sides: Mapping[str, Measurement], rounds: int
+) -> dict[int, dict[str, Figure]]:
+    """Measure sizes and sides in turn, after one round to warm up, so that a busy machine slows all of them."""
+    samples = {size: {side: list[float]() for side in sides} for size in folders}
     for number in range(rounds + 1):
-        for side, measure in sides.items():
-            elapsed = asyncio.run(measure(folder))
-            if number:
-                samples[side].append(elapsed)
-    return {side: Figure(values) for side, values in samples.items()}
+        for size, folder in folders.items():
+            for side, measure in sides.items():
+                elapsed = asyncio.run(measure(folder))
+                if number:
+                    samples[size][side].append(elapsed)
+    return {size: {side: Figure(values) for side, values in of.items()} for size, of in samples.items()}
 
 
 def rows(
@@ -154,19 +159,18 @@ def rows(
     sides: Mapping[str, Measurement],
     *,
     rounds: int,
-    targets: Mapping[int, Sequence[tuple[str, int | None, float]]],
+    targets: Targets,
 ) -> list[Row]:
     """Measure every size; a target is a limit in milliseconds, or how many times another size's best it may be."""
+    figures = measured(folders, sides, rounds)
+    best = {size: figures[size]["ours"].best for size in folders}
     found: list[Row] = []
-    best: dict[int, float] = {}
-    for size, folder in folders.items():
-        figures = measured(folder, sides, rounds)
-        best[size] = figures["ours"].best
+    for size in folders:
         judged = [
             Target(text, best[size] / best[other] if other else best[size], limit, "×" if other else "ms")
             for text, other, limit in targets.get(size, ())
         ]
-        found.append(Row(f"{size} {noun}", "ms", figures, judged))
+        found.append(Row(f"{size} {noun}", "ms", figures[size], judged))
     return found
 
 
@@ -191,12 +195,12 @@ def main() -> int:
     logging.disable(logging.WARNING)
     rounds = 3 if arguments.quick else 20
     report = Report("profiles", None)
-    linear = {44: [("to half as many", 22, LINEAR)]}
-    flat = {100: [("to a tenth", 10, FLAT)]}
+    linear: Targets = {44: [("to half as many", 22, LINEAR)]}
+    flat: Targets = {100: [("to a tenth", 10, FLAT)]}
     ours = {"ours": unchanged, "floor": bare_unchanged}
     with tempfile.TemporaryDirectory(prefix="bench-profiles-") as temporary:
         by_modules, by_profiles = make_folders(Path(temporary))
-        limits = {11: [("best", None, UNCHANGED_TARGET_MS)], **linear}
+        limits: Targets = {11: [("best", None, UNCHANGED_TARGET_MS)], **linear}
         report.add("compile, nothing changed", rows(by_modules, "modules", ours, rounds=rounds, targets=limits))
         report.add("compile, beside others", rows(by_profiles, "profiles", ours, rounds=rounds, targets=flat))
         few = max(2, rounds // 4)

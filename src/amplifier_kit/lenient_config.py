@@ -14,7 +14,8 @@ T = TypeVar("T")
 
 _UNEXPANDED = re.compile(r"\$\{.+\}")
 _SWITCHES = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
-_INFRASTRUCTURE = frozenset({"id", "module", "source", "instance_id", "name", "priority"})
+# What applications put into any module's configuration.
+_INFRASTRUCTURE = frozenset({"id", "module", "source", "instance_id", "name", "priority", "working_dir"})
 
 
 class LenientConfig(ModuleConfig):

@@ -1,7 +1,7 @@
 """Keeping what was made of an object for as long as the object lives."""
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar
 
 V = TypeVar("V")
@@ -19,10 +19,21 @@ class IdentityCache(Generic[V]):
 
     def get(self, source: Any, make: Callable[[Any], V]) -> V:
         """Return what was made of this very object, or make it now."""
+        return self.get_all((source,), make)[0]
+
+    def get_all(self, sources: Iterable[Any], make: Callable[[Any], V]) -> list[V]:
+        """Return what was made of each of these very objects, or make it now."""
+        known = self._kept
+        return [
+            kept[1] if (kept := known.get(id(source))) is not None and kept[0]() is source else self._make(source, make)
+            for source in sources
+        ]
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def _make(self, source: Any, make: Callable[[Any], V]) -> V:
         key = id(source)
-        kept = self._kept.get(key)
-        if kept is not None and kept[0]() is source:
-            return kept[1]
         value = make(source)
         try:
             reference = weakref.ref(source, lambda gone: self._drop(key, gone))
@@ -30,9 +41,6 @@ class IdentityCache(Generic[V]):
             return value
         self._kept[key] = (reference, value)
         return value
-
-    def __len__(self) -> int:
-        return len(self._kept)
 
     def _drop(self, key: int, gone: "weakref.ref[Any]") -> None:
         kept = self._kept.get(key)

@@ -12,8 +12,8 @@ An exception on the way is announced as the response and goes on to the caller.
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
-from contextlib import nullcontext
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, nullcontext
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -73,24 +73,25 @@ class ProviderCall:
         """
 
         async def once() -> T:
-            async with gate.place(self._facts["model"]) if gate else nullcontext():
-                return await in_time()
-
-        async def in_time() -> T:
-            try:
-                async with asyncio.timeout(timeout_s) as limit:
-                    return await operation()
-            except TimeoutError as exc:
-                if not limit.expired():
-                    raise
-                provider, model = self._facts["provider"], self._facts["model"]
-                message = f"no answer within {timeout_s:g} seconds"
-                raise LLMTimeoutError(message, provider=provider, model=model) from exc
+            async with gate.place(self._facts["model"]) if gate else nullcontext(), self.in_time(timeout_s):
+                return await operation()
 
         async def on_retry(attempt: int, delay: float, error: LLMError) -> None:
             await self.announce_retry(retry, attempt, delay, error)
 
         return await retry_with_backoff(once, retry, on_retry=on_retry)
+
+    @asynccontextmanager
+    async def in_time(self, timeout_s: float | None) -> AsyncIterator[None]:
+        """Leave what takes longer than `timeout_s` seconds with an error of the kernel, made from a `TimeoutError`."""
+        try:
+            async with asyncio.timeout(timeout_s) as limit:
+                yield
+        except TimeoutError as exc:
+            if not limit.expired():
+                raise
+            message = f"no answer within {timeout_s:g} seconds"
+            raise LLMTimeoutError(message, provider=self._facts["provider"], model=self._facts["model"]) from exc
 
     async def finish(
         self, response: ChatResponse, *, raw: Raw | None = None, usage: dict[str, Any] | None = None, **extras: Any

@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeGuard
 
 from amplifier_core import LLMError
 from amplifier_core.llm_errors import (
@@ -28,6 +28,8 @@ from amplifier_core.utils import json_safe
 from .provider_retry import parse_retry_after
 
 OVERLOADED = 529
+
+_LEAST_KEY_LENGTH = 8
 
 _OVERFLOW = (
     "context length",
@@ -161,10 +163,15 @@ def without_credentials(text: str) -> str:
 def hide_key(error: BaseException, key: str | None) -> None:
     """Take a key out of the text of an exception, and of what led to it, in case a server quoted it."""
     seen: BaseException | None = error
-    while key and seen is not None:
+    while is_secret(key) and seen is not None:
         if key in str(seen):
             seen.args = tuple(str(argument).replace(key, "[REDACTED]") for argument in seen.args)
         seen = seen.__cause__ or seen.__context__
+
+
+def is_secret(key: str | None) -> TypeGuard[str]:
+    """Say whether a key is long enough to be one; anything shorter may be part of a word."""
+    return key is not None and len(key) >= _LEAST_KEY_LENGTH
 
 
 def _is_challenge(failure: VendorFailure) -> bool:

@@ -40,7 +40,7 @@ class ToolSequence:
 
     def normalized(self, messages: Iterable[Any]) -> list[NormalMessage]:
         """Return the messages in plain form, each converted once."""
-        return [self._normal.get(message, normalize) for message in messages]
+        return self._normal.get_all(messages, normalize)
 
     async def repair(self, request: ChatRequest) -> list[NormalMessage]:
         """Insert into `request.messages` a result for every call that has none; returns the messages in plain form."""

@@ -89,7 +89,7 @@ def test_unknown_keys_are_named_each_with_the_key_it_resembles(caplog: pytest.Lo
 
 
 def test_keys_of_the_infrastructure_are_ignored_silently(caplog: pytest.LogCaptureFixture) -> None:
-    config(id="a", module="b", source="c", instance_id="d", name="e", priority=1).warn_unknown()
+    config(id="a", module="b", source="c", instance_id="d", name="e", priority=1, working_dir="f").warn_unknown()
 
     assert caplog.records == []
 

@@ -41,6 +41,14 @@ async def test_listening_follows_the_registry() -> None:
     assert ProviderEvents(SimpleNamespace(hooks=AsyncMock())).listens("llm:request")
 
 
+async def test_a_registry_that_cannot_say_who_listens_counts_as_heard() -> None:
+    class Unsure(HookRegistry):
+        def has_handlers(self, event: str) -> bool:
+            raise RuntimeError("no")
+
+    assert ProviderEvents(SimpleNamespace(hooks=Unsure())).listens("llm:request")
+
+
 async def test_a_registry_that_fails_is_logged_and_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
     class Broken(HookRegistry):
         def emit(self, event: str, data: dict[str, Any]) -> Any:
@@ -87,6 +95,17 @@ async def test_blocks_have_one_start_and_one_end_and_count_their_fragments() -> 
         "name": "echo",
     }
     assert {data["request_id"] for _, data in one.heard} == {one.events.request_id}
+
+
+async def test_a_fragment_of_no_open_block_is_not_told() -> None:
+    stream = Stream()
+    async with stream.events as told:
+        await told.delta(0, "before its start")
+        await told.start(0, "text")
+        await told.end(0)
+        await told.delta(0, "after its end")
+
+    assert stream.brief() == ["start 0", "end 0"]
 
 
 async def test_fed_text_finds_the_boundaries_between_blocks() -> None:

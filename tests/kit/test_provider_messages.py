@@ -48,6 +48,15 @@ def test_calls_come_from_blocks_first_and_each_once() -> None:
     assert [block.get("id", block["type"]) for block in message.blocks] == ["1", "text", "2", "3"]
 
 
+def test_a_call_that_is_given_twice_is_one_call() -> None:
+    call = {"type": "tool_use", "id": "1", "name": "a", "input": {}}
+    beside = [{"id": "2", "tool": "b", "arguments": {}}] * 2
+
+    message = normalize({"role": "assistant", "content": [call, call], "tool_calls": beside})
+
+    assert [block["id"] for block in message.calls] == ["1", "2"]
+
+
 def test_thinking_beside_the_content_counts_only_if_there_is_none_in_it() -> None:
     stored = {"type": "thinking", "thinking": "old", "signature": "s"}
     thought = {"type": "thinking", "thinking": "new", "visibility": "internal"}

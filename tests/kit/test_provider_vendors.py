@@ -1,10 +1,13 @@
 """What providers of vendors share: errors, prices, model tables, the gate and the client."""
 
 import asyncio
+import contextlib
 import gc
+import importlib
 import json
 import logging
 import sys
+import threading
 from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,7 +20,7 @@ from amplifier_core.testing import EventRecorder, MockCoordinator
 from amplifier_kit.lenient_config import LenientConfig
 from amplifier_kit.provider_client import ClientSlot
 from amplifier_kit.provider_cost import CostTally, Prices, TokenCounts, read_rates
-from amplifier_kit.provider_errors import ErrorTranslator, VendorFailure
+from amplifier_kit.provider_errors import ErrorTranslator, VendorFailure, hide_key
 from amplifier_kit.provider_events import ProviderEvents
 from amplifier_kit.provider_gate import ConcurrencyGate
 from amplifier_kit.provider_models import ModelTable
@@ -92,6 +95,30 @@ def test_credentials_in_addresses_are_never_told() -> None:
     assert str(unreachable) == "failed (OSError: refused http://[REDACTED]@host/x)"
     assert type(unreachable) is llm_errors.NetworkError
     assert (str(unexpected), unexpected.retryable) == ("ValueError: (no message)", True)
+
+
+def test_a_key_is_taken_out_of_an_error_and_what_led_to_it() -> None:
+    failed = ConnectionError("key sk-0123456789 is wrong")
+    failed.__cause__ = OSError("sent sk-0123456789")
+
+    hide_key(failed, "sk-0123456789")
+
+    assert (str(failed), str(failed.__cause__)) == ("key [REDACTED] is wrong", "sent [REDACTED]")
+
+
+def test_what_is_too_short_to_be_a_key_is_left_in_the_words_it_is_part_of() -> None:
+    failed = ConnectionError("this is a test")
+
+    hide_key(failed, "test")
+
+    assert str(failed) == "this is a test"
+
+
+@pytest.mark.parametrize("credentials", ["me:p@ss", ":secret", "me:"], ids=["an at sign", "no user", "no password"])
+def test_odd_credentials_are_not_told_either(credentials: str) -> None:
+    told = str(ErrorTranslator("acme").unexpected(ValueError(f"http://{credentials}@host/x, a@b"), model="m"))
+
+    assert told == "http://[REDACTED]@host/x, a@b"
 
 
 # --- prices
@@ -171,6 +198,18 @@ async def test_the_price_package_is_asked_with_cache_tokens_inside_the_input(cap
     assert len([record for record in caplog.records if "no price for new" in record.message]) == 1
     assert await Prices("provider-x", {}, provider_id="y").cost_of("known", TokenCounts.of(used)) is None
     sys.modules.pop("genai_prices")
+
+
+@pytest.mark.usefixtures("price_package")
+async def test_the_data_of_the_price_package_is_read_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    package = importlib.import_module("genai_prices")
+    monkeypatch.setattr(package, "calc_price", lambda *_, **__: SimpleNamespace(total_price=threading.get_ident()))
+    prices = Prices("provider-x", {}, provider_id="anthropic")
+
+    first = await prices.cost_of("known", TokenCounts(1, 1))
+    sys.modules.pop("genai_prices")
+
+    assert first != Decimal(threading.get_ident())
 
 
 async def test_without_the_price_package_costs_are_unknown_and_that_is_said_once(
@@ -318,6 +357,25 @@ async def test_a_client_that_does_not_close_is_abandoned_with_a_warning(
 
     await slot.close()
 
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+
+
+async def test_a_client_that_does_not_even_stop_closing_is_abandoned(caplog: pytest.LogCaptureFixture) -> None:
+    is_over = asyncio.Event()
+
+    async def close(client: object) -> None:
+        while not is_over.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await is_over.wait()
+
+    slot = ClientSlot("provider-x", object, close, timeout_s=0.01)
+    slot.get()
+
+    closing = asyncio.create_task(slot.close())
+    done, _ = await asyncio.wait({closing}, timeout=2)
+    is_over.set()
+
+    assert done == {closing}
     assert [record.levelname for record in caplog.records] == ["WARNING"]
 
 

@@ -84,7 +84,7 @@ class Plans:
             KeyError: the plan has no such value.
         """
         known = ProfileId.parse(profile_id)
-        await self._home.profiles.ensure(known)
+        await self._home.profiles.ensure_extracted(known)
         merged = await asyncio.to_thread(self._home.profiles.merged, known)
         path = _SESSION_SECTION.sub(r"session.\1", _SESSION_SOURCE.sub(r"session.\1.source", key))
         explained = await asyncio.to_thread(merged.explain, path)

@@ -98,7 +98,7 @@ async def test_a_plan_starts_a_session_with_all_its_modules(
 ) -> None:
     plan = await planned(home, name, form)
 
-    with caplog.at_level(logging.ERROR):
+    with caplog.at_level(logging.WARNING):
         async with running(home, plan, working_dir) as session:
             failures = session.status.load_failures
             mounted = {point: session.coordinator.get_mounted(point) for point in ("providers", "tools")}
