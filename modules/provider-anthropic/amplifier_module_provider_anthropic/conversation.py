@@ -6,8 +6,8 @@ depend on that, like results that share a message or an id that comes again, is 
 
 import hashlib
 import json
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from amplifier_core.utils.serialize import sanitize_text
@@ -22,46 +22,49 @@ THINKING_BLOCKS = frozenset({"thinking", "redacted_thinking"})
 
 _CONTINUATION = "(The conversation continues.)"
 _DIGEST_BYTES = 12
+_ID_KEYS = ("id", "tool_use_id")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Form:
-    """The blocks of one message on the wire, without markers, and a fingerprint to tell whether they changed."""
+class WireMessage:
+    """One message of a request, without markers; `body` is shared with other requests and must not be changed.
 
-    blocks: tuple[Block, ...]
+    `fingerprint` tells whether it changed, `call_ids` are those of the tools that it calls.
+    """
+
+    body: dict[str, Any]
     fingerprint: bytes
+    call_ids: tuple[str, ...] = ()
+    is_results: bool = False
+    is_developer: bool = False
+    is_real_user: bool = False
+    is_ephemeral: bool = False
 
     @classmethod
-    def of(cls, blocks: Iterable[Block]) -> "Form":
-        kept = tuple(blocks)
+    def of(cls, role: str, blocks: Iterable[Block], **facts: Any) -> "WireMessage":
+        kept = list(blocks)
         text = json.dumps(kept, ensure_ascii=False, sort_keys=True, default=str)
-        return cls(kept, hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=_DIGEST_BYTES).digest())
+        digest = hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=_DIGEST_BYTES).digest()
+        return cls({"role": role, "content": kept}, digest, **facts)
+
+    @property
+    def blocks(self) -> list[Block]:
+        blocks: list[Block] = self.body["content"]
+        return blocks
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Converted:
     """What was made of one message: its plain form, and the vendor's own where a model of `family` wrote it."""
 
-    plain: Form
-    verbatim: Form | None = None
+    plain: WireMessage
+    verbatim: WireMessage | None = None
     family: str = ""
     lacks: tuple[str, ...] = ()
+    says_whether_ephemeral: bool = False
 
-    def form(self, family: str) -> Form:
+    def form(self, family: str) -> WireMessage:
         return self.verbatim if self.verbatim is not None and self.family == family else self.plain
-
-
-@dataclass(slots=True, eq=False)
-class WireMessage:
-    """One message of the request; `blocks` are shared with other requests and must not be changed."""
-
-    role: str
-    blocks: list[Block]
-    fingerprint: bytes
-    is_results: bool = False
-    is_developer: bool = False
-    is_real_user: bool = False
-    is_ephemeral: bool = False
 
 
 @dataclass(slots=True)
@@ -83,70 +86,53 @@ class ConversationConverter:
     def convert(self, messages: list[NormalMessage], model: str) -> Conversation:
         """Return the conversation for a request to `model`; calls and results are in order already."""
         family = family_of(model)
-        conversation = Conversation(_system_text(messages), [])
         developer = [message for message in messages if message.role == "developer"]
         rest = [message for message in messages if message.role not in ("developer", "system")]
-        assembly = _Assembly(conversation)
-        for message in (*developer, *rest):
-            converted = self._kept.get(message, _convert)
-            assembly.add(message, converted.form(family))
-            conversation.lacks += converted.lacks
-            conversation.says_what_is_ephemeral |= "ephemeral" in message.metadata
-        wire = conversation.messages
-        if not wire or wire[0].role != "user":
-            wire.insert(0, _wire_message("user", Form.of([{"type": "text", "text": _CONTINUATION}])))
-        return conversation
-
-
-class _Assembly:
-    """Puts forms together: results that follow each other share a message, and every id is used once."""
-
-    def __init__(self, conversation: Conversation) -> None:
-        self._messages = conversation.messages
-        self._times_used: dict[str, int] = {}
-        self._renamed: dict[str, str] = {}  # of the latest message that calls tools
-
-    def add(self, message: NormalMessage, form: Form) -> None:
-        if not form.blocks:
-            return
-        if message.results:
-            self._add_results(self._with_ids(form, "tool_use_id"))
-            return
-        if message.calls:
-            self._take_ids(message)
-            form = self._with_ids(form, "id")
-        wire = _wire_message("assistant" if message.role == "assistant" else "user", form)
-        wire.is_developer = message.role == "developer"
-        wire.is_real_user = message.is_real_user
-        metadata = message.metadata
-        wire.is_ephemeral = bool(metadata.get("ephemeral")) and not metadata.get("persisted")
-        self._messages.append(wire)
-
-    def _add_results(self, form: Form) -> None:
-        last = self._messages[-1] if self._messages else None
-        if last is not None and last.is_results:
-            last.blocks.extend(form.blocks)
-            last.fingerprint += form.fingerprint
-        else:
-            self._messages.append(_wire_message("user", form))
-            self._messages[-1].is_results = True
-
-    def _take_ids(self, message: NormalMessage) -> None:
-        """Rename the ids that an earlier message used, for this message and the results that follow it."""
-        self._renamed = {}
-        for call_id in dict.fromkeys(wire_id(call["id"]) for call in message.calls):
-            times = self._times_used.get(call_id, 0)
-            if times:
-                self._renamed[call_id] = f"{call_id}_again_{times}"
-            self._times_used[call_id] = times + 1
-
-    def _with_ids(self, form: Form, key: str) -> Form:
-        if not any(block.get(key) in self._renamed for block in form.blocks):
-            return form
-        renamed = self._renamed
-        return Form.of(
-            {**block, key: renamed[block[key]]} if block.get(key) in renamed else block for block in form.blocks
+        kept = self._kept.get_all(developer + rest, _convert)
+        wire = _assembled(converted.form(family) for converted in kept)
+        if not wire or wire[0].body["role"] != "user":
+            wire.insert(0, WireMessage.of("user", [{"type": "text", "text": _CONTINUATION}]))
+        return Conversation(
+            _system_text(messages),
+            wire,
+            lacks=[lack for converted in kept for lack in converted.lacks],
+            says_what_is_ephemeral=any(converted.says_whether_ephemeral for converted in kept),
         )
+
+
+def _assembled(messages: Iterable[WireMessage]) -> list[WireMessage]:
+    """Put messages together: empty ones go, results that follow each other share one, and every id is used once."""
+    assembled: list[WireMessage] = []
+    times_used: dict[str, int] = {}
+    renamed: dict[str, str] = {}  # ids of the latest message that calls tools, which earlier messages used, too
+    for message in messages:
+        if not message.body["content"]:
+            continue
+        if message.call_ids:
+            renamed = {one: f"{one}_again_{times_used[one]}" for one in message.call_ids if one in times_used}
+            times_used |= {one: times_used.get(one, 0) + 1 for one in message.call_ids}
+        if renamed:
+            message = _with_ids(message, renamed)
+        if message.is_results and assembled and assembled[-1].is_results:
+            message = _joined(assembled.pop(), message)
+        assembled.append(message)
+    return assembled
+
+
+def _with_ids(message: WireMessage, renamed: Mapping[str, str]) -> WireMessage:
+    blocks = [
+        {**block, **{key: renamed[block[key]] for key in _ID_KEYS if block.get(key) in renamed}}
+        for block in message.blocks
+    ]
+    if blocks == message.blocks:
+        return message
+    other = WireMessage.of(message.body["role"], blocks)
+    return replace(message, body=other.body, fingerprint=other.fingerprint)
+
+
+def _joined(first: WireMessage, second: WireMessage) -> WireMessage:
+    body = {**first.body, "content": [*first.blocks, *second.blocks]}
+    return replace(first, body=body, fingerprint=first.fingerprint + second.fingerprint)
 
 
 def without_thinking(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -161,10 +147,6 @@ def without_thinking(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return kept
 
 
-def _wire_message(role: str, form: Form) -> WireMessage:
-    return WireMessage(role, list(form.blocks), form.fingerprint)
-
-
 def _system_text(messages: list[NormalMessage]) -> str:
     texts = (message.text for message in messages if message.role == "system")
     return "\n\n".join(text for text in texts if text.strip())
@@ -176,27 +158,26 @@ def _convert(message: NormalMessage) -> Converted:
         text = f"<context_file>\n{message.text}\n</context_file>" if message.text.strip() else ""
         blocks: list[Block | None] = [{"type": "text", "text": text}] if text else []
     elif message.role == "assistant":
-        blocks = [assistant_block(block) for block in _each_call_once(message.blocks)]
+        blocks = [assistant_block(block) for block in message.blocks]
     else:
         blocks = [result_block(result, lacks.append) for result in message.results]
         blocks += [user_block(block, lacks.append) for block in message.blocks]
-    plain = Form.of(block for block in blocks if block is not None)
-    stored = message.metadata.get(WIRE_METADATA) if message.role == "assistant" else None
+    metadata = message.metadata
+    facts: dict[str, Any] = {
+        "call_ids": tuple(dict.fromkeys(wire_id(call["id"]) for call in message.calls)),
+        "is_results": bool(message.results),
+        "is_developer": message.role == "developer",
+        "is_real_user": message.is_real_user,
+        "is_ephemeral": bool(metadata.get("ephemeral")) and not metadata.get("persisted"),
+    }
+    role = "assistant" if message.role == "assistant" else "user"
+    plain = WireMessage.of(role, (block for block in blocks if block is not None), **facts)
+    converted = Converted(plain, lacks=tuple(lacks), says_whether_ephemeral="ephemeral" in metadata)
+    stored = metadata.get(WIRE_METADATA) if role == "assistant" else None
     if not isinstance(stored, dict) or (exact := _stored_blocks(stored, message)) is None:
-        return Converted(plain, lacks=tuple(lacks))
-    return Converted(plain, Form.of(exact), family_of(str(stored.get("model", ""))), tuple(lacks))
-
-
-def _each_call_once(blocks: Iterable[Block]) -> list[Block]:
-    seen: set[str] = set()
-    kept = []
-    for block in blocks:
-        if block["type"] == "tool_call":
-            if block["id"] in seen:
-                continue
-            seen.add(block["id"])
-        kept.append(block)
-    return kept
+        return converted
+    family = family_of(str(stored.get("model", "")))
+    return replace(converted, verbatim=WireMessage.of(role, exact, **facts), family=family)
 
 
 def _stored_blocks(stored: dict[str, Any], message: NormalMessage) -> list[Block] | None:

@@ -13,7 +13,7 @@ from amplifier_kit.provider_messages import Block, NormalMessage
 from amplifier_kit.provider_options import CallOptions
 
 from .caching import PromptCache, marker
-from .conversation import Conversation, ConversationConverter
+from .conversation import Conversation, ConversationConverter, WireMessage
 from .model_facts import ModelFacts, native_tool_beta
 from .settings import MODULE_ID, AnthropicSettings
 from .thinking import INTERLEAVED_BETA, ThinkingPlan, ThinkingRequest, plan_thinking
@@ -125,14 +125,11 @@ class RequestBuilder:
 
     def _messages(self, conversation: Conversation) -> list[dict[str, Any]]:
         if not self._settings.enable_prompt_caching:
-            return [
-                {"role": message.role, "content": _short(message.role, message.blocks)}
-                for message in conversation.messages
-            ]
+            return [{**message.body, "content": _short(message)} for message in conversation.messages]
         marked = self._cache.marked(conversation)
-        wire = [{"role": message.role, "content": message.blocks} for message in conversation.messages]
+        wire = [message.body for message in conversation.messages]
         for place in marked:
-            *rest, last = conversation.messages[place].blocks
+            *rest, last = wire[place]["content"]
             wire[place] = {**wire[place], "content": [*rest, {**last, "cache_control": marker()}]}
         return wire
 
@@ -200,7 +197,8 @@ class RequestBuilder:
             logger.warning("%s: %s", MODULE_ID, text)
 
 
-def _short(role: str, blocks: list[Block]) -> Any:
-    """Return a user's message that is one text as that text."""
-    is_text = role == "user" and len(blocks) == 1 and blocks[0]["type"] == "text"
+def _short(message: WireMessage) -> Any:
+    """Return the content of a message; a user's that is one text is that text."""
+    blocks = message.blocks
+    is_text = message.body["role"] == "user" and len(blocks) == 1 and blocks[0]["type"] == "text"
     return blocks[0]["text"] if is_text else blocks

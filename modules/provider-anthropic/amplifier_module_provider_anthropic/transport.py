@@ -36,8 +36,9 @@ class Transport:
         """Send a request and take what comes, within `timeout_s`; the connection is closed whatever happens."""
         async with StreamEvents(self._events) as stream:
             try:
+                client, limits = await self._prepare(timeout_s)
                 async with asyncio.timeout(timeout_s):
-                    await self._exchange(wire, received, timeout_s, stream)
+                    await self._exchange(client, limits, wire, received, stream)
                 received.check()
             except Exception as exc:
                 error = self._errors.translate(exc, model=wire.model, timeout_s=timeout_s, has_begun=received.has_begun)
@@ -48,9 +49,9 @@ class Transport:
     async def list_models(self, timeout_s: float) -> list[dict[str, Any]]:
         """Return the vendor's list of models, all of its pages."""
         try:
+            client, limits = await self._prepare(timeout_s)
             async with asyncio.timeout(timeout_s):
-                client, timeout = await self._prepare(timeout_s)
-                pages = client.models.list(limit=_PAGE_SIZE, timeout=timeout)
+                pages = client.models.list(limit=_PAGE_SIZE, timeout=limits)
                 return [_plain(model) async for model in pages]
         except Exception as exc:
             error = self._errors.translate(exc, model=self._settings.default_model, timeout_s=timeout_s)
@@ -59,13 +60,12 @@ class Transport:
             raise error from exc
 
     async def _exchange(
-        self, wire: WireRequest, received: Received, timeout_s: float | None, stream: StreamEvents
+        self, client: Any, limits: Any, wire: WireRequest, received: Received, stream: StreamEvents
     ) -> None:
-        client, timeout = await self._prepare(timeout_s)
         named = {name: wire.body[name] for name in ("model", "max_tokens", "messages", "stream")}
         rest = {name: value for name, value in wire.body.items() if name not in named}
         async with client.messages.with_streaming_response.create(
-            **named, extra_body=rest, extra_headers=wire.headers, timeout=timeout
+            **named, extra_body=rest, extra_headers=wire.headers, timeout=limits
         ) as response:
             received.headers = response.headers
             if wire.streams:
@@ -89,7 +89,10 @@ class Transport:
         return message
 
     async def _prepare(self, timeout_s: float | None) -> tuple[Any, Any]:
-        """Return the client and its timeout; the package is big, so at first both are made in a worker thread."""
+        """Return the client and its limits of time; the package is big, so at first both are made in a worker thread.
+
+        That may take longer than an attempt has time, and is no part of it.
+        """
 
         def prepare() -> tuple[Any, Any]:
             client = self.slot.get()
@@ -101,9 +104,13 @@ class Transport:
     def _build(self) -> Any:
         if problem := self._settings.problem:
             raise ConfigurationError(problem, provider=self._provider)
-        settings = self._settings
-        client = self._sdk().AsyncAnthropic(
-            api_key=settings.api_key, base_url=settings.base_url, max_retries=0, timeout=settings.timeout_s
+        settings, sdk = self._settings, self._sdk()
+        client = sdk.AsyncAnthropic(
+            api_key=settings.api_key,
+            base_url=settings.base_url,
+            max_retries=0,
+            timeout=settings.timeout_s,
+            http_client=sdk.DefaultAsyncHttpxClient(follow_redirects=False),  # they would take the key along
         )
         for part in ("messages", "models"):  # the client imports them when they are first used
             getattr(client, part)

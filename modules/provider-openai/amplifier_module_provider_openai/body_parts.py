@@ -1,6 +1,7 @@
 """What the requests of both APIs ask for in the same way."""
 
 import logging
+from collections.abc import Iterable
 from typing import Any
 
 from amplifier_core.llm_errors import InvalidRequestError
@@ -11,9 +12,11 @@ from .settings import OpenAISettings
 logger = logging.getLogger(__name__)
 
 
-def note_lost_image(asked: Asked) -> None:
-    """Tell that an image was replaced by a text."""
-    asked.shortfalls.add("images", "a text stands for the image", "the model or the API cannot take the image")
+def note_lost(asked: Asked, kinds: Iterable[str]) -> None:
+    """Tell what kinds of blocks were replaced by a text."""
+    for kind in sorted(kinds):
+        what = "images" if kind == "image" else f"blocks of type {kind}"
+        asked.shortfalls.add(what, f"a text stands for the {kind}", f"the model or the API cannot take the {kind}")
 
 
 def output_cap(asked: Asked, settings: OpenAISettings) -> int | None:

@@ -1,8 +1,9 @@
 """Messages in the form of the Chat Completions API."""
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from amplifier_kit.provider_cache import IdentityCache
@@ -19,11 +20,11 @@ _LONGEST_ID = 40
 
 @dataclass(frozen=True, slots=True)
 class WireMessage:
-    """One message; `images` are those of a tool's result, which travel separately."""
+    """One message; `images` of a tool's result travel separately, `lost` are kinds of blocks that cannot be sent."""
 
     messages: tuple[Item, ...] = ()
     images: tuple[Item, ...] = ()
-    has_lost_image: bool = False
+    lost: frozenset[str] = frozenset()
 
 
 class MessageConverter:
@@ -32,28 +33,27 @@ class MessageConverter:
     def __init__(self) -> None:
         self._kept: dict[bool, IdentityCache[WireMessage]] = {True: IdentityCache(), False: IdentityCache()}
 
-    def convert(self, messages: Iterable[NormalMessage], *, has_vision: bool) -> tuple[list[Item], bool]:
-        """Return the messages to send, and whether an image got lost on the way."""
-        kept = self._kept[has_vision]
+    def convert(self, messages: Sequence[NormalMessage], *, has_vision: bool) -> tuple[list[Item], set[str]]:
+        """Return the messages to send, and the kinds of blocks that got lost on the way."""
         system: list[str] = []
         developer: list[Item] = []
         said: list[Item] = []
         images: list[Item] = []
-        has_lost_image = False
-        for message in messages:
+        lost: set[str] = set()
+        wire_messages = self._kept[has_vision].get_all(messages, partial(_convert, has_vision=has_vision))
+        for message, converted in zip(messages, wire_messages, strict=True):
             if message.role == "system":
                 system.append(message.text)
                 continue
             if not message.results:
                 _add_images(said, images)
-            converted = kept.get(message, lambda source: _convert(source, has_vision=has_vision))
             (developer if message.role == "developer" else said).extend(converted.messages)
             images += converted.images
-            has_lost_image = has_lost_image or converted.has_lost_image
+            lost |= converted.lost
         _add_images(said, images)
         instructions = "\n\n".join(filter(None, system))
         first = [{"role": "system", "content": instructions}] if instructions else []
-        return first + developer + said, has_lost_image
+        return first + developer + said, lost
 
 
 def _add_images(said: list[Item], images: list[Item]) -> None:
@@ -64,6 +64,8 @@ def _add_images(said: list[Item], images: list[Item]) -> None:
 
 
 def _convert(message: NormalMessage, *, has_vision: bool) -> WireMessage:
+    if message.role == "system":
+        return WireMessage()
     if message.role == "assistant":
         return WireMessage(_assistant(message))
     if message.role == "developer":
@@ -73,10 +75,10 @@ def _convert(message: NormalMessage, *, has_vision: bool) -> WireMessage:
     if message.role == "tool":
         logger.warning("provider-openai: a tool message without tool_call_id is sent as the user's: %s", message.name)
         return WireMessage((_user(wire.unanswered_tool_text(message)),))
-    parts, is_lost = _parts(message.blocks, has_vision=has_vision)
+    parts, lost = _parts(message.blocks, has_vision=has_vision)
     if len(parts) == 1 and parts[0]["type"] == "text":
-        return WireMessage((_user(parts[0]["text"]),), has_lost_image=is_lost)
-    return WireMessage((_user(parts),) if parts else (), has_lost_image=is_lost)
+        return WireMessage((_user(parts[0]["text"]),), lost=lost)
+    return WireMessage((_user(parts),) if parts else (), lost=lost)
 
 
 def _assistant(message: NormalMessage) -> tuple[Item, ...]:
@@ -98,30 +100,33 @@ def _assistant(message: NormalMessage) -> tuple[Item, ...]:
 def _results(results: tuple[NormalResult, ...], *, has_vision: bool) -> WireMessage:
     messages: list[Item] = []
     images: list[Item] = []
-    is_lost = False
+    lost: frozenset[str] = frozenset()
     for result in results:
-        parts, lost = _parts(result.images, has_vision=has_vision)
-        is_lost = is_lost or lost
+        parts, lost_here = _parts(result.images, has_vision=has_vision)
+        lost |= lost_here
         texts = [result.text, *(part["text"] for part in parts if part["type"] == "text")]
         images += [part for part in parts if part["type"] != "text"]
         call_id = wire.call_id(result.call_id, _LONGEST_ID)
         content = "\n".join(filter(None, texts))
         messages.append({"role": "tool", "tool_call_id": call_id, "content": content})
-    return WireMessage(tuple(messages), tuple(images), is_lost)
+    return WireMessage(tuple(messages), tuple(images), lost)
 
 
-def _parts(blocks: Iterable[Block], *, has_vision: bool) -> tuple[list[Item], bool]:
+def _parts(blocks: Iterable[Block], *, has_vision: bool) -> tuple[list[Item], frozenset[str]]:
+    """Return what a user is shown to have said, and the kinds of blocks that a text had to stand in for."""
     parts: list[Item] = []
-    is_lost = False
+    lost: set[str] = set()
     for block in blocks:
-        if block["type"] == "text" and block["text"]:
-            parts.append(_text_part(block["text"]))
-        elif block["type"] == "image":
-            url = wire.image_url(block) if has_vision else None
-            is_lost = is_lost or url is None
-            image = {"type": "image_url", "image_url": {"url": url}}
-            parts.append(image if url else _text_part(wire.image_placeholder(block)))
-    return parts, is_lost
+        kind = block["type"]
+        url = wire.image_url(block) if has_vision and kind == "image" else None
+        if url:
+            parts.append({"type": "image_url", "image_url": {"url": url}})
+        elif kind == "text":
+            parts += [_text_part(block["text"])] if block["text"] else []
+        elif kind not in wire.THOUGHTS:
+            lost.add(kind)
+            parts.append(_text_part(wire.placeholder(block)))
+    return parts, frozenset(lost)
 
 
 def _user(content: Any) -> Item:

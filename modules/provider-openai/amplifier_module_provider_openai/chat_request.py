@@ -3,9 +3,11 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from amplifier_kit.provider_cache import IdentityCache
+
 from . import wire
 from .asked import Asked, Prepared
-from .body_parts import note_lost_image, output_cap, resolve_reasoning, with_extras
+from .body_parts import note_lost, output_cap, resolve_reasoning, with_extras
 from .chat_messages import MessageConverter
 from .settings import OpenAISettings
 
@@ -16,14 +18,14 @@ class RequestBuilder:
 
     settings: OpenAISettings
     _converter: MessageConverter = field(default_factory=MessageConverter)
+    _offered: IdentityCache[wire.OfferedTool] = field(default_factory=IdentityCache)
     _overridden: set[str] = field(default_factory=set)
 
     def build(self, asked: Asked) -> Prepared:
         """Return the request; an effort that the model does not know is an `InvalidRequestError`."""
         settings, options = self.settings, asked.options
-        messages, has_lost_image = self._converter.convert(asked.messages, has_vision=asked.facts.supports_vision)
-        if has_lost_image:
-            note_lost_image(asked)
+        messages, lost = self._converter.convert(asked.messages, has_vision=asked.facts.supports_vision)
+        note_lost(asked, lost)
         cap_name = "max_completion_tokens" if settings.is_default_host else "max_tokens"
         effort = (resolve_reasoning(asked, settings) or {}).get("effort")
         body = {
@@ -47,13 +49,12 @@ class RequestBuilder:
 
     def _tools(self, asked: Asked) -> dict[str, Any]:
         tools: list[dict[str, Any]] = []
-        for tool in asked.tools:
-            if wire.is_native(tool):
+        for offered in self._offered.get_all(asked.tools, wire.offered_tool):
+            if offered.native:
                 reason = "the Chat Completions API has no hosted tools"
                 asked.shortfalls.add("hosted tools", "the model does without", reason)
-            elif function := wire.function_of(tool):
-                if not function["strict"]:
-                    del function["strict"]
+            elif offered.function:
+                function = {key: value for key, value in offered.function.items() if key != "strict" or value}
                 tools.append({"type": "function", "function": function})
         if not tools:
             return {}

@@ -7,7 +7,7 @@ from typing import Any
 from amplifier_core import LLMError
 from amplifier_core.llm_errors import ContentFilterError, LLMTimeoutError, RateLimitError, StreamError
 from amplifier_core.utils import json_safe
-from amplifier_kit.provider_errors import ErrorTranslator, VendorFailure, describe, hide_key
+from amplifier_kit.provider_errors import ErrorTranslator, VendorFailure, describe, hide_key, is_secret
 
 _OVERFLOW = (  # how servers of local models say it
     "exceeds the available context size",
@@ -29,7 +29,6 @@ _IMPLIED_STATUS = {
     "invalid_api_key": 401,
     "model_not_found": 404,
 }
-_KEY_LENGTH = 8  # anything shorter is no secret, and may be part of a word
 
 
 class OpenAIErrors:
@@ -38,7 +37,7 @@ class OpenAIErrors:
     def __init__(self, provider: str, *, key: str | None, overloaded_delay_multiplier: float, max_delay_s: float):
         self._translator = ErrorTranslator(provider, overloaded_delay_multiplier, _OVERFLOW)
         self._provider = provider
-        self._key = key if key and len(key) >= _KEY_LENGTH else None
+        self._key = key if is_secret(key) else None
         self._max_delay_s = max_delay_s
 
     def translate(self, error: Exception, sdk: Any, *, model: str, has_begun: bool) -> LLMError:
@@ -62,11 +61,11 @@ class OpenAIErrors:
         """Return the error for a connection that ended before its answer did."""
         return self._translator.unreachable(error, model=model)
 
-    def in_stream(self, given: Any, *, model: str) -> LLMError:
-        """Return the error for one that is told in the body of an answer with status 200."""
+    def in_stream(self, given: Any, *, model: str, status: int = 200) -> LLMError:
+        """Return the error for one that is told in the body of an answer whose status says that all is well."""
         body = self._scrub(given if isinstance(given, Mapping) else {"message": str(given)})
         codes = [str(body[key]) for key in ("code", "type") if body.get(key)]
-        failure = VendorFailure(next((status for code in codes if (status := _status_of(code))), 200), body)
+        failure = VendorFailure(next(filter(None, map(_status_of, codes)), status), body)
         if any("policy" in code for code in codes):
             return ContentFilterError(failure.message, provider=self._provider, model=model, status_code=failure.status)
         return self._limited(self._translator.translate(failure, model=model))

@@ -110,6 +110,7 @@ class OpenAIProvider:
         """Ask the server for its models."""
         settings, model = self._settings, self.default_model
         call = ProviderCall(self._events, provider=self.name, model=model)
+        await self._transport.prepare(model=model)
         listed = await call.attempt(
             lambda: self._transport.fetch("/models", model=model),
             settings.retry,
@@ -161,6 +162,7 @@ class OpenAIProvider:
         api, is_probing = self._api, self._is_probing
         prepared = api.build(asked)
         await self._announce(asked, prepared.body, api.name)
+        await self._transport.prepare(model=asked.options.model)
         try:
             outcome = await api.complete(asked, prepared)
         except LLMError as error:

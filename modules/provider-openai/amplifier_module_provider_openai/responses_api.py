@@ -162,17 +162,24 @@ class ResponsesApi:
         await self._link.events.emit(CONTINUATION, payload)
 
     async def _note_lost_chain(self, asked: Asked, request: Prepared, failure: VendorFailure) -> None:
-        codes = failure.codes & _LOST_RESPONSE
         payload = {
             "provider": self._link.provider,
             "model": asked.options.model,
             "invalidated_id": request.chained_to,
-            "error_code": next(iter(codes), None),
+            "error_code": _code_of(failure),
         }
         if not self._link.settings.is_default_host:
             self._builder.is_chaining_lost = True
         logger.warning("%s: the vendor no longer has %s; all is sent", self._link.provider, request.chained_to)
         await self._link.events.emit(CHAIN_INVALIDATED, payload)
+
+
+def _code_of(failure: VendorFailure) -> str | None:
+    """Return the vendor's code for what went wrong, whether or not its client took the frame off."""
+    body = failure.body if isinstance(failure.body, Mapping) else {}
+    inner = body.get("error")
+    code = body.get("code") or (inner.get("code") if isinstance(inner, Mapping) else None)
+    return None if code is None else str(code)
 
 
 def _is_chain_lost(failure: VendorFailure) -> bool:

@@ -1,8 +1,9 @@
 """Messages as items of the Responses API."""
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from amplifier_kit.provider_cache import IdentityCache
@@ -22,10 +23,10 @@ _LONGEST_ID = 64
 
 @dataclass(frozen=True, slots=True)
 class WireMessage:
-    """The items of one message; `has_lost_image` when an image in it could not be sent."""
+    """The items of one message; `lost` are the kinds of blocks in it that could not be sent."""
 
     items: tuple[Item, ...] = ()
-    has_lost_image: bool = False
+    lost: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ class Input:
 
     instructions: str
     items: list[Item]
-    has_lost_image: bool
+    lost: set[str]
 
 
 class ItemConverter:
@@ -43,22 +44,21 @@ class ItemConverter:
     def __init__(self) -> None:
         self._kept: dict[bool, IdentityCache[WireMessage]] = {True: IdentityCache(), False: IdentityCache()}
 
-    def convert(self, messages: Iterable[NormalMessage], *, replays: bool, has_vision: bool) -> Input:
+    def convert(self, messages: Sequence[NormalMessage], *, replays: bool, has_vision: bool) -> Input:
         """Return the messages as input; `replays` includes the model's own reasoning and the items it was given."""
-        kept = self._kept[has_vision]
         instructions: list[str] = []
         developer: list[Item] = []
         items: list[Item] = []
-        has_lost_image = False
-        for message in messages:
+        lost: set[str] = set()
+        wire_messages = self._kept[has_vision].get_all(messages, partial(_convert, has_vision=has_vision))
+        for message, converted in zip(messages, wire_messages, strict=True):
             if message.role == "system":
                 instructions.append(message.text)
                 continue
-            converted = kept.get(message, lambda source: _convert(source, has_vision=has_vision))
-            has_lost_image = has_lost_image or converted.has_lost_image
+            lost |= converted.lost
             target = developer if message.role == "developer" else items
             target.extend(converted.items if replays else filter(_is_said, converted.items))
-        return Input("\n\n".join(filter(None, instructions)), developer + items, has_lost_image)
+        return Input("\n\n".join(filter(None, instructions)), developer + items, lost)
 
 
 def without_open_reasoning(items: list[Item]) -> list[Item]:
@@ -86,18 +86,20 @@ def _is_said(item: Item) -> bool:
 
 
 def _convert(message: NormalMessage, *, has_vision: bool) -> WireMessage:
+    if message.role == "system":
+        return WireMessage()
     if message.role == "assistant":
         return WireMessage(tuple(_assistant_items(message)))
     if message.role == "developer":
         return WireMessage((_user_item([_text_part(wire.context_file(message))]),))
     if message.results:
         outputs = [_output_item(result, has_vision=has_vision) for result in message.results]
-        return WireMessage(tuple(item for item, _ in outputs), any(is_lost for _, is_lost in outputs))
+        return WireMessage(tuple(item for item, _ in outputs), frozenset().union(*(lost for _, lost in outputs)))
     if message.role == "tool":
         logger.warning("provider-openai: a tool message without tool_call_id is sent as the user's: %s", message.name)
         return WireMessage((_user_item([_text_part(wire.unanswered_tool_text(message))]),))
-    parts, is_lost = _parts(message.blocks, has_vision=has_vision)
-    return WireMessage((_user_item(parts),) if parts else (), is_lost)
+    parts, lost = _parts(message.blocks, has_vision=has_vision)
+    return WireMessage((_user_item(parts),) if parts else (), lost)
 
 
 def _assistant_items(message: NormalMessage) -> list[Item]:
@@ -171,29 +173,31 @@ def _summary(block: Block) -> str:
     return "\n".join(str(part["text"]) for part in parts if isinstance(part, dict) and part.get("text"))
 
 
-def _output_item(result: NormalResult, *, has_vision: bool) -> tuple[Item, bool]:
+def _output_item(result: NormalResult, *, has_vision: bool) -> tuple[Item, frozenset[str]]:
     output: Any = result.text
-    is_lost = False
+    lost: frozenset[str] = frozenset()
     if result.images:
-        output, is_lost = _parts(result.images, has_vision=has_vision)
+        output, lost = _parts(result.images, has_vision=has_vision)
         output = [_text_part(result.text), *output] if result.text else output
     call_id = wire.call_id(result.call_id, _LONGEST_ID)
-    return {"type": "function_call_output", "call_id": call_id, "output": output}, is_lost
+    return {"type": "function_call_output", "call_id": call_id, "output": output}, lost
 
 
-def _parts(blocks: Iterable[Block], *, has_vision: bool) -> tuple[list[Item], bool]:
+def _parts(blocks: Iterable[Block], *, has_vision: bool) -> tuple[list[Item], frozenset[str]]:
+    """Return what a user is shown to have said, and the kinds of blocks that a text had to stand in for."""
     parts: list[Item] = []
-    is_lost = False
+    lost: set[str] = set()
     for block in blocks:
-        if block["type"] == "text" and block["text"]:
-            parts.append(_text_part(block["text"]))
-        elif block["type"] == "image":
-            url = wire.image_url(block) if has_vision else None
-            is_lost = is_lost or url is None
-            parts.append(
-                {"type": "input_image", "image_url": url} if url else _text_part(wire.image_placeholder(block))
-            )
-    return parts, is_lost
+        kind = block["type"]
+        url = wire.image_url(block) if has_vision and kind == "image" else None
+        if url:
+            parts.append({"type": "input_image", "image_url": url})
+        elif kind == "text":
+            parts += [_text_part(block["text"])] if block["text"] else []
+        elif kind not in wire.THOUGHTS:
+            lost.add(kind)
+            parts.append(_text_part(wire.placeholder(block)))
+    return parts, frozenset(lost)
 
 
 def _user_item(parts: list[Item]) -> Item:

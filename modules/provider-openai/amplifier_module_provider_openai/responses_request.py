@@ -4,11 +4,12 @@ import logging
 from dataclasses import dataclass, field
 from typing import Any
 
+from amplifier_kit.provider_cache import IdentityCache
 from amplifier_kit.provider_messages import NormalMessage
 
 from . import wire
 from .asked import Asked, Prepared
-from .body_parts import note_lost_image, output_cap, resolve_reasoning, with_extras
+from .body_parts import note_lost, output_cap, resolve_reasoning, with_extras
 from .responses_items import RESPONSE_ID, Input, ItemConverter
 from .settings import OpenAISettings, parse_chaining
 
@@ -25,6 +26,7 @@ class RequestBuilder:
     settings: OpenAISettings
     is_chaining_lost: bool = False  # the server does not keep responses
     _converter: ItemConverter = field(default_factory=ItemConverter)
+    _offered: IdentityCache[wire.OfferedTool] = field(default_factory=IdentityCache)
     _overridden: set[str] = field(default_factory=set)
 
     def build(self, asked: Asked) -> Prepared:
@@ -74,11 +76,11 @@ class RequestBuilder:
 
     def _tools(self, asked: Asked) -> dict[str, Any]:
         tools: list[dict[str, Any]] = []
-        for tool in asked.tools:
-            if wire.is_native(tool):
-                tools.append(dict(tool) if isinstance(tool, dict) else tool.model_dump(exclude_none=True))
-            elif function := wire.function_of(tool):
-                tools.append({"type": "function", **function})
+        for offered in self._offered.get_all(asked.tools, wire.offered_tool):
+            if offered.native:
+                tools.append(offered.native)
+            elif offered.function:
+                tools.append({"type": "function", **offered.function})
         if not tools:
             return {}
         choice = wire.chosen_tool(asked.options.tool_choice) or "auto"
@@ -111,8 +113,7 @@ class RequestBuilder:
     def _note_shortfalls(self, asked: Asked, full: Input) -> None:
         if asked.options.stop:
             asked.shortfalls.add("stop", "the answer is not stopped", "the Responses API has no stop sequences")
-        if full.has_lost_image:
-            note_lost_image(asked)
+        note_lost(asked, full.lost)
 
 
 def _will_reason(asked: Asked, reasoning: dict[str, Any] | None) -> bool:

@@ -59,7 +59,6 @@ class Sender:
                 return await asked.call.attempt(
                     lambda: self._once(asked, sent, collect),  # noqa: B023 - awaited before the next round
                     link.settings.retry,
-                    timeout_s=asked.options.timeout_s,
                     gate=link.gate,
                 )
             except InvalidRequestError as error:
@@ -79,7 +78,11 @@ class Sender:
     async def _once(self, asked: Asked, body: dict[str, Any], collect: Collect[T]) -> T:
         opened = self._link.transport.open(self._path, body, model=asked.options.model)
         try:
-            async with StreamEvents(self._link.events) as told, opened as reply:
+            async with (
+                StreamEvents(self._link.events) as told,
+                asked.call.in_time(asked.options.timeout_s),
+                opened as reply,
+            ):
                 return await collect(reply, told)
         except LLMError as error:
             error.retryable = error.retryable and error.status_code not in self.final_statuses

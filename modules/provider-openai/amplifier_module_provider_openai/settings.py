@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Literal
 from urllib.parse import urlsplit
@@ -37,7 +37,7 @@ _CHAINING_WORDS: dict[str, Chaining] = {
 class OpenAISettings:
     """Every key, read and checked; what does not fit is reported and replaced by the default."""
 
-    api_key: str | None
+    api_key: str | None = field(repr=False)
     base_url: str | None
     default_model: str
     max_tokens: int
@@ -71,7 +71,7 @@ class OpenAISettings:
     parallel_tool_calls: bool
     context_window: int | None
     model_max_output_tokens: int | None
-    headers: dict[str, str]
+    headers: dict[str, str] = field(repr=False)
     parse_think_tags: bool
     rates: dict[str, dict[str, Decimal]]
 

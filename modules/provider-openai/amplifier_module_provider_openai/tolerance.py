@@ -22,6 +22,10 @@ RESPONSES_FIELDS = ("store", "include", "truncation", "reasoning", "parallel_too
 
 _RENAMED = {"max_completion_tokens": "max_tokens"}
 _REFUSING = (400, 422)
+_WORDS = frozenset({"store", "include", "reasoning", "text"})
+_AS_A_NAME = r"(?:['\"`]|(?:parameter|argument|field|supplied|permitted|body)s?[:.]? ?)"
+_REFUSED = r"(?:support|unsupported|unknown|unexpected|unrecognized):? "
+_IS_REFUSED = r" is (?:not (?:supported|allowed|permitted|available|implemented|known)|un(?:supported|known))"
 
 
 class Tolerance:
@@ -57,8 +61,9 @@ def _names(failure: VendorFailure, field: str) -> bool:
     param = body.get("param")
     if isinstance(param, str) and param:
         return field in re.split(r"[.\[\]]+", param)
-    before = "" if "_" in field else r"(?:['\"`]|(?:parameter|argument|field|supplied|permitted|body)s?[:.]? ?)"
-    return re.search(rf"{before}\b{field}\b", message_of(failure), re.IGNORECASE) is not None
+    name = rf"\b{field}\b"
+    pattern = rf"{_AS_A_NAME}{name}|{_REFUSED}{name}|{name}{_IS_REFUSED}" if field in _WORDS else name
+    return re.search(pattern, message_of(failure), re.IGNORECASE) is not None
 
 
 def _has_strict(body: dict[str, Any]) -> bool:

@@ -63,7 +63,8 @@ class Reply:
             document = None
         if not isinstance(document, dict):
             text = content[:200].decode("utf-8", "replace")
-            raise self._errors.in_stream(f"the answer is no JSON object: {text}", model=self._model)
+            status = self._stream.response.status_code
+            raise self._errors.in_stream(f"the answer is no JSON object: {text}", model=self._model, status=status)
         if document.get("error") and "status" not in document:  # a response object tells both
             raise self._errors.in_stream(document["error"], model=self._model)
         return document
@@ -87,6 +88,15 @@ class Transport:
     def client(self) -> "AsyncOpenAI":
         """The vendor's own client; it does not retry, and waits as long as it is let."""
         return self._slot.get()
+
+    async def prepare(self, *, model: str) -> None:
+        """Build the client, which may take longer than an attempt has time, and is no part of one."""
+        try:
+            await self._ready()
+        except LLMError:
+            raise
+        except Exception as exc:
+            raise self._translated(exc, model, has_begun=False) from exc
 
     @asynccontextmanager
     async def open(self, path: str, body: dict[str, Any], *, model: str) -> AsyncIterator[Reply]:
@@ -142,6 +152,7 @@ class Transport:
             max_retries=0,
             timeout=None,
             default_headers=settings.headers or None,
+            http_client=sdk.DefaultAsyncHttpxClient(follow_redirects=False),  # they would take the headers along
         )
         return client
 

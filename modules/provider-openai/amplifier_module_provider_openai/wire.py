@@ -14,6 +14,7 @@ from amplifier_kit.provider_messages import NormalMessage, clean
 NATIVE_TOOLS = frozenset(
     {"web_search_preview", "web_search_preview_2025_03_11", "web_search", "file_search", "code_interpreter"}
 )
+THOUGHTS = frozenset({"thinking", "redacted_thinking", "reasoning"})  # blocks that nobody but the model has
 
 _NAME_LENGTH = 64
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
@@ -32,6 +33,14 @@ class JsonSchema:
         return {"name": self.name, "schema": self.schema, "strict": self.strict}
 
 
+@dataclass(frozen=True, slots=True)
+class OfferedTool:
+    """A tool that OpenAI runs itself, or the function that the caller offers; neither for what has no name."""
+
+    native: dict[str, Any] | None = None
+    function: dict[str, Any] | None = None
+
+
 def context_file(message: NormalMessage) -> str:
     """Return a developer's message as the file it is presented as."""
     return f"<context_file>\n{message.text}\n</context_file>"
@@ -48,12 +57,14 @@ def image_url(block: Mapping[str, Any]) -> str | None:
     if not isinstance(source, Mapping):
         return None
     if source.get("type") == "base64" and isinstance(source.get("data"), str):
-        return f"data:{source.get('media_type') or 'image/png'};base64,{source['data']}"
+        return f"data:{source.get('media_type') or source.get('mime_type') or 'image/png'};base64,{source['data']}"
     return source["url"] if source.get("type") == "url" and isinstance(source.get("url"), str) else None
 
 
-def image_placeholder(block: Mapping[str, Any]) -> str:
-    """Return the text that stands for an image which cannot be sent."""
+def placeholder(block: Mapping[str, Any]) -> str:
+    """Return the text that stands for an image, or anything else, which cannot be sent."""
+    if block["type"] != "image":
+        return f"[{block['type']} omitted]"
     source = block.get("source")
     kind = source.get("type") if isinstance(source, Mapping) else None
     return f"[image omitted: {kind or 'unknown'} source]"
@@ -74,14 +85,17 @@ def arguments_text(arguments: Any) -> str:
     return json.dumps(arguments, ensure_ascii=False, separators=(",", ":"), default=str)
 
 
-def is_native(tool: Any) -> bool:
-    """Say whether a tool is one that OpenAI runs itself."""
-    return block_dict(tool).get("type") in NATIVE_TOOLS
-
-
-def function_of(tool: Any) -> dict[str, Any] | None:
-    """Return name, description, parameters and strictness of a tool, None for something that has no name."""
+def offered_tool(tool: Any) -> OfferedTool:
+    """Return a tool of a request; what OpenAI runs itself goes without what every specification of a tool must have."""
     fields = block_dict(tool)
+    if fields.get("type") not in NATIVE_TOOLS:
+        return OfferedTool(function=_function(fields))
+    extras = fields if isinstance(tool, dict) else tool.model_extra or {}
+    return OfferedTool(native={key: value for key, value in extras.items() if value is not None})
+
+
+def _function(fields: dict[str, Any]) -> dict[str, Any] | None:
+    """Return name, description, parameters and strictness of a tool, None for something that has no name."""
     inner = fields.get("function")
     fields = inner if isinstance(inner, dict) else fields
     if not fields.get("name"):

@@ -1,11 +1,12 @@
 """Which addresses belong to the public internet, and which host a piece of text means, however it is spelt."""
 
 import re
-from ipaddress import IPv4Address, IPv6Address, IPv6Network
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 
 Address = IPv4Address | IPv6Address
 
 _GLOBAL_UNICAST = IPv6Network("2000::/3")
+_PROTOCOL_ASSIGNMENTS = IPv4Network("192.0.0.0/24")  # of which Python counts a part as global
 _NAT64 = IPv6Network("64:ff9b::/96")
 _NAME = re.compile(r"[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*")
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
@@ -15,7 +16,8 @@ _MAX_NAME_CHARS = 253
 def is_public(address: Address) -> bool:
     """Say whether an address is global unicast, also that of an IPv4 address carried inside."""
     if isinstance(address, IPv4Address):
-        return address.is_global and not (address.is_multicast or address.is_reserved)
+        is_special = address.is_multicast or address.is_reserved or address in _PROTOCOL_ASSIGNMENTS
+        return address.is_global and not is_special
     carried = _carried(address)
     if carried is not None:
         return is_public(carried)

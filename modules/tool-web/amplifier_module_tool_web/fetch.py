@@ -47,20 +47,22 @@ class Fetch:
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[Body]:
-        """Yield the body of the answer, within the time that a fetch may take; raises `ToolFailure`."""
-        shown = shown_url(self.url)
+        """Yield the body of the answer, within the time that a fetch may take; raises `ToolFailure`.
+
+        Making the session, which the first fetch does, is no part of that time.
+        """
+        target = self.settings.policy.check(self.url)
+        client = await self.session.client()
+        limit = asyncio.timeout(self.settings.timeout_s)
         try:
-            async with asyncio.timeout(self.settings.timeout_s):
-                target = self.settings.policy.check(self.url)
-                client = await self.session.client()
-                async with self._translated(), self._answered(client, target) as response:
-                    self.body = Body(response)
-                    try:
-                        yield self.body
-                    finally:
-                        await self.body.close()
+            async with limit, self._translated(), self._answered(client, target) as response:
+                self.body = Body(response)
+                try:
+                    yield self.body
+                finally:
+                    await self.body.close()
         except TimeoutError:
-            raise ToolFailure(f"Timeout fetching {shown}", "timeout", retryable=True) from None
+            raise ToolFailure(f"Timeout fetching {shown_url(self.url)}", "timeout", retryable=True) from None
 
     def source(self) -> dict[str, Any]:
         """Return what is said about where an output comes from."""

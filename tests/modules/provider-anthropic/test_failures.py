@@ -4,13 +4,14 @@ import asyncio
 import json
 import logging
 import socket
+import time
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import Any
 
 import pytest
-from anthropic_server import MESSAGES, MODELS, failing_stream, failure, reply, text
-from vendor_server import Answer, cut, text_answer
+from anthropic_server import MESSAGES, MODELS, AnthropicServer, failing_stream, failure, reply, text
+from vendor_server import Answer, cut, hang, text_answer
 
 from amplifier_core import LLMError, llm_errors
 
@@ -242,3 +243,36 @@ async def test_listing_models_fails_like_any_call(desk: Any) -> None:
 
     assert len(one.server.asked(MODELS)) == 2
     assert len(one.names("provider:retry")) == 1
+
+
+async def test_building_the_client_takes_no_time_of_the_first_attempt(
+    desk: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    anthropic = pytest.importorskip("anthropic")
+    build = anthropic.AsyncAnthropic
+
+    def build_slowly(**options: Any) -> Any:
+        time.sleep(0.4)
+        return build(**options)
+
+    monkeypatch.setattr(anthropic, "AsyncAnthropic", build_slowly)
+    one = desk(max_retries=0, timeout=0.3)
+    one.server.script(MESSAGES, hang())
+
+    with pytest.raises(llm_errors.LLMTimeoutError):
+        await one.ask()
+
+    assert len(one.server.bodies) == 1
+
+
+@pytest.mark.parametrize("status", [302, 307])
+async def test_a_redirect_is_not_followed_so_that_nobody_else_gets_the_key(desk: Any, status: int) -> None:
+    with AnthropicServer() as other:
+        one = desk(max_retries=0)
+        one.server.script(MESSAGES, Answer(status=status, headers={"location": f"{other.url}/v1/messages"}))
+
+        with pytest.raises(llm_errors.ProviderUnavailableError) as caught:
+            await one.ask()
+
+        assert (caught.value.status_code, caught.value.retryable) == (status, True)
+        assert other.requests == []

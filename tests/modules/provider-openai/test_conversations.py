@@ -1,5 +1,6 @@
 """What takes more than one request: continuations, chained responses, repaired and long conversations."""
 
+import json
 from decimal import Decimal
 from typing import Any
 
@@ -140,8 +141,9 @@ async def test_a_chained_conversation_sends_only_what_is_new(desks: Any) -> None
         failed(404, "response_not_found", "Response not found."),
         failed(400, "previous_response_not_found", param="previous_response_id"),
         failed(400, None, "previous_response_id is not supported."),
+        failed(400, "unsupported_value", "Not here.", param="previous_response_id"),
     ],
-    ids=["404", "400", "words"],
+    ids=["404", "400", "words", "parameter"],
 )
 async def test_a_response_that_is_gone_is_told_and_all_is_sent_once(desks: Any, gone: Any) -> None:
     desk = desks({"api": "responses", "enable_response_chaining": "true"})
@@ -157,7 +159,8 @@ async def test_a_response_that_is_gone_is_told_and_all_is_sent_once(desks: Any, 
         "another server than OpenAI's is not asked again"
     )
     (told,) = desk.payloads("provider:response_chain_invalidated")
-    assert (told["invalidated_id"], told["model"]) == ("resp_1", "gpt-5.5")
+    code = json.loads(gone.pieces[0])["error"]["code"]
+    assert told == {"provider": "openai", "model": "gpt-5.5", "invalidated_id": "resp_1", "error_code": code}
 
 
 async def test_a_chain_that_breaks_twice_is_an_error(desks: Any) -> None:

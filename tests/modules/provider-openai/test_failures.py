@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import Any
@@ -287,6 +288,26 @@ async def test_an_answer_that_takes_too_long_times_out_and_is_tried_again(desks:
     await desk.server.until(lambda: all(request.disconnected for request in desk.server.requests))
 
 
+async def test_building_the_client_takes_no_time_of_the_first_attempt(
+    desks: Any, api: str, endpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    openai = pytest.importorskip("openai")
+    build = openai.AsyncOpenAI
+
+    def build_slowly(**options: Any) -> Any:
+        time.sleep(0.4)
+        return build(**options)
+
+    monkeypatch.setattr(openai, "AsyncOpenAI", build_slowly)
+    desk = desks({"api": api, "max_retries": 0, "timeout": 0.3})
+    desk.server.script(endpoint, hang())
+
+    with pytest.raises(LLMTimeoutError):
+        await desk.ask()
+
+    assert len(desk.bodies) == 1
+
+
 async def test_the_timeout_of_a_request_wins_and_holds_in_the_middle_of_a_stream(desk: Any) -> None:
     desk.server.say(Said("one two three four five six seven", stream={"hang_after": 7}))
 
@@ -294,6 +315,7 @@ async def test_the_timeout_of_a_request_wins_and_holds_in_the_middle_of_a_stream
 
     assert response.text == "Hello"
     assert desk.payloads("provider:retry")[0]["error_type"] == "LLMTimeoutError"
+    assert [data["error"]["type"] for data in desk.payloads("llm:stream_aborted")] == ["TimeoutError"]
 
 
 async def test_cancelling_a_call_closes_the_connection_and_says_so(desk: Any) -> None:
@@ -308,6 +330,29 @@ async def test_cancelling_a_call_closes_the_connection_and_says_so(desk: Any) ->
     await desk.server.until(lambda: desk.server.requests[0].disconnected)
     assert desk.payloads("llm:stream_aborted")[0]["error"]["type"] == "CancelledError"
     assert [data["status"] for data in desk.payloads("llm:response")] == ["cancelled"]
+
+
+@pytest.mark.parametrize("status", [302, 307])
+async def test_a_redirect_is_not_followed(desks: Any, api: str, endpoint: str, status: int) -> None:
+    with OpenAIServer() as other:
+        desk = desks({"api": api, "max_retries": 0})
+        desk.server.script(endpoint, Answer(status=status, headers={"location": other.base_url}))
+
+        with pytest.raises(ProviderUnavailableError) as caught:
+            await desk.ask()
+
+        assert (caught.value.status_code, caught.value.retryable) == (status, True)
+        assert other.requests == []
+
+
+async def test_an_answer_without_content_is_told_with_its_status(desks: Any, api: str, endpoint: str) -> None:
+    desk = desks({"api": api, "max_retries": 0})
+    desk.server.script(endpoint, Answer(status=202))
+
+    with pytest.raises(ProviderUnavailableError) as caught:
+        await desk.ask()
+
+    assert caught.value.status_code == 202
 
 
 async def test_one_connection_serves_many_calls(desk: Any) -> None:

@@ -221,6 +221,17 @@ async def test_an_image_that_cannot_be_sent_is_replaced_and_reported(desk: Any, 
     assert response.degradation.requested == "images"
 
 
+async def test_a_block_of_another_kind_is_replaced_and_reported(desk: Any) -> None:
+    document = {"type": "document", "source": {"type": "text", "data": "x"}}
+    message = Message.model_construct(role="user", content=[text("Read."), document])
+
+    response = await desk.ask(message)
+
+    assert "Read." in str(desk.bodies[0])
+    assert "[document omitted]" in str(desk.bodies[0])
+    assert response.degradation.requested == "blocks of type document"
+
+
 async def test_a_model_without_eyes_is_not_sent_images(desk: Any) -> None:
     seeing = await desk.ask({"role": "user", "content": [IMAGE, text("Look.")]})
     blind = await desk.ask({"role": "user", "content": [IMAGE, text("Look.")]}, model="o3")
@@ -303,6 +314,16 @@ async def test_tools_that_the_vendor_runs_are_passed_on_or_reported(responses_de
     assert responses["tools"][1]["name"] == "mine"
     assert [tool["function"]["name"] for tool in chat["tools"]] == ["mine"]
     assert degraded.degradation.requested == "hosted tools"
+
+
+async def test_a_tool_that_the_vendor_runs_is_sent_without_what_only_functions_have(responses_desk: Any) -> None:
+    search = ToolSpec.model_validate(
+        {"name": "search", "description": "Searches.", "parameters": {}, "type": "web_search", "filters": {"a": 1}}
+    )
+
+    await responses_desk.provider.complete(ChatRequest(messages=[Message(role="user", content="Hi")], tools=[search]))
+
+    assert responses_desk.bodies[0]["tools"] == [{"type": "web_search", "filters": {"a": 1}}]
 
 
 @pytest.mark.parametrize(

@@ -159,9 +159,29 @@ async def test_a_server_that_knows_the_older_name_of_the_cap_is_sent_that(server
     ]
 
 
+@pytest.mark.parametrize(
+    ("api", "field", "said"),
+    [
+        ("chat", "seed", "seed is not supported by this server"),
+        ("chat", "seed", "This server has no seed."),
+        ("responses", "strict", "strict mode is not available"),
+        ("responses", "store", "store is not supported"),
+        ("responses", "reasoning", "This model does not support reasoning."),
+        ("responses", "reasoning", "Unsupported: reasoning"),
+    ],
+)
+async def test_a_field_may_be_refused_in_any_words(desks: Any, api: str, field: str, said: str) -> None:
+    desk = desks({"api": api, "seed": 1, "reasoning_effort": "low"})
+    desk.server.script(CHAT if api == "chat" else RESPONSES, failed(400, None, said))
+
+    await desk.ask(tools=("echo",))
+
+    assert [f"'{field}'" in str(body) for body in desk.bodies] == [True, False]
+
+
 async def test_a_word_in_an_error_is_not_taken_for_the_name_of_a_field(desks: Any) -> None:
     desk = desks({"api": "responses", "text_verbosity": "low"})
-    desk.server.script(RESPONSES, failed(400, None, "The text of the input and the reasoning in it make no sense."))
+    desk.server.script(RESPONSES, failed(400, None, "The text is not English and the reasoning in it makes no sense."))
 
     with pytest.raises(InvalidRequestError):
         await desk.ask()

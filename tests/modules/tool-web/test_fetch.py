@@ -4,9 +4,11 @@ import asyncio
 import gzip
 import hashlib
 import sys
+import time
 import zlib
 from typing import Any
 
+import httpx2
 import pytest
 from amplifier_module_tool_web import WebFetchTool
 
@@ -234,6 +236,23 @@ async def test_a_fetch_ends_when_its_time_is_over(mount_web: Any, site: Any, cod
     assert (code_of(result), result.output) == ("timeout", f"Timeout fetching {url}")
     assert result.error["retryable"] is True
     assert web.events[0]["code"] == "timeout"
+
+
+async def test_making_the_session_takes_no_time_of_the_first_fetch(
+    mount_web: Any, site: Any, code_of: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build = httpx2.AsyncClient
+
+    def build_slowly(**options: Any) -> Any:
+        time.sleep(0.4)
+        return build(**options)
+
+    monkeypatch.setattr(httpx2, "AsyncClient", build_slowly)
+    web = await mount_web(blocked_domains=[], timeout=0.3)
+
+    result = await web.fetch(site.hang("/"))
+
+    assert (code_of(result), site.paths) == ("timeout", ["/"])
 
 
 async def test_the_time_is_for_the_whole_fetch_not_for_each_redirect(mount_web: Any, site: Any, code_of: Any) -> None:
