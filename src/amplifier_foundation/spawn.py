@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from amplifier_foundation.dicts.merge import deep_merge, merge_module_lists
+from amplifier_foundation.dicts.merge import deep_merge, merge_module_lists, module_identity
 from amplifier_foundation.exceptions import BundleDependencyError, BundleLoadError
 from amplifier_foundation.prepared.child import Child, run_child
 from amplifier_foundation.serialization import sanitize_for_json, sanitize_message
@@ -240,13 +240,14 @@ def child_bundle(bundle: Bundle, parent_plan: Mapping[str, Any], order: Order) -
     plan = _inherited(parent_plan)
     overlay = {section: _normalised(definition.get(section)) for section in _MODULE_LISTS}
     for section in _MODULE_LISTS:
-        plan[section] = merge_module_lists(plan[section], overlay[section], lists="replace")
+        merged = merge_module_lists(plan[section], overlay[section], lists="replace")
+        plan[section] = [entry for entry in merged if entry.get("module")]
     session = deep_merge(plan["session"], definition.get("session") or {}, lists="replace")
     if order.session_metadata:
         session["metadata"] = {**(session.get("metadata") or {}), **order.session_metadata}
     inheritance = {"tools": order.tool_inheritance, "hooks": order.hook_inheritance}
     for section, rules in inheritance.items():
-        explicit = {entry["module"] for entry in overlay[section]}
+        explicit = {key for entry in overlay[section] for key in _names_of(entry)}
         plan[section] = _filtered(plan[section], rules, _POLICIES[section], explicit)
     content = type(bundle)(name=order.agent_name, from_meta=True, instruction=_instruction(definition))
     return replace(
@@ -291,20 +292,25 @@ def _inherited(parent_plan: Mapping[str, Any]) -> dict[str, Any]:
 def _normalised(entries: Any) -> list[dict[str, Any]]:
     """Return a list of modules, copied, with names on their own as entries."""
     listed = [{"module": entry} if isinstance(entry, str) else entry for entry in entries or ()]
-    return [deepcopy(dict(entry)) for entry in listed if isinstance(entry, Mapping) and entry.get("module")]
+    return [deepcopy(dict(entry)) for entry in listed if isinstance(entry, Mapping) and module_identity(entry)]
 
 
 def _filtered(
-    entries: list[dict[str, Any]], rules: Mapping[str, Any], keys: tuple[str, str], explicit: set[str]
+    entries: list[dict[str, Any]], rules: Mapping[str, Any], keys: tuple[str, str], explicit: set[str | None]
 ) -> list[dict[str, Any]]:
     """Return the entries that an allow-list or a list of exclusions leaves; what is explicit always stays."""
     allowed, excluded = rules.get(keys[0]), rules.get(keys[1]) or ()
     return [
         entry
         for entry in entries
-        if entry["module"] in explicit
-        or (entry["module"] in allowed if allowed is not None else entry["module"] not in excluded)
+        if not explicit.isdisjoint(_names_of(entry))
+        or (entry.get("module") in allowed if allowed is not None else entry.get("module") not in excluded)
     ]
+
+
+def _names_of(entry: Mapping[str, Any]) -> set[str | None]:
+    """Return the names by which an agent may ask for a module: that of the instance and that of the module."""
+    return {module_identity(entry), entry.get("module")} - {None}
 
 
 def _allowed_agents(order: Order) -> dict[str, Any]:

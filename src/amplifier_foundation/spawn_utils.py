@@ -148,7 +148,8 @@ def _names_of(entry: Any) -> set[str]:
 
 
 def _priority(entry: Mapping[str, Any], default: int) -> Any:
-    return (entry.get("config") or {}).get("priority", default)
+    priority = (entry.get("config") or {}).get("priority")
+    return default if priority is None else priority
 
 
 def _preferred(mount_plan: dict[str, Any], index: int, preference: ProviderPreference, model: str) -> dict[str, Any]:

@@ -102,7 +102,7 @@ def _shape_errors(bundle: Bundle) -> Iterator[str]:
             yield from _entry_errors(entry, f"{section}[{index}]")
     if bundle.session and not isinstance(bundle.session, dict):
         yield f"session must be a mapping, it is a {type(bundle.session).__name__}"
-    else:
+    elif bundle.session:
         for role in _SESSION_MODULES:
             yield from _session_module_errors(bundle.session.get(role), f"session.{role}")
     for name, definition in bundle.agents.items():

@@ -3,10 +3,35 @@
 `open_home` is the front door.
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from .home import Home, open_home
 from .identifiers import ProfileId
 from .issues import Issue
 from .paths import Paths
 from .settings import Settings
 
-__all__ = ["Home", "Issue", "Paths", "ProfileId", "Settings", "open_home"]
+if TYPE_CHECKING:
+    from .plans.validation import validate_mount_plan
+    from .resolver import DaemonModuleSourceResolver
+
+__all__ = [
+    "DaemonModuleSourceResolver",
+    "Home",
+    "Issue",
+    "Paths",
+    "ProfileId",
+    "Settings",
+    "open_home",
+    "validate_mount_plan",
+]
+
+_LAZY = {"DaemonModuleSourceResolver": ".resolver", "validate_mount_plan": ".plans.validation"}
+"""Names that are loaded when somebody asks for them, each with its module."""
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        return getattr(import_module(_LAZY[name], __name__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -87,7 +87,7 @@ class ProfileMentionResolver:
 
 @dataclass(frozen=True)
 class LoadedMentions:
-    """The messages to add to a conversation, and the mentions that led nowhere with the reason."""
+    """The messages to add to a conversation, and the mentions, nested ones too, that led nowhere, with the reason."""
 
     messages: tuple[dict[str, Any], ...]
     unresolved: tuple[tuple[str, str], ...]
@@ -103,10 +103,10 @@ async def load_mentioned(
     max_total_bytes: int = 4 * 1024 * 1024,
 ) -> LoadedMentions:
     """Load what a text mentions, one developer message per content, crediting every mention that led to it."""
-    files = ContentDeduplicator()
+    files, asked = ContentDeduplicator(), _Asked(resolver)
     results = await load_mentions(
         text,
-        resolver,
+        asked,
         files,
         max_depth=max_depth,
         quoted=True,
@@ -116,24 +116,42 @@ async def load_mentioned(
         max_total_bytes=max_total_bytes,
         max_entries=MAX_ENTRIES,
     )
-    names: dict[Path, list[str]] = {}
-    for result in results:
-        if result.resolved_path is not None and result.failure_reason is None:
-            names.setdefault(result.resolved_path.resolve(), []).append(result.mention)
-    messages = []
+    messages, loaded = [], set[Path]()
     for file in files.get_unique_files():
-        mentions = [mention for path in file.paths for mention in names.get(path, ())]
-        credits = [f"{m} → {path}" for path in file.paths for m in names.get(path, ())] or [str(file.paths[0])]
+        loaded.update(file.paths)
+        credits = [(mention, path) for path in file.paths for mention, found in asked.found if found == path]
+        header = ", ".join(f"{mention} → {path}" for mention, path in credits)
         messages.append(
             {
                 "role": "developer",
-                "content": f"[Context from {', '.join(credits)}]\n\n{file.content}",
-                "source_mentions": mentions,
+                "content": f"[Context from {header}]\n\n{file.content}",
+                "source_mentions": list(dict.fromkeys(mention for mention, _ in credits)),
                 "content_hash": file.content_hash,
             }
         )
-    failed = tuple((result.mention, result.failure_reason) for result in results if result.failure_reason)
-    return LoadedMentions(tuple(messages), failed)
+    failed = {result.mention: result.failure_reason for result in results if result.failure_reason}
+    unread = {mention: "unknown" for mention, path in asked.found if path not in loaded}
+    return LoadedMentions(tuple(messages), tuple({**unread, **asked.refused, **failed}.items()))
+
+
+class _Asked:
+    """A resolver that remembers what became of each mention: those in loaded files are in no result of the loader."""
+
+    def __init__(self, resolver: ProfileMentionResolver) -> None:
+        self._resolver = resolver
+        self.found: dict[tuple[str, Path], None] = {}
+        self.refused: dict[str, str] = {}
+
+    def resolve(self, mention: str, relative_to: Path | None = None) -> Path | None:
+        path = self._resolver.resolve(mention, relative_to)
+        if path is None:
+            self.refused[mention] = self.failure_reason(mention)
+        else:
+            self.found[mention, path.resolve()] = None
+        return path
+
+    def failure_reason(self, mention: str) -> str:
+        return self._resolver.failure_reason(mention)
 
 
 def for_kernel(message: Mapping[str, Any]) -> dict[str, Any]:

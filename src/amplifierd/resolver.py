@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 from amplifier_core.module_sources import ModuleNotFoundError as KernelModuleNotFoundError
 from amplifier_foundation.sources import Sources
 
-from .identifiers import ProfileId, is_module_id, mount_type
+from .identifiers import MOUNT_TYPES, ProfileId, is_module_id, mount_type
 
 _REMOTE = ("git+", "zip+", "http://", "https://")
 
@@ -95,7 +95,8 @@ class DaemonModuleSourceResolver:
                 "set security.allow_plan_sources to true, or name a compiled profile"
             )
         if isinstance(hint, str) and (hint.startswith("file://") or Path(hint).is_absolute()):
-            return CompiledModuleSource(module_id, self._allowed_path(hint))
+            path = self._allowed_path(hint)
+            return CompiledModuleSource(module_id, path, self._find_build(path))
         return self._compiled(module_id, _parse_hint(hint), mount_type)
 
     async def async_resolve(
@@ -113,8 +114,14 @@ class DaemonModuleSourceResolver:
             raise ValueError(f"Could not determine mount type for module: {module_id}")
         published = self._profiles_dir / profile_id.collection / profile_id.name
         build_dir = self._pins.get(str(profile_id), published)
-        path = build_dir / (known_type or mount_type(module_id)) / module_id
+        path = build_dir / _checked_type(module_id, known_type) / module_id
         return CompiledModuleSource(module_id, path, build_dir)
+
+    def _find_build(self, path: Path) -> Path | None:
+        """Return the published directory or the build that a module's directory should be in."""
+        build_dir = path.parent.parent
+        is_published = build_dir.parent.parent == self._profiles_dir
+        return build_dir if is_published or build_dir in self._pins.values() else None
 
     def _allowed_path(self, source: str) -> Path:
         path = Path(unquote(urlsplit(source).path)) if source.startswith("file://") else Path(source)
@@ -144,6 +151,18 @@ def _parse_hint(hint: Any) -> ProfileId:
         return ProfileId.parse(text)
     except ValueError:
         raise ValueError(f"Invalid profile hint: {text}") from None
+
+
+def _checked_type(module_id: str, known_type: str | None) -> str:
+    """Return where a module is mounted; what the caller knows must agree with its ID, if that tells anything."""
+    if known_type is None:
+        return mount_type(module_id)
+    if known_type not in MOUNT_TYPES.values():
+        raise ValueError(f"Unknown mount type for module {module_id}: {known_type}")
+    inferred = next((found for prefix, found in MOUNT_TYPES.items() if module_id.startswith(prefix)), known_type)
+    if inferred != known_type:
+        raise ValueError(f"Module '{module_id}' belongs to '{inferred}' but is listed under '{known_type}'")
+    return known_type
 
 
 def _is_locked_with_path(build_dir: Path, module_id: str) -> bool:

@@ -18,7 +18,13 @@ def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_public_names() -> None:
-    assert amplifierd.__all__ == ["Home", "Issue", "Paths", "ProfileId", "Settings", "open_home"]
+    assert amplifierd.__all__ == [
+        *("DaemonModuleSourceResolver", "Home", "Issue", "Paths", "ProfileId", "Settings"),
+        *("open_home", "validate_mount_plan"),
+    ]
+    assert all(getattr(amplifierd, name) for name in amplifierd.__all__)
+    assert amplifierd.DaemonModuleSourceResolver is DaemonModuleSourceResolver
+    assert not hasattr(amplifierd, "anything_else")
 
 
 def test_opening_creates_nothing(tmp_path: Path) -> None:

@@ -115,3 +115,16 @@ async def test_limits_are_kept(root: Path) -> None:
 
     assert [reason for _, reason in loaded.unresolved] == ["limit_reached"]
     assert [reason for _, reason in large.unresolved] == ["too_large"]
+
+
+async def test_mentions_inside_of_a_file_are_credited_and_reported_like_others(root: Path) -> None:
+    docs = root / "build" / "contexts" / "docs"
+    (docs / "INDEX.md").write_text("@./USAGE.md @../secret.md @large.md", encoding="utf-8")
+    (docs / "large.md").write_text("x" * 100, encoding="utf-8")
+
+    loaded = await load_mentioned("@docs:INDEX.md", resolver(root), max_file_bytes=50)
+
+    nested = loaded.messages[1]
+    assert nested["content"] == f"[Context from @./USAGE.md → {docs}/USAGE.md]\n\nusage"
+    assert nested["source_mentions"] == ["@./USAGE.md"]
+    assert dict(loaded.unresolved) == {"@../secret.md": "path_traversal_rejected", "@large.md": "unknown"}

@@ -48,6 +48,31 @@ def test_a_known_type_stands_for_the_prefix(share: Path, resolver: DaemonModuleS
         resolver.resolve("odd-name", "foundation/base")
 
 
+@pytest.mark.parametrize(
+    ("module_id", "mount_type"), [("tool-web", "hooks"), ("odd-name", "../../x"), ("tool-web", "")]
+)
+def test_a_known_type_agrees_with_the_prefix_and_is_no_path(
+    resolver: DaemonModuleSourceResolver, module_id: str, mount_type: str
+) -> None:
+    with pytest.raises(ValueError, match=module_id):
+        resolver.resolve(module_id, "foundation/base", mount_type=mount_type)
+
+
+def test_a_damaged_build_never_falls_back_whichever_form_the_plan_has(
+    share: Path, resolver: DaemonModuleSourceResolver
+) -> None:
+    directory = put(share, "tools/tool-web")
+    build = directory.parents[1]
+    lock = {"resources": {"tools": [{"name": "tool-web", "path": "tools/tool-web"}]}}
+    (build / "profile.lock").write_text(json.dumps(lock), encoding="utf-8")
+    directory.rename(share / "elsewhere")
+
+    for hint in ("foundation/base", directory.as_uri(), str(directory)):
+        with pytest.raises(FileNotFoundError, match="Module 'tool-web' not found: Module path not found") as caught:
+            resolver.resolve("tool-web", hint).resolve()
+        assert not isinstance(caught.value, KernelModuleNotFoundError)
+
+
 def test_a_session_bound_to_a_build_gets_its_modules(share: Path, tmp_path: Path) -> None:
     build = tmp_path / "builds" / "x"
     resolver = DaemonModuleSourceResolver(share, pins={"foundation/base": build})

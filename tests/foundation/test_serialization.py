@@ -1,6 +1,7 @@
 """Plain data for transcripts, and ids of child sessions."""
 
 import datetime
+import enum
 import re
 from decimal import Decimal
 from pathlib import Path
@@ -122,3 +123,34 @@ def test_a_simple_cache_keeps_bundles_until_it_is_cleared() -> None:
     assert (cache.get("a"), cache.get("b"), "a" in cache) == (bundle, None, True)
     cache.clear()
     assert "a" not in cache
+
+
+class Colour(enum.Enum):
+    RED = 1
+    GREEN = 2
+    BLUE = 3
+
+
+class Branch:
+    """A tree whose nodes know their root and all others."""
+
+    def __init__(self) -> None:
+        self.others: list[Branch] = []
+
+
+def test_what_refers_to_itself_is_written_once_and_without_delay() -> None:
+    branches = [Branch() for _ in range(6)]
+    for branch in branches:
+        branch.others = branches
+    circle: dict[str, Any] = {"a": 1}
+    circle["again"] = circle
+
+    assert sanitize_for_json(circle) == {"a": 1}
+    assert sanitize_for_json({"colour": Colour.RED})["colour"]["_value_"] == 1
+    assert len(sanitize_for_json(branches)) == 6
+
+
+def test_a_value_that_occurs_twice_is_written_twice() -> None:
+    shared = {"x": [1]}
+
+    assert sanitize_for_json([shared, shared, {"again": shared}]) == [{"x": [1]}, {"x": [1]}, {"again": {"x": [1]}}]

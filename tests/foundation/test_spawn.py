@@ -81,6 +81,12 @@ async def spawned(
         return answer
 
 
+def run(command: list[str]) -> Any:
+    finished = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert finished.returncode == 0, finished.stderr
+    return json.loads(finished.stdout)
+
+
 def modules(session: AmplifierSession, section: str) -> list[str]:
     return [entry["module"] for entry in session.config.get(section, [])]
 
@@ -286,10 +292,8 @@ async def test_a_stored_child_is_resumed_with_its_conversation_in_another_proces
     answer = await spawned(await prepare(), store=store, sub_session_id="parent-0123456789abcdef_scout")
 
     command = [sys.executable, "-c", RESUME, json.dumps(fields()), str(store), answer["session_id"]]
-    finished = subprocess.run(command, capture_output=True, text=True, check=False)
+    resumed = run(command)
 
-    assert finished.returncode == 0, finished.stderr
-    resumed = json.loads(finished.stdout)
     assert resumed["session_id"] == answer["session_id"]
     assert "and now?" in resumed["output"]
     lines = (store / answer["session_id"] / "transcript.jsonl").read_text().splitlines()
@@ -341,3 +345,15 @@ async def test_a_failing_child_keeps_what_was_said(tmp_path: Path, prepare: Any)
         await spawned(prepared, store=tmp_path, sub_session_id="child")
 
     assert "go" in (tmp_path / "child" / "transcript.jsonl").read_text()
+
+
+async def test_an_agent_can_configure_an_instance_by_its_id_alone(
+    prepare: Any, sessions: list[AmplifierSession]
+) -> None:
+    prepared = await prepare(tools=[{"module": "tool-todo", "id": "mine", "config": {"keep": True}}])
+    definition = {"tools": [{"id": "mine", "config": {"more": 1}}, {"id": "gone"}]}
+
+    await spawned(prepared, "x", agent_configs={"x": definition}, tool_inheritance={"exclude_tools": ["tool-todo"]})
+
+    (tool,) = sessions[1].config["tools"]
+    assert (tool["module"], tool["config"]) == ("tool-todo", {"keep": True, "more": 1})

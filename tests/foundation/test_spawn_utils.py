@@ -185,3 +185,11 @@ def test_a_preference_without_its_keys_is_refused(missing: str) -> None:
 
     with pytest.raises(ValueError, match=f"requires '{missing}' key"):
         ProviderPreference.from_dict(data)
+
+
+def test_a_priority_of_nothing_counts_as_none() -> None:
+    plan = {"providers": [{"module": "provider-a", "id": name, "config": {"priority": None}} for name in "xy"]}
+
+    chosen = apply_provider_preferences(plan, [ProviderPreference("a", "m")])
+
+    assert [entry["config"].get("default_model") for entry in chosen["providers"]] == ["m", None]

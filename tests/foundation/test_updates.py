@@ -49,6 +49,10 @@ def installer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "runs"
 
 
+def runs(installer: Path) -> int:
+    return installer.read_text().count("run") if installer.exists() else 0
+
+
 def source(repository: Path) -> str:
     return f"git+{repository.as_uri()}@main#subdirectory=modules/tool-x"
 
@@ -71,7 +75,7 @@ async def test_a_moved_branch_is_an_update_and_the_fragment_is_kept(
     after = await activator.activate("tool-x", source(repository))
     assert ((before / "version").read_text(), (after / "version").read_text()) == ("one", "two")
     assert not (await check_bundle_status(bundle, cache_dir)).has_updates
-    assert installer.read_text().count("run") == 2
+    assert runs(installer) == 2
     assert len([path for path in (cache_dir / "env").iterdir() if path.is_dir()]) == 2
 
 
@@ -84,7 +88,7 @@ async def test_only_chosen_sources_are_updated_and_dependencies_can_be_left(
     assert not (cache_dir / "git").exists()
     await update_bundle(bundle, cache_dir, selective=[source(repository)], install_deps=False)
     assert (cache_dir / "git").exists()
-    assert not installer.exists()
+    assert runs(installer) == 0
 
 
 async def test_each_source_is_looked_at_once_and_local_ones_cannot_be_checked(tmp_path: Path, cache_dir: Path) -> None:
@@ -116,3 +120,13 @@ def test_the_summary_says_what_there_is_to_do(states: list[Any], start: str) -> 
 
     assert status.summary.startswith(start)
     assert len(status.up_to_date_sources) == states.count(False)
+
+
+async def test_a_source_that_is_no_reference_is_an_error_of_its_own(cache_dir: Path) -> None:
+    bundle = Bundle("x", tools=[{"module": "a", "source": "git+https://host-without-repository"}])
+
+    (status,) = (await check_bundle_status(bundle, cache_dir)).sources
+
+    assert (status.has_update, status.is_cached) == (None, False)
+    assert "no repository" in str(status.error)
+    assert status.summary.startswith("Error")

@@ -113,3 +113,7 @@ def test_the_raising_forms_name_every_error() -> None:
     with pytest.raises(BundleValidationError, match="incomplete for mounting") as incomplete:
         BundleValidator().validate_completeness_or_raise(bundle)
     assert "provider" in str(incomplete.value)
+
+
+def test_an_empty_session_of_any_shape_is_no_session() -> None:
+    assert validate_bundle(Bundle("x", session=[])).valid  # type: ignore[arg-type]

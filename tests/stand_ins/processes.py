@@ -6,7 +6,7 @@ import sys
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -45,7 +45,8 @@ class Started:
     def end(self) -> None:
         """End what a test left running on purpose."""
         for pid in self.pids():
-            os.kill(pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # it ended by itself meanwhile
+                os.kill(pid, signal.SIGKILL)
         self.wait_for(0)
 
     def _is_ours(self, entry: Path) -> bool:

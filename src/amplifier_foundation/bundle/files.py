@@ -70,7 +70,7 @@ def read_document(file: Path) -> Document:
 
 
 def read_text(file: Path) -> str:
-    """Return a file's text.
+    """Return a file's text, its lines ended by `\\n`.
 
     Raises:
         BundleLoadError: it cannot be read, is not a regular file, not UTF-8, or too large.
@@ -81,11 +81,12 @@ def read_text(file: Path) -> str:
             raise BundleLoadError(f"{file} is not a regular file")
         if info.st_size > MAX_BYTES:
             raise BundleLoadError(f"{file} has {info.st_size:,} bytes; a bundle has at most {MAX_BYTES:,}")
-        return file.read_bytes().decode("utf-8")
+        text = file.read_bytes().decode("utf-8")
     except UnicodeDecodeError as error:
         raise BundleLoadError(f"{file} is not UTF-8: {error}", hint="save the file as UTF-8") from error
     except OSError as error:
         raise BundleLoadError(f"{file} cannot be read: {error}") from error
+    return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
 
 
 def is_yaml(file: Path) -> bool:

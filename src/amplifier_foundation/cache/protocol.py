@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from amplifier_foundation.bundle import Bundle
 
 
+@runtime_checkable
 class CacheProviderProtocol(Protocol):
     """Keeps loaded bundles by key."""
 

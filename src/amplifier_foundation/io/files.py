@@ -42,15 +42,21 @@ def write_with_backup(
     Raises:
         OSError: nothing was written; the file is as it was.
     """
+    try:
+        encoded = content.encode(encoding) if isinstance(content, str) else content
+    except (LookupError, UnicodeError) as error:
+        raise OSError(f"{path} cannot be written as {encoding}: {error}") from error
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.exists():
         with contextlib.suppress(OSError):
             shutil.copy2(path, path.with_name(path.name + backup_suffix))
-    write_atomically(path, content.encode(encoding) if isinstance(content, str) else content)
+    write_atomically(path, encoded)
 
 
-def write_atomically(path: Path, content: bytes) -> None:
+def write_atomically(path: Path, content: bytes, *, lasting: bool = True) -> None:
     """Put `content` in place of a file so that a reader, or a crash, sees the old bytes or the new, never a part.
+
+    Unless it is `lasting`, a power failure in the next seconds may bring the old bytes back.
 
     Raises:
         OSError: nothing was written; the file is as it was.
@@ -68,7 +74,8 @@ def write_atomically(path: Path, content: bytes) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    _sync_directory(path.parent)
+    if lasting:
+        _sync_directory(path.parent)
 
 
 def _sync_directory(directory: Path) -> None:

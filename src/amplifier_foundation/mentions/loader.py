@@ -87,8 +87,8 @@ class _Loading:
             is_new = self._admit(path, content)
         except _Refused as refusal:
             return MentionResult(mention, path, None, None, failure_reason=refusal.reason)
-        if not is_new:
-            return MentionResult(mention, path, None, None, is_directory)
+        if not is_new and not is_directory:
+            return MentionResult(mention, path, None, None)
         if not is_directory and depth < self.max_depth:
             await self.load(content, path.parent if self.nested_relative else None, depth + 1)
         return MentionResult(mention, path, content, None, is_directory)
@@ -103,11 +103,11 @@ class _Loading:
             if path is not None:
                 return path
             explain: Any = getattr(self.resolver, "failure_reason", None)
-            reason = str(explain(mention)) if callable(explain) else "not_found"
+            reason = explain(mention) if callable(explain) else None
         except Exception as error:
             logger.warning("The resolver failed for %s: %s", mention, error)
             raise _Refused("unknown") from error
-        raise _Refused(reason)
+        raise _Refused(reason if isinstance(reason, str) else "not_found")
 
     async def _read(self, path: Path, is_directory: bool) -> str:
         try:

@@ -4,17 +4,10 @@ import re
 
 _FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _INLINE_CODE = re.compile(r"(?<!`)`(?!`)[^`]+(?<!`)`(?!`)")
-_MENTION = re.compile(
-    r"""
-    (?<![A-Za-z0-9_.+-])                     # not the @ of an e-mail address
-    @(?:
-        "(?P<quoted>[^"\n]+)"
-      | (?![A-Za-z0-9_.+-]+@[A-Za-z0-9-]+\.)  # nor one in front of an address
-        (?P<plain>[A-Za-z0-9_:./~-]+)
-    )
-    """,
-    re.VERBOSE,
-)
+_AT = r"(?<![A-Za-z0-9_.+-])@"  # not the @ of an e-mail address
+_PLAIN = r"(?![A-Za-z0-9_.+-]+@[A-Za-z0-9-]+\.)([A-Za-z0-9_:./~-]+)"  # nor one in front of an address
+_MENTION = re.compile(_AT + _PLAIN)
+_MENTION_OR_QUOTED = re.compile(f'{_AT}(?:{_PLAIN}|"([^"\n]+)")')
 
 
 def parse_mentions(text: str, *, quoted: bool = False) -> list[str]:
@@ -25,5 +18,5 @@ def parse_mentions(text: str, *, quoted: bool = False) -> list[str]:
     if "@" not in text:
         return []
     prose = _INLINE_CODE.sub("", _FENCED.sub("", text))
-    names = (found["plain"] or (found["quoted"] if quoted else None) for found in _MENTION.finditer(prose))
-    return list(dict.fromkeys(f"@{name}" for name in names if name))
+    found = (_MENTION_OR_QUOTED if quoted else _MENTION).finditer(prose)
+    return list(dict.fromkeys(f"@{mention[mention.lastindex or 0]}" for mention in found))

@@ -1,9 +1,10 @@
 """What turns a mention into a path."""
 
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 
+@runtime_checkable
 class MentionResolverProtocol(Protocol):
     """Finds the file or folder that a mention, `@` included, means.
 

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from amplifier_foundation.exceptions import BundleError, RefResolutionError
+from amplifier_foundation.exceptions import BundleError, BundleNotFoundError, RefResolutionError
 from amplifier_foundation.paths.home import get_amplifier_home
 from amplifier_foundation.sources import Sources
 from amplifier_foundation.sources.installed import find_package
 from amplifier_foundation.sources.reference import NameReference, parse_reference
 
-from .environments import Environments
+from .environments import Environments, read_in_turn
 from .host_packages import is_installed
 from .import_paths import ImportPaths
 from .requirements import read_project, read_requirements, read_toml
@@ -66,10 +66,13 @@ class ModuleActivator:
             InstallError: its dependencies cannot be installed; a `subprocess.CalledProcessError`.
             NoInstallerError: there is nothing to install them with; a `FileNotFoundError`.
         """
-        resolved = await self._sources.resolve(source_uri, base_dir=self._base_path or Path.cwd())
+        if not isinstance(source_uri, str):  # it comes from a file that somebody wrote
+            raise BundleNotFoundError(f"No handler for URI: {source_uri!r} is not text")
         key = (module_name, source_uri)
         if key not in self._activated:
             _tell(progress_callback, "activating", module_name)
+        resolved = await self._sources.resolve(source_uri, base_dir=self._base_path or Path.cwd())
+        if key not in self._activated:
             dependencies = await self._dependencies(
                 module_name, resolved.path, lambda: _tell(progress_callback, "installing", module_name)
             )
@@ -131,7 +134,7 @@ class ModuleActivator:
 
     async def install_dependencies(self, owner: str, directory: Path, *, force: bool = False) -> Path | None:
         """Install what a folder requires and return where it is; None when it requires nothing that is not there."""
-        requirements = await asyncio.to_thread(read_requirements, directory)
+        requirements = await read_in_turn(lambda: read_requirements(directory))
         return await self._environments.ensure(owner, requirements, force=force)
 
     async def _dependencies(
@@ -147,7 +150,7 @@ class ModuleActivator:
             if on_install is not None:
                 on_install()
 
-        requirements = await asyncio.to_thread(read_requirements, directory)
+        requirements = await read_in_turn(lambda: read_requirements(directory))
         environment = await self._environments.ensure(owner, requirements, on_install=note_install)
         if made:
             importlib.invalidate_caches()

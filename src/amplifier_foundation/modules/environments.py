@@ -13,21 +13,26 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeVar
 
 from amplifier_foundation.sources.locks import locked
-from amplifier_foundation.sources.store import discard, make_directory, now, remove, unique, write_json
+from amplifier_foundation.sources.store import discard, make_directory, now, read_json, remove, unique, write_json
 from amplifier_foundation.sources.work import Slots
+from amplifier_foundation.sources.worker_batches import WorkerBatches
 
 from .host_packages import HostPackages, host_packages
 from .installer import InstallError, NoInstallerError, install_together
 
 logger = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 MARKER = "env.json"
 
 _LOCK_TIMEOUT_S = 1800.0
 _FORMAT = 1
-_slots = Slots(4)
+_installers = Slots(4)
+_readers = WorkerBatches[Any]()
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +75,7 @@ class Environments:
         Raises:
             InstallError, NoInstallerError: it cannot be made; nothing is left of the attempt.
         """
-        found = await asyncio.to_thread(self.find, requirements)
+        found = await read_in_turn(lambda: self.find(requirements))
         if found.key is None or (found.path is not None and not force):
             return found.path
         if on_install is not None:
@@ -87,7 +92,7 @@ class Environments:
             made = await asyncio.to_thread(self._complete, key)
             if made is not None and made != known:
                 return made  # somebody else did it meanwhile
-            async with _slots.here():
+            async with _installers.here():
                 return await self._install(key, owner, requirements)
 
     async def _install(self, key: str, owner: str, requirements: Sequence[str]) -> Path:
@@ -115,7 +120,7 @@ class Environments:
         for leftover in self._directory.glob(f".staging-{key}-*"):
             remove(leftover)
         for number, path in self._numbered(key):
-            if not (path / MARKER).is_file():
+            if read_json(path / MARKER) is None:
                 logger.warning("%s is incomplete (number %d) and is removed", path, number)
                 discard(path)
         return host_packages(self._cache_dir)
@@ -128,9 +133,9 @@ class Environments:
         return path
 
     def _complete(self, key: str) -> Path | None:
-        """Return the newest complete directory for a key."""
+        """Return the newest complete directory for a key. Prune goes by when its `env.json` was last read."""
         found = sorted(self._numbered(key), reverse=True)
-        return next((path for _, path in found if (path / MARKER).is_file()), None)
+        return next((path for _, path in found if read_json(path / MARKER) is not None), None)
 
     def _numbered(self, key: str) -> list[tuple[int, Path]]:
         try:
@@ -143,6 +148,12 @@ class Environments:
             if stem == key and (not number or number.isdigit()):
                 found.append((int(number or 0), self._directory / name))
         return found
+
+
+async def read_in_turn(read: Callable[[], T]) -> T:
+    """Read off the event loop; those who read at the same time share a thread."""
+    found: T = await _readers.run(read)
+    return found
 
 
 def environment_key(requirements: Sequence[str], host: HostPackages) -> str:

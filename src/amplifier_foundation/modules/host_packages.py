@@ -12,6 +12,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from importlib.metadata import Distribution
 from pathlib import Path
 from threading import Lock
@@ -87,10 +88,19 @@ def _installation() -> Iterator[tuple[str, int]]:
     for entry in dict.fromkeys(sys.path):
         if entry and entry not in ours:
             try:
-                if any(name.endswith((".dist-info", ".egg-info")) for name in os.listdir(entry)):  # noqa: PTH208 - names are enough
-                    yield entry, Path(entry).stat().st_mtime_ns
+                modified_ns = os.stat(entry).st_mtime_ns  # noqa: PTH116 - asked for every module
             except OSError:
                 continue
+            if _holds_distributions(entry, modified_ns):
+                yield entry, modified_ns
+
+
+@lru_cache(maxsize=256)
+def _holds_distributions(directory: str, modified_ns: int) -> bool:
+    try:
+        return any(name.endswith((".dist-info", ".egg-info")) for name in os.listdir(directory))  # noqa: PTH208 - names
+    except OSError:
+        return False
 
 
 def _stored(state: tuple[tuple[str, int], ...], cache_dir: Path) -> HostPackages:

@@ -10,6 +10,19 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote
 
+from .home import get_amplifier_home
+
+__all__ = [
+    "ParsedURI",
+    "ResolvedSource",
+    "SplitURI",
+    "get_amplifier_home",
+    "normalize_path",
+    "parse_uri",
+    "path_in_fragment",
+    "split_uri",
+]
+
 _SUBDIRECTORY = "subdirectory="
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
 _SCP_LIKE = re.compile(r"git\+([^/@:#]+@[^/@:#]+):(?!//)/?(.*)", re.DOTALL)
@@ -101,12 +114,11 @@ def parse_uri(uri: str) -> ParsedURI:
     parts = split_uri(uri)
     if not parts.scheme:
         name, _, rest = parts.path.partition("/")
-        return ParsedURI("", "", name, "", rest)
+        return ParsedURI("", "", name, "", rest, written_ref=None)
     subpath = path_in_fragment(parts.fragment) or ""
     ref = parts.ref or ("main" if _is_git(parts.scheme) else "")
-    written_ref = (parts.ref or None) if _is_git(parts.scheme) else ""
     return ParsedURI(
-        parts.scheme, parts.host, parts.path, ref, subpath, written_ref=written_ref, query=parts.query or ""
+        parts.scheme, parts.host, parts.path, ref, subpath, written_ref=parts.ref or None, query=parts.query or ""
     )
 
 

@@ -180,11 +180,12 @@ async def _execute(
 def _linked(parent: Any, session: AmplifierSession) -> Iterator[None]:
     """Pass a parent's requests to stop on to its child, for as long as the child lives."""
     token = getattr(parent.coordinator, "cancellation", None) if parent is not None else None
-    if token is None:
+    child_token = getattr(session.coordinator, "cancellation", None)  # a stand-in for a session may have none
+    if token is None or child_token is None:
         yield
         return
-    token.register_child(session.coordinator.cancellation)
+    token.register_child(child_token)
     try:
         yield
     finally:
-        token.unregister_child(session.coordinator.cancellation)
+        token.unregister_child(child_token)

@@ -42,7 +42,11 @@ async def prepare_bundle(
     if source_resolver is not None:
         entries = [(module_id, source_resolver(module_id, source)) for module_id, source in entries]
     entries = await asyncio.to_thread(_to_activate, entries)
-    modules = [{"module": module_id, "source": source} for module_id, source in dict.fromkeys(entries)]
+    modules = [
+        {"module": module_id, "source": source}
+        for place, (module_id, source) in enumerate(entries, start=1)
+        if (module_id, source) not in entries[place:]
+    ]
     paths = await activator.activate_all(modules, progress_callback)
     activator.finalize()
     return PreparedBundle(

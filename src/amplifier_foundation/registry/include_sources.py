@@ -1,6 +1,7 @@
 """From what stands under `includes` to the source that is loaded."""
 
 import logging
+import os
 import posixpath
 from collections.abc import Mapping
 from pathlib import Path
@@ -75,7 +76,7 @@ def _resolve_relative(text: str, reading: Reading) -> str:
         written, hash_sign, fragment = text.partition("#")
         if not hash_sign or not (directory / written).exists():
             return text  # it may be there from the working directory's point of view
-    path = (directory / written).resolve()
+    path = Path(os.path.realpath(directory / written))
     if not fragment and reading.uri.startswith("git+") and path.is_relative_to(tree):
         return subdirectory_uri(reading.uri, path.relative_to(tree).as_posix())
     return file_uri(path) + hash_sign + fragment

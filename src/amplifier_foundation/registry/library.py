@@ -7,12 +7,12 @@ from pathlib import Path
 from amplifier_foundation.bundle import Bundle
 from amplifier_foundation.paths.resolution import ResolvedSource, parse_uri
 from amplifier_foundation.sources.resolver import SimpleSourceResolver
+from amplifier_foundation.sources.worker_batches import WorkerBatches
 
 from .include_sources import file_uri, is_local, names_subpath, subdirectory_uri
 from .reading import BundleReader, Reading
 from .shared_tasks import SharedTasks
 from .state import BundleState
-from .worker_batches import WorkerBatches
 
 IncludeSourceResolver = Callable[[str], str | None]
 
@@ -54,6 +54,8 @@ class Library:
         """
         key = self.key_of(reference)
         if not refresh and (known := self._readings.get(key)):
+            if (state := self.states.get(reference)) and not state.local_path:
+                self._register(known, reference)  # the source was read before it had this name
             return known
         uri = self._uri_of(reference)
         reading = await self._reading_now.run((key, refresh), lambda: self._read(uri, refresh))

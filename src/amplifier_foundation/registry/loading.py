@@ -97,7 +97,8 @@ class BundleLoad:
 
     async def _read_includes(self, node: _Node) -> None:
         await self._resolve_includes(node)
-        sources = {self._library.key_of(include.source): include.source for include in node.includes if include.source}
+        found = [include.source for include in node.includes if include.source is not None]
+        sources = {self._library.key_of(source): source for source in found}
         self._note_failures(sources, await asyncio.gather(*map(self._read, sources.values()), return_exceptions=True))
 
     def _note_failures(self, keys: Iterable[str], outcomes: Iterable[object]) -> None:
@@ -149,7 +150,8 @@ class BundleLoad:
             for key, node in self._nodes.items()
             if key not in self._failures
             and any(
-                not include.source and namespace_in(include.text) in self._library.states for include in node.includes
+                include.source is None and namespace_in(include.text) in self._library.states
+                for include in node.includes
             )
         }
 

@@ -59,6 +59,8 @@ class BundleReader:
         return Reading(uri, bundle, source, root)
 
     def _find_root(self, directory: Path, source_root: Path) -> RootBundle | None:
+        if directory == source_root:
+            return None
         for place in directory.parents:
             if not place.is_relative_to(source_root):
                 return None

@@ -10,7 +10,7 @@ from typing import overload
 
 from amplifier_foundation.bundle import Bundle
 from amplifier_foundation.paths.home import get_amplifier_home
-from amplifier_foundation.sources.resolver import SimpleSourceResolver
+from amplifier_foundation.sources import Progress, SimpleSourceResolver, Sources
 
 from .library import IncludeSourceResolver, Library
 from .loading import BundleLoad
@@ -24,7 +24,8 @@ class BundleRegistry:
 
     Nothing is built in; an application registers the names it wants to offer. States are kept in `registry.json` in
     `home`, which is made when there is something to save. With `strict` an include that fails is an error instead of a
-    warning. `include_source_resolver` may give another source for an include as written, or `None`.
+    warning. `include_source_resolver` may give another source for an include as written, or `None`. `progress` is told
+    of every step while sources are fetched.
     """
 
     def __init__(
@@ -34,6 +35,7 @@ class BundleRegistry:
         strict: bool = False,
         include_source_resolver: IncludeSourceResolver | None = None,
         cache_dir: Path | None = None,
+        progress: Progress | None = None,
     ) -> None:
         self._home = Path(home).expanduser().resolve() if home is not None else get_amplifier_home()
         self._strict = strict
@@ -41,7 +43,8 @@ class BundleRegistry:
         self._file = StateFile(self._home / "registry.json")
         self._saving = threading.Lock()
         self._states = self._file.read()
-        self._sources = SimpleSourceResolver(cache_dir=cache_dir or self._home / "cache", base_path=Path.cwd())
+        sources = Sources(cache_dir or self._home / "cache", progress=progress)
+        self._sources = SimpleSourceResolver(base_path=Path.cwd(), sources=sources)
         self._library = Library(self._sources, self._states)
         if self._forget_vanished_paths():
             self._save_or_warn()
@@ -228,4 +231,8 @@ async def load_bundle(
         raise ValueError("Cannot pass strict=True together with a registry: create it with BundleRegistry(strict=True)")
     if registry is None:
         registry = BundleRegistry(strict=strict)
-    return await registry.load_source(str(source), auto_include=auto_include)
+    return await registry.load_source(_source_text(source), auto_include=auto_include)
+
+
+def _source_text(source: str | Path) -> str:
+    return str(source.expanduser().absolute()) if isinstance(source, Path) else source  # a Path is never a name

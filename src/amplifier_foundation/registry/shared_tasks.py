@@ -4,13 +4,16 @@ import asyncio
 from collections.abc import Callable, Coroutine, Hashable
 from typing import Any, Generic, TypeVar
 
+from amplifier_foundation.sources.store import finished
+
 T = TypeVar("T")
 
 
 class SharedTasks(Generic[T]):
     """Runs work by key; while it runs, others who ask for the key wait for the same result or error.
 
-    One caller's cancellation does not disturb the others; the work itself ends when nobody waits for it any more.
+    One caller's cancellation does not disturb the others; the work itself ends when nobody waits for it any more, and
+    the last one to give up waits until it has.
     """
 
     def __init__(self) -> None:
@@ -30,3 +33,4 @@ class SharedTasks(Generic[T]):
                 if self._running.get(key, (None,))[0] is task:
                     del self._running[key]
                 task.cancel()
+                await finished(task)  # whoever is interrupted leaves nothing running behind

@@ -109,7 +109,7 @@ class StateFile:
         if self._is_unusable:
             write_with_backup(self._path, text)
         else:
-            write_atomically(self._path, text.encode())
+            write_atomically(self._path, text.encode(), lasting=False)  # what was noted last can be noted again
         self._is_unusable = False
 
 

@@ -1,6 +1,5 @@
 """Asking a repository where its refs are."""
 
-import difflib
 import re
 
 from amplifier_foundation.exceptions import RefResolutionError
@@ -51,6 +50,8 @@ async def ask(reference: GitReference, *, timeout_s: float) -> KnownRef | None:
 
 async def no_such_ref(reference: GitReference, *, timeout_s: float) -> RefResolutionError:
     """Return the error for a ref that the remote does not have; it names refs that are spelled alike."""
+    import difflib  # only ever needed for this message
+
     try:
         arguments = ("ls-remote", "--quiet", "--heads", "--tags", "--refs", "--", reference.url)
         lines = (await run_git(*arguments, transport=reference.transport, timeout_s=timeout_s)).decode(

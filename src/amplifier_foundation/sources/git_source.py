@@ -72,14 +72,18 @@ class GitSource:
         if self._must_stay_offline(reference):
             raise not_cached(ref)
         self._context.tell(ref, "asking")
-        try:
-            async with self._slots.here():
-                return await git_remote.ask(reference, timeout_s=self._context.limits.ask_timeout_s)
-        except GitCloneTimeoutError as error:
-            raise RefResolutionError(f"Failed to clone {shown(reference.url)}: {error}", ref, "timeout") from error
-        except GitError as error:
-            message = f"Failed to clone {shown(reference.url)}: {shown(error)}"
-            raise RefResolutionError(message, ref, error.reason) from error
+        for pause_s in (*self._context.limits.retry_delays_s, None):
+            try:
+                async with self._slots.here():
+                    return await git_remote.ask(reference, timeout_s=self._context.limits.ask_timeout_s)
+            except GitCloneTimeoutError as error:
+                raise RefResolutionError(f"Failed to clone {shown(reference.url)}: {error}", ref, "timeout") from error
+            except GitError as error:
+                if pause_s is None or error.reason != "network":  # only that may pass by itself
+                    message = f"Failed to clone {shown(reference.url)}: {shown(error)}"
+                    raise RefResolutionError(message, ref, error.reason) from error
+            await asyncio.sleep(pause_s)
+        raise AssertionError("the last attempt returns or raises")
 
     async def _find(self, reference: GitReference, ref: str, *, refresh: bool) -> _Found:
         known = self.find_known(reference)

@@ -33,9 +33,10 @@ class SourceHandler:
 
     def layer(self, cache_dir: Path) -> Sources:
         """Return the source layer for a cache directory."""
+        own = self._sources
+        if own is not None and (own.cache_dir == cache_dir or own.cache_dir == Path(cache_dir).expanduser().absolute()):
+            return own
         cache_dir = Path(cache_dir)
-        if self._sources is not None and self._sources.cache_dir == cache_dir.expanduser().absolute():
-            return self._sources
         if cache_dir not in self._layers:
             self._layers[cache_dir] = Sources(cache_dir)
         return self._layers[cache_dir]

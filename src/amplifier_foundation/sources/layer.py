@@ -9,7 +9,7 @@ from amplifier_foundation.paths.home import get_amplifier_home
 
 from .git_source import GitSource
 from .installed import resolve_name
-from .local import LocalSource
+from .local import FindRoot, LocalSource
 from .protocol import SourceStatus
 from .reference import (
     FileReference,
@@ -50,13 +50,23 @@ class Sources:
         self._urls = UrlSource(self._context)
         self._local = LocalSource(self._context)
 
+    @property
+    def real_cache_dir(self) -> Path:
+        """The cache directory without links."""
+        return self._context.real_cache_dir
+
     async def resolve(
-        self, ref: str | Reference, *, base_dir: Path | None = None, refresh: bool = False
+        self,
+        ref: str | Reference,
+        *,
+        base_dir: Path | None = None,
+        refresh: bool = False,
+        find_root: FindRoot | None = None,
     ) -> ResolvedRef:
         """Return where the content of a reference is.
 
         Relative paths count from `base_dir`, the directory of the file that holds the reference. `refresh` asks remotes
-        again about what may have changed.
+        again about what may have changed. `find_root` chooses the root of a path of this machine.
 
         Raises:
             RefResolutionError: with `ref` as written and a `reason`.
@@ -64,7 +74,7 @@ class Sources:
         written = str(ref)
         reference = parse_reference(ref) if isinstance(ref, str) else ref
         try:
-            resolved = await self._resolve(reference, written, base_dir, refresh)
+            resolved = await self._resolve(reference, written, base_dir, refresh, find_root)
         except RefResolutionError as error:
             self._context.tell(written, "failed", detail=error.message)
             if error.reason == "offline" and not error.hint:
@@ -86,7 +96,14 @@ class Sources:
             return await get_git_status(self._git, reference, str(ref))
         return SourceStatus(source_uri=str(ref), is_cached=True)
 
-    async def _resolve(self, reference: Reference, written: str, base_dir: Path | None, refresh: bool) -> ResolvedRef:
+    async def _resolve(
+        self,
+        reference: Reference,
+        written: str,
+        base_dir: Path | None,
+        refresh: bool,
+        find_root: FindRoot | None,
+    ) -> ResolvedRef:
         match reference:
             case GitReference():
                 return await self._git.resolve(reference, written, refresh=refresh)
@@ -95,7 +112,7 @@ class Sources:
             case ZipReference():
                 return await self._urls.resolve_zip(reference, written, base_dir=base_dir, refresh=refresh)
             case FileReference():
-                return self._local.resolve(reference, written, base_dir=base_dir)
+                return await self._local.resolve(reference, written, base_dir=base_dir, find_root=find_root)
             case NameReference():
                 return resolve_name(reference, written, base_dir=base_dir)
 

@@ -1,6 +1,8 @@
 """References to paths of this machine: never cached, used in place."""
 
 import os
+import stat
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
@@ -12,16 +14,25 @@ from .reference import FileReference, checked_subpath
 from .resolved import ResolvedRef
 from .store import now
 from .work import CacheContext, find_subpath
+from .worker_batches import WorkerBatches
+
+FindRoot = Callable[[Path, Path], Path]
+"""Returns the root for a path without subpath and its directory; called off the event loop."""
 
 _ENTRY_DEPTH = {"git": 2, "fsspec": 3}  # git/<commit>, fsspec/<hash>/<name>
 
 
 @dataclass(frozen=True, slots=True)
 class LocalPath:
-    """A path as the file system knows it, and the path inside of it that was written behind a `#`."""
+    """A path without links and dots, what was written behind a `#`, and what is there: None when nothing is."""
 
     path: Path
     subpath: str | None
+    mode: int | None
+
+    @property
+    def directory(self) -> Path:
+        return self.path if self.mode is not None and stat.S_ISDIR(self.mode) else self.path.parent
 
 
 def find_local(reference: FileReference, base_dir: Path | None) -> LocalPath:
@@ -30,25 +41,26 @@ def find_local(reference: FileReference, base_dir: Path | None) -> LocalPath:
     A path counts literally; if there is none by that name, a `#` in it starts a fragment, and then `%20` and its like
     are decoded.
     """
-    readings = [(reference.path, reference.subpath)]
-    path, mark, fragment = reference.path.partition("#")
-    if mark and path:
-        readings.append((path, path_in_fragment(fragment)))
-    likeliest = readings[-1]
-    readings += [(unquote(text), subpath) for text, subpath in readings]
-    found = (reading for reading in readings if "\0" not in reading[0] and _absolute(reading[0], base_dir).exists())
-    text, subpath = next(found, likeliest)
-    return LocalPath(_absolute(text, base_dir), subpath)
+    for text, subpath in _readings(reference):
+        try:
+            path = _real(text, base_dir)
+            return LocalPath(Path(path), subpath, os.stat(path).st_mode)  # noqa: PTH116 - thirty of these count
+        except (OSError, ValueError):  # nothing there, or a name that no file can have
+            continue
+    text, subpath = list(_written(reference))[-1]
+    return LocalPath(Path(_real(text, base_dir)), subpath, None)
 
 
-def tree_in_cache(cache_dir: Path, path: Path) -> Path | None:
-    """Return the tree of the cache entry that a path belongs to, None for a path outside of the cache."""
-    cache, real = Path(os.path.realpath(cache_dir)), Path(os.path.realpath(path))
-    if not real.is_relative_to(cache):
+def tree_in_cache(real_cache_dir: Path, real_path: Path) -> Path | None:
+    """Return the tree of the cache entry that a path belongs to, None for a path outside of the cache.
+
+    Both are paths without links.
+    """
+    if not real_path.is_relative_to(real_cache_dir):
         return None
-    parts = real.relative_to(cache).parts
+    parts = real_path.relative_to(real_cache_dir).parts
     depth = _ENTRY_DEPTH.get(parts[0], 0) if parts else 0
-    return cache.joinpath(*parts[:depth]) if 0 < depth <= len(parts) else None
+    return real_cache_dir.joinpath(*parts[:depth]) if 0 < depth <= len(parts) else None
 
 
 class LocalSource:
@@ -56,30 +68,62 @@ class LocalSource:
 
     def __init__(self, context: CacheContext) -> None:
         self._context = context
+        self._workers = WorkerBatches[ResolvedRef]()
 
-    def resolve(self, reference: FileReference, ref: str, *, base_dir: Path | None) -> ResolvedRef:
-        """Return the path; nothing is read but whether it is there."""
+    async def resolve(
+        self, reference: FileReference, ref: str, *, base_dir: Path | None, find_root: FindRoot | None = None
+    ) -> ResolvedRef:
+        """Return the path; nothing is read but whether it is there, and what `find_root` looks for."""
+        return await self._workers.run(lambda: self._resolve(reference, ref, base_dir, find_root))
+
+    def _resolve(
+        self, reference: FileReference, ref: str, base_dir: Path | None, find_root: FindRoot | None
+    ) -> ResolvedRef:
         found = find_local(reference, base_dir)
         self._context.check_allowed(found.path, ref)
         self._check_stays_in_entry(reference, found.path, ref, base_dir)
-        if not found.path.exists():
+        if found.mode is None:
             raise RefResolutionError(f"File not found: {found.path} does not exist", ref, "not-found")
-        subpath = checked_subpath(found.subpath, ref)
-        path = find_subpath(found.path, subpath, ref)
-        self._context.check_allowed(path, ref)
-        root = found.path if found.path.is_dir() else found.path.parent
+        path, root, subpath = found.path, found.directory, checked_subpath(found.subpath, ref)
+        if subpath is not None:
+            path = find_subpath(found.path, subpath, ref)
+            self._context.check_allowed(path, ref)
+        elif find_root is not None:
+            root = find_root(path, root)
         return ResolvedRef(
-            ref=ref, kind="local", path=path, root=root, resolved_at=now(), url=found.path.as_uri(), subpath=subpath
+            ref=ref,
+            kind="local",
+            path=path,
+            root=root,
+            resolved_at=now(),
+            url=found.path.as_uri(),
+            subpath=subpath,
         )
 
     def _check_stays_in_entry(self, reference: FileReference, path: Path, ref: str, base_dir: Path | None) -> None:
         """Refuse a relative path in fetched content that leads out of that content."""
-        tree = tree_in_cache(self._context.cache_dir, base_dir) if base_dir is not None else None
-        relative = not reference.path.startswith(("/", "~/"))
-        if tree is not None and relative and not Path(os.path.realpath(path)).is_relative_to(tree):
+        if base_dir is None or reference.path.startswith(("/", "~/")):
+            return
+        tree = tree_in_cache(self._context.real_cache_dir, Path(os.path.realpath(base_dir)))
+        if tree is not None and not path.is_relative_to(tree):
             raise RefResolutionError(f"{reference.path!r} leads out of the source that names it", ref, "unsafe-path")
 
 
-def _absolute(text: str, base_dir: Path | None) -> Path:
-    path = Path(text).expanduser() if text.startswith("~/") else Path(text)
-    return ((base_dir or Path.cwd()) / path).resolve()
+def _readings(reference: FileReference) -> Iterator[tuple[str, str | None]]:
+    """Yield what a reference can mean, path and subpath, the likeliest first."""
+    yield from _written(reference)
+    for text, subpath in _written(reference):
+        if "%" in text:
+            yield unquote(text), subpath
+
+
+def _written(reference: FileReference) -> Iterator[tuple[str, str | None]]:
+    yield reference.path, reference.subpath
+    path, mark, fragment = reference.path.partition("#")
+    if mark and path:
+        yield path, path_in_fragment(fragment)
+
+
+def _real(text: str, base_dir: Path | None) -> str:
+    path = os.path.expanduser(text) if text.startswith("~/") else text  # noqa: PTH111 - thirty of these count
+    return os.path.realpath(os.path.join(base_dir or Path.cwd(), path))  # noqa: PTH118 - thirty of these count

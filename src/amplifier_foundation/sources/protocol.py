@@ -4,19 +4,21 @@ import re
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from amplifier_foundation.paths.resolution import ParsedURI, ResolvedSource
 
 from .reference import is_commit
 
 
+@runtime_checkable
 class SourceResolverProtocol(Protocol):
     """Turns a source into a path of this machine."""
 
     async def resolve(self, uri: str) -> ResolvedSource: ...
 
 
+@runtime_checkable
 class SourceHandlerProtocol(Protocol):
     """Resolves the sources of one kind."""
 
@@ -25,6 +27,7 @@ class SourceHandlerProtocol(Protocol):
     async def resolve(self, parsed: ParsedURI, cache_dir: Path) -> ResolvedSource: ...
 
 
+@runtime_checkable
 class SourceHandlerWithStatusProtocol(SourceHandlerProtocol, Protocol):
     """A handler that can also say whether there is something newer, and fetch it."""
 

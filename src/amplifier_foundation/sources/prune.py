@@ -70,8 +70,14 @@ def _entries(cache_dir: Path) -> Iterator[_Entry]:
     for kind, sidecar in _SIDECARS.items():
         for path in _visible(cache_dir / kind):
             if path.is_dir():
-                key = path.name[:16] if kind == "fsspec" else path.name
-                yield _Entry(path, Path(sidecar.format(entry=path)), f"{kind}-{key}")
+                yield _Entry(path, Path(sidecar.format(entry=path)), f"{kind}-{_lock_key(kind, path.name)}")
+
+
+def _lock_key(kind: str, name: str) -> str:
+    """Return what the lock of an entry is named after; the forced installations of an environment share its lock."""
+    if kind == "fsspec":
+        return name[:16]
+    return name.partition(".")[0] if kind == "env" else name
 
 
 def _visible(directory: Path) -> list[Path]:

@@ -177,6 +177,8 @@ def parse_reference(text: str) -> Reference:
 def reference_from(parsed: ParsedURI) -> Reference:
     """Return the strict form of what `parse_uri` took apart."""
     subpath = parsed.subpath or None
+    if parsed.is_file:
+        return FileReference(parsed.path, _normalised(subpath))
     if not parsed.scheme:
         return NameReference(parsed.path, subpath)
     parts = SplitURI(parsed.scheme, parsed.host, parsed.path, parsed.written_ref or None, parsed.query or None)

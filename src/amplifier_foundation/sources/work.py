@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from weakref import WeakKeyDictionary
 
@@ -30,6 +31,11 @@ class CacheContext:
     offline: bool | None
     allowed_roots: tuple[Path, ...] | None
     progress: Progress | None
+
+    @cached_property
+    def real_cache_dir(self) -> Path:
+        """The directory without links, as it was when this was first asked."""
+        return Path(os.path.realpath(self.cache_dir))
 
     def is_offline(self) -> bool:
         """Say whether the network may not be used at all; without a setting the environment decides, at every call."""
@@ -56,7 +62,8 @@ class CacheContext:
         )
 
     def tell(self, ref: str, phase: Phase, size: int | None = None, total: int | None = None, detail: str = "") -> None:
-        report(self.progress, ProgressEvent("source", shown(ref), phase, size, total, detail))
+        if self.progress is not None:
+            report(self.progress, ProgressEvent("source", shown(ref), phase, size, total, detail))
 
 
 class Slots:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from amplifier_foundation.modules import ModuleActivator
+from amplifier_foundation.exceptions import RefResolutionError
 from amplifier_foundation.paths.home import get_amplifier_home
 from amplifier_foundation.paths.resolution import parse_uri
 from amplifier_foundation.sources import GitSourceHandler
@@ -79,6 +79,8 @@ async def update_bundle(
         BundleNotFoundError: a source cannot be fetched.
         InstallError: dependencies cannot be installed.
     """
+    from amplifier_foundation.modules import ModuleActivator  # installing is not a part of what most importers need
+
     cache = cache_dir or get_amplifier_home() / "cache"
     wanted = selective
     if wanted is None:
@@ -100,7 +102,10 @@ async def _status_of(source: str, cache_dir: Path) -> SourceStatus:
     parsed = parse_uri(source)
     if not parsed.is_git:
         return SourceStatus(source_uri=source, is_cached=True, has_update=None)
-    status = await GitSourceHandler().get_status(parsed, cache_dir)
+    try:
+        status = await GitSourceHandler().get_status(parsed, cache_dir)
+    except RefResolutionError as error:  # it cannot be a reference; the other sources are still worth a look
+        return SourceStatus(source, is_cached=False, error=error.message, summary=f"Error: {error.message}")
     status.source_uri = source  # as written: its fragment says which folder is meant
     return status
 

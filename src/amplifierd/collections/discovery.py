@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from amplifierd.identifiers import ProfileId
 from amplifierd.issues import Issue
 from amplifierd.profiles.document import ProfileDocument, ReferenceBase
-from amplifierd.profiles.reading import HEADER_CODES, read_document
+from amplifierd.profiles.reading import HEADER_CODES, find_location, read_document
 
 _PROFILE_FILE = "profile.md"
 _GROUPS = ((_PROFILE_FILE, f"*/{_PROFILE_FILE}", f"profiles/*/{_PROFILE_FILE}"), ("profiles/*.md",), ("*.md",))
@@ -43,7 +43,11 @@ def discover(root: Path, collection_id: str, *, boundary: Path) -> Discovery:
         if name in profiles:
             first = profiles[name].path.as_posix()
             message = f"Profile '{name}' of {relative} is defined in {first} already"
-            issues.append(Issue("duplicate-profile", message, "profile.name", Path(relative), severity="warning"))
+            line = find_location(document.text, "profile.name")
+            fix = "give one of them another name"
+            issues.append(
+                Issue("duplicate-profile", message, "profile.name", Path(relative), line, fix, severity="warning")
+            )
         else:
             profiles[name] = document
     return Discovery(profiles, tuple(issues))

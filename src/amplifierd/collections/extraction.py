@@ -67,11 +67,11 @@ def remove_all(paths: Paths, collection_id: str, in_use: InUse) -> tuple[tuple[s
     return orphaned, removed
 
 
-def failed(entry: CollectionEntry, before: LockedCollection | None, message: str) -> LockedCollection:
+def failed(entry: CollectionEntry, before: LockedCollection | None, reason: Issue) -> LockedCollection:
     """Return the state to store when a source could not be had: the last good one, with the reason."""
     state = before or LockedCollection(entry.source)
     errors = tuple(issue for issue in state.errors if issue.code != SYNC_FAILED)
-    return replace(state, errors=(*errors, Issue(SYNC_FAILED, message)))
+    return replace(state, errors=(*errors, reason))
 
 
 def _extract_anew(

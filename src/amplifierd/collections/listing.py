@@ -56,7 +56,8 @@ class Listing:
     def local_names(self) -> tuple[str, ...]:
         """Return the names of the user's own profiles."""
         files = (self._home.paths.profiles / LOCAL).glob("*/profile.md")
-        return tuple(sorted(file.parent.name for file in files if is_collection_or_profile_name(file.parent.name)))
+        names = (file.parent.name for file in files if file.is_file())
+        return tuple(sorted(name for name in names if is_collection_or_profile_name(name)))
 
     def _describe_profiles(self, collection_id: str, state: LockedCollection) -> Iterator[CollectionProfile]:
         for name in sorted(state.profiles):

@@ -48,7 +48,7 @@ async def recompile(
             except ProfileValidationError as error:
                 is_incomplete = {issue.code for issue in errors(error.issues)} <= _INCOMPLETE
                 if is_incomplete and profile_id.name in extended:
-                    return "extracted", None
+                    return "unchanged", None
                 return "error", _failure(profile_id, error)
             except Exception as error:  # a profile names foreign code and servers; what goes wrong there stays its own
                 logger.debug("%s cannot be compiled", profile_id, exc_info=True)

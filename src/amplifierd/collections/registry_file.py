@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any
@@ -13,8 +13,10 @@ from typing import Any
 import yaml
 from ruamel.yaml.comments import CommentedMap
 from ruamel.yaml.error import YAMLError
+from ruamel.yaml.scalarstring import SingleQuotedScalarString
 
 from amplifier_foundation.io import load_yaml
+from amplifier_foundation.provenance import find_line
 from amplifier_foundation.sources.locks import locked_now
 from amplifierd.exceptions import CollectionError
 from amplifierd.identifiers import is_collection_or_profile_name
@@ -81,7 +83,7 @@ class RegistryFile:
             entries = mapping_in(document, _KEY)
             if entry.identifier in entries:
                 raise already_exists(entry.identifier)
-            entries[entry.identifier] = {"source": entry.source, "installed_at": entry.installed_at}
+            entries[_key(entry.identifier)] = {"source": entry.source, "installed_at": entry.installed_at}
 
         self._edit(change)
 
@@ -148,7 +150,8 @@ class RegistryFile:
 
     def _load(self) -> Registry:
         try:
-            data = load_yaml(self.path.read_text(encoding="utf-8-sig"))
+            text = self.path.read_text(encoding="utf-8-sig")
+            data = load_yaml(text)
         except yaml.YAMLError as error:
             mark = getattr(error, "problem_mark", None)
             where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
@@ -159,7 +162,7 @@ class RegistryFile:
         entries = data.get(_KEY) if isinstance(data, dict) else data
         if entries is not None and not (isinstance(data, dict) and isinstance(entries, dict)):
             return self._keep_last_good(f"line 1, column 1: '{_KEY}' must be a mapping of ids to entries", 1)
-        return _read_entries(entries or {}, self.path)
+        return _read_entries(entries or {}, self.path, text)
 
     def _keep_last_good(self, problem: str, line: int | None) -> Registry:
         message = f"{self.path} is not valid: {problem}"
@@ -180,11 +183,16 @@ def _broken(message: str) -> CollectionError:
     return CollectionError(message, code=FILE_INVALID, hint="correct the file by hand; nothing was written")
 
 
-def _read_entries(entries: Mapping[Any, Any], file: Path) -> Registry:
+def _key(collection_id: str) -> str:
+    """Return an id as a key that YAML reads as a text again: `on` or `123` alone would be something else."""
+    return collection_id if isinstance(load_yaml(collection_id), str) else SingleQuotedScalarString(collection_id)
+
+
+def _read_entries(entries: Mapping[Any, Any], file: Path, text: str) -> Registry:
     read: dict[str, CollectionEntry] = {}
     issues: list[Issue] = []
     for key, value in entries.items():
-        problems = list(_problems(key, value, file))
+        problems = [replace(issue, line=_find_line(text, key, issue)) for issue in _problems(key, value, file)]
         issues += problems
         if all(problem.severity == "warning" for problem in problems):
             read[key] = _entry(key, value)
@@ -193,10 +201,16 @@ def _read_entries(entries: Mapping[Any, Any], file: Path) -> Registry:
     return Registry(read, tuple(issues), frozenset(str(key) for key in entries if key not in read))
 
 
+def _find_line(text: str, key: Any, issue: Issue) -> int | None:
+    inner = issue.location.removeprefix(f"{_KEY}.{key}").lstrip(".")
+    return find_line(text, (_KEY, str(key), *([inner] if inner else [])), is_markdown=False)
+
+
 def _problems(key: Any, value: Any, file: Path) -> Iterator[Issue]:
     location = f"{_KEY}.{key}"
     if not isinstance(key, str) or not is_collection_or_profile_name(key):
-        yield Issue("invalid-identifier", f"Invalid collection id {key!r}", location, file)
+        fix = "an id begins with a lower-case letter or digit and has at most 64 of a-z 0-9 . _ -; quote on, off or 123"
+        yield Issue("invalid-identifier", f"Invalid collection id {key!r}", location, file, fix=fix)
         return
     if key == LOCAL:
         message = f"'{LOCAL}' is reserved for your own profiles and cannot be registered"
@@ -204,7 +218,8 @@ def _problems(key: Any, value: Any, file: Path) -> Iterator[Issue]:
         return
     entry = {"source": value} if isinstance(value, str) else value
     if not isinstance(entry, dict):
-        yield Issue("wrong-type", f"{location} must be a source or a mapping", location, file)
+        fix = "write a source, or source: <reference> below it"
+        yield Issue("wrong-type", f"{location} must be a source or a mapping", location, file, fix=fix)
         return
     if not entry.get("source"):
         yield Issue("source-missing", f"{location} has no source", location, file, fix="add source: <reference>")
@@ -212,9 +227,11 @@ def _problems(key: Any, value: Any, file: Path) -> Iterator[Issue]:
         kind, expected = _TYPES.get(name, (object, ""))
         if name not in _TYPES:
             message = f"Unknown key '{name}'"
-            yield Issue("unknown-key", message, f"{location}.{name}", file, severity="warning")
+            fix = f"use {', '.join(_TYPES)}"
+            yield Issue("unknown-key", message, f"{location}.{name}", file, fix=fix, severity="warning")
         elif item is not None and not isinstance(item, kind):
-            yield Issue("wrong-type", f"{location}.{name} must be {expected}", f"{location}.{name}", file)
+            message = f"{location}.{name} must be {expected}"
+            yield Issue("wrong-type", message, f"{location}.{name}", file, fix=f"write {expected} there")
 
 
 def _entry(collection_id: str, value: Any) -> CollectionEntry:

@@ -119,7 +119,7 @@ class Collections:
             await in_thread(lambda stop: self._registry.update(collection_id, changes))
         return self.get(collection_id)
 
-    async def remove(self, collection_id: str, *, force: bool = False) -> None:
+    async def remove(self, collection_id: str, force: bool = False) -> None:
         """Take a collection out of the registry, and its profiles out of the home. The cache stays.
 
         Raises:
@@ -139,7 +139,7 @@ class Collections:
         compile: bool | None = None,
         force_compile: bool = False,
     ) -> dict[str, SyncResult]:
-        """Bring collections in step with their sources, and compile what that changed.
+        """Bring collections in step with their sources, and compile what that changed. One id alone is fine, too.
 
         `refresh` asks remotes whether branches moved. `check` only says what would happen: nothing on disk changes.
         `compile` defaults to the setting `startup.auto_compile`. One collection's failure is in its result.
@@ -148,6 +148,7 @@ class Collections:
             CollectionError: one of `ids` is not known.
             FormatUnsupportedError: a newer version wrote `collections.lock`.
         """
+        ids = (ids,) if isinstance(ids, str) else ids
         for collection_id in ids or ():
             if checked_collection_id(collection_id) != LOCAL and not self._is_known(collection_id):
                 raise not_found(collection_id)

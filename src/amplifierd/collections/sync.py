@@ -170,14 +170,15 @@ class CollectionSync:
                 source = current.source if refresh else self._known_source(current)
                 return await self._extract(current, source, refresh=refresh)
         except (AmplifierError, OSError) as error:
-            message = error.message if isinstance(error, AmplifierError) else str(error)
+            message, fix = (error.message, error.hint) if isinstance(error, AmplifierError) else (str(error), "")
         except Exception as error:  # sources are foreign content, fetched by foreign backends
             logger.exception("collection %r cannot be synced", collection_id)
-            message = f"{type(error).__name__}: {error}"
+            message, fix = f"{type(error).__name__}: {error}", ""
         self._report(collection_id, "failed", message)
+        issue = Issue(SYNC_FAILED, message, fix=fix or "correct the collection's source, then sync again")
         if not check:
-            await self._record_failure(entry, message)
-        return _Step(SyncResult("error", commit, commit, errors=(Issue(SYNC_FAILED, message),)))
+            await self._record_failure(entry, issue)
+        return _Step(SyncResult("error", commit, commit, errors=(issue,)))
 
     async def _step_without_entry(self, collection_id: str, *, check: bool) -> _Step:
         """Treat an id that only the lock knows: its entry was taken out by hand."""
@@ -278,10 +279,10 @@ class CollectionSync:
         self._lock.record(collection_id, replace(state, orphaned=left))
         return [ProfileId(collection_id, name) for name in gone]
 
-    async def _record_failure(self, entry: CollectionEntry, message: str) -> None:
+    async def _record_failure(self, entry: CollectionEntry, issue: Issue) -> None:
         try:
             before = self._lock.get(entry.identifier)
-            state = failed(entry, before, message)
+            state = failed(entry, before, issue)
             await in_thread(lambda stop: self._lock.record(entry.identifier, state))
         except (AmplifierError, OSError) as error:
             logger.warning("the failure of %s cannot be recorded: %s", entry.identifier, error)

@@ -8,6 +8,7 @@ from typing import Any
 import yaml
 
 from amplifier_foundation.io import parse_frontmatter
+from amplifierd.profiles.document import as_json
 
 _OVERLAYS = ("session", "providers", "tools", "hooks")
 
@@ -25,7 +26,7 @@ def agent_from_text(name: str, text: str, source: str) -> dict[str, Any]:
         raise ValueError(f"Agent '{name}' has front matter that is not YAML: {error}") from error
     if not isinstance(front, Mapping) or not front:
         return entry
-    return {**entry, **_derived(name, front, body.strip())}
+    return {**entry, **_derived(name, as_json(front), body.strip())}
 
 
 def agent_from_mapping(name: str, definition: Mapping[str, Any], source: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import unquote, urlsplit
 
-from amplifierd.identifiers import ProfileId, mount_type
+from amplifierd.identifiers import MOUNT_TYPES, ProfileId
 from amplifierd.profiles.document import MODULE_SECTIONS, SESSION_MEMBERS
 
 from .generation import portable_agent_source
@@ -40,7 +40,8 @@ def to_resolved(plan: Mapping[str, Any], profiles_dir: Path, agent_refs: Mapping
     result: dict[str, Any] = {key: value for key, value in plan.items() if key not in {"session", *SESSION_MEMBERS}}
     hints: list[ProfileId] = []
     for member in SESSION_MEMBERS:
-        if isinstance(entry := session.get(member), Mapping):
+        entry = session.get(member)
+        if isinstance(entry, Mapping) and isinstance(entry.get("module"), str):
             resolved = _with_directory(entry, profiles_dir, hints)
             session[member] = resolved.pop("module")
             source, config = resolved.pop("source", None), resolved.pop("config", None)
@@ -51,11 +52,11 @@ def to_resolved(plan: Mapping[str, Any], profiles_dir: Path, agent_refs: Mapping
             result[member] = plan[member]
     for name in MODULE_SECTIONS:
         if name in plan:
-            result[name] = [_with_directory(entry, profiles_dir, hints) for entry in plan[name]]
+            result[name] = [_with_directory(entry, profiles_dir, hints) for entry in plan[name] or ()]
     if "agents" in plan:
         result["agents"] = {
             name: _with_source(agent, agent_refs.get(_source_of(agent), _source_of(agent)))
-            for name, agent in plan["agents"].items()
+            for name, agent in (plan["agents"] or {}).items()
         }
     if hints and not find_profile(result | {"session": session}, profiles_dir):
         session[PROFILE_KEY] = str(hints[0])
@@ -115,11 +116,12 @@ def find_compiled(url: Any, profiles_dir: Path) -> ProfileId | None:
 def _with_directory(entry: Mapping[str, Any], profiles_dir: Path, hints: list[ProfileId]) -> dict[str, Any]:
     """Return a module entry with its hint replaced by the compiled directory, or without source if there is none."""
     resolved = dict(entry)
-    hint = find_hint(entry.get("source"))
-    if hint is None:
+    hint, module = find_hint(entry.get("source")), str(entry.get("module") or "")
+    mount_type = next((found for prefix, found in MOUNT_TYPES.items() if module.startswith(prefix)), None)
+    if hint is None or mount_type is None:
         return resolved
     hints.append(hint)
-    directory = profiles_dir / hint.collection / hint.name / mount_type(entry["module"]) / entry["module"]
+    directory = profiles_dir / hint.collection / hint.name / mount_type / module
     if directory.is_dir():
         resolved["source"] = directory_url(directory)
     else:
@@ -128,6 +130,8 @@ def _with_directory(entry: Mapping[str, Any], profiles_dir: Path, hints: list[Pr
 
 
 def _with_hint(entry: Mapping[str, Any], profiles_dir: Path, hint: str | None) -> dict[str, Any]:
+    if not entry.get("module"):
+        return dict(entry)
     source = entry.get("source")
     compiled = find_compiled(source, profiles_dir)
     source = str(compiled) if compiled else source if source is not None else hint

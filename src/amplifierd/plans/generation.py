@@ -11,6 +11,7 @@ from amplifierd.exceptions import ProfileCompilationError
 from amplifierd.identifiers import ProfileId
 from amplifierd.profiles.document import ALL_AGENTS, MODULE_SECTIONS, SESSION_MEMBERS
 from amplifierd.profiles.inheritance import MergedProfile
+from amplifierd.profiles.overrides import REQUEST_BASE
 
 from .agents import agent_from_mapping, agent_from_text
 
@@ -25,12 +26,17 @@ def generate_portable(merged: MergedProfile, build_dir: Path, lock: Mapping[str,
     Raises:
         ProfileCompilationError: an agent's file cannot be read.
     """
+    return {**generate_modules(merged), "agents": _agents(merged, build_dir, lock)}
+
+
+def generate_modules(merged: MergedProfile) -> dict[str, Any]:
+    """Return the part of a portable plan for which no build is needed: all but the agents."""
     hint = str(merged.profile_id)
     session = merged.sections.get("session") or {}
     members = {member: _entry(session[member], hint) for member in SESSION_MEMBERS if session.get(member)}
     rest = {key: copy.deepcopy(value) for key, value in session.items() if key not in SESSION_MEMBERS}
     modules = {name: [_entry(entry, hint) for entry in merged.sections.get(name) or ()] for name in MODULE_SECTIONS}
-    return {"session": {**members, **rest}, **modules, "agents": _agents(merged, build_dir, lock)}
+    return {"session": {**members, **rest}, **modules}
 
 
 def portable_agent_source(profile_id: ProfileId, name: str) -> str:
@@ -42,8 +48,12 @@ def inline_agent_source(profile_id: ProfileId, name: str) -> str:
 
 
 def _entry(entry: Mapping[str, Any], hint: str) -> dict[str, Any]:
+    """Return a module's entry; a source that a request gave is in no build, and stands for itself."""
+    source = entry.get("source")
+    is_given = getattr(source, "base", None) is REQUEST_BASE
     extras = {key: value for key, value in entry.items() if key not in _GENERATED}
-    return copy.deepcopy({"module": entry["module"], "source": hint, "config": entry.get("config") or {}, **extras})
+    generated = {"module": entry["module"], "source": str(source) if is_given else hint}
+    return copy.deepcopy({**generated, "config": entry.get("config") or {}, **extras})
 
 
 def _agents(merged: MergedProfile, build_dir: Path, lock: Mapping[str, Any]) -> dict[str, Any]:
@@ -54,6 +64,8 @@ def _agents(merged: MergedProfile, build_dir: Path, lock: Mapping[str, Any]) -> 
     for name, value in declared.items():
         if isinstance(value, Mapping):
             agents[name] = agent_from_mapping(name, value, inline_agent_source(profile_id, name))
+        elif value is None:
+            continue  # left out of all
         elif name == ALL_AGENTS:
             agents.update({n: _compiled_agent(n, build_dir, profile_id) for n in compiled if n not in declared})
         else:

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from amplifierd.exceptions import ProfileNotFoundError
+from amplifier_foundation.provenance import explain, parse_path
+from amplifierd.exceptions import FormatUnsupportedError, MountPlanError, ProfileNotFoundError
 from amplifierd.identifiers import ProfileId, mount_type, package_name
+from amplifierd.issues import Issue
+from amplifierd.profiles.document import ALL_AGENTS, module_identity
+from amplifierd.profiles.inheritance import DEFAULTS, MergedProfile
 from amplifierd.profiles.lock import ProfileLock
 
 from .conversion import Form, find_hint, find_profile, path_of, to_portable, to_resolved
 from .difference import PlanDiff, diff_plans
-from .generation import generate_portable, portable_agent_source
+from .generation import generate_modules, generate_portable, portable_agent_source
 from .validation import PlanReport, validate_mount_plan
 
 if TYPE_CHECKING:
@@ -21,7 +26,8 @@ if TYPE_CHECKING:
 
 _SESSION_SECTION = re.compile(r"^(orchestrator|context)(?=\.config|$)")
 _SESSION_SOURCE = re.compile(r"^session\.(orchestrator|context)_source$")
-_SOURCE = re.compile(r"^(?:session\.(?:orchestrator|context)|(?:providers|tools|hooks)\[[^\]]+\])\.source$")
+_NO_PLAN = ("plan", "session", "wrong-type")
+"""Checks that something fails which has not the shape of a plan."""
 
 
 class Plans:
@@ -63,9 +69,15 @@ class Plans:
         return plan if form == "portable" else await asyncio.to_thread(self.convert, plan, form)
 
     def convert(self, plan: Mapping[str, Any], form: Form) -> dict[str, Any]:
-        """Return a plan in the form asked for; a plan that has it already stays as it is."""
+        """Return a plan in the form asked for; a plan that has it already stays as it is.
+
+        Raises:
+            MountPlanError: it has not the shape of a plan.
+            ValueError: there is no such form.
+        """
         if form not in ("portable", "resolved"):
             raise ValueError(f"form must be portable or resolved, not {form!r}")
+        _check_shape(plan)
         profiles_dir = self._home.paths.profiles
         refs = self._agent_refs(find_profile(plan, profiles_dir))
         convert = to_portable if form == "portable" else to_resolved
@@ -75,22 +87,28 @@ class Plans:
         """Check a plan of either form against every rule, its sources against this home included."""
         return validate_mount_plan(plan, check_source=self._check_source)
 
-    async def explain(self, profile_id: ProfileId | str, key: str) -> dict[str, Any]:
+    async def explain(
+        self, profile_id: ProfileId | str, key: str, *, overrides: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
         """Say where a value of a profile's plan comes from: `{value, origin{profile, file, line}, overrode[]}`.
 
         `key` is the key path in a plan of either form: `tools[tool-bash].config.timeout`, `session.context.module`.
+        What a request's `overrides` set has the origin `request`, and what nobody wrote `default`, without a file.
 
         Raises:
             KeyError: the plan has no such value.
         """
         known = ProfileId.parse(profile_id)
         await self._home.profiles.ensure_extracted(known)
-        merged = await asyncio.to_thread(self._home.profiles.merged, known)
+        merged = await asyncio.to_thread(self._home.profiles.merged, known, overrides=overrides)
         path = _SESSION_SECTION.sub(r"session.\1", _SESSION_SOURCE.sub(r"session.\1.source", key))
-        explained = await asyncio.to_thread(merged.explain, path)
-        if _SOURCE.match(path):
-            explained["value"] = str(known)  # in a plan the profile stands for where its modules come from
-        return explained
+        if not merged.is_valid:
+            plan: Mapping[str, Any] = {}
+        elif parse_path(path)[0] == "agents":
+            plan = await self.generate(known, overrides=overrides)
+        else:
+            plan = await asyncio.to_thread(generate_modules, merged)
+        return await asyncio.to_thread(_explain, merged, plan, path)
 
     def diff(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> PlanDiff:
         """Compare two plans. The versions of modules that are locked in this home count; else their sources do."""
@@ -120,7 +138,10 @@ class Plans:
     def _check_source(self, module_id: str, source: Any) -> str | None:
         """Say what keeps a module's source from being found in this home."""
         if (hint := find_hint(source)) is not None:
-            lock = self._lock_of(hint)
+            try:
+                lock = self._lock_of(hint)
+            except FormatUnsupportedError as error:
+                return error.message
             if lock is None:
                 return f"profile {hint} is not compiled here"
             if module_id not in {entry["name"] for entry in lock.modules()}:
@@ -135,6 +156,45 @@ class Plans:
         if not (path / package).is_dir() and not (path / f"{package}.py").is_file():
             return f"{path} has no package {package} ({mount_type(module_id)})"
         return None
+
+
+def _explain(merged: MergedProfile, plan: Mapping[str, Any], path: str) -> dict[str, Any]:
+    """Return a plan's value with the origin of what the profile says there, or, of what it does not say, the default's.
+
+    A value that is in no plan, the instruction for example, is explained from the profile alone.
+    """
+    identity = partial(module_identity, path.partition("[")[0])
+    try:
+        value = explain(plan, (), path, owner="profile", identity=identity)["value"]
+    except KeyError:
+        return merged.explain(path)
+    for declared in _declared(path):
+        try:
+            explained = merged.explain(declared)
+        except KeyError:
+            continue
+        if explained["origin"]["profile"] is not None:
+            return {**explained, "value": value}
+    return {"value": value, "origin": {"profile": DEFAULTS, "file": None, "line": None}, "overrode": []}
+
+
+def _declared(path: str) -> Iterator[str]:
+    """Yield where a profile may say what a plan has at a path: an agent is made from what declares it."""
+    yield path
+    steps = parse_path(path)
+    if steps[0] == "agents" and len(steps) > 1:
+        yield f"agents[{steps[1]}]"
+        yield f"agents[{ALL_AGENTS}]"
+
+
+def _check_shape(plan: Any) -> None:
+    broken = [check for check in validate_mount_plan(plan).errors if check.name in _NO_PLAN and plan != {}]
+    if isinstance(plan, Mapping) and plan.get("session") is None:  # a plan in the making
+        broken = [check for check in broken if check.name != "session"]
+    if broken:
+        text = "; ".join(check.message for check in broken)
+        issues = [Issue(check.name, check.message, check.location) for check in broken]
+        raise MountPlanError(f"The mount plan cannot be converted: {text}", issues)
 
 
 def _version_of(entry: Mapping[str, Any]) -> str:

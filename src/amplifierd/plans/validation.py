@@ -132,9 +132,9 @@ def _providers_rule(plan: Mapping[str, Any]) -> Iterator[PlanCheck]:
     if not providers:
         yield PlanCheck("providers-missing", "At least one provider must be configured", "providers")
     nameless = Counter(
-        entry.get("module")
+        entry["module"]
         for entry in (providers if isinstance(providers, list) else ())
-        if isinstance(entry, Mapping) and not entry.get("instance_id")
+        if isinstance(entry, Mapping) and isinstance(entry.get("module"), str) and not entry.get("instance_id")
     )
     for module, count in nameless.items():
         if count > 1:
@@ -156,7 +156,7 @@ def _duplicates_rule(plan: Mapping[str, Any]) -> Iterator[PlanCheck]:
     for section in ("tools", "hooks"):
         entries = plan.get(section)
         ids = [e.get("module") for e in (entries if isinstance(entries, list) else ()) if isinstance(e, Mapping)]
-        for module, count in Counter(ids).items():
+        for module, count in Counter(each for each in ids if isinstance(each, str)).items():
             if module and count > 1:
                 yield PlanCheck(
                     "duplicate-module", f"{section} names {module} {count} times", section, severity="warning"

@@ -15,6 +15,8 @@ from amplifier_core.exceptions import AmplifierError
 from amplifier_foundation.exceptions import RefResolutionError
 from amplifier_foundation.io.files import write_atomically
 from amplifier_foundation.sources import GitReference, parse_reference
+from amplifier_foundation.sources.hashing import IGNORED_NAMES, IGNORED_PATTERNS
+from amplifier_foundation.sources.reference import shown
 from amplifier_foundation.sources.resolved import UNPINNED
 from amplifier_foundation.sources.store import Stop, in_thread, make_directory, now, remove
 from amplifierd.collections.builtin import LOCAL
@@ -38,7 +40,7 @@ logger = logging.getLogger(__name__)
 MISSING = "module-missing"
 
 _PARALLEL = 8
-_IGNORED = shutil.ignore_patterns(".git", "__pycache__", "*.pyc", ".venv", "node_modules", ".pytest_cache", ".DS_Store")
+_IGNORED = shutil.ignore_patterns(*IGNORED_NAMES, *IGNORED_PATTERNS)
 
 
 @dataclass(frozen=True)
@@ -201,7 +203,7 @@ class Compilation:
         if key[0] == "agents":
             _check_text(target, str(ref))
         entry = _entry(key, ref, kind=located.kind, content_hash=content_hash, path=resource_path(key), **found)
-        if self._locked_commit(located.wanted) is not None:
+        if self._frozen or self._locked_commit(located.wanted) is not None:
             entry = self._check_restored(located.wanted, entry)
         if located.kind == "local":
             self._fingerprints.learn(str(located.wanted), located.content, content_hash)
@@ -213,7 +215,7 @@ class Compilation:
         locked = dict(self._inspection.lock.resources())[wanted.key]
         if locked["content_hash"] not in (None, entry["content_hash"]):
             raise RefResolutionError(
-                f"the cached files of {wanted.ref} are not those that were locked",
+                f"the cached files of {shown(wanted.ref)} are not those that were locked",
                 str(wanted.ref),
                 "integrity",
                 hint="delete the cache, or compile with force",
@@ -246,7 +248,7 @@ class Compilation:
                 entry["requirements"] = dependencies.pins[name]
         missing = [name for (_, name), entry in entries.items() if entry["status"] == "missing"]
         issues = [f"{issue.code}: {issue.message}" for issue in self._merged.issues if issue.severity == "warning"]
-        unpinned = [f"{UNPINNED}: {entry['ref']}" for entry in entries.values() if _is_unpinned(entry["ref"])]
+        unpinned = [f"{UNPINNED}: {shown(entry['ref'])}" for entry in entries.values() if _is_unpinned(entry["ref"])]
         lock = make_lock(
             self._merged,
             entries,
@@ -255,11 +257,11 @@ class Compilation:
             warnings=list(dict.fromkeys([*issues, *unpinned, *self._warnings, *dependencies.warnings])),
         )
         write_atomically(staging / publication.PROFILE_FILE, self._merged.document.text.encode())
-        self._carry_over(staging)
+        self._carry_over(staging, lock)
         write_lock(staging, lock)
         return lock
 
-    def _carry_over(self, staging: Path) -> None:
+    def _carry_over(self, staging: Path, lock: ProfileLock) -> None:
         """Keep backups of older locks, and, for the user's own profiles, the files that lie beside the profile."""
         inspection = self._inspection
         directory = inspection.directory
@@ -272,7 +274,7 @@ class Compilation:
             with contextlib.suppress(FileExistsError):
                 shutil.copy2(directory / FILE_NAME, staging / name)
         if self._profile_id.collection == LOCAL:
-            _copy_own_files(directory, staging, inspection.lock)
+            _copy_own_files(directory, staging, [lock, *([inspection.lock] if inspection.lock else [])])
 
     def _publish(self, staging: Path, lock: ProfileLock, located: Iterable[ResourceKey]) -> Build:
         paths, before = self._home.paths, self._inspection
@@ -320,13 +322,15 @@ def _check_text(file: Path, ref: str) -> None:
     try:
         file.read_text(encoding="utf-8")
     except ValueError as error:
-        raise ResourceError(f"Agent ref must be a markdown file: {ref} (not UTF-8)", code="agent-not-file") from error
+        raise ResourceError(
+            f"Agent ref must be a markdown file: {shown(ref)} (not UTF-8)", code="agent-not-file"
+        ) from error
 
 
-def _copy_own_files(directory: Path, staging: Path, lock: ProfileLock | None) -> None:
+def _copy_own_files(directory: Path, staging: Path, locks: Iterable[ProfileLock]) -> None:
     """Copy what the user put beside a profile: all that neither the build before nor this one brought itself."""
     made = {FILE_NAME, publication.PROFILE_FILE, DEPENDENCIES_DIR}
-    made |= {entry["path"] for _, entry in lock.resources() if entry["path"]} if lock is not None else set()
+    made |= {entry["path"] for lock in locks for _, entry in lock.resources() if entry["path"]}
     own = {file for file in directory.rglob("*") if file.is_file() and not _is_below(file, directory, made)}
     for file in sorted(own):
         target = staging / file.relative_to(directory)

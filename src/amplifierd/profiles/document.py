@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import date, datetime, time
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -17,7 +18,8 @@ NAMED_SECTIONS = ("agents", "context")
 SESSION_MEMBERS = ("orchestrator", "context")
 
 ALL_AGENTS = "*"
-"""Stands, among a profile's agents, for every agent in its collection's `agents/`."""
+"""Stands, among a profile's agents, for every agent in its collection's `agents/` whose name is not beside it; those
+that are left out are there as null."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,20 @@ class ProfileDocument:
 def hash_text(text: str) -> str:
     """Return the hash by which a change of a profile's text is noticed; the kind of line ends does not count."""
     return hashlib.sha256(text.replace("\r\n", "\n").replace("\r", "\n").encode()).hexdigest()
+
+
+def as_json(value: Any) -> Any:
+    """Return a value that YAML was read into as JSON has it: keys are texts, dates are written out, sets are lists."""
+    match value:
+        case dict():
+            return {str(key): as_json(item) for key, item in value.items()}
+        case list() | tuple() | set():
+            return [as_json(item) for item in value]
+        case None | str() | bool() | int() | float():
+            return value
+        case date() | datetime() | time():
+            return value.isoformat().replace("+00:00", "Z")
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
 
 
 def module_identity(section: str, entry: Mapping[str, Any]) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import os
 import stat
@@ -26,7 +27,7 @@ _SUFFIXES = tuple(pattern.removeprefix("*") for pattern in IGNORED_PATTERNS)
 class ContentFile:
     """A regular file, and its path inside of the resource; that is empty for a resource that is one file."""
 
-    path: Path
+    path: str
     name: str
     size: int
     modified_ns: int
@@ -44,8 +45,9 @@ def list_content(parts: Mapping[str, Path], *, boundary: Path, ref: str) -> Cont
     Raises:
         RefResolutionError: a link leads out of `boundary`, in a circle or nowhere, or something is no regular file.
     """
-    root = Path(os.path.realpath(boundary))
-    return tuple(file for name, path in parts.items() for file in _walk(path, name, root, ref, frozenset()))
+    root = os.path.realpath(boundary)
+    found = ((name, _real(str(path), name or path.name, root, ref)) for name, path in parts.items())
+    return tuple(file for name, path in found for file in _walk(path, name, root, ref, ()))
 
 
 def fingerprint(content: Content) -> str:
@@ -114,6 +116,11 @@ class Fingerprints:
         self._has_changed |= kept != self._sources
         self._sources = kept
 
+    async def save_if_changed(self) -> None:
+        """Write what was learnt, off the event loop; most of the time nothing was."""
+        if self._has_changed:
+            await asyncio.to_thread(self.save)
+
     def save(self) -> None:
         """Write what was learnt since it was read, if anything."""
         if self._has_changed:
@@ -121,25 +128,37 @@ class Fingerprints:
             self._has_changed = False
 
 
-def _walk(path: Path, name: str, root: Path, ref: str, above: frozenset[str]) -> Iterator[ContentFile]:
-    real = os.path.realpath(path)
-    if not Path(real).is_relative_to(root):
-        raise _unsafe(f"{name or path.name!r} leads out of its source, to {real!r}", ref)
-    try:
-        status = Path(real).stat()
-    except OSError as error:
-        raise _unsafe(f"{name or path.name!r} leads nowhere", ref) from error
+def _walk(path: str, name: str, root: str, ref: str, above: tuple[str, ...]) -> Iterator[ContentFile]:
+    """Yield the files at a path whose own links, but not those below it, are resolved."""
+    status = _stat(path, name, ref)
     if stat.S_ISREG(status.st_mode):
-        yield ContentFile(Path(real), name, status.st_size, status.st_mtime_ns, bool(status.st_mode & 0o100))
-    elif not stat.S_ISDIR(status.st_mode):
-        raise _unsafe(f"{name or path.name!r} is neither a file nor a directory", ref)
-    elif real in above:
-        raise _unsafe(f"{name or path.name!r} is a link that leads in a circle", ref)
-    else:
-        for child in sorted(os.listdir(real)):  # noqa: PTH208 - names are enough
-            if child not in IGNORED_NAMES and not child.endswith(_SUFFIXES):
-                inner = f"{name}/{child}" if name else child
-                yield from _walk(Path(real, child), inner, root, ref, above | {real})
+        yield ContentFile(path, name, status.st_size, status.st_mtime_ns, bool(status.st_mode & 0o100))
+        return
+    if not stat.S_ISDIR(status.st_mode):
+        raise _unsafe(f"{name!r} is neither a file nor a directory", ref)
+    if path in above:
+        raise _unsafe(f"{name!r} is a link that leads in a circle", ref)
+    with os.scandir(path) as found:
+        children = [(child.name, child.is_symlink()) for child in found]
+    for child, is_link in sorted(children):
+        if child not in IGNORED_NAMES and not child.endswith(_SUFFIXES):
+            inner = f"{name}/{child}" if name else child
+            below = f"{path}/{child}"
+            yield from _walk(_real(below, inner, root, ref) if is_link else below, inner, root, ref, (*above, path))
+
+
+def _real(path: str, name: str, root: str, ref: str) -> str:
+    real = os.path.realpath(path)
+    if real != root and not real.startswith(f"{root.rstrip('/')}/"):
+        raise _unsafe(f"{name!r} leads out of its source, to {real!r}", ref)
+    return real
+
+
+def _stat(path: str, name: str, ref: str) -> os.stat_result:
+    try:
+        return os.stat(path)  # noqa: PTH116 - asked for every file of every resource
+    except OSError as error:
+        raise _unsafe(f"{name!r} leads nowhere", ref) from error
 
 
 def _unsafe(problem: str, ref: str) -> RefResolutionError:
@@ -158,9 +177,9 @@ def _join(digests: Iterable[tuple[ContentFile, str]]) -> str:
     return f"sha256:{hashlib.sha256(b''.join(lines)).hexdigest()}"
 
 
-def _read(path: Path) -> str:
+def _read(path: str) -> str:
     digest = hashlib.sha256()
-    with path.open("rb") as file:
+    with Path(path).open("rb") as file:
         while chunk := file.read(_CHUNK):
             digest.update(chunk)
     return digest.hexdigest()
@@ -170,7 +189,7 @@ def _copy(file: ContentFile, target: Path, check: Callable[[], None]) -> str:
     check()
     make_directory(target.parent)
     digest = hashlib.sha256()
-    with file.path.open("rb") as source, target.open("xb") as copy:
+    with Path(file.path).open("rb") as source, target.open("xb") as copy:
         while chunk := source.read(_CHUNK):
             digest.update(chunk)
             copy.write(chunk)

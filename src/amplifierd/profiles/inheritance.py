@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any, Protocol
 
 from amplifier_foundation.provenance import Layer, explain
@@ -19,12 +18,16 @@ from amplifierd.issues import Issue, errors
 
 from .document import MODULE_SECTIONS, SESSION_MEMBERS, ProfileDocument, module_identity
 from .merging import exclude, merge_sections
+from .reading import NOTHING_READ, find_location
 
 MAX_DEPTH = 16
+_EXTENDS = "profile.extends"
 
 DEFAULT_CONTEXT = "context-simple"
 DEFAULTS = "default"
 """Names the layer of what nobody wrote."""
+REQUEST = "request"
+"""Names the layer of what a request changes."""
 
 
 class ProfileSource(Protocol):
@@ -112,8 +115,10 @@ def resolve_profile(
         merging.add(overlay)
         merging.issues += overlay.issues
     if overrides:
-        merging.add_values("request", None, overrides)
-    merging.finish(document.path)
+        merging.add_values(REQUEST, overrides)
+    if not any(issue.code in NOTHING_READ for issue in merging.issues):
+        merging.check(document)
+    merging.add_defaults()
     return MergedProfile(
         document, ancestors, merging.sections, merging.body, tuple(merging.layers), tuple(merging.issues)
     )
@@ -127,48 +132,68 @@ class _Merging:
         self.issues = list(issues)
 
     def add(self, document: ProfileDocument) -> None:
-        rules = document.sections.get("exclude")
-        if isinstance(rules, Mapping) and rules:
-            self.sections = exclude(self.sections, rules, partial(self._note_no_match, document))
+        self._exclude(document.sections, document)
         self.sections = merge_sections(self.sections, document.sections, replaced=document.replaced)
         self.body = document.body or self.body
         data = {**document.sections, "instruction": document.body} if document.body else document.sections
         self.layers.append(Layer(str(document.profile_id), document.path, data))
 
-    def add_values(self, name: str, file: Path | None, values: Mapping[str, Any]) -> None:
+    def add_values(self, name: str, values: Mapping[str, Any]) -> None:
+        """Lay values over that no file holds."""
+        self._exclude(values, None)
         self.sections = merge_sections(self.sections, values)
-        self.layers.append(Layer(name, file, values))
+        self.layers.append(Layer(name, None, values))
 
-    def finish(self, file: Path) -> None:
-        """Check the whole, and put in what is defaulted."""
+    def _exclude(self, sections: Mapping[str, Any], document: ProfileDocument | None) -> None:
+        rules = sections.get("exclude")
+        if isinstance(rules, Mapping) and rules:
+            self.sections = exclude(self.sections, rules, partial(self._note_no_match, document))
+
+    def check(self, document: ProfileDocument) -> None:
+        """Note what the whole lacks."""
+        note = partial(self._note, document)
         session = self.sections.get("session") or {}
-        note = partial(self._note, file=file)
         for member in SESSION_MEMBERS:
             entry = session.get(member)
             if entry is not None and not entry.get("module"):
                 location = f"session.{member}"
-                note("module-missing", f"Module entry at {location} has no 'module'", location)
+                message = f"Module entry at {location} has no 'module'"
+                note("module-missing", message, location, fix="add module: <id>")
         if not session.get("orchestrator"):
             text = "Schema v2 profile missing required session.orchestrator"
             note("orchestrator-missing", text, "session", fix="add session.orchestrator: {module: loop-basic}")
         if not session.get("context"):
             text = "Profile has no session.context; using context-simple"
             note("context-missing", text, "session", warning=True, fix="add session.context: {module: context-simple}")
-            self.add_values(DEFAULTS, None, {"session": {"context": {"module": DEFAULT_CONTEXT, "config": {}}}})
         if not self.sections.get("providers"):
             text = "At least one provider must be configured"
             note("providers-missing", text, "providers", warning=True, fix="add one to providers")
+
+    def add_defaults(self) -> None:
+        """Put in what nobody wrote."""
+        if not (self.sections.get("session") or {}).get("context"):
+            self.add_values(DEFAULTS, {"session": {"context": {"module": DEFAULT_CONTEXT, "config": {}}}})
         for section in MODULE_SECTIONS:
             self.sections.setdefault(section, [])
 
     def _note(
-        self, code: str, message: str, location: str, *, file: Path, fix: str = "", warning: bool = False
+        self,
+        document: ProfileDocument | None,
+        code: str,
+        message: str,
+        location: str,
+        *,
+        fix: str,
+        warning: bool = False,
     ) -> None:
-        self.issues.append(Issue(code, message, location, file, None, fix, "warning" if warning else "error"))
+        file = document.path if document else None
+        line = (find_location(document.text, location) or 1) if document else None
+        self.issues.append(Issue(code, message, location, file, line, fix, "warning" if warning else "error"))
 
-    def _note_no_match(self, document: ProfileDocument, location: str) -> None:
+    def _note_no_match(self, document: ProfileDocument | None, location: str) -> None:
         message = f"exclude.{location} matches nothing that is inherited"
-        self._note("exclude-no-match", message, f"exclude.{location}", file=document.path, warning=True)
+        fix = "take it out, or name what the parent has"
+        self._note(document, "exclude-no-match", message, f"exclude.{location}", fix=fix, warning=True)
 
 
 def _find_ancestors(
@@ -178,7 +203,8 @@ def _find_ancestors(
     chain = [document]
     while (written := chain[0].extends) is not None:
         child = chain[0]
-        note = partial(Issue, location="profile.extends", file=child.path, severity="error")
+        line = find_location(child.text, _EXTENDS)
+        note = partial(Issue, location=_EXTENDS, file=child.path, line=line, severity="error")
         candidates = _find_parent(source, child.profile_id, written)
         if len(candidates) > 1:
             names = ", ".join(str(candidate) for candidate in candidates)
@@ -187,21 +213,23 @@ def _find_ancestors(
         parent = source.read(candidates[0]) if candidates else None
         if parent is None:
             message = f"Profile '{written}' not found (extended by '{child.profile_id}')"
-            return tuple(chain[:-1]), [note("extends-not-found", message)]
+            fix = "name a profile of this home, or sync the collection it should be in"
+            return tuple(chain[:-1]), [note("extends-not-found", message, fix=fix)]
         seen = [link.profile_id for link in reversed(chain)]
         if parent.profile_id in seen:
             raise _circular([*seen[seen.index(parent.profile_id) :], parent.profile_id], document)
         if len(chain) > MAX_DEPTH:
             message = f"Profile '{document.profile_id}' has more than {MAX_DEPTH} ancestors"
-            return tuple(chain[:-1]), [note("extends-too-deep", message)]
+            return tuple(chain[:-1]), [note("extends-too-deep", message, fix="extend a profile nearer to the root")]
         chain.insert(0, parent)
     return tuple(chain[:-1]), []
 
 
 def _circular(circle: Sequence[ProfileId], document: ProfileDocument) -> ProfileCircularInheritanceError:
     message = f"Circular dependency detected: {' -> '.join(str(link) for link in circle)}"
-    issue = Issue("extends-cycle", message, "profile.extends", document.path)
-    return ProfileCircularInheritanceError(message, [issue], hint="remove one profile.extends of the circle")
+    fix = "remove one profile.extends of the circle"
+    issue = Issue("extends-cycle", message, _EXTENDS, document.path, find_location(document.text, _EXTENDS), fix)
+    return ProfileCircularInheritanceError(message, [issue], hint=fix)
 
 
 def _find_parent(source: ProfileSource, child: ProfileId, written: str) -> list[ProfileId]:

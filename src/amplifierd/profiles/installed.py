@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import sys
 from dataclasses import dataclass
 from importlib.machinery import PathFinder
@@ -11,8 +12,6 @@ from pathlib import Path
 from amplifier_core import sys_path
 from amplifier_core.packages import ENTRY_POINT_GROUP, folder_name, package_name
 from amplifier_foundation.sources.installed import find_package
-
-_known: dict[tuple[tuple[str, int], ...], dict[str, InstalledModule | None]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,19 +22,35 @@ class InstalledModule:
     version: str | None
 
 
-def find_installed(module_id: str, package: str | None = None) -> InstalledModule | None:
-    """Return an installed module, by its entry point, else by its package's name; `package` says which it must be.
+class InstalledModules:
+    """The modules that can be imported from some directories."""
+
+    def __init__(self, entries: list[str]) -> None:
+        self._entries = entries
+        self._found: dict[tuple[str, str | None], InstalledModule | None] = {}
+        self._found |= {(name, None): module for name, module in _by_entry_points(entries).items()}
+
+    def find(self, module_id: str, package: str | None = None) -> InstalledModule | None:
+        """Return a module, by its entry point, else by its package's name; `package` says which it must be."""
+        key = (module_id, package)
+        if key not in self._found:
+            self._found[key] = _by_name(package or package_name(module_id), module_id, self._entries)
+        return self._found[key]
+
+
+_known: dict[tuple[tuple[str, int], ...], InstalledModules] = {}
+
+
+def installed_modules() -> InstalledModules:
+    """Return the installed modules as they are now.
 
     What was found is remembered while the directories of installed packages are unchanged.
     """
     state = _installation()
     if state not in _known:
         _known.clear()
-        _known[state] = dict(_by_entry_points([entry for entry, _ in state]))
-    modules, key = _known[state], package or module_id
-    if package is not None or key not in modules:
-        modules[key] = _by_name(package or package_name(module_id), module_id, [entry for entry, _ in state])
-    return modules[key]
+        _known[state] = InstalledModules([entry for entry, _ in state])
+    return _known[state]
 
 
 def _installation() -> tuple[tuple[str, int], ...]:
@@ -45,7 +60,7 @@ def _installation() -> tuple[tuple[str, int], ...]:
     for entry in dict.fromkeys(sys.path):
         if entry not in held:
             try:
-                state.append((entry, Path(entry or ".").stat().st_mtime_ns))
+                state.append((entry, os.stat(entry or ".").st_mtime_ns))  # noqa: PTH116 - asked for every look
             except OSError:
                 continue
     return tuple(state)

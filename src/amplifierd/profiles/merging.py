@@ -8,7 +8,7 @@ from typing import Any
 
 from amplifier_foundation.dicts import deep_merge, merge_module_lists
 
-from .document import MODULE_SECTIONS, NAMED_SECTIONS, SESSION_MEMBERS, module_identity
+from .document import ALL_AGENTS, MODULE_SECTIONS, NAMED_SECTIONS, SESSION_MEMBERS, module_identity
 
 Sections = Mapping[str, Any]
 
@@ -37,7 +37,8 @@ def _merge_section(name: str, parent: Any, child: Any) -> Any:
     if name in MODULE_SECTIONS:
         return merge_module_lists(parent or [], child, lists="replace", identity=partial(module_identity, name))
     if name in NAMED_SECTIONS:
-        return {key: value for key, value in {**(parent or {}), **child}.items() if value is not None}
+        named = {**(parent or {}), **child}
+        return {key: value for key, value in named.items() if value is not None or ALL_AGENTS in named}
     if isinstance(parent, Mapping) and isinstance(child, Mapping):
         return deep_merge(parent, child, lists="replace")
     return child
@@ -93,13 +94,14 @@ def _exclude_from(section: Any, rule: Any, location: str, note: Callable[[str], 
 
 def _has(section: Any, name: Any) -> bool:
     if isinstance(section, Mapping):
-        return name in section
+        return name in section or ALL_AGENTS in section
     return isinstance(section, list) and any(name in _names_of(entry) for entry in section)
 
 
 def _without(section: Any, names: list[Any]) -> Any:
     if isinstance(section, Mapping):
-        return {key: value for key, value in section.items() if key not in names}
+        kept = {key: value for key, value in section.items() if key not in names}
+        return {**kept, **dict.fromkeys(map(str, names))} if ALL_AGENTS in kept else kept
     if isinstance(section, list):
         return [entry for entry in section if not any(name in names for name in _names_of(entry))]
     return section

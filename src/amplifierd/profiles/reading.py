@@ -32,6 +32,7 @@ from .document import (
     DeclaredReference,
     ProfileDocument,
     ReferenceBase,
+    as_json,
     module_identity,
 )
 
@@ -46,9 +47,13 @@ HEADER_CODES = frozenset(
 )
 """Issues with which a file is not taken for a usable profile at all."""
 
+NOTHING_READ = frozenset({"no-frontmatter", "unclosed-frontmatter", "invalid-yaml", "frontmatter-not-mapping"})
+"""Issues with which nothing of a file could be read, so that nothing else can be said about it."""
+
 _KNOWN_SECTIONS = {"session", *MODULE_SECTIONS, *NAMED_SECTIONS, "ui", "exclude"}
 _CONTEXT_ALIASES = ("context-manager", "context_manager")
 _LIMITS = ("injection_budget_per_turn", "injection_size_limit")
+_LINE_IN_TEXT = re.compile(r"\bline (\d+)")
 _TYPE_NAMES = {dict: "mapping", list: "list", str: "string", bool: "boolean", int: "integer", float: "number"}
 
 
@@ -60,10 +65,11 @@ def read_document(
     `profile_id.name` is the profile's name when the file gives none. An overlay has no metadata of its own.
     """
     reading = _Reading(path, text, base)
-    front, body = reading.split()
+    front, body = reading.split(may_be_empty=is_overlay)
     metadata = reading.read_metadata(front.pop("profile", None), profile_id.name) if front and not is_overlay else {}
-    if is_overlay:
-        front.pop("profile", None)
+    if is_overlay and front.pop("profile", None) is not None:
+        message = "An overlay has no 'profile' section; it is passed over"
+        reading.note("unknown-key", message, "profile", fix="take it out", warning=True)
     sections = reading.read_sections(front)
     return ProfileDocument(
         profile_id=ProfileId(profile_id.collection, metadata.get("name") or profile_id.name),
@@ -79,9 +85,23 @@ def read_document(
 
 
 def read_sections(values: Mapping[str, Any], base: ReferenceBase) -> tuple[dict[str, Any], list[Issue]]:
-    """Bring sections that no file holds, those of a request, into the same shape; returns their issues too."""
+    """Bring sections that no file holds, those of a request, into the same shape; returns their issues too.
+
+    A section that drops what is inherited is one that excludes it.
+    """
     reading = _Reading(None, "", base)
-    return reading.read_sections(dict(values)), reading.issues
+    sections = reading.read_sections(as_json(dict(values)))
+    if reading.replaced:
+        sections["exclude"] = {**(sections.get("exclude") or {}), **dict.fromkeys(sorted(reading.replaced), "all")}
+    return sections, reading.issues
+
+
+def find_location(text: str, location: str) -> int | None:
+    """Return the line of a key path in a profile's text, or of the nearest key above it that is there."""
+    try:
+        return find_line(text, parse_path(location))
+    except KeyError:  # a key with brackets
+        return None
 
 
 class _Reading:
@@ -93,7 +113,7 @@ class _Reading:
         self.replaced: set[str] = set()
 
     def note(self, code: str, message: str, location: str = "", *, fix: str = "", warning: bool = False) -> None:
-        line = find_line(self.text, parse_path(location)) if location else None
+        line = find_location(self.text, location) if location else 1 if self.text else None
         self.issues.append(Issue(code, message, location, self.path, line, fix, "warning" if warning else "error"))
 
     def expect(self, value: Any, kind: type | tuple[type, ...], location: str, expected: str) -> bool:
@@ -102,10 +122,10 @@ class _Reading:
         if isinstance(value, kinds) and (not isinstance(value, bool) or bool in kinds):
             return True
         got = "null" if value is None else _TYPE_NAMES.get(type(value), type(value).__name__)
-        self.note("wrong-type", f"{location} must be {expected}, got {got}", location)
+        self.note("wrong-type", f"{location} must be {expected}, got {got}", location, fix=f"write a {expected} there")
         return False
 
-    def split(self) -> tuple[dict[str, Any], str]:
+    def split(self, *, may_be_empty: bool) -> tuple[dict[str, Any], str]:
         """Return front matter and body; nothing of either when the file has no usable front matter."""
         front, body, first_line = split_anchored_frontmatter(self.text)
         if front is None:
@@ -127,26 +147,36 @@ class _Reading:
         except yaml.YAMLError as error:
             self._note_yaml_error(error, first_line)
             return {}, ""
+        if data is None and may_be_empty:
+            data = {}
         if not isinstance(data, dict):
-            self.note("frontmatter-not-mapping", "Frontmatter must be a YAML dictionary")
+            self.note(
+                "frontmatter-not-mapping",
+                "Frontmatter must be a YAML dictionary",
+                fix="write keys and values, the first of them profile: {name: …, version: …}",
+            )
             return {}, ""
-        if not isinstance(data.get("profile"), dict) and "profile" not in data:
-            data["profile"] = None
-        return {str(key): value for key, value in data.items()}, body
+        return {"profile": None, **as_json(data)}, body
 
     def _note_yaml_error(self, error: yaml.YAMLError, first_line: int) -> None:
         mark = getattr(error, "problem_mark", None)
         problem = getattr(error, "problem", None) or str(error)
-        line = mark.line + first_line if mark else None
-        detail = f"line {line}, column {mark.column + 1}: {problem}" if mark else problem
-        message = f"Invalid YAML in {self.path}: {detail}"
-        self.issues.append(Issue("invalid-yaml", message, file=self.path, line=line))
+        told = _LINE_IN_TEXT.search(problem)
+        if mark:
+            line, column = mark.line + first_line, mark.column + 1
+        else:
+            line, column = int(told[1]) + first_line - 1 if told else first_line, 1
+        problem = _LINE_IN_TEXT.sub(f"line {line}", problem) if told and not mark else problem
+        message = f"Invalid YAML in {self.path}: line {line}, column {column}: {problem}"
+        fix = "correct the YAML between the two lines ---"
+        self.issues.append(Issue("invalid-yaml", message, file=self.path, line=line, fix=fix))
 
     def read_metadata(self, profile: Any, default_name: str) -> dict[str, Any]:
         if not isinstance(profile, dict):
             self.note(
                 "profile-section-missing",
                 "No 'profile' section in frontmatter",
+                "profile",
                 fix="add profile: {name: …, version: …}",
             )
             return {}
@@ -160,7 +190,8 @@ class _Reading:
             elif not self.expect(metadata[key], str, f"profile.{key}", "string"):
                 del metadata[key]
         if "model" in metadata and not re.fullmatch(r"[^/\s][^/]*/.*\S", metadata["model"]):
-            self.note("wrong-type", "profile.model must be provider/model, got another form of string", "profile.model")
+            message = "profile.model must be provider/model, got another form of string"
+            self.note("wrong-type", message, "profile.model", fix="write provider/model, both parts not empty")
         return metadata
 
     def _read_name(self, metadata: dict[str, Any]) -> None:
@@ -212,7 +243,8 @@ class _Reading:
             if key == "profile":
                 continue
             if key not in _KNOWN_SECTIONS:
-                self.note("unknown-key", f"Unknown key '{key}'", key, warning=True)
+                fix = "take it out, or correct its name; it is kept and means nothing"
+                self.note("unknown-key", f"Unknown key '{key}'", key, fix=fix, warning=True)
             read = {"session": self._read_session, "agents": self._read_agents, "context": self._read_contexts}.get(
                 key, partial(self._read_modules, key) if key in MODULE_SECTIONS else partial(self._read_other, key)
             )
@@ -242,7 +274,8 @@ class _Reading:
         for key in _LIMITS:
             limit = session.get(key)
             if limit is not None and self.expect(limit, int, f"session.{key}", "integer ≥ 0 or null") and limit < 0:
-                self.note("wrong-type", f"session.{key} must be integer ≥ 0 or null, got {limit}", f"session.{key}")
+                message = f"session.{key} must be integer ≥ 0 or null, got {limit}"
+                self.note("wrong-type", message, f"session.{key}", fix="write a number ≥ 0, or null for no limit")
         if session.get("raw") is not None:
             self.expect(session["raw"], bool, "session.raw", "boolean")
         return session
@@ -277,7 +310,8 @@ class _Reading:
             identity = module_identity(section, entry)
             if identity in seen:
                 message = f"{section} names {identity} more than once; the entries are merged"
-                self.note("duplicate-module", message, section, warning=True)
+                fix = "write one entry" if section != "providers" else "write one entry, or give each an instance_id"
+                self.note("duplicate-module", message, f"{section}[{entry['module']}]", fix=fix, warning=True)
             seen.add(identity)
 
     def _read_entry(self, entry: Mapping[str, Any], section: str, location: str) -> dict[str, Any]:
@@ -310,7 +344,9 @@ class _Reading:
         try:
             parse_reference(text)
         except RefResolutionError as error:
-            self.note("bad-ref", error.message, location, fix=error.hint)
+            self.note(
+                "bad-ref", error.message, location, fix=error.hint or "write a reference to a path or a repository"
+            )
         return DeclaredReference.of(text, self.base)
 
     def _read_agents(self, value: Any) -> dict[str, Any]:
@@ -335,7 +371,8 @@ class _Reading:
         for name, item in value.items():
             location = f"{section}[{name}]"
             if not is_agent_or_context_name(str(name)):
-                self.note("name-invalid", f"Invalid name '{name}' in {section}", section)
+                fix = "a name begins with a letter or digit and has at most 100 letters, digits, '.', '_' and '-'"
+                self.note("name-invalid", f"Invalid name '{name}' in {section}", section, fix=fix)
             elif item is None or (section == "agents" and isinstance(item, dict)):
                 yield str(name), item
             elif self.expect(item, str, location, "string or mapping" if section == "agents" else "string"):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from amplifier_foundation.exceptions import RefResolutionError
 from amplifier_foundation.modules.requirements import read_project
 from amplifier_foundation.sources import FileReference, GitReference, NameReference, ResolvedRef, parse_reference
+from amplifier_foundation.sources.reference import shown
 from amplifier_foundation.sources.store import now
 from amplifierd.collections.models import CollectionRoot
 from amplifierd.exceptions import ProfileCompilationError
@@ -21,7 +22,7 @@ from amplifierd.identifiers import is_agent_or_context_name, package_name
 from .document import ALL_AGENTS, MODULE_SECTIONS, SESSION_MEMBERS, DeclaredReference, ReferenceBase
 from .fingerprints import Content, list_content
 from .inheritance import MergedProfile
-from .installed import find_installed
+from .installed import InstalledModules, installed_modules
 from .lock import NAMED_RESOURCES, ResourceKey
 
 if TYPE_CHECKING:
@@ -80,8 +81,10 @@ class Located:
     warnings: tuple[str, ...] = ()
 
 
-def find_wanted(merged: MergedProfile, roots: Roots) -> dict[ResourceKey, Wanted]:
+def find_wanted(merged: MergedProfile, roots: Roots, locked: Iterable[ResourceKey] = ()) -> dict[ResourceKey, Wanted]:
     """Return the resources of a profile, in its order.
+
+    Where the files of a collection cannot be had, whose agents are wanted all, those among `locked` are.
 
     Raises:
         ProfileCompilationError: two entries name different sources for one module (`source-conflict`).
@@ -93,7 +96,7 @@ def find_wanted(merged: MergedProfile, roots: Roots) -> dict[ResourceKey, Wanted
         known = found.get(key)
         if known is not None and source is not None and known.ref not in (None, source):
             raise ProfileCompilationError(
-                f"Module '{key[1]}' has two sources: {known.ref} and {source}",
+                f"Module '{key[1]}' has two sources: {shown(known.ref)} and {shown(source)}",
                 code="source-conflict",
                 hint="instances of one module share one source",
             )
@@ -101,7 +104,7 @@ def find_wanted(merged: MergedProfile, roots: Roots) -> dict[ResourceKey, Wanted
             found[key] = Wanted(key, source, getattr(source, "base", None))
     for name, value in (merged.sections.get("agents") or {}).items():
         if name == ALL_AGENTS:
-            found |= _all_agents(value, roots, merged.sections["agents"])
+            found |= _all_agents(value, roots, merged.sections["agents"], locked)
         elif isinstance(value, str):
             found[("agents", name)] = Wanted(("agents", name), value, getattr(value, "base", None))
     for name, value in (merged.sections.get("context") or {}).items():
@@ -134,35 +137,57 @@ async def locate(
         RefResolutionError: the reference leads nowhere.
         ProfileCompilationError: it leads to something else than a resource of this kind.
     """
+    resolved = await resolve(home, wanted, roots, refresh=refresh, commit=commit)
+    return await asyncio.to_thread(find_files, wanted, resolved)
+
+
+async def resolve(
+    home: Home, wanted: Wanted, roots: Roots, *, refresh: bool = False, commit: str | None = None
+) -> ResolvedRef | None:
+    """Resolve the reference of a resource; None for a module that is installed.
+
+    Raises:
+        RefResolutionError: it leads nowhere.
+        ProfileCompilationError: the settings do not allow it.
+    """
     if _find_kind(wanted, roots) == "installed":
-        return await asyncio.to_thread(_locate_installed, wanted)
+        return None
     _check_allowed(home, wanted)
     resolved = await _resolve(home, wanted, roots, refresh=refresh, commit=commit)
     if home.settings.security.require_pinned and resolved.mutable and resolved.kind in ("git", "fsspec"):
         raise ResourceError(
-            f"source-not-pinned: {wanted.ref} can move, and security.require_pinned forbids that",
+            f"source-not-pinned: {shown(wanted.ref)} can move, and security.require_pinned forbids that",
             code="source-not-pinned",
             hint="name a tag or a commit",
         )
+    return resolved
+
+
+def find_files(wanted: Wanted, resolved: ResolvedRef | None, installed: InstalledModules | None = None) -> Located:
+    """List the files of a resource that was resolved; blocks while it looks.
+
+    `installed` is for whoever looks for several, so that they need not be looked up anew.
+
+    Raises:
+        RefResolutionError: a link in it leads out of it.
+        ProfileCompilationError: it is something else than a resource of this kind, or is not installed.
+    """
+    if resolved is None:
+        return _locate_installed(wanted, installed or installed_modules())
     return Located(
         wanted=wanted,
-        kind=resolved.kind,
-        content=await asyncio.to_thread(_list, wanted, resolved),
+        kind="local" if resolved.kind == "installed" else resolved.kind,  # a file of a package, which is copied
+        content=_list(wanted, resolved),
         resolved_at=resolved.resolved_at,
         commit=resolved.commit,
         mutable=resolved.mutable,
-        warnings=tuple(f"{warning}: {wanted.ref}" for warning in resolved.warnings),
+        warnings=tuple(f"{warning}: {shown(wanted.ref)}" for warning in resolved.warnings),
     )
 
 
-async def locate_local(home: Home, wanted: Wanted, roots: Roots) -> Located | None:
-    """Return a resource that is used from this machine's own files, or from what is installed; None for all others.
-
-    Raises what `locate` raises, apart from what concerns fetching.
-    """
-    if _find_kind(wanted, roots) in ("local", "installed"):
-        return await locate(home, wanted, roots)
-    return None
+def is_near(wanted: Wanted, roots: Roots) -> bool:
+    """Say whether a resource is used from this machine's own files, or from what is installed."""
+    return _find_kind(wanted, roots) in ("local", "installed")
 
 
 def current_commit(wanted: Wanted, roots: Roots) -> str | None:
@@ -178,13 +203,16 @@ def _module_entries(sections: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[
         yield from ((section, entry) for entry in sections.get(section) or ())
 
 
-def _all_agents(marker: Any, roots: Roots, declared: Iterable[str]) -> dict[ResourceKey, Wanted]:
+def _all_agents(
+    marker: DeclaredReference, roots: Roots, declared: Iterable[str], locked: Iterable[ResourceKey]
+) -> dict[ResourceKey, Wanted]:
     """Return every agent in a collection's `agents/` that the profile does not name itself."""
-    root = roots.get(marker.base.collection) if isinstance(marker, DeclaredReference) else None
-    if root is None:
-        return {}
+    root = roots.get(marker.base.collection)
     base = ReferenceBase(marker.base.collection, PurePosixPath())
-    names = sorted(file.stem for file in root.path.glob("agents/*.md"))
+    if root is None:
+        names = [name for section, name in locked if section == "agents"]
+    else:
+        names = sorted(file.stem for file in root.path.glob("agents/*.md"))
     return {
         ("agents", name): Wanted(("agents", name), f"./agents/{name}.md", base)
         for name in names
@@ -196,16 +224,16 @@ def _find_kind(wanted: Wanted, roots: Roots) -> str:
     if wanted.ref is None:
         return "installed"
     match parse_reference(wanted.ref):
-        case NameReference() if wanted.is_module:
-            return "installed"
+        case NameReference():
+            return "installed" if wanted.is_module else "local"
         case FileReference():
             return "git" if current_commit(wanted, roots) else "local"
     return "remote"
 
 
-def _locate_installed(wanted: Wanted) -> Located:
+def _locate_installed(wanted: Wanted, modules: InstalledModules) -> Located:
     module_id = wanted.key[1]
-    installed = find_installed(module_id, wanted.ref)
+    installed = modules.find(module_id, wanted.ref)
     if installed is None:
         source = f"its source {wanted.ref!r} is no installed package" if wanted.ref else "it has no source"
         raise ResourceError(
@@ -223,7 +251,7 @@ def _check_allowed(home: Home, wanted: Wanted) -> None:
     if wanted.is_relative or any(fnmatch.fnmatchcase(str(wanted.ref), pattern) for pattern in patterns):
         return
     raise ResourceError(
-        f"source-not-allowed: {wanted.ref} matches none of security.allowed_sources", code="source-not-allowed"
+        f"source-not-allowed: {shown(wanted.ref)} matches none of security.allowed_sources", code="source-not-allowed"
     )
 
 
@@ -265,7 +293,7 @@ def _is_inside(path: Path, boundary: Path) -> bool:
 
 def _list(wanted: Wanted, resolved: ResolvedRef) -> Content:
     section, name = wanted.key
-    path, ref = resolved.path, str(wanted.ref)
+    path, ref = resolved.path, shown(wanted.ref)
     if wanted.is_module:
         parts = _find_package(path, name, resolved.root)
         if parts is None:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,7 @@ from .build import Build
 from .compilation import Compilation
 from .document import ProfileDocument, ReferenceBase
 from .fingerprints import Fingerprints
+from .home_profiles import HomeProfiles, WithDocument
 from .inheritance import MergedProfile, resolve_profile
 from .lock import LockUnusableError, ProfileLock, read_lock
 from .overrides import read_overrides
@@ -75,11 +76,11 @@ class Profiles:
 
     def __init__(self, home: Home) -> None:
         self._home = home
-        self._source = _HomeSource(home)
+        self._source = HomeProfiles(home)
 
     def list(self) -> tuple[Profile, ...]:
         """Return every profile that can be used, those among them that are not valid included."""
-        return tuple(self._describe(profile_id) for profile_id in self._home.collections.profile_ids())
+        return tuple(self._describe_any(profile_id) for profile_id in self._home.collections.profile_ids())
 
     def get(self, profile_id: ProfileId | str) -> Profile:
         """Return one profile.
@@ -118,7 +119,7 @@ class Profiles:
         base = ReferenceBase(MACHINE, PurePosixPath(path.parent))
         document = read_document(text, path=path, profile_id=ProfileId(LOCAL, name), base=base)
         try:
-            return resolve_profile(_WithDocument(self._source, document), document.profile_id).issues
+            return resolve_profile(WithDocument(self._source, document), document.profile_id).issues
         except ProfileValidationError as error:
             return error.issues
 
@@ -158,6 +159,28 @@ class Profiles:
         if build is None:
             raise ProfileNotFoundError(f"Profile {profile_id} is not compiled", hint="compile it")
         return build
+
+    async def ensure_extracted(self, profile_id: ProfileId | str) -> None:
+        """See to it that the texts of a profile and of its ancestors are in the home.
+
+        Raises:
+            RefResolutionError: the profile's collection cannot be had; an ancestor's that cannot is passed over.
+        """
+        known = ProfileId.parse(profile_id)
+        seen: set[ProfileId] = set()
+        waiting = [known]
+        while waiting:
+            each = waiting.pop()
+            if each in seen:
+                continue
+            seen.add(each)
+            try:
+                await self._home.collections.ensure_profile(each)
+            except AmplifierError:
+                if each == known:
+                    raise
+            document = await asyncio.to_thread(self._source.read, each)
+            waiting += self._parents_of(document) if document is not None else []
 
     async def compile(
         self, profile_id: ProfileId | str, *, force: bool = False, frozen: bool = False, refresh: bool = False
@@ -222,14 +245,16 @@ class Profiles:
 
     async def _compile(self, profile_id: ProfileId, *, force: bool, frozen: bool, refresh: bool) -> Build:
         """Look first, without a lock: most of the time there is nothing to do."""
-        merged, roots = await self._prepare(profile_id)
-        fingerprints = await asyncio.to_thread(Fingerprints, self._home.paths, profile_id)
-        inspection = await inspect(self._home, merged, roots, fingerprints)
+        if not frozen:
+            await self.ensure_extracted(profile_id)
+        merged, fingerprints = await asyncio.to_thread(self._load, profile_id)
+        inspection = await inspect(self._home, merged, await self._find_roots(merged), fingerprints)
         if frozen:
             _check_frozen(profile_id, inspection, force=force or refresh)
         if not force and not refresh and (build := _fresh(profile_id, inspection)):
-            await asyncio.to_thread(fingerprints.save)
+            await fingerprints.save_if_changed()
             return build
+        roots = await self._roots(merged)
         for _ in range(_TRIES):
             async with self._locked(profile_id):
                 await in_thread(lambda stop: publication.sweep(self._home.paths, profile_id))
@@ -237,7 +262,7 @@ class Profiles:
                 if collections_of(merged) <= roots.keys():
                     return await self._compile_locked(merged, roots, force=force, frozen=frozen, refresh=refresh)
             # The profile changed meanwhile. Its collections must be ready before its lock is taken.
-            merged, roots = await self._prepare(profile_id)
+            roots = await self._roots(await asyncio.to_thread(self._valid, profile_id))
         raise ProfileCompilationError(f"Profile {profile_id} changes all the time", code="unsettled")
 
     async def _compile_locked(
@@ -245,19 +270,9 @@ class Profiles:
     ) -> Build:
         profile_id = merged.profile_id
         fingerprints = await asyncio.to_thread(Fingerprints, self._home.paths, profile_id)
-        try:
-            inspection = await inspect(self._home, merged, roots, fingerprints, refresh=refresh and not force)
-        except AmplifierError as error:
-            if not refresh:
-                raise
-            raise ProfileCompilationError(
-                f"Profile {profile_id} cannot be refreshed: {error.message}",
-                code=getattr(error, "code", "bad-ref"),
-                problems=[error.message],
-                hint=error.hint,
-            ) from error
+        inspection = await inspect(self._home, merged, roots, fingerprints, refresh=refresh and not force)
         if not force and (build := _fresh(profile_id, inspection)):
-            await asyncio.to_thread(fingerprints.save)
+            await fingerprints.save_if_changed()
             return build
         if frozen:
             _check_frozen(profile_id, inspection, force=False)
@@ -274,7 +289,7 @@ class Profiles:
     async def _status(self, profile_id: ProfileId, *, verify: bool) -> ProfileStatus:
         if self._home.collections.is_orphaned(profile_id):
             return ProfileStatus(profile_id, "orphaned")
-        await self._ensure_extracted(profile_id)
+        await self.ensure_extracted(profile_id)
         try:
             merged = await asyncio.to_thread(self.merged, profile_id)
         except ProfileValidationError as error:
@@ -283,11 +298,11 @@ class Profiles:
             return ProfileStatus(profile_id, "invalid", issues=merged.issues)
         fingerprints = await asyncio.to_thread(Fingerprints, self._home.paths, profile_id)
         try:
-            inspection = await inspect(self._home, merged, await self._roots(merged), fingerprints, verify=verify)
+            inspection = await inspect(self._home, merged, await self._find_roots(merged), fingerprints, verify=verify)
         except ProfileCompilationError as error:
             issue = Issue(error.code, error.message, file=merged.document.path, fix=error.hint)
             return ProfileStatus(profile_id, "invalid", issues=(*merged.issues, issue))
-        await asyncio.to_thread(fingerprints.save)
+        await fingerprints.save_if_changed()
         lock = inspection.lock
         word: StatusWord = "stale" if inspection.reasons else "degraded" if lock and lock.degraded else "fresh"
         if inspection.codes == ("lock-missing",):
@@ -295,29 +310,6 @@ class Profiles:
         warnings = (*(lock.warnings if lock else ()), *inspection.warnings)
         build_id = lock.build_id or None if lock else None
         return ProfileStatus(profile_id, word, inspection.reasons, build_id, warnings, merged.issues)
-
-    async def _prepare(self, profile_id: ProfileId) -> tuple[MergedProfile, Roots]:
-        """Return a valid profile, and the files of the collections that it refers to."""
-        await self._ensure_extracted(profile_id)
-        merged = await asyncio.to_thread(self._valid, profile_id)
-        return merged, await self._roots(merged)
-
-    async def _ensure_extracted(self, profile_id: ProfileId) -> None:
-        """See to it that a profile and its ancestors are in the home, as far as their collections can be had."""
-        seen: set[ProfileId] = set()
-        waiting = [profile_id]
-        while waiting:
-            each = waiting.pop()
-            if each in seen:
-                continue
-            seen.add(each)
-            try:
-                await self._home.collections.ensure_profile(each)
-            except AmplifierError:
-                if each == profile_id:
-                    raise
-            document = await asyncio.to_thread(self._source.read, each)
-            waiting += self._parents_of(document) if document is not None else []
 
     def _parents_of(self, document: ProfileDocument) -> Sequence[ProfileId]:
         """Return the profiles that a profile may extend; for a bare name that is not near, those of all collections."""
@@ -334,13 +326,34 @@ class Profiles:
             return found[:1]
         return [ProfileId(each.identifier, written) for each in self._home.collections.list()]
 
+    def _load(self, profile_id: ProfileId) -> tuple[MergedProfile, Fingerprints]:
+        return self._valid(profile_id), Fingerprints(self._home.paths, profile_id)
+
     def _valid(self, profile_id: ProfileId) -> MergedProfile:
         merged = self.merged(profile_id)
         merged.raise_for_errors()
         return merged
 
     async def _roots(self, merged: MergedProfile) -> Roots:
+        """Return the files of the collections that a profile refers to; what left the cache is fetched."""
         return {name: await self._home.collections.root(name) for name in sorted(collections_of(merged))}
+
+    async def _find_roots(self, merged: MergedProfile) -> Roots:
+        """Return the same as far as it can be had: a build that is there does not need it."""
+        found = {}
+        for name in sorted(collections_of(merged)):
+            with contextlib.suppress(AmplifierError):
+                found[name] = await self._home.collections.root(name)
+        return found
+
+    def _describe_any(self, profile_id: ProfileId) -> Profile:
+        """Describe a profile even if its text was deleted: it comes back when it is compiled."""
+        try:
+            return self._describe(profile_id)
+        except ProfileNotFoundError as error:
+            path = self._home.paths.profile_file(profile_id)
+            issue = Issue("profile-missing", f"There is no {path}", file=path, fix=error.hint)
+            return Profile(profile_id, path, "", "", None, None, valid=False, is_compiled=False, issues=(issue,))
 
     def _describe(self, profile_id: ProfileId) -> Profile:
         try:
@@ -379,72 +392,6 @@ class Profiles:
 
     def _tell(self, profile_id: ProfileId, phase: Phase, detail: str = "") -> None:
         report(self._home.progress, ProgressEvent("profile", str(profile_id), phase, detail=detail))
-
-
-class _HomeSource:
-    """Where inheritance finds the profiles of a home, and the user's overlays."""
-
-    def __init__(self, home: Home) -> None:
-        self._home = home
-
-    def read(self, profile_id: ProfileId) -> ProfileDocument | None:
-        path = self._home.paths.profile_file(profile_id)
-        try:
-            content = path.read_bytes()
-        except (FileNotFoundError, NotADirectoryError):
-            if not publication.recover(self._home.paths, profile_id):
-                return None
-            content = path.read_bytes()
-        try:
-            base = self._home.collections.reference_base(profile_id)
-        except ProfileNotFoundError:
-            return None
-        document = _read(content, path, profile_id, base)
-        if document.profile_id == profile_id:
-            return document
-        message = f"The profile is named '{document.profile_id.name}' and its directory '{profile_id.name}'"
-        issue = Issue("name-mismatch", message, "profile.name", path, fix="give both the same name", severity="warning")
-        return replace(document, profile_id=profile_id, issues=(*document.issues, issue))
-
-    def read_overlay(self, profile_id: ProfileId) -> ProfileDocument | None:
-        path = self._home.paths.overlay_file(profile_id)
-        try:
-            content = path.read_bytes()
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        base = ReferenceBase(MACHINE, PurePosixPath(path.parent))
-        return _read(content, path, profile_id, base, is_overlay=True)
-
-    def owners(self, name: str) -> Sequence[ProfileId]:
-        return self._home.collections.find_owners(name)
-
-
-@dataclass(frozen=True)
-class _WithDocument:
-    """The profiles of a home, and one that is not in it."""
-
-    source: _HomeSource
-    document: ProfileDocument
-
-    def read(self, profile_id: ProfileId) -> ProfileDocument | None:
-        return self.document if profile_id == self.document.profile_id else self.source.read(profile_id)
-
-    def read_overlay(self, profile_id: ProfileId) -> ProfileDocument | None:
-        return None
-
-    def owners(self, name: str) -> Sequence[ProfileId]:
-        return self.source.owners(name)
-
-
-def _read(
-    content: bytes, path: Path, profile_id: ProfileId, base: ReferenceBase, *, is_overlay: bool = False
-) -> ProfileDocument:
-    try:
-        text = content.decode()
-    except UnicodeDecodeError as error:
-        issue = Issue("invalid-yaml", f"Invalid YAML in {path}: it is not UTF-8 ({error.reason})", file=path)
-        return ProfileDocument(profile_id, path, content.decode("utf-8", "replace"), base, issues=(issue,))
-    return read_document(text, path=path, profile_id=profile_id, base=base, is_overlay=is_overlay)
 
 
 def _fresh(profile_id: ProfileId, inspection: Inspection) -> Build | None:

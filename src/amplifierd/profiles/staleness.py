@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from amplifier_core.exceptions import AmplifierError
 from amplifier_foundation.modules.host_packages import host_packages
+from amplifier_foundation.sources import ResolvedRef
+from amplifierd.exceptions import ProfileCompilationError
 from amplifierd.identifiers import ProfileId
 from amplifierd.issues import Issue
 
 from .fingerprints import Fingerprints, hash_files, list_content
 from .inheritance import MergedProfile
+from .installed import installed_modules
 from .lock import (
     DEPENDENCIES_DIR,
     VERSION,
@@ -29,7 +32,7 @@ from .lock import (
     read_lock,
 )
 from .publication import find_published
-from .resources import Located, Roots, Wanted, current_commit, find_wanted, locate, locate_local
+from .resources import Located, Roots, Wanted, current_commit, find_files, find_wanted, is_near, locate, resolve
 
 if TYPE_CHECKING:
     from amplifierd.home import Home
@@ -143,22 +146,17 @@ async def inspect(
 
     Raises:
         FormatUnsupportedError: a newer version wrote the lock.
-        ProfileCompilationError: the profile names two sources for one module.
-        RefResolutionError: with `refresh`, a remote no longer has what the profile names.
+        ProfileCompilationError: the profile names two sources for one module; or, with `refresh`, a remote no longer
+            has what the profile names.
     """
-    wanted = await asyncio.to_thread(find_wanted, merged, roots)
-    directory = await asyncio.to_thread(find_published, home.paths, merged.profile_id)
-    try:
-        lock = await asyncio.to_thread(read_lock, directory or home.paths.profile_dir(merged.profile_id))
-    except LockUnusableError as error:
-        return Inspection(directory, None, wanted, (Reason(error.code),))
-    assert directory is not None  # the lock was read from it
+    directory, lock, wanted, reason = await asyncio.to_thread(_read, home, merged, roots)
+    if directory is None or lock is None:
+        return Inspection(directory, None, wanted, (reason or Reason("lock-missing"),))
     looking = _Looking(home, merged, roots, fingerprints, directory, lock, wanted)
-    await looking.look_at_sources(verify=verify)
+    await looking.resolve_sources()
     if refresh:
         await looking.look_at_remotes()
-    await asyncio.to_thread(looking.look_at_build, verify=verify)
-    looking.compare_profile()
+    await asyncio.to_thread(looking.look, verify=verify)
     return Inspection(directory, lock, wanted, tuple(looking.reasons), tuple(looking.warnings), looking.stale)
 
 
@@ -183,38 +181,50 @@ class _Looking:
         self.reasons: list[Reason] = []
         self.warnings: list[str] = []
         self.stale: dict[ResourceKey, str] = {}
+        self._near: dict[ResourceKey, ResolvedRef | None] = {}
 
     def _note(self, code: str, key: ResourceKey) -> None:
         if key not in self.stale:
             self.stale[key] = code
             self.reasons.append(Reason(code, "/".join(key)))
 
-    async def look_at_sources(self, *, verify: bool) -> None:
+    def look(self, *, verify: bool) -> None:
+        """Look at everything that is on this machine."""
+        self._look_at_sources(verify=verify)
+        self._look_at_build(verify=verify)
+        self._compare_profile()
+
+    async def resolve_sources(self) -> None:
+        """Find out where the resources are that are used from this machine."""
+        for key, entry in self._locked.items():
+            if entry["status"] == "ok" and is_near(self._wanted[key], self._roots):
+                try:
+                    self._near[key] = await resolve(self._home, self._wanted[key], self._roots)
+                except AmplifierError as error:
+                    self._note_lost(key, error)
+
+    def _note_lost(self, key: ResourceKey, error: AmplifierError) -> None:
+        if self._locked[key]["kind"] == "installed":
+            self._note("installed-changed", key)
+        else:
+            self.warnings.append(f"source-missing: {self._wanted[key]}: {error.message}")  # the build has its own copy
+
+    def _look_at_sources(self, *, verify: bool) -> None:
         """Compare what is used from this machine, and what is installed, with what is locked."""
-        keys = [key for key, entry in self._locked.items() if entry["status"] == "ok"]
-        found = await asyncio.gather(*(self._locate_local(self._wanted[key]) for key in keys))
-        located = [each for each in found if each is not None]
-        await asyncio.to_thread(self._compare_sources, located, verify)
-
-    async def _locate_local(self, wanted: Wanted) -> Located | None:
-        try:
-            return await locate_local(self._home, wanted, self._roots)
-        except AmplifierError as error:
-            if self._locked[wanted.key]["kind"] == "installed":
-                self._note("installed-changed", wanted.key)
-            else:
-                self.warnings.append(f"source-missing: {wanted}: {error.message}")  # the build has its own copy
-            return None
-
-    def _compare_sources(self, located: Iterable[Located], verify: bool) -> None:
-        for each in located:
-            entry = self._locked[each.wanted.key]
-            found = self._fingerprints.hash_of(str(each.wanted), each.content, always=verify)
-            if each.kind == "installed":
-                if (found, each.version) != (entry["content_hash"], entry.get("version")):
-                    self._note("installed-changed", each.wanted.key)
+        installed = installed_modules()
+        for key, resolved in self._near.items():
+            entry = self._locked[key]
+            try:
+                located = find_files(self._wanted[key], resolved, installed)
+            except AmplifierError as error:
+                self._note_lost(key, error)
+                continue
+            found = self._fingerprints.hash_of("/".join(key), located.content, always=verify)
+            if located.kind == "installed":
+                if (found, located.version) != (entry["content_hash"], entry.get("version")):
+                    self._note("installed-changed", key)
             elif found != entry["content_hash"]:
-                self._note("source-changed", each.wanted.key)
+                self._note("source-changed", key)
         for key, entry in self._locked.items():
             commit = current_commit(self._wanted[key], self._roots)
             if commit is not None and commit != entry["commit"]:
@@ -227,8 +237,12 @@ class _Looking:
             for key, entry in self._locked.items()
             if entry["kind"] in ("git", "fsspec") and entry["mutable"] and entry["status"] == "ok"
         ]
-        asked = await asyncio.gather(*(locate(self._home, each, self._roots, refresh=True) for each in movable))
-        for each in asked:
+        asked = await asyncio.gather(
+            *(locate(self._home, each, self._roots, refresh=True) for each in movable), return_exceptions=True
+        )
+        if failures := [each for each in asked if isinstance(each, BaseException)]:
+            raise _unreachable(self._merged.profile_id, failures)
+        for each in (each for each in asked if isinstance(each, Located)):
             entry = self._locked[each.wanted.key]
             if each.kind == "git":
                 moved = each.commit != entry["commit"]
@@ -242,7 +256,7 @@ class _Looking:
         if any(name in self._lock.degraded for _, name in self._locked) and not self.stale:
             self.reasons.append(Reason("resource-missing", DEPENDENCIES_DIR))
 
-    def look_at_build(self, *, verify: bool) -> None:
+    def _look_at_build(self, *, verify: bool) -> None:
         """Compare the build's files and surroundings with its lock."""
         damaged = set() if verify else self._fingerprints.damaged(self._directory)
         found: list[str] = []
@@ -266,7 +280,7 @@ class _Looking:
             changed = [pin for pin in recorded if versions.get(pin.partition("==")[0]) != pin.partition("==")[2]]
             self.reasons += [Reason("installed-changed", pin) for pin in changed]
 
-    def compare_profile(self) -> None:
+    def _compare_profile(self) -> None:
         """Compare the profile's text, its ancestors' and what they make together with what was compiled."""
         lock, merged = self._lock, self._merged
         first: list[Reason] = []
@@ -284,6 +298,29 @@ class _Looking:
         elif not first and self._wanted.keys() != dict(lock.resources()).keys():
             first.append(Reason("profile-changed", "agents"))  # of the collection, which the profile takes all
         self.reasons[:0] = first
+
+
+def _read(
+    home: Home, merged: MergedProfile, roots: Roots
+) -> tuple[Path | None, ProfileLock | None, dict[ResourceKey, Wanted], Reason | None]:
+    """Return a profile's published directory, its lock, what the profile wants, and why there is no lock if so."""
+    directory = find_published(home.paths, merged.profile_id)
+    try:
+        lock = read_lock(directory or home.paths.profile_dir(merged.profile_id))
+    except LockUnusableError as error:
+        return directory, None, find_wanted(merged, roots), Reason(error.code)
+    return directory, lock, find_wanted(merged, roots, list(_locked(lock))), None
+
+
+def _unreachable(profile_id: ProfileId, failures: Iterable[BaseException]) -> BaseException:
+    """Return one error for all references that remotes cannot answer for."""
+    told = []
+    for failure in failures:
+        if not isinstance(failure, AmplifierError):
+            return failure
+        told.append(failure.message)
+    lines = "".join(f"\n  {text}" for text in told)
+    return ProfileCompilationError(f"Profile {profile_id} cannot be refreshed:{lines}", code="bad-ref", problems=told)
 
 
 def _locked(lock: ProfileLock | None) -> dict[ResourceKey, Mapping[str, Any]]:

@@ -135,3 +135,10 @@ async def test_the_users_own_profiles_are_a_collection_when_there_are_any(home: 
     assert root.path == root.boundary == home.paths.profiles / "local"
     assert (await home.collections.sync(["local"]))["local"].status == "skipped"
     assert file.read_text() == text("mine")
+
+
+def test_a_directory_where_a_profile_should_be_is_no_profile(home: Home) -> None:
+    (home.paths.profiles / "local" / "odd" / "profile.md").mkdir(parents=True)
+
+    assert "local" not in [collection.identifier for collection in home.collections.list()]
+    assert home.profiles.list() == ()

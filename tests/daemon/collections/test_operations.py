@@ -286,3 +286,14 @@ async def test_the_users_own_collection_is_reserved(home: Home, directory: Path)
         with pytest.raises(CollectionError) as refused:
             await call
         assert refused.value.code == "reserved-collection"
+
+
+async def test_force_may_be_given_by_its_place_and_one_id_without_a_list(home: Home, directory: Path) -> None:
+    await home.collections.add("team", str(directory))
+
+    assert list(await home.collections.sync("team")) == ["team"]
+
+    await home.collections.remove("team", True)
+
+    with pytest.raises(CollectionError, match="Collection not found: team"):
+        home.collections.get("team")

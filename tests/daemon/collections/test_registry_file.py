@@ -196,3 +196,30 @@ async def test_an_entry_written_twice_is_not_changed_by_us(home: Home, register:
 
     assert refused.value.code == "collections-file-invalid"
     assert home.paths.collections_file.read_text() == content
+
+
+@pytest.mark.parametrize("collection_id", ["on", "off", "123", "1.5", "null", "true"])
+async def test_an_id_that_yaml_would_take_for_something_else_stays_a_text(
+    home: Home, repository: Any, collection_id: str
+) -> None:
+    await home.collections.add(collection_id, f"{repository.source}@main")
+
+    assert collection_id in identifiers(home)
+    assert home.collections.warnings() == ()
+    await home.collections.remove(collection_id)
+    assert collection_id not in identifiers(home)
+
+
+def test_what_is_wrong_with_an_entry_has_its_line_and_a_way_out(home: Home, register: Callable[[str], None]) -> None:
+    register("collections:\n  one: {sourc: x}\n  two:\n    source: ../x\n    enabled: 3\n  No: y\n  local: x\n")
+
+    found = home.collections.warnings()
+
+    assert [(issue.code, issue.line) for issue in found] == [
+        ("source-missing", 2),
+        ("unknown-key", 2),
+        ("wrong-type", 5),
+        ("invalid-identifier", 1),
+        ("reserved-collection", 7),
+    ]
+    assert all(issue.fix for issue in found)

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from amplifierd import open_home
+from amplifierd.exceptions import MountPlanError
 from amplifierd.plans.conversion import find_compiled, find_hint, to_portable, to_resolved
 
 
@@ -148,3 +150,22 @@ def test_only_modules_of_published_profiles_are_compiled(profiles: Path) -> None
     assert str(find_compiled((profiles / "a" / "b" / "tools" / "tool-x").as_uri(), profiles)) == "a/b"
     assert find_compiled((profiles / "a" / "b").as_uri(), profiles) is None
     assert find_compiled("file:///elsewhere/a/b/tools/tool-x", profiles) is None
+
+
+def test_a_plan_with_gaps_is_converted_as_far_as_it_goes(tmp_path: Path) -> None:
+    home = open_home(tmp_path / "home")
+    nameless = {"config": {"a": 1}}
+    plan = {"session": {"orchestrator": "loop-x", "context": {"source": "a/b"}}, "providers": None, "tools": [nameless]}
+
+    resolved = home.plans.convert({**plan, "agents": None}, "resolved")
+
+    assert (resolved["providers"], resolved["tools"], resolved["agents"]) == ([], [nameless], {})
+    assert home.plans.convert(resolved, "portable")["tools"] == [nameless]
+
+
+@pytest.mark.parametrize(
+    "plan", [None, "plan", [], {"tools": ["tool-x"]}, {"agents": []}, {"tools": {}}, {"session": "x"}]
+)
+def test_what_is_no_plan_cannot_be_converted(tmp_path: Path, plan: Any) -> None:
+    with pytest.raises(MountPlanError, match="cannot be converted"):
+        open_home(tmp_path / "home").plans.convert(plan, "resolved")

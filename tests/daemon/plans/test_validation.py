@@ -78,6 +78,8 @@ def test_both_forms_are_valid(plan: dict[str, Any]) -> None:
         ({"tools": ["x"]}, "wrong-type", "error", "tools[0]", "tools[0] must be a mapping, got str"),
         ({"tools": [{}]}, "module-missing", "warning", "tools[0]", "Module entry at tools[0] has no 'module'"),
         ({"tools": [{"module": 1}]}, "wrong-type", "error", "tools[0].module", "must be a string"),
+        ({"tools": [{"module": []}]}, "wrong-type", "error", "tools[0].module", "must be a string"),
+        ({"providers": [{"module": {}}]}, "wrong-type", "error", "providers[0].module", "must be a string"),
         ({"tools": [{"module": "tool-a", "config": 1}]}, "wrong-type", "error", "tools[0].config", "must be a mapping"),
         (
             {"tools": [{"module": "tool-a", "source": 1}]},

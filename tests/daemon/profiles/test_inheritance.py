@@ -327,7 +327,8 @@ def test_a_default_says_that_nobody_wrote_it(shelf: Shelf) -> None:
         ({"tools": [{"module": "tool-a", "source": "./evil"}]}, "tools[tool-a].source"),
         ({"session": {"orchestrator": {"module": "loop-other"}}}, "session.orchestrator"),
         ({"session": {"context": {"source": "./evil"}}}, "session.context.source"),
-        ({"agents": {"x": "https://example.org/x.md"}}, "agents.x"),
+        ({"agents": {"x": {"tools": [{"module": "tool-a", "source": "./evil"}]}}}, "agents.x.tools[tool-a].source"),
+        ({"agents": {"x": {"session": {"orchestrator": "loop-other"}}}}, "agents.x.session.orchestrator"),
     ],
 )
 def test_a_request_brings_no_code(overrides: dict[str, Any], location: str) -> None:
@@ -338,6 +339,37 @@ def test_a_request_brings_no_code(overrides: dict[str, Any], location: str) -> N
 
     assert [(issue.code, issue.location) for issue in caught.value.issues] == [("overlay-source-forbidden", location)]
     assert read_overrides(overrides, profile, allow_modules=True)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "code", "location"),
+    [
+        ({"agents": {"x": "https://example.org/x.md"}}, "overlay-source-forbidden", "agents.x"),
+        ({"context": {"docs": "/etc"}}, "overlay-source-forbidden", "context"),
+        ({"ui": {"theme": "dark"}}, "unknown-key", "ui"),
+        ({"profile": {"name": "other"}}, "unknown-key", "profile"),
+        ({"anything": 1}, "unknown-key", "anything"),
+    ],
+)
+def test_what_a_request_cannot_bring_about_is_refused(overrides: dict[str, Any], code: str, location: str) -> None:
+    for allow_modules in (False, True):
+        with pytest.raises(ProfileValidationError) as caught:
+            read_overrides(overrides, {"session": SESSION}, allow_modules=allow_modules)
+
+        assert [(issue.code, issue.location) for issue in caught.value.issues] == [(code, location)]
+
+
+def test_a_request_may_leave_things_out(shelf: Shelf) -> None:
+    shelf.write(
+        "team/a", {"session": SESSION, "tools": [{"module": "tool-a"}, {"module": "tool-b"}], "agents": {"x": {}}}
+    )
+    profile = merge(shelf, "team/a").sections
+
+    overrides = read_overrides({"exclude": {"tools": ["tool-a"]}, "agents": "none"}, profile)
+    merged = merge(shelf, "team/a", overrides=overrides)
+
+    assert merged.sections["tools"] == [{"module": "tool-b"}]
+    assert merged.sections["agents"] == {}
 
 
 def test_a_request_may_change_settings() -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import pytest
 
 from amplifier_foundation.sources import ProgressEvent
 from amplifierd import open_home
-from amplifierd.exceptions import ProfileCompilationError
+from amplifierd.exceptions import ProfileCompilationError, ProfileNotFoundError
 from amplifierd.identifiers import ProfileId
 from amplifierd.profiles.publication import remove_profile, replace_profile_text
 
@@ -249,3 +250,44 @@ async def test_a_deleted_build_is_made_again(bench: Any, new_repository: Callabl
 
     assert again.build_id == build.build_id
     assert json.loads((again.path / "profile.lock").read_text())["build_id"] == build.build_id
+
+
+async def test_a_home_with_only_a_registry_reaches_a_build_and_keeps_it_without_cache_and_remote(
+    bench: Any, new_repository: Callable[..., Any]
+) -> None:
+    text = bench.profile_text("base", agents="all", context={"docs": "../docs"})
+    files = {"profiles/base.md": text, "agents/one.md": "One.\n", "docs/a.md": "A\n"}
+    repository = new_repository("team", files | {"profiles/child.md": bench.profile_text("child", extends="base")})
+    registry = bench.home.paths.collections_file
+    bench.write_files(registry.parent, {registry.name: f"collections:\n  team: {repository.source}@main\n"})
+
+    build = await bench.home.profiles.compile("team/child")
+    shutil.rmtree(bench.home.paths.cache)
+    shutil.move(repository.path, repository.path.with_name("unreachable"))
+
+    assert await bench.reopen().profiles.compile("team/child") == build
+    assert (await bench.home.profiles.status("team/child")).status == "fresh"
+    assert (build.path / "agents/one.md").is_file()
+
+
+async def test_profiles_of_a_disabled_collection_cannot_be_used(bench: Any, tmp_path: Path) -> None:
+    bench.write_files(tmp_path / "team", {"profiles/base.md": bench.profile_text("base")})
+    await bench.home.collections.add("team", str(tmp_path / "team"))
+    await bench.home.collections.update("team", enabled=False)
+
+    with pytest.raises(ProfileNotFoundError):
+        await bench.home.profiles.compile("team/base")
+
+
+async def test_a_profile_whose_directory_was_deleted_is_listed_and_comes_back(bench: Any, tmp_path: Path) -> None:
+    bench.write_files(tmp_path / "team", {"profiles/base.md": bench.profile_text("base")})
+    await bench.home.collections.add("team", str(tmp_path / "team"))
+    shutil.rmtree(bench.home.paths.profiles / "team")
+
+    (listed,) = bench.home.profiles.list()
+    assert (str(listed.profile_id), listed.valid, listed.issues[0].code) == ("team/base", False, "profile-missing")
+
+    await bench.home.profiles.compile("team/base")
+    (listed,) = bench.home.profiles.list()
+    assert (listed.valid, listed.is_compiled, listed.version) == (True, True, "1.0.0")
+    assert listed.to_dict()["profile_id"] == "team/base"

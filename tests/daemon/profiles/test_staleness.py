@@ -235,6 +235,20 @@ async def test_a_moved_branch_changes_nothing_until_a_refresh_and_then_only_what
         assert await bench.home.profiles.compile("local/mine", refresh=True) == second
 
 
+async def test_every_reference_that_a_remote_lost_is_told_and_the_build_stays(
+    bench: Any, sections: dict[str, Any], repository: Any
+) -> None:
+    bench.write_profile(**sections)
+    build = await bench.home.profiles.compile("local/mine")
+    repository.git("branch", "--move", "main", "gone")
+
+    with pytest.raises(ProfileCompilationError, match="cannot be refreshed") as caught:
+        await bench.home.profiles.compile("local/mine", refresh=True)
+
+    assert len(caught.value.problems) == 2
+    assert await bench.home.profiles.compile("local/mine") == build
+
+
 async def test_a_collection_that_moved_brings_its_own_files_along(
     bench: Any, new_repository: Callable[..., Any]
 ) -> None:

@@ -182,3 +182,9 @@ def test_the_package_has_its_names_and_no_others() -> None:
     assert all(getattr(package, name) is not None for name in package.__all__)
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         _ = package.nonsense
+
+
+def test_lines_end_in_one_way_however_the_file_was_saved(tmp_path: Path) -> None:
+    bundle = read_bundle(file(tmp_path, "x.md", "---\r\nbundle: {name: x}\r\n---\r\nOne\r\n\r\nTwo\r\n"))
+
+    assert bundle.instruction == "One\n\nTwo"

@@ -87,3 +87,14 @@ def test_a_failed_write_leaves_the_file_and_nothing_else(tmp_path: Path) -> None
         write_with_backup(directory, "text")
 
     assert list(tmp_path.iterdir()) == [directory]
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "no-such-encoding"])
+def test_a_text_that_cannot_be_encoded_is_an_error_of_writing(tmp_path: Path, encoding: str) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("old", encoding="utf-8")
+
+    with pytest.raises(OSError, match=r"a\.txt"):
+        write_with_backup(path, "€", encoding=encoding)
+
+    assert path.read_text(encoding="utf-8") == "old"

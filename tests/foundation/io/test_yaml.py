@@ -42,6 +42,33 @@ def test_ordinary_aliases_and_many_brackets_are_read() -> None:
     assert data["k1999"] == [1999]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "# nothing",
+        "a: 1\na: 2\n1: {true: null, ~: 0o7, 2.5: 2024-01-31}\nlist: [a, '1', \"2\", 0x1F, 1_000, .inf]\n",
+        "- |\n  text\n- >-\n  folded\n  text\n- []\n- {}\n-\n",
+        "base: &base {a: 1}\nmore: {<<: *base, b: 2}\n",
+        "!!set {a, b}",
+        "a: !!str 1",
+        "plain text",
+        "=: the sign for a default",
+    ],
+)
+def test_the_data_is_what_the_library_builds_itself(text: str) -> None:
+    assert repr(load_yaml(text)) == repr(yaml.safe_load(text))
+
+
+@pytest.mark.parametrize("text", ["{[1]: 2}", "? {a: 1}\n: b\n", "a: 1\n--- \nb: 2\n"])
+def test_what_the_library_refuses_is_refused_in_its_words(text: str) -> None:
+    with pytest.raises(yaml.YAMLError) as expected:
+        yaml.safe_load(text)
+
+    with pytest.raises(type(expected.value), match="line 1"):
+        load_yaml(text)
+
+
 @pytest.mark.parametrize("text", ["!!python/object/apply:os.system [true]", "a: !!python/name:os.system ''"])
 def test_nothing_but_plain_data_is_built(text: str) -> None:
     with pytest.raises(yaml.YAMLError):
@@ -86,3 +113,9 @@ def test_a_caller_can_set_narrower_limits() -> None:
     with pytest.raises(yaml.YAMLError, match="nested more than 3"):
         load_yaml("[[[[1]]]]", max_depth=3)
     assert load_yaml("[[[1]]]", max_depth=3) == [[[1]]]
+
+
+async def test_a_list_is_written_too(tmp_path: Path) -> None:
+    await write_yaml(tmp_path / "a.yaml", [{"b": 1}])
+
+    assert await read_yaml(tmp_path / "a.yaml") == [{"b": 1}]

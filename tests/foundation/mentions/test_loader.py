@@ -229,3 +229,24 @@ class TestFormatting:
         self, resolver: BaseMentionResolver, instruction: str
     ) -> None:
         assert await expand_mentions_in_instruction(instruction, resolver=resolver) == instruction
+
+
+async def test_a_folder_is_listed_for_each_name_it_is_mentioned_by(folder: Path, resolver: BaseMentionResolver) -> None:
+    (folder / "docs").mkdir()
+
+    results = await load_mentions("@docs and @docs/", resolver)
+
+    assert [result.content for result in results] == [format_directory_listing(folder / "docs")] * 2
+
+
+async def test_a_resolver_whose_reason_is_no_text_gave_none(folder: Path) -> None:
+    class Resolver:
+        def resolve(self, mention: str) -> Path | None:
+            return None
+
+        def failure_reason(self, mention: str) -> object:
+            return object()
+
+    (result,) = await load_mentions("@gone.md", Resolver())
+
+    assert result.failure_reason == "not_found"

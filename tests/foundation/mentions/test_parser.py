@@ -38,6 +38,10 @@ def test_a_text_mentions_what_follows_an_at_sign(text: str, mentions: list[str])
     assert parse_mentions(text) == mentions
 
 
+def test_quotes_mean_nothing_unless_the_caller_allows_them() -> None:
+    assert parse_mentions('say @"see @a.md now" @b.md') == ["@a.md", "@b.md"]
+
+
 def test_a_name_with_spaces_is_quoted_where_the_caller_allows_it() -> None:
     text = 'see @"a b.md", @c.md and @"broken\nname"'
 

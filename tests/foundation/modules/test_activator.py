@@ -31,6 +31,10 @@ asyncio.run(main())
 """
 
 
+def run(command: list[str], cwd: Path | None = None) -> str:
+    return subprocess.run(command, cwd=cwd, check=True, capture_output=True, text=True).stdout.strip()
+
+
 def environments(cache_dir: Path) -> list[Path]:
     return sorted(path for path in (cache_dir / "env").glob("*") if path.is_dir())
 
@@ -75,14 +79,14 @@ async def test_dependencies_can_be_left_alone(cache_dir: Path, stand_in_installe
 
     await ModuleActivator(cache_dir, install_deps=False).activate("tool-x", str(folder))
 
-    assert not stand_in_installer.exists()
+    assert environments(cache_dir) == []
     assert str(folder) in sys.path
 
 
 async def test_a_subdirectory_of_a_repository_is_activated(tmp_path: Path, cache_dir: Path, make_module: Any) -> None:
     make_module("tool-x", where="origin/modules")
     for arguments in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "all"]):
-        subprocess.run([*GIT, *arguments], cwd=tmp_path / "origin", check=True, capture_output=True)
+        run([*GIT, *arguments], tmp_path / "origin")
     source = f"git+{(tmp_path / 'origin').as_uri()}@main#subdirectory=modules/tool-x"
 
     path = await ModuleActivator(cache_dir).activate("tool-x", source)
@@ -183,8 +187,16 @@ async def test_bundles_with_other_versions_of_a_module_and_of_a_package_run_side
     await asyncio.gather(*(bundle.prepare(strict=True, cache_dir=cache_dir) for bundle in bundles))
     answers = []
     for folder in folders:
-        command = [sys.executable, "-c", RUN, str(folder), str(cache_dir)]
-        answers.append(subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip())
+        answers.append(run([sys.executable, "-c", RUN, str(folder), str(cache_dir)]))
 
     assert len(environments(cache_dir)) == 2
     assert answers == ["('module 1.0', '1.0')", "('module 2.0', '2.0')"]
+
+
+async def test_an_activation_is_announced_before_its_source_is_fetched(tmp_path: Path, cache_dir: Path) -> None:
+    told: list[tuple[str, str]] = []
+
+    with pytest.raises(BundleNotFoundError):
+        await ModuleActivator(cache_dir).activate("tool-x", str(tmp_path / "gone"), lambda *step: told.append(step))
+
+    assert told == [("activating", "tool-x")]

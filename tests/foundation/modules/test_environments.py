@@ -16,6 +16,7 @@ from processes import Started, leaving_nothing
 from amplifier_core.testing import wait_for
 from amplifier_foundation.modules.environments import Environments
 from amplifier_foundation.modules.installer import InstallError, NoInstallerError
+from amplifier_foundation.sources import prune
 
 REQUIREMENTS = ("thing>=1",)
 PROGRAM = """
@@ -51,6 +52,10 @@ def directories(cache_dir: Path) -> list[Path]:
     return sorted(path for path in (cache_dir / "env").iterdir() if path.is_dir())
 
 
+def runs(installer: Path) -> int:
+    return installer.read_text().count("run") if installer.exists() else 0
+
+
 def program(cache_dir: Path) -> subprocess.Popen[str]:
     command = [sys.executable, "-c", PROGRAM, str(cache_dir)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
@@ -70,7 +75,7 @@ async def test_an_environment_is_made_once_and_found_again_without_a_process_or_
 
     assert made is not None
     assert (again, seen, calls) == (made, [], [])
-    assert stand_in_installer.read_text() == "run\n"
+    assert runs(stand_in_installer) == 1
     sidecar = json.loads((made / "env.json").read_text())
     assert sidecar.keys() >= {"requirements", "pins", "python", "platform", "created_at"}
     assert (sidecar["requirements"], sidecar["pins"]) == (["thing>=1"], ["thing==1.0"])
@@ -88,7 +93,7 @@ async def test_equal_requirements_share_a_directory_and_others_do_not(
     )
 
     assert one == same != other
-    assert stand_in_installer.read_text().count("run") == 2
+    assert runs(stand_in_installer) == 2
 
 
 @pytest.mark.parametrize("requirement", ["pydantic>=2", "amplifier-core>=99", "Amplifier-Foundation", "amplifier>=0.1"])
@@ -96,7 +101,7 @@ async def test_what_the_host_provides_is_not_installed(
     cache_dir: Path, stand_in_installer: Path, requirement: str
 ) -> None:
     assert await Environments(cache_dir).ensure("tool-x", (requirement,)) is None
-    assert not stand_in_installer.exists()
+    assert runs(stand_in_installer) == 0
 
 
 async def test_a_forced_installation_makes_a_new_directory_and_leaves_the_earlier_one(
@@ -125,7 +130,7 @@ async def test_a_directory_without_its_marker_is_discarded(cache_dir: Path, stan
 
     assert again == made
     assert not (made / "old.py").exists()
-    assert stand_in_installer.read_text().count("run") == 2
+    assert runs(stand_in_installer) == 2
 
 
 async def test_a_failing_installation_leaves_nothing_and_says_what_failed(
@@ -210,4 +215,33 @@ def test_two_processes_install_the_same_environment_once(cache_dir: Path, stand_
     answers = [process.communicate(timeout=20) for process in processes]
 
     assert answers[0][0] == answers[1][0] == f"{directories(cache_dir)[0]}\n", answers
-    assert stand_in_installer.read_text() == "run\n"
+    assert runs(stand_in_installer) == 1
+
+
+def make_old(directory: Path) -> None:
+    for part in directory.rglob("*"):
+        os.utime(part, (0, 0))
+
+
+def keeps_access_times(directory: Path) -> bool:
+    probe = directory / "probe"
+    probe.write_text("x")
+    os.utime(probe, (0, 0))
+    probe.read_text()
+    return probe.stat().st_atime > 0
+
+
+async def test_an_environment_that_is_used_is_not_pruned(
+    cache_dir: Path, tmp_path: Path, stand_in_installer: Path
+) -> None:
+    if not keeps_access_times(tmp_path):
+        pytest.skip("this file system does not say when a file was last read")
+    environments = Environments(cache_dir)
+    path = await environments.ensure("tool-x", REQUIREMENTS)
+    make_old(cache_dir)
+
+    await environments.ensure("tool-x", REQUIREMENTS)
+
+    assert prune(cache_dir).removed == ()
+    assert path is not None
+    assert path.is_dir()

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from amplifier_foundation.paths import get_amplifier_home, normalize_path
+from amplifier_foundation.paths import get_amplifier_home, normalize_path, resolution
 from amplifier_foundation.paths.resolution import ParsedURI, ResolvedSource, parse_uri
 
 
@@ -45,6 +45,7 @@ def test_a_missing_ref_prints_main_and_is_known_to_be_missing() -> None:
     assert (written.ref, written.written_ref) == ("main", "main")
     assert missing == written
     assert ParsedURI("git+https", "h", "/o/r", "v1", "").written_ref == "v1"
+    assert [parse_uri(uri).written_ref for uri in ("/a", "https://h/p", "name", "zip+file:///a.zip")] == [None] * 4
 
 
 def test_a_query_is_kept_beside_the_path() -> None:
@@ -96,3 +97,7 @@ def test_paths_are_made_absolute_from_where_they_are_written(tmp_path: Path, mon
     assert normalize_path("a") == tmp_path.resolve() / "a"
     assert normalize_path("~/a", tmp_path / "x") == tmp_path.resolve() / "a"
     assert normalize_path(tmp_path / "y", tmp_path / "x") == tmp_path.resolve() / "y"
+
+
+def test_the_home_is_found_beside_the_other_paths() -> None:
+    assert resolution.get_amplifier_home is get_amplifier_home

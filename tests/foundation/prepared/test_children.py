@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import amplifier_core
-from amplifier_core import AmplifierSession, HookResult
+from amplifier_core import AmplifierSession, HookRegistry, HookResult
 from amplifier_foundation.bundle import Bundle
 from amplifier_foundation.spawn_utils import ProviderPreference
 
@@ -202,3 +202,47 @@ async def test_a_failing_child_is_cleaned_up_and_its_error_comes_through(
 
     assert not sessions[0].initialized
     assert str(folder) not in sys.path
+
+
+class PlainCoordinator:
+    """What an application's own kind of session may have for a coordinator: only what the foundation asks for."""
+
+    approval_system = display_system = None
+
+    def __init__(self) -> None:
+        self.hooks = HookRegistry()
+
+    async def mount(self, mount_point: str, module: Any, name: str | None = None) -> None: ...
+
+    def get(self, mount_point: str) -> Any: ...
+
+    def register_capability(self, name: str, value: Any) -> None: ...
+
+    def register_contributor(self, channel: str, name: str, callback: Any) -> None: ...
+
+    async def collect_contributions(self, channel: str) -> list[Any]:
+        return []
+
+
+class PlainSession:
+    def __init__(self, config: dict[str, Any], *, session_id: str | None = None, **options: Any) -> None:
+        self.session_id, self.coordinator = session_id or "plain", PlainCoordinator()
+
+    async def initialize(self) -> None: ...
+
+    async def execute(self, prompt: str) -> str:
+        return f"plain: {prompt}"
+
+    async def cleanup(self) -> None: ...
+
+
+async def test_a_child_may_be_a_session_of_the_applications_own_kind(
+    make_bundle: MakeBundle, cache_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepared = await make_bundle().prepare(cache_dir=cache_dir)
+    async with prepared.create_session() as parent:
+        monkeypatch.setattr(amplifier_core, "AmplifierSession", PlainSession)
+
+        result = await prepared.spawn(Bundle("agent", instruction="Be brief."), "go", parent_session=parent)
+
+    assert result["output"] == "plain: go"

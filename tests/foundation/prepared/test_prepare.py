@@ -149,3 +149,29 @@ async def test_what_a_resolver_cannot_find_is_the_kernels_not_found_error(cache_
 
 def test_a_module_source_is_its_path(tmp_path: Path) -> None:
     assert BundleModuleSource(tmp_path).resolve() == tmp_path
+
+
+async def test_a_source_that_is_no_text_fails_like_any_other(
+    cache_dir: Path, make_module: Callable[..., Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    good = {"module": "tool-good", "source": str(make_module("tool-good"))}
+    bundle = Bundle("b", tools=[good, {"module": "tool-odd", "source": {"git": "somewhere"}}])
+
+    prepared = await bundle.prepare(cache_dir=cache_dir)
+
+    assert prepared.resolver.get_module_source("tool-good") == good["source"]
+    assert prepared.resolver.get_module_source("tool-odd") is None
+    assert "tool-odd" in caplog.text
+    with pytest.raises(ModuleActivationError, match="No handler for URI"):
+        await bundle.prepare(cache_dir=cache_dir, strict=True)
+
+
+async def test_of_several_sources_for_one_module_the_last_counts(
+    cache_dir: Path, make_module: Callable[..., Path]
+) -> None:
+    one, two = ({"module": "tool-x", "source": str(make_module(name))} for name in ("tool-one", "tool-two"))
+    bundle = Bundle("b", tools=[one], agents={"a": {"tools": [two]}, "b": {"tools": [one]}})
+
+    prepared = await bundle.prepare(cache_dir=cache_dir)
+
+    assert prepared.resolver.get_module_source("tool-x") == one["source"]

@@ -500,3 +500,24 @@ async def test_includes_without_end_are_cut_off(write: Write, home: Path, tmp_pa
 
     with pytest.raises(BundleError, match="levels deep"):
         await BundleRegistry(home, strict=True).load(str(tmp_path / "d0.yaml"))
+
+
+async def test_a_namespace_whose_source_was_loaded_by_itself_before_is_known(
+    write: Write, registry: BundleRegistry
+) -> None:
+    root = write("root/bundle.yaml", bundle_text("root")).parent
+    write("root/behaviors/b.yaml", bundle_text("b"))
+    path = write("x.yaml", bundle_text("x", "alias:behaviors/b"))
+    await registry.load(str(root))
+    registry.register({"alias": str(root)})
+
+    bundle = await registry.load(str(path))
+
+    assert tools_of(bundle) == ["tool-b", "tool-x"]
+
+
+async def test_an_include_that_is_sent_to_no_source_fails_like_any_other(write: Write, home: Path) -> None:
+    path = write("x.yaml", bundle_text("x", "somewhere"))
+    registry = BundleRegistry(home, include_source_resolver=lambda _: "")
+
+    assert tools_of(await registry.load(str(path))) == ["tool-x"]

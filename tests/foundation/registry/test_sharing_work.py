@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from amplifier_foundation.registry.shared_tasks import SharedTasks
-from amplifier_foundation.registry.worker_batches import WorkerBatches
+from amplifier_foundation.sources.worker_batches import WorkerBatches
 
 
 async def test_work_is_done_once_for_all_who_ask_while_it_runs() -> None:
@@ -54,6 +54,26 @@ async def test_work_ends_when_nobody_waits_for_it_any_more() -> None:
     assert all(
         isinstance(error, asyncio.CancelledError) for error in await asyncio.gather(*waiting, return_exceptions=True)
     )
+
+
+async def test_the_last_one_to_give_up_waits_until_the_work_has_ended() -> None:
+    tasks, started, ended = SharedTasks[None](), asyncio.Event(), list[bool]()
+
+    async def work() -> None:
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0.01)
+            ended.append(True)
+
+    waiting = asyncio.create_task(tasks.run("key", work))
+    await started.wait()
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+
+    assert ended == [True]
 
 
 async def test_whoever_asks_after_the_last_one_gave_up_gets_work_of_their_own() -> None:
@@ -109,3 +129,19 @@ async def test_a_caller_who_gives_up_does_not_disturb_the_others_in_the_thread()
     assert await patient == "fine"
     with pytest.raises(asyncio.CancelledError):
         await impatient
+
+
+def test_jobs_of_several_event_loops_do_not_meet() -> None:
+    batches, answers = WorkerBatches[int](), dict[int, list[int]]()
+
+    async def ask(number: int) -> None:
+        for _ in range(20):
+            answers[number] = await asyncio.gather(*(batches.run(lambda n=n: number * n) for n in range(5)))
+
+    threads = [threading.Thread(target=lambda n=number: asyncio.run(ask(n))) for number in (1, 10, 100)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+
+    assert answers == {number: [number * n for n in range(5)] for number in (1, 10, 100)}

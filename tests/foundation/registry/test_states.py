@@ -157,3 +157,13 @@ async def test_checking_for_updates_notes_the_time_and_finds_nothing(registry: B
     assert await registry.check_update() == []
     assert states["b"].checked_at is not None
     assert await registry.check_update("unknown") is None
+
+
+def test_the_file_is_indented_for_people_to_read(home: Path) -> None:
+    registry = BundleRegistry(home)
+    registry.register({"a": "/somewhere"})
+
+    registry.save()
+
+    text = (home / "registry.json").read_text(encoding="utf-8")
+    assert text.rstrip("\n") == json.dumps(json.loads(text), indent=2)

@@ -332,3 +332,20 @@ def _start(cache_dir: Path, source: str) -> "subprocess.Popen[str]":
 def _git(path: Path, *arguments: str, text: str = "") -> str:
     command = ["git", *arguments]
     return subprocess.run(command, cwd=path, input=text, check=True, capture_output=True, text=True).stdout.strip()
+
+
+async def test_a_question_that_fails_in_passing_is_asked_again(
+    repository: Any, sources: Sources, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, log = tmp_path / "unsteady", tmp_path / "calls"
+    folder.mkdir()
+    script = folder / "git"
+    script.write_text(
+        f'#!/bin/sh\necho x >> "{log}"\n'
+        f'[ $(wc -l < "{log}") -gt 2 ] || {{ echo "fatal: early EOF" >&2; exit 128; }}\n'
+        'PATH="${PATH#*:}" exec git "$@"\n'
+    )
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+
+    assert (await sources.resolve(f"{repository.source}@main")).path.is_dir()

@@ -90,3 +90,17 @@ async def test_one_tree_goes_and_the_other_stays(new_repository: Callable[..., A
 
     assert prune(sources.cache_dir).removed == (old.path,)
     assert new.path.is_dir()
+
+
+def test_environments_that_somebody_works_on_stay_forced_ones_too(tmp_path: Path) -> None:
+    first, forced = (tmp_path / "env" / name for name in ("0123456789abcdef", "0123456789abcdef.1"))
+    for directory in (first, forced):
+        directory.mkdir(parents=True)
+    (tmp_path / "locks").mkdir()
+    _age(tmp_path, 31)
+
+    with FileLock(tmp_path / "locks" / "env-0123456789abcdef.lock"):
+        meanwhile = prune(tmp_path).removed
+
+    assert meanwhile == ()
+    assert set(prune(tmp_path).removed) == {first, forced}

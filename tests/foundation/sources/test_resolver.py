@@ -242,3 +242,9 @@ def test_importing_the_package_brings_no_large_library() -> None:
 def test_the_public_names_exist() -> None:
     assert all(hasattr(package, name) for name in package.__all__)
     assert package.hash_content is hash_content
+
+
+async def test_a_path_without_scheme_is_a_file_to_the_file_handler(tmp_path: Path) -> None:
+    parsed = ParsedURI("", "", str(tmp_path), "", "")
+
+    assert (await FileSourceHandler().resolve(parsed, tmp_path / "cache")).active_path == tmp_path

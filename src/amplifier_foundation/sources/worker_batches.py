@@ -3,32 +3,36 @@
 import asyncio
 from collections.abc import Callable
 from typing import Generic, TypeVar
+from weakref import WeakKeyDictionary
 
 T = TypeVar("T")
 
-_BATCH = 16
+_BATCH = 32
 
 
 class WorkerBatches(Generic[T]):
     """Runs blocking jobs off the event loop; those that come at the same time share worker threads."""
 
     def __init__(self) -> None:
-        self._waiting: list[tuple[Callable[[], T], asyncio.Future[T]]] = []
+        self._waiting: WeakKeyDictionary[asyncio.AbstractEventLoop, list[tuple[Callable[[], T], asyncio.Future[T]]]] = (
+            WeakKeyDictionary()
+        )
         self._running: set[asyncio.Task[None]] = set()
 
     async def run(self, job: Callable[[], T]) -> T:
         """Return the job's result, or raise what it raises."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
-        if not self._waiting:
-            loop.call_soon(self._start)  # after everybody who is ready now has brought a job
-        self._waiting.append((job, future))
+        waiting = self._waiting.setdefault(loop, [])
+        if not waiting:
+            loop.call_soon(self._start, loop)  # after everybody who is ready now has brought a job
+        waiting.append((job, future))
         return await future
 
-    def _start(self) -> None:
-        jobs, self._waiting = self._waiting, []
+    def _start(self, loop: asyncio.AbstractEventLoop) -> None:
+        jobs = self._waiting.pop(loop)
         for begin in range(0, len(jobs), _BATCH):
-            task = asyncio.create_task(_run_batch(jobs[begin : begin + _BATCH]))
+            task = loop.create_task(_run_batch(jobs[begin : begin + _BATCH]))
             self._running.add(task)
             task.add_done_callback(self._running.discard)
 
