@@ -1,4 +1,4 @@
-"""What holds for every test: nothing leaves the machine, and properties are checked the same way on every run."""
+"""What holds for every test: none leaves the machine or touches a home, and properties are checked alike each time."""
 
 import ipaddress
 import sys
@@ -49,6 +49,14 @@ def _stay_on_the_machine(event: str, args: tuple[object, ...]) -> None:
 
 
 sys.addaudithook(_stay_on_the_machine)  # it sees every socket of the process, whoever opens it
+
+
+@pytest.fixture(scope="session", autouse=True)
+def home_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Give the tests a home directory of their own, so that none writes into that of whoever runs them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOME", str(tmp_path_factory.mktemp("home")))
+        yield
 
 
 @pytest.fixture(autouse=True)

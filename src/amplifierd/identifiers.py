@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
 from .exceptions import CollectionError
 
@@ -25,14 +24,19 @@ MOUNT_TYPES = {
 """The beginning of a module ID says where it is mounted."""
 
 
-class ProfileId(NamedTuple):
-    """A profile's identity, `<collection>/<profile>` in text."""
+class ProfileId(str):
+    """A profile's identity: the text `<collection>/<profile>`, which knows its two parts."""
 
     collection: str
     name: str
 
-    def __str__(self) -> str:
-        return f"{self.collection}/{self.name}"
+    def __new__(cls, collection: str, name: str) -> ProfileId:
+        identity = super().__new__(cls, f"{collection}/{name}")
+        identity.collection, identity.name = collection, name
+        return identity
+
+    def __getnewargs__(self) -> tuple[str, str]:  # type: ignore[override] # a text is made of one part
+        return self.collection, self.name
 
     @classmethod
     def parse(cls, text: str | ProfileId) -> ProfileId:

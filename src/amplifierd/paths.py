@@ -114,8 +114,8 @@ class Paths:
         Raises:
             ValueError: it is not the id of a profile.
         """
-        collection, name = ProfileId.parse(str(profile_id))
-        return self.profiles / collection / name
+        known = ProfileId.parse(profile_id)
+        return self.profiles / known.collection / known.name
 
     def profile_file(self, profile_id: ProfileId | str) -> Path:
         """Return the profile's text as it was extracted."""
@@ -123,8 +123,8 @@ class Paths:
 
     def overlay_file(self, profile_id: ProfileId | str) -> Path:
         """Return what the user changes about a profile."""
-        collection, name = ProfileId.parse(str(profile_id))
-        return self.overlays / collection / f"{name}.md"
+        known = ProfileId.parse(profile_id)
+        return self.overlays / known.collection / f"{known.name}.md"
 
 
 def _directory(name: str, path: Path | str) -> Path:

@@ -1,5 +1,9 @@
 """The names of things."""
 
+import copy
+import json
+import pickle
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,7 +21,11 @@ from amplifierd.identifiers import (
 
 def test_a_profile_is_named_by_collection_and_name() -> None:
     assert str(ProfileId.parse("foundation/base")) == "foundation/base"
-    assert ProfileId.parse(ProfileId("a", "b")) == ("a", "b")
+    identity = ProfileId.parse(ProfileId("a", "b"))
+    assert (identity, identity.collection, identity.name) == ("a/b", "a", "b")
+    assert json.dumps({identity: [identity]}) == '{"a/b": ["a/b"]}'
+    assert copy.deepcopy(identity) == pickle.loads(pickle.dumps(identity)) == identity
+    assert pickle.loads(pickle.dumps(identity)).name == "b"
 
 
 @pytest.mark.parametrize(
@@ -37,11 +45,11 @@ def test_an_identity_made_by_hand_is_checked_too() -> None:
 @given(st.text(max_size=10))
 def test_no_identifier_leads_out_of_its_directory(text: str) -> None:
     try:
-        collection, name = ProfileId.parse(f"{text}/{text}")
+        identity = ProfileId.parse(f"{text}/{text}")
     except ValueError:
         return
-    assert not {"/", "\\", "\0", ":"} & set(collection + name)
-    assert collection not in (".", "..")
+    assert not {"/", "\\", "\0", ":"} & set(identity.collection + identity.name)
+    assert identity.collection not in (".", "..")
 
 
 @pytest.mark.parametrize("text", ["../x", "A", "", "a/b", "x" * 65])

@@ -424,6 +424,27 @@ async def test_a_diff_knows_versions_from_the_locks(world: World) -> None:
     assert str(diff) == "- tools: tool-web-search\n~ context: context-simple\n    config.max_tokens 200000 → 1"
 
 
+async def test_a_diff_shows_what_moved_between_two_builds(world: World) -> None:
+    ref = world.ref("tool-web-search")
+    world.profiles.commit({"base/profile.md": world.profile().replace(ref, ref.replace("@v1.0.0", "@main"))}, tag="v2")
+    world.register(f"git+{world.profiles.path.as_uri()}@v2")
+    await world.home.collections.sync()
+    first, before = (
+        await world.home.profiles.compile("foundation/base"),
+        await world.home.plans.generate("foundation/base"),
+    )
+    moved = world.modules.commit({"amplifier_module_tool_web_search/__init__.py": TOOL + "\n# newer\n"})
+
+    await world.home.collections.sync()
+    second, after = (
+        await world.home.profiles.compile("foundation/base"),
+        await world.home.plans.generate("foundation/base"),
+    )
+
+    [change] = world.home.plans.diff(before, after, builds=(first, second)).changed
+    assert (change.module, change.version) == ("tool-web-search", (world.modules_commit, moved))
+
+
 @pytest.mark.parametrize("profile", ["base", "../x/y", "a/b/c"])
 async def test_a_malformed_profile_id_is_refused(world: World, profile: str) -> None:
     with pytest.raises(ValueError, match="Invalid profile_id format"):

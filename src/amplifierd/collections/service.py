@@ -182,10 +182,10 @@ class Collections:
             ValueError: it is not the id of a profile.
             RefResolutionError: the collection cannot be had.
         """
-        collection, name = ProfileId.parse(str(profile_id))
-        entry = self._sync.entries().get(collection)
+        known = ProfileId.parse(profile_id)
+        entry = self._sync.entries().get(known.collection)
         if entry is not None and entry.enabled:
-            await self._sync.ensure(entry, name=name)
+            await self._sync.ensure(entry, name=known.name)
 
     async def extract_missing(self) -> dict[str, SyncResult]:
         """Extract, without compiling, the collections that were never synced: on a new home the shipped one.
@@ -207,11 +207,11 @@ class Collections:
         Raises:
             ValueError: it is not the id of a profile.
         """
-        collection, name = ProfileId.parse(str(profile_id))
-        if collection == LOCAL:
-            return (self._home.paths.profile_file(ProfileId(collection, name))).is_file()
-        entry, state = self._sync.entries().get(collection), self._lock.get(collection)
-        return entry is not None and entry.enabled and state is not None and name in state.profiles
+        known = ProfileId.parse(profile_id)
+        if known.collection == LOCAL:
+            return self._home.paths.profile_file(known).is_file()
+        entry, state = self._sync.entries().get(known.collection), self._lock.get(known.collection)
+        return entry is not None and entry.enabled and state is not None and known.name in state.profiles
 
     def is_orphaned(self, profile_id: ProfileId | str) -> bool:
         """Say whether a profile is gone from its collection, and kept only for the sessions that use it.
@@ -219,9 +219,9 @@ class Collections:
         Raises:
             ValueError: it is not the id of a profile.
         """
-        collection, name = ProfileId.parse(str(profile_id))
-        state = self._lock.get(collection)
-        return state is not None and name in state.orphaned
+        known = ProfileId.parse(profile_id)
+        state = self._lock.get(known.collection)
+        return state is not None and known.name in state.orphaned
 
     async def remove_orphans(self) -> tuple[ProfileId, ...]:
         """Remove orphaned profiles that no session uses any more, and return them."""
@@ -246,13 +246,13 @@ class Collections:
             ValueError: it is not the id of a profile.
             ProfileNotFoundError: it is in no collection.
         """
-        collection, name = ProfileId.parse(str(profile_id))
-        if collection == LOCAL:
-            return ReferenceBase(LOCAL, PurePosixPath(name))
-        state = self._lock.get(collection)
-        if state is None or name not in state.profiles:
-            raise ProfileNotFoundError(f"Profile not found: {collection}/{name}")
-        return ReferenceBase(collection, PurePosixPath(state.profiles[name].path).parent)
+        known = ProfileId.parse(profile_id)
+        if known.collection == LOCAL:
+            return ReferenceBase(LOCAL, PurePosixPath(known.name))
+        state = self._lock.get(known.collection)
+        if state is None or known.name not in state.profiles:
+            raise ProfileNotFoundError(f"Profile not found: {known}")
+        return ReferenceBase(known.collection, PurePosixPath(state.profiles[known.name].path).parent)
 
     def _entry(self, collection_id: str) -> CollectionEntry:
         entry = self._sync.entries().get(checked_collection_id(collection_id))

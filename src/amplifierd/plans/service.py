@@ -12,6 +12,7 @@ from amplifier_foundation.provenance import explain, parse_path
 from amplifierd.exceptions import FormatUnsupportedError, MountPlanError, ProfileNotFoundError
 from amplifierd.identifiers import ProfileId, mount_type, package_name
 from amplifierd.issues import Issue
+from amplifierd.profiles.build import Build
 from amplifierd.profiles.document import ALL_AGENTS, module_identity
 from amplifierd.profiles.inheritance import DEFAULTS, MergedProfile
 from amplifierd.profiles.lock import ProfileLock
@@ -110,13 +111,25 @@ class Plans:
             plan = await asyncio.to_thread(generate_modules, merged)
         return await asyncio.to_thread(_explain, merged, plan, path)
 
-    def diff(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> PlanDiff:
-        """Compare two plans. The versions of modules that are locked in this home count; else their sources do."""
-        return diff_plans(
-            self.convert(before, "portable"),
-            self.convert(after, "portable"),
-            versions=(self._versions(before), self._versions(after)),
-        )
+    def diff(
+        self,
+        before: Mapping[str, Any],
+        after: Mapping[str, Any],
+        *,
+        builds: tuple[Build | None, Build | None] = (None, None),
+    ) -> PlanDiff:
+        """Compare two plans.
+
+        The version of a module is the one locked in the build that its plan was made from, given in `builds`, else in
+        the profile's published build; where there is none, its source stands for it.
+        """
+        locks = [
+            build.lock if build else self._lock_of(find_profile(plan, self._home.paths.profiles))
+            for build, plan in zip(builds, (before, after), strict=True)
+        ]
+        versions = [{entry["name"]: _version_of(entry) for entry in lock.modules()} if lock else {} for lock in locks]
+        portable = [self.convert(plan, "portable") for plan in (before, after)]
+        return diff_plans(portable[0], portable[1], versions=(versions[0], versions[1]))
 
     def _lock_of(self, profile_id: ProfileId | None) -> ProfileLock | None:
         return self._home.profiles.read_lock(profile_id) if profile_id is not None else None
@@ -128,12 +141,6 @@ class Plans:
             return {}
         agents = lock.data["resources"].get("agents") or {}
         return {portable_agent_source(profile_id, name): agent["ref"] for name, agent in agents.items() if agent["ref"]}
-
-    def _versions(self, plan: Mapping[str, Any]) -> dict[str, str]:
-        lock = self._lock_of(find_profile(plan, self._home.paths.profiles))
-        if lock is None:
-            return {}
-        return {entry["name"]: _version_of(entry) for entry in lock.modules()}
 
     def _check_source(self, module_id: str, source: Any) -> str | None:
         """Say what keeps a module's source from being found in this home."""

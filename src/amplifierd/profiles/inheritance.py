@@ -116,8 +116,8 @@ def resolve_profile(
         merging.issues += overlay.issues
     if overrides:
         merging.add_values(REQUEST, overrides)
-    if not any(issue.code in NOTHING_READ for issue in merging.issues):
-        merging.check(document)
+    if not chain_issues and not any(issue.code in NOTHING_READ for issue in merging.issues):
+        merging.check(document)  # of a part of the whole nothing can be said to be missing
     merging.add_defaults()
     return MergedProfile(
         document, ancestors, merging.sections, merging.body, tuple(merging.layers), tuple(merging.issues)

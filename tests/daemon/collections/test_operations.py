@@ -146,7 +146,7 @@ async def test_a_relative_source_counts_from_the_registry(home: Home, text: Call
 
     await home.collections.add("team", "../team-profiles")
 
-    assert home.collections.profile_ids()[-1] == ("team", "base")
+    assert home.collections.profile_ids()[-1] == "team/base"
 
 
 async def test_a_changed_source_is_checked_at_once_and_takes_effect_at_the_next_sync(

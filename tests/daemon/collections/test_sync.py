@@ -135,7 +135,7 @@ async def test_a_changed_source_in_the_registry_is_noticed(
     result = (await home.collections.sync())["team"]
 
     assert (result.status, dict(result.profiles)) == ("updated", {"else": "extracted", "base": "removed"})
-    assert home.collections.profile_ids() == (("foundation", "core"), ("team", "else"))
+    assert home.collections.profile_ids() == ("foundation/core", "team/else")
 
 
 async def test_a_subdirectory_of_a_repository_is_a_collection(
@@ -146,7 +146,7 @@ async def test_a_subdirectory_of_a_repository_is_a_collection(
     await home.collections.add("team", f"{repository.source}@main#subdirectory=sets/a")
     await home.collections.add("legacy", f"{repository.source}@main/sets/b")
 
-    assert home.collections.profile_ids() == (("team", "base"), ("legacy", "other"))
+    assert home.collections.profile_ids() == ("team/base", "legacy/other")
     for collection, folder in (("team", "sets/a"), ("legacy", "sets/b")):
         root = await home.collections.root(collection)
         assert root.path == root.boundary / folder

@@ -32,12 +32,12 @@ class Shelf:
         self.root = root
 
     def write(self, name: str, sections: dict[str, Any], *, extends: str | None = None, body: str = "") -> None:
-        collection, profile = ProfileId.parse(name)
+        collection, profile = name.split("/")
         metadata = {"name": profile, "version": "1", "schema_version": 2, **({"extends": extends} if extends else {})}
         self._write(self.root / collection / f"{profile}.md", {"profile": metadata, **sections}, body)
 
     def overlay(self, name: str, sections: dict[str, Any], body: str = "") -> None:
-        collection, profile = ProfileId.parse(name)
+        collection, profile = name.split("/")
         self._write(self.root / "overlays" / collection / f"{profile}.md", sections, body)
 
     def _write(self, path: Path, front: dict[str, Any], body: str) -> None:

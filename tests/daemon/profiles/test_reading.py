@@ -47,7 +47,7 @@ ui: {lines: 5}""",
     )
 
     assert document.issues == ()
-    assert document.profile_id == ("team", "base")
+    assert document.profile_id == "team/base"
     assert document.body == "# Instruction"
     assert document.sections == {
         "session": {
@@ -155,7 +155,7 @@ def test_the_metadata_is_checked(header: str, code: str, severity: str, message:
 def test_a_profile_without_a_name_has_the_name_of_its_place() -> None:
     document = read("profile: {version: '1', schema_version: 2}")
 
-    assert document.profile_id == ("team", "default")
+    assert document.profile_id == "team/default"
     assert document.metadata["name"] == "default"
 
 

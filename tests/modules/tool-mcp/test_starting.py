@@ -112,12 +112,13 @@ async def test_a_denied_prompt_starts_nothing(mount_servers: Any, started: Any) 
 async def test_a_slow_server_holds_up_the_turn_for_startup_timeout_and_its_tools_come_later(
     mount_servers: Any,
 ) -> None:
-    mounted = await mount_servers({"s": entry("--delay", "0.8"), "quick": entry()}, startup_timeout=0.2)
+    slow = {**entry("--delay", "2"), "startup_timeout": 0.2}
+    mounted = await mount_servers({"s": slow, "quick": entry()})
     before = time.monotonic()
 
     await mounted.prompt()
 
-    assert time.monotonic() - before < 0.75
+    assert time.monotonic() - before < 1.9
     assert mounted.status()["state"] == "starting"
     assert set(mounted.tools) == {"mcp_quick_echo"}
     await mounted.prompt()
