@@ -12,6 +12,7 @@ PEER := .venv-peer
 BENCHMARKS := $(sort $(filter-out benchmarks/_%,$(wildcard benchmarks/*.py)))
 CACHES := .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 MAKEFLAGS += --no-print-directory
+unexport PYTHONDONTWRITEBYTECODE # the tests start hundreds of interpreters, which share what one of them compiled
 
 # Fails on a Python that is too old; prints the version and the interpreter behind any active virtual environment.
 IDENTIFY := import os, sys; sys.version_info >= (3, 11) or sys.exit(1); \
@@ -64,7 +65,7 @@ run: install ## Compile the shipped offline profile, plan it and run one prompt 
 	@$(VENV)/bin/python examples/first_profile.py
 
 test: check ## Run everything CI runs: lint, types, imports, then the test suite
-	@$(VENV)/bin/python -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal
+	@$(VENV)/bin/python -m pytest --numprocesses 3 --dist worksteal
 
 check: lint types imports ## Run lint, types and imports
 

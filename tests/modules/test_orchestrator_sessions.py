@@ -15,7 +15,7 @@ from turns import MODULES, FunctionTool, answer, calling, echo, module_folders, 
 
 LOOPS = module_folders("orchestrator")
 CONTEXTS = module_folders("context")
-ROUNDS = 1000
+ROUNDS = 400
 
 
 def entry(folder: Path, **config: Any) -> dict[str, Any]:
