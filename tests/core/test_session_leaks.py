@@ -15,7 +15,7 @@ from amplifier_core import AmplifierSession, HookResult
 
 SESSIONS = 400
 BALLAST = 50_000
-ALLOWED_GROWTH = 20_000  # bytes over 800 sessions; a single one that stayed would weigh more than its ballast
+ALLOWED_GROWTH = 20_000  # bytes over 200 sessions; a single one that stayed would weigh more than its ballast
 
 
 @pytest.fixture(autouse=True)
