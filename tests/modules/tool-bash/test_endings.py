@@ -1,6 +1,7 @@
 """Timeouts and cancellation: whatever a command started is gone, and what it printed is kept."""
 
 import asyncio
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -88,7 +89,7 @@ async def test_the_tree_of_a_nested_command_is_ended_with_the_outer_one(
         "asyncio.run(tool.execute({'command': '(setsid sleep 60 &); sleep 60; true'}))\n"
     )
     shell = await mount_shell(env={"PYTHONPATH": f"{root / 'src'}:{root / 'modules/tool-bash'}"})
-    running = asyncio.create_task(shell.run(f"{sys.executable} {script}; true", timeout=20))
+    running = asyncio.create_task(shell.run(f"{shlex.join([sys.executable, str(script)])}; true", timeout=20))
     await asyncio.to_thread(started.wait_for, 5)
 
     running.cancel()
