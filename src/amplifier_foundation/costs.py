@@ -23,8 +23,8 @@ async def bridge_child_cost(child_coordinator: Any, parent_coordinator: Any, chi
         if total is not None:
             contribution = {"cost_usd": total}
             parent_coordinator.register_contributor(COST_CHANNEL, f"delegate:{child_session_id}", lambda: contribution)
-    except Exception as error:  # noqa: BLE001 - a bill that cannot be written must not undo the work
-        logger.warning("The cost of session %s is not counted: %s", child_session_id, error)
+    except Exception:  # a bill that cannot be written must not undo the work
+        logger.warning("The cost of session %s is not counted", child_session_id, exc_info=True)
 
 
 def _cost_of(contribution: Any) -> Decimal | None:

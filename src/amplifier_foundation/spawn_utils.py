@@ -166,8 +166,8 @@ async def _models_of(provider_name: str, coordinator: Any) -> list[str]:
         return []
     try:
         models = await provider.list_models()
-    except Exception as error:  # noqa: BLE001 - a vendor that cannot be asked is one without models
-        logger.warning("Provider '%s' does not list its models: %s", provider_name, error)
+    except Exception:  # a vendor that cannot be asked is one without models
+        logger.warning("Provider '%s' does not list its models", provider_name, exc_info=True)
         return []
     return [model if isinstance(model, str) else str(getattr(model, "id", model)) for model in models]
 

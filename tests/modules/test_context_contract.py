@@ -4,6 +4,7 @@ import importlib
 import json
 import logging
 import re
+import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,21 +20,13 @@ from amplifier_core.testing import MockCoordinator, MockProvider
 from amplifier_core.validation import ContextValidator
 from amplifier_core.validation.behavioral.test_context import ContextBehaviorTests
 
+sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
+
+from module_folders import folders_of_type, package_of
+
 Message = dict[str, Any]
 
-MODULES = Path(__file__).parents[2] / "modules"
-
-
-def package_of(folder: Path) -> str:
-    return f"amplifier_module_{folder.name.replace('-', '_')}"
-
-
-def is_context(folder: Path) -> bool:
-    source = folder / package_of(folder) / "__init__.py"
-    return source.is_file() and '__amplifier_module_type__ = "context"' in source.read_text(encoding="utf-8")
-
-
-FOLDERS = [path.parent for path in sorted(MODULES.glob("*/pyproject.toml")) if is_context(path.parent)]
+FOLDERS = folders_of_type("context")
 
 
 def test_the_repositorys_contexts_are_found() -> None:
@@ -59,7 +52,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def module(folder: Path) -> ModuleType:
-    return importlib.import_module(package_of(folder))
+    return importlib.import_module(package_of(folder).name)
 
 
 class Mounting:

@@ -7,6 +7,7 @@ import inspect
 import json
 import logging
 import re
+import sys
 import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,6 +23,10 @@ from amplifier_core.testing import MockCoordinator
 from amplifier_core.validation import HookValidator
 from amplifier_core.validation.behavioral import HookBehaviorTests
 
+sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
+
+from module_folders import folders_of_type, package_of
+
 ROOT = Path(__file__).parents[2]
 GUARDS = {"hooks-approval", "hooks-redaction"}  # they ignore `enabled_events` and mount whatever their configuration
 AWAITS_SESSION_END = {"hooks-logging"}  # cleaned up before it, they still handle `session:end`
@@ -29,21 +34,7 @@ ODD_DATA = [None, {}, [], "text", {"tool_name": 7, "tool_input": "x", "messages"
 READERS = {"integer", "number", "boolean", "text", "choice", "strings", "mapping", "items", "raw", "accept"}
 
 
-def package_of(folder: Path) -> Path:
-    return folder / f"amplifier_module_{folder.name.replace('-', '_')}"
-
-
-def declared_type(folder: Path) -> str | None:
-    """Return the type a module's package declares, read without importing it."""
-    initial = package_of(folder) / "__init__.py"
-    for node in ast.parse(initial.read_text(encoding="utf-8")).body if initial.is_file() else ():
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__amplifier_module_type__":
-            return str(ast.literal_eval(node.value))
-    return None
-
-
-FOLDERS = [path.parent for path in sorted((ROOT / "modules").glob("*/pyproject.toml"))]
-HOOKS = [folder for folder in FOLDERS if declared_type(folder) == "hook"]
+HOOKS = folders_of_type("hook")
 
 
 @pytest.fixture(params=HOOKS, ids=lambda folder: folder.name)

@@ -14,6 +14,7 @@ from amplifier_core import AmplifierSession, HookResult
 from amplifier_core.testing import MockProvider
 
 sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
+from module_folders import folders_of_type
 from turns import (
     FunctionTool,
     ListContext,
@@ -21,7 +22,6 @@ from turns import (
     answer,
     calling,
     echo,
-    module_folders,
     mounted,
     orphans,
     unpaired,
@@ -31,7 +31,7 @@ CONTEXT = Path(__file__).parents[2] / "modules/context-simple"
 CLOSING_WORD = "cancelled"
 
 
-@pytest.fixture(params=module_folders("orchestrator"), ids=lambda folder: folder.name)
+@pytest.fixture(params=folders_of_type("orchestrator"), ids=lambda folder: folder.name)
 def folder(request: pytest.FixtureRequest) -> Path:
     found: Path = request.param
     return found

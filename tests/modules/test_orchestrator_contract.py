@@ -22,9 +22,10 @@ from amplifier_core.validation.behavioral import OrchestratorBehaviorTests
 from amplifier_core.validation.structural import OrchestratorStructuralTests
 
 sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
-from turns import Stage, answer, calling, echo, entry_point_of, module_folders, mounted, package_of
+from module_folders import folders_of_type
+from turns import Stage, answer, calling, echo, entry_point_of, mounted, package_of
 
-FOLDERS = module_folders("orchestrator")
+FOLDERS = folders_of_type("orchestrator")
 CONTEXT = Path(__file__).parents[2] / "modules/context-simple"
 
 

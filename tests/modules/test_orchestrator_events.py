@@ -23,10 +23,11 @@ from amplifier_core.content_models import TextContent, ThinkingContent
 from amplifier_core.testing import EventRecorder
 
 sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
-from turns import FunctionTool, Stage, answer, calling, echo, module_folders, mounted, unpaired
+from module_folders import folders_of_type
+from turns import FunctionTool, Stage, answer, calling, echo, mounted, unpaired
 
 
-@pytest.fixture(params=module_folders("orchestrator"), ids=lambda folder: folder.name)
+@pytest.fixture(params=folders_of_type("orchestrator"), ids=lambda folder: folder.name)
 def folder(request: pytest.FixtureRequest) -> Path:
     found: Path = request.param
     return found

@@ -14,7 +14,8 @@ from amplifier_core import HookRegistry, HookResult, ToolResult
 from amplifier_core.models import ContextInjection
 
 sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
-from turns import FunctionTool, Stage, answer, calling, echo, module_folders, mounted, orphans, texts_of
+from module_folders import folders_of_type
+from turns import FunctionTool, Stage, answer, calling, echo, mounted, orphans, texts_of
 
 DENY = HookResult(action="deny", reason="not today")
 DENY_SILENTLY = HookResult(action="deny")
@@ -23,7 +24,7 @@ STORE = HookResult(action="inject_context", context_injection="stored note")
 SHOW_ONCE = HookResult(action="inject_context", context_injection="passing note", ephemeral=True)
 
 
-@pytest.fixture(params=module_folders("orchestrator"), ids=lambda folder: folder.name)
+@pytest.fixture(params=folders_of_type("orchestrator"), ids=lambda folder: folder.name)
 async def orchestrator(request: pytest.FixtureRequest) -> Any:
     return await mounted(request.param)
 

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from amplifier_core import ChatResponse, HookResult, ProviderUnavailableError, TextBlock, ToolResult
 
 sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
-from turns import FunctionTool, ListContext, Stage, module_folders, mounted, orphans, unpaired
+from module_folders import folders_of_type
+from turns import FunctionTool, ListContext, Stage, mounted, orphans, unpaired
 
 
 async def pause(_: Any) -> str:
@@ -152,7 +153,7 @@ async def perform(script: Script, folder: Path) -> tuple[Stage, asyncio.Task[str
     return stage, task
 
 
-@pytest.mark.parametrize("folder", module_folders("orchestrator"), ids=lambda folder: folder.name)
+@pytest.mark.parametrize("folder", folders_of_type("orchestrator"), ids=lambda folder: folder.name)
 @given(script=scripts)
 def test_no_call_stays_without_its_result_and_no_event_without_its_counterpart(folder: Path, script: Script) -> None:
     stage, task = asyncio.run(perform(script, folder))

@@ -11,10 +11,11 @@ from amplifier_core import AmplifierSession, HookResult
 from amplifier_core.testing import MockProvider
 
 sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
-from turns import MODULES, FunctionTool, answer, calling, echo, module_folders, texts_of
+from module_folders import folders_of_type
+from turns import MODULES, FunctionTool, answer, calling, echo, texts_of
 
-LOOPS = module_folders("orchestrator")
-CONTEXTS = module_folders("context")
+LOOPS = folders_of_type("orchestrator")
+CONTEXTS = folders_of_type("context")
 ROUNDS = 400
 
 

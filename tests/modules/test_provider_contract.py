@@ -12,6 +12,7 @@ import importlib
 import inspect
 import json
 import re
+import sys
 import tomllib
 from collections import Counter
 from pathlib import Path
@@ -31,6 +32,10 @@ from amplifier_core.validation.behavioral import ProviderBehaviorTests
 from amplifier_core.validation.structural import ProviderStructuralTests
 from amplifier_kit.provider_events import STREAM_EVENTS
 
+sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
+
+from module_folders import folders_of_type, package_of
+
 ROOT = Path(__file__).parents[2]
 NEEDS_CREDENTIALS = {"provider-anthropic", "provider-openai"}  # without a key they mount nothing
 READERS = {"integer", "number", "boolean", "text", "choice", "strings", "mapping", "items", "raw", "accept"}
@@ -38,21 +43,7 @@ USAGE_KEYS = {"input_tokens", "output_tokens", "cost_usd"}
 CACHE_KEYS = {"cache_read_tokens", "cache_write_tokens"}
 
 
-def package_of(folder: Path) -> Path:
-    return folder / f"amplifier_module_{folder.name.replace('-', '_')}"
-
-
-def declared_type(folder: Path) -> str | None:
-    """Return the type a module's package declares, read without importing it."""
-    initial = package_of(folder) / "__init__.py"
-    for node in ast.parse(initial.read_text(encoding="utf-8")).body if initial.is_file() else ():
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__amplifier_module_type__":
-            return str(ast.literal_eval(node.value))
-    return None
-
-
-FOLDERS = [path.parent for path in sorted((ROOT / "modules").glob("*/pyproject.toml"))]
-PROVIDERS = [folder for folder in FOLDERS if declared_type(folder) == "provider"]
+PROVIDERS = folders_of_type("provider")
 
 
 @pytest.fixture(params=PROVIDERS, ids=lambda folder: folder.name)

@@ -22,6 +22,10 @@ from amplifier_core.testing import MockCoordinator
 from amplifier_core.validation import ToolValidator
 from amplifier_core.validation.behavioral import ToolBehaviorTests
 
+sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
+
+from module_folders import folders_of_type, package_of
+
 ROOT = Path(__file__).parents[2]
 MOUNTS_NOTHING = {"tool-mcp"}  # what it offers are the tools of servers, and there are none without configuration
 STRICT_KEYS = {"safety_profile", "search_timeout", "max_results", "search_engine"}  # guards, and what nobody can guess
@@ -30,21 +34,7 @@ ODD_INPUTS: list[Any] = [None, [], "text", 7, {"_tool_call_id": "x"}]
 READERS = {"integer", "number", "boolean", "text", "choice", "strings", "mapping", "items", "raw", "accept"}
 
 
-def package_of(folder: Path) -> Path:
-    return folder / f"amplifier_module_{folder.name.replace('-', '_')}"
-
-
-def declared_type(folder: Path) -> str | None:
-    """Return the type a module's package declares, read without importing it."""
-    initial = package_of(folder) / "__init__.py"
-    for node in ast.parse(initial.read_text(encoding="utf-8")).body if initial.is_file() else ():
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__amplifier_module_type__":
-            return str(ast.literal_eval(node.value))
-    return None
-
-
-FOLDERS = [path.parent for path in sorted((ROOT / "modules").glob("*/pyproject.toml"))]
-TOOLS = [folder for folder in FOLDERS if declared_type(folder) == "tool"]
+TOOLS = folders_of_type("tool")
 
 
 @pytest.fixture(params=TOOLS, ids=lambda folder: folder.name)

@@ -1,6 +1,5 @@
 """What a turn needs around it: a context, a scripted provider, tools, hooks and, if wanted, a coordinator."""
 
-import ast
 import asyncio
 import importlib
 import tomllib
@@ -26,15 +25,6 @@ OWN_EVENTS = (
 Message = dict[str, Any]
 
 
-def module_folders(module_type: str) -> list[Path]:
-    """Return the folders in `modules/` whose package declares itself to be of a type."""
-    return [
-        pyproject.parent
-        for pyproject in sorted(MODULES.glob("*/pyproject.toml"))
-        if _declared_type(pyproject.parent) == module_type
-    ]
-
-
 def package_of(folder: Path) -> str:
     return f"amplifier_module_{folder.name.replace('-', '_')}"
 
@@ -51,18 +41,6 @@ async def mounted(folder: Path, config: dict[str, Any] | None = None) -> Any:
     coordinator = MockCoordinator()
     await entry_point_of(folder)(coordinator, config)
     return coordinator.get("orchestrator")
-
-
-def _declared_type(folder: Path) -> str | None:
-    source = folder / package_of(folder) / "__init__.py"
-    if not source.is_file():
-        return None
-    for node in ast.parse(source.read_text(encoding="utf-8")).body:
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
-            names = [target.id for target in node.targets if isinstance(target, ast.Name)]
-            if "__amplifier_module_type__" in names:
-                return str(node.value.value)
-    return None
 
 
 class ListContext:

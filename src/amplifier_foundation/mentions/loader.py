@@ -105,7 +105,7 @@ class _Loading:
             explain: Any = getattr(self.resolver, "failure_reason", None)
             reason = explain(mention) if callable(explain) else None
         except Exception as error:
-            logger.warning("The resolver failed for %s: %s", mention, error)
+            logger.warning("The resolver failed for %s", mention, exc_info=True)
             raise _Refused("unknown") from error
         raise _Refused(reason if isinstance(reason, str) else "not_found")
 

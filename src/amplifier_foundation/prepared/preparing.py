@@ -70,7 +70,7 @@ async def _activate_packages(
                 raise ModuleActivationError(
                     f"the package of the bundle in {path} failed to activate: {error}"
                 ) from error
-            logger.warning("the package of the bundle in %s is not activated: %s", path, error)
+            logger.warning("the package of the bundle in %s is not activated: %s", path, error, exc_info=True)
 
 
 def _to_activate(entries: list[tuple[str, str]]) -> list[tuple[str, str]]:

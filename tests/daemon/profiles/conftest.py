@@ -4,7 +4,6 @@ import base64
 import hashlib
 import json
 import os
-import subprocess
 import sys
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,32 +15,13 @@ import pytest
 
 from amplifierd import Home, open_home
 
+sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
+
+from git_repository import Repository, use_plain_git, write_files
+
 Files = Mapping[str, str | bytes]
 
 MOUNT = "async def mount(coordinator, config=None):\n    return None\n"
-
-
-class Repository:
-    """A repository to fetch from."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        path.mkdir(parents=True)
-        self.git("init", "--quiet", "--initial-branch=main")
-
-    @property
-    def source(self) -> str:
-        return f"git+{self.path.as_uri()}"
-
-    def git(self, *arguments: str) -> str:
-        done = subprocess.run(["git", *arguments], cwd=self.path, check=True, capture_output=True, text=True)
-        return done.stdout.strip()
-
-    def commit(self, files: Files) -> str:
-        write_files(self.path, files)
-        self.git("add", "--all")
-        self.git("commit", "--quiet", "--allow-empty", "-m", "Change")
-        return self.git("rev-parse", "HEAD")
 
 
 class Bench:
@@ -94,13 +74,6 @@ def open_test_home(path: Path, **overrides: Any) -> Home:
     return open_home(path, overrides=overrides, shipped_collection=shipped)
 
 
-def write_files(root: Path, files: Files) -> None:
-    for name, content in files.items():
-        target = root / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(content.encode() if isinstance(content, str) else content)
-
-
 def module_files(module_id: str, files: Files | None = None, *, requires: Sequence[str] = ()) -> dict[str, str | bytes]:
     """Return the files of a module's folder."""
     package = f"amplifier_module_{module_id.replace('-', '_')}"
@@ -119,15 +92,7 @@ def profile_text(name: str, *, body: str = "", extends: str | None = None, **sec
 
 @pytest.fixture(autouse=True)
 def plain_git(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Use no settings of whoever runs the tests."""
-    for name in list(os.environ):
-        if name.startswith("AMPLIFIERD_") or name in ("GIT_DIR", "GIT_WORK_TREE", "GIT_SSH", "GIT_SSH_COMMAND"):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
-    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
-    for who in ("AUTHOR", "COMMITTER"):
-        monkeypatch.setenv(f"GIT_{who}_NAME", "A Tester")
-        monkeypatch.setenv(f"GIT_{who}_EMAIL", "tester@example.invalid")
+    use_plain_git(monkeypatch)
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """What is sent: every role, block and option, in the form of each API."""
 
+import importlib
 from typing import Any
 
 import pytest
@@ -523,7 +524,7 @@ async def test_headers_and_seed_of_the_configuration_are_sent(desks: Any) -> Non
 
 
 async def test_openai_itself_is_sent_its_own_name_for_the_cap(server: OpenAIServer, desks: Any) -> None:
-    openai = pytest.importorskip("openai")
+    openai = importlib.import_module("openai")
     client = openai.AsyncOpenAI(api_key=server.key, base_url=server.base_url, max_retries=0)
     desk = desks({"api": "chat", "base_url": ""}, client=client)
 

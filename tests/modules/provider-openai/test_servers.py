@@ -1,5 +1,6 @@
 """Which API a server is asked through, which fields it takes, and which models it has."""
 
+import importlib
 import json
 import re
 from importlib.resources import files
@@ -79,7 +80,7 @@ async def test_a_missing_model_does_not_mean_that_the_api_is_missing(desks: Any,
 
 
 async def test_openai_itself_is_asked_through_responses_whatever_it_answers(server: OpenAIServer, desks: Any) -> None:
-    openai = pytest.importorskip("openai")
+    openai = importlib.import_module("openai")
     client = openai.AsyncOpenAI(api_key=server.key, base_url=server.base_url, max_retries=0)
     desk = desks({"base_url": ""}, client=client)
     server.script(RESPONSES, failed(404, None, "Not Found"), failed(400, None, "Unknown parameter", param="store"))
@@ -146,7 +147,7 @@ async def test_what_is_lost_with_a_refused_field_is_reported_every_time(desks: A
 
 
 async def test_a_server_that_knows_the_older_name_of_the_cap_is_sent_that(server: OpenAIServer, desks: Any) -> None:
-    openai = pytest.importorskip("openai")
+    openai = importlib.import_module("openai")
     server.refuses = {"max_completion_tokens"}
     client = openai.AsyncOpenAI(api_key=server.key, base_url=server.base_url, max_retries=0)
     desk = desks({"api": "chat", "base_url": ""}, client=client)
@@ -193,7 +194,7 @@ async def test_a_word_in_an_error_is_not_taken_for_the_name_of_a_field(desks: An
 
 
 async def test_openais_models_are_listed_by_name_without_dated_and_other_ones(server: OpenAIServer, desks: Any) -> None:
-    openai = pytest.importorskip("openai")
+    openai = importlib.import_module("openai")
     ids = ("gpt-5.5", "gpt-5.5-2026-04-23", "gpt-5.4-pro", "gpt-5-mini", "gpt-6-nano", "gpt-4o", "whisper-1")
     server.models = [{"id": model, "object": "model"} for model in ids]
     client = openai.AsyncOpenAI(api_key=server.key, base_url=server.base_url, max_retries=0)
