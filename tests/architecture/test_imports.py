@@ -34,15 +34,27 @@ ALLOWANCES = [
     ),
     Allowance(
         "amplifier_foundation",
-        everywhere=frozenset({"amplifier_core", "filelock", "fsspec", "httpx2", "pydantic", "ruamel", "yaml"}),
+        everywhere=frozenset(
+            {"amplifier_core", "amplifier_system", "filelock", "fsspec", "httpx2", "pydantic", "ruamel", "yaml"}
+        ),
     ),
     Allowance(
         "amplifierd",
         everywhere=frozenset(
-            {"amplifier_core", "amplifier_foundation", "filelock", "pydantic", "pydantic_settings", "ruamel", "yaml"}
+            {
+                "amplifier_core",
+                "amplifier_foundation",
+                "amplifier_system",
+                "filelock",
+                "pydantic",
+                "pydantic_settings",
+                "ruamel",
+                "yaml",
+            }
         ),
     ),
-    Allowance("amplifier_kit", everywhere=frozenset({"amplifier_core"})),
+    Allowance("amplifier_kit", everywhere=frozenset({"amplifier_core", "amplifier_system"})),
+    Allowance("amplifier_system", everywhere=frozenset()),
 ]
 
 

@@ -195,7 +195,7 @@ async def main():
         "budget": session.config["session"]["injection_budget_per_turn"],
     }
     await session.cleanup()
-    ours = ("amplifier_foundation", "amplifier_kit", "amplifierd", "amplifier_module_loop_basic")
+    ours = ("amplifier_foundation", "amplifier_kit", "amplifier_system", "amplifierd", "amplifier_module_loop_basic")
     seen["ours"] = [name for name in ours if importlib.util.find_spec(name)]
     return seen
 

@@ -16,7 +16,7 @@ sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
 from processes import Started, leaving_nothing
 
 from amplifier_core.testing import wait_for
-from amplifier_kit.process_trees import MARKER_PREFIX, GroupMembers, MarkedMembers, ProcessTree, run_to_end
+from amplifier_system.processes import MARKER_PREFIX, GroupMembers, MarkedMembers, ProcessTree, run_to_end
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nothing but the process group can be seen")
 
@@ -132,7 +132,7 @@ async def test_a_child_leads_a_session_and_has_no_input() -> None:
 async def test_an_outer_tree_holds_the_inner_ones(started: Started) -> None:
     inner = (
         "import asyncio, os\n"
-        "from amplifier_kit.process_trees import ProcessTree\n"
+        "from amplifier_system.processes import ProcessTree\n"
         "async def main():\n"
         "    await ProcessTree.start(['setsid', 'sleep', '60'], environment={'PATH': os.environ['PATH']})\n"
         "    await asyncio.sleep(60)\n"

@@ -10,12 +10,12 @@ from stat import S_IMODE
 
 import pytest
 
-from amplifier_kit.files import LineFile, create_atomically, write_atomically
+from amplifier_system.files import LineFile, create_atomically, write_atomically
 
 WRITER = """
 import sys
 from pathlib import Path
-from amplifier_kit.files import LineFile
+from amplifier_system.files import LineFile
 file = LineFile(Path(sys.argv[1]))
 for number in range(int(sys.argv[3])):
     file.append(f"{sys.argv[2]} {number} {'x' * 200}\\n")
@@ -23,7 +23,7 @@ for number in range(int(sys.argv[3])):
 SMALL_FILES = """
 import resource, signal, sys
 from pathlib import Path
-from amplifier_kit.files import LineFile
+from amplifier_system.files import LineFile
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 file = LineFile(Path(sys.argv[1]))
 file.append("fits\\n")

@@ -1,0 +1,5 @@
+"""What the kit and the foundation share about the operating system.
+
+`files` writes what must survive a crash, `processes` runs programs and ends them with everything they started. This
+package lies at the bottom: it imports the standard library only, and the kernel does not know it.
+"""

@@ -1,0 +1,134 @@
+"""Files that survive a crash: lines that are written whole, and files that are replaced whole."""
+
+import os
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+PRIVATE = 0o600
+
+_LOOKS = 10  # at a file that seems torn, before it counts as such
+_LOOK_INTERVAL_S = 0.002
+
+
+class LineFile:
+    """A file to which whole lines are appended, shared safely with other processes.
+
+    Each line is one write to a descriptor in append mode. A line that a crash tore is ended before the first append,
+    so that nothing is ever glued to it.
+    """
+
+    def __init__(self, path: Path, *, fsync: bool = False) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.path = path
+        self._fsync = fsync
+        self._descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
+        self._must_end_torn_line = self._is_torn()
+
+    def append(self, text: str) -> int:
+        """Append `text` (one or more lines, each with its line end) and return the number of bytes written.
+
+        Raises `OSError`. What a failed write left of the text is taken back, or, when somebody wrote behind it, ended
+        as a torn line by the next append.
+        """
+        data = text.encode("utf-8", "replace")
+        was_torn = self._must_end_torn_line
+        if was_torn:
+            data = b"\n" + data
+        self._must_end_torn_line = True
+        written = 0
+        try:
+            written = os.write(self._descriptor, data)
+            if written == len(data) and self._fsync:
+                os.fsync(self._descriptor)
+        except OSError:
+            self._take_back(data[:written], was_torn)
+            raise
+        if written != len(data):
+            self._take_back(data[:written], was_torn)
+            raise OSError(f"only {written} of {len(data)} bytes could be written to {self.path}")
+        self._must_end_torn_line = False
+        return written
+
+    def size(self) -> int:
+        return os.fstat(self._descriptor).st_size
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def close(self) -> None:
+        """Close the file; a second call does nothing."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def _take_back(self, fragment: bytes, was_torn: bool) -> None:
+        """Remove what a failed write left at the end of the file, unless somebody wrote behind it."""
+        start = self.size() - len(fragment)
+        if os.pread(self._descriptor, len(fragment), max(start, 0)) == fragment:
+            os.ftruncate(self._descriptor, start)
+            self._must_end_torn_line = was_torn
+
+    def _is_torn(self) -> bool:
+        """Say whether the file ends inside of a line, other than one that somebody is writing at this moment."""
+        for _ in range(_LOOKS):
+            size = self.size()
+            if size == 0 or os.pread(self._descriptor, 1, size - 1) == b"\n":
+                return False
+            time.sleep(_LOOK_INTERVAL_S)
+        return True
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Replace `path` as a whole: readers see the old contents or the new, whatever happens in between."""
+    with _written_beside(path, data) as temporary:
+        temporary.replace(path)
+
+
+def create_atomically(candidates: Iterable[Path], data: bytes) -> Path:
+    """Create the first of `candidates` that is not there yet, as a whole, and return it; nothing is ever replaced.
+
+    The candidates lie in one directory. Raises `FileExistsError` when all of them exist.
+    """
+    waiting = iter(candidates)
+    path = next(waiting)
+    with _written_beside(path, data) as temporary:
+        while True:
+            try:
+                _move_to_new(temporary, path)
+            except FileExistsError:
+                if (other := next(waiting, None)) is None:
+                    raise
+                path = other
+            else:
+                return path
+
+
+@contextmanager
+def _written_beside(path: Path, data: bytes) -> Iterator[Path]:
+    """Yield a private file in the directory of `path` that holds `data`; it is gone afterwards unless it was moved."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    temporary = Path(name)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.chmod(PRIVATE)
+        yield temporary
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _move_to_new(temporary: Path, path: Path) -> None:
+    """Give a file its name unless that is taken, which a rename would not notice."""
+    try:
+        path.hardlink_to(temporary)
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without hard links: the name is taken first, then filled
+        path.touch(PRIVATE, exist_ok=False)
+        temporary.replace(path)

@@ -1,0 +1,303 @@
+"""Child processes with everything they start, and the way to end all of it.
+
+A child leads a session and a process group of its own, and carries a marker in its environment that whatever it starts
+inherits. Its tree is the group and, where `/proc` shows environments, every process with the marker: also one that
+left the group or lost its parent.
+
+`ProcessTree.start(arguments, environment=…)` starts a program; stdin is empty unless it is asked for, stdout and stderr
+are pipes. What it returns has
+
+- `pid`, `returncode` and `await wait()`: the child itself, which is reaped whether anybody waits or not;
+- `stdin`, `stdout`, `stderr`: the pipes, blocking ones for a thread to use; whoever asked for them closes them;
+- `await end(grace_s)`: SIGTERM to the whole tree, SIGKILL to what is left after the grace, also when the child itself
+  has exited long before. It may be called again, at the same time or later, and a cancellation does not stop it;
+- `await find_pids()`: what is alive of the tree.
+
+`run_to_end` shields other work of a clean-up in the same way. `is_marker` tells the variables that a filter of the
+environment must let pass; `start` itself adds those of the host to whatever environment it is given.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import IO, Protocol, TypeVar
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+MARKER_PREFIX = "AMPLIFIER_CHILD_"
+
+_KILL_LIMIT_S = 5.0
+_REAP_LIMIT_S = 1.0
+_POLL_S = 0.02
+_DEAD_STATES = (b"Z", b"X")
+_PROC = Path("/proc")
+
+# Starting waits for file systems and ending for processes; neither may wait for the event loop's own worker threads.
+_workers = ThreadPoolExecutor(max_workers=32, thread_name_prefix="process-tree")
+
+
+def is_marker(variable: str) -> bool:
+    """Say whether a variable of the environment is a marker, which is always passed on."""
+    return variable.startswith(MARKER_PREFIX)
+
+
+class Members(Protocol):
+    """The living processes of a tree."""
+
+    def find(self) -> list[int]:
+        """Return their pids."""
+        ...
+
+    def signal(self, number: int) -> list[int]:
+        """Signal each process in the moment in which it is found, and return their pids."""
+        ...
+
+
+class MarkedMembers:
+    """The processes of the group or with the marker, as `/proc` shows them."""
+
+    def __init__(self, pid: int, marker: str, is_reaped: Callable[[], bool]) -> None:
+        self._group = str(pid).encode()
+        self._leader = _PROC / str(pid)
+        self._marker = f"{marker}=".encode()
+        self._is_reaped = is_reaped
+
+    def find(self) -> list[int]:
+        return [pid for pid in _all_pids() if self._is_member(pid)]
+
+    def signal(self, number: int) -> list[int]:
+        return [pid for pid in self.find() if self._signal(pid, number)]
+
+    def _signal(self, pid: int, number: int) -> bool:
+        """Signal the process if it is still a member; a descriptor stands for one process, a pid for many in turn."""
+        descriptor = _open_process(pid)
+        try:
+            if not self._is_member(pid):
+                return False
+            if descriptor is None:
+                os.kill(pid, number)
+            else:
+                signal.pidfd_send_signal(descriptor, number)
+        except ProcessLookupError:
+            return False
+        except PermissionError:  # it runs as somebody else, and is reported as left
+            return True
+        finally:
+            if descriptor is not None:
+                os.close(descriptor)
+        return True
+
+    def _is_member(self, pid: int) -> bool:
+        try:
+            stat = (_PROC / str(pid) / "stat").read_bytes()
+            state, _, group, session = stat.rpartition(b")")[2].split()[:4]
+            if state in _DEAD_STATES:
+                return False
+            if group == session == self._group and self._owns_group():
+                return True
+            environment = (_PROC / str(pid) / "environ").read_bytes()
+        except (OSError, ValueError):
+            return False
+        return environment.startswith(self._marker) or b"\0" + self._marker in environment
+
+    def _owns_group(self) -> bool:
+        """Say whether the group's number is still this tree's: once the leader is reaped a new process may have it."""
+        return not self._is_reaped() or not self._leader.exists()
+
+
+class GroupMembers:
+    """The process group, where no more can be known; its members are not told apart."""
+
+    def __init__(self, pid: int, marker: str, is_reaped: Callable[[], bool]) -> None:
+        self._pid = pid
+        self._is_reaped = is_reaped
+
+    def find(self) -> list[int]:
+        return self.signal(0)
+
+    def signal(self, number: int) -> list[int]:
+        try:
+            if self._is_reaped() and _is_running(self._pid):
+                return []  # the number belongs to somebody else by now
+            os.killpg(self._pid, number)
+        except (ProcessLookupError, PermissionError):  # nobody is left, or nobody but the dead
+            return []
+        return [self._pid]
+
+
+MEMBERS: Callable[[int, str, Callable[[], bool]], Members] = MarkedMembers if sys.platform == "linux" else GroupMembers
+
+
+class ProcessTree:
+    """A child process and everything it starts. Made by `start`."""
+
+    def __init__(self, process: subprocess.Popen[bytes], marker: str) -> None:
+        self.pid = process.pid
+        self.marker = marker
+        self._process = process
+        self._members = MEMBERS(process.pid, marker, lambda: process.returncode is not None)
+        self._exited = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        threading.Thread(target=self._reap, args=(loop,), name=f"reap-{self.pid}", daemon=True).start()
+
+    @classmethod
+    async def start(
+        cls,
+        arguments: Sequence[str | bytes],
+        *,
+        environment: Mapping[str, str],
+        cwd: Path | None = None,
+        stdin: int | IO[bytes] = subprocess.DEVNULL,
+        stdout: int | IO[bytes] = subprocess.PIPE,
+        stderr: int | IO[bytes] = subprocess.PIPE,
+    ) -> "ProcessTree":
+        """Start a program with exactly this environment, the markers of the host and one of its own.
+
+        Raises `OSError`. Cancelled while the program starts, it ends the tree before it gives way.
+        """
+        marker = f"{MARKER_PREFIX}{uuid.uuid4().hex}"
+        markers = {name: value for name, value in os.environ.items() if is_marker(name)}
+
+        def spawn() -> subprocess.Popen[bytes]:
+            return subprocess.Popen(
+                list(arguments),
+                env={**environment, **markers, marker: "1"},
+                cwd=cwd,
+                stdin=stdin,
+                stdout=stdout,
+                stderr=stderr,
+                start_new_session=True,
+            )
+
+        starting = asyncio.get_running_loop().run_in_executor(_workers, spawn)
+        try:
+            process = await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            await run_to_end(cls._end_started(starting, marker))
+            raise
+        return cls(process, marker)
+
+    @property
+    def stdin(self) -> IO[bytes] | None:
+        """The pipe to the program, if it was asked for; it blocks."""
+        return self._process.stdin
+
+    @property
+    def stdout(self) -> IO[bytes] | None:
+        return self._process.stdout
+
+    @property
+    def stderr(self) -> IO[bytes] | None:
+        return self._process.stderr
+
+    @property
+    def returncode(self) -> int | None:
+        """How the child itself ended, negative for a signal; None while it runs."""
+        return self._process.returncode
+
+    async def wait(self) -> int:
+        """Wait until the child itself has exited, and return how; it is reaped whether anybody waits or not."""
+        await self._exited.wait()
+        return self._process.returncode
+
+    async def find_pids(self) -> list[int]:
+        """Return the pids of all living processes of the tree."""
+        return await asyncio.get_running_loop().run_in_executor(_workers, self._members.find)
+
+    async def end(self, grace_s: float) -> None:
+        """Ask the whole tree to stop, and kill after `grace_s` seconds what is left of it.
+
+        Returns when nothing is left and the child is reaped; a cancellation in between is raised after that.
+        """
+        await run_to_end(self._end(grace_s))
+
+    async def _end(self, grace_s: float) -> None:
+        left = await asyncio.get_running_loop().run_in_executor(_workers, self._end_members, grace_s)
+        if left:
+            logger.warning("processes of the tree of %d could not be ended: %s", self.pid, left)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_REAP_LIMIT_S):
+                await self.wait()
+
+    def _end_members(self, grace_s: float) -> list[int]:
+        """End what can be ended and return the pids of the rest."""
+        members = self._members
+        grace_end = time.monotonic() + grace_s
+        members.signal(signal.SIGTERM)
+        while time.monotonic() < grace_end and members.find():
+            time.sleep(_POLL_S)
+        limit = time.monotonic() + _KILL_LIMIT_S
+        empty_scans = 0
+        while empty_scans < 2:  # a process that is just forked or replaced can be missed by one scan
+            left = members.signal(signal.SIGKILL)
+            empty_scans = 0 if left else empty_scans + 1
+            if left and time.monotonic() > limit:
+                return left
+            time.sleep(_POLL_S / 4 if not left else _POLL_S)
+        return []
+
+    def _reap(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._process.wait()
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(self._exited.set)
+
+    @classmethod
+    async def _end_started(cls, starting: Awaitable[subprocess.Popen[bytes]], marker: str) -> None:
+        with contextlib.suppress(OSError):
+            process = await starting
+            tree = cls(process, marker)
+            await tree._end(0)
+            for pipe in (tree.stdin, tree.stdout, tree.stderr):
+                if pipe is not None:
+                    pipe.close()
+
+
+async def run_to_end(work: Awaitable[T]) -> T:
+    """Await `work` to its end whatever happens to the caller; a cancellation is raised after that."""
+    task = asyncio.ensure_future(work)
+    interruption: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError as exc:
+            interruption = exc
+    if interruption is not None:
+        if not task.cancelled() and (error := task.exception()):
+            logger.error("work that was finished despite a cancellation failed", exc_info=error)
+        raise interruption
+    return task.result()
+
+
+def _all_pids() -> list[int]:
+    with os.scandir(_PROC) as entries:
+        return [int(entry.name) for entry in entries if entry.name.isdigit()]
+
+
+def _open_process(pid: int) -> int | None:
+    """Return a descriptor of the process, None when it is gone or the system has no such descriptors."""
+    try:
+        return os.pidfd_open(pid)
+    except OSError:
+        return None
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # as somebody else
+        pass
+    return True
