@@ -30,10 +30,10 @@ from amplifier_module_provider_openai.responses_request import RequestBuilder as
 from amplifier_module_provider_openai.settings import OpenAISettings
 
 from amplifier_core import ChatRequest, Message, ToolSpec
-from amplifier_kit.provider_call import ProviderCall
-from amplifier_kit.provider_events import ProviderEvents
-from amplifier_kit.provider_options import OptionDefaults, read_options
-from amplifier_kit.provider_tool_sequence import ToolSequence
+from amplifier_kit.providers.call import ProviderCall
+from amplifier_kit.providers.events import ProviderEvents
+from amplifier_kit.providers.options import OptionDefaults, read_options
+from amplifier_kit.providers.tool_sequence import ToolSequence
 
 Body = dict[str, Any]
 Convert = Callable[[ChatRequest], Coroutine[Any, Any, Body]]

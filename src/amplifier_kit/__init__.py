@@ -1,6 +1,7 @@
-"""What the modules share, so that no module imports another.
+"""What the modules share, so that no module imports another; the rooms match the contracts.
 
-For authors of orchestrators: `turn` and `orchestrator`. For authors of context managers: `compacting_context`. For
-authors of providers: `provider_*`. For authors of tools: `tool_input`, `tool_paths`, `tool_runs`, `process_trees` and
-`descriptors`. For authors of schedulers: `scheduling`. For everyone: `config`, `mounting` and `files`.
+`messages` knows what a conversation consists of, `loops` is for orchestrators and schedulers, `contexts` for context
+managers, `providers` for providers, `tools` for tools. Beside the rooms lies what all of them use: `config` and
+`lenient_config` read a configuration, `mounting` deals with the coordinator, `files` writes what must survive a crash,
+and `client_slot` keeps the client of a service.
 """

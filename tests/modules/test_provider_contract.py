@@ -30,7 +30,7 @@ from amplifier_core.testing import MockCoordinator
 from amplifier_core.validation import ProviderValidator
 from amplifier_core.validation.behavioral import ProviderBehaviorTests
 from amplifier_core.validation.structural import ProviderStructuralTests
-from amplifier_kit.provider_events import STREAM_EVENTS
+from amplifier_kit.providers.events import STREAM_EVENTS
 
 sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
 
@@ -445,9 +445,9 @@ def config_keys(folder: Path) -> set[str]:
     """Every key that the module reads from its configuration, itself or through the kit."""
     files = list(package_of(folder).rglob("*.py"))
     imported = {
-        name for file in files for name in re.findall(r"from amplifier_kit\.(provider_\w+) import", file.read_text())
+        name for file in files for name in re.findall(r"from amplifier_kit\.providers\.(\w+) import", file.read_text())
     }
-    files += [ROOT / f"src/amplifier_kit/{name}.py" for name in imported]
+    files += [ROOT / f"src/amplifier_kit/providers/{name}.py" for name in imported]
     return {
         argument.value
         for file in files

@@ -8,10 +8,10 @@ from operator import eq
 from pathlib import Path
 from typing import Any, ClassVar
 
-from amplifier_kit.compacting_context import CompactingContext
 from amplifier_kit.config import ModuleConfig
-from amplifier_kit.conversation_groups import missing_results
-from amplifier_kit.stored_messages import Message, stamped
+from amplifier_kit.contexts.compacting import CompactingContext
+from amplifier_kit.contexts.groups import missing_results
+from amplifier_kit.messages.stored import Message, stamped
 
 from .memory_files import load_memory_files
 from .message_file import MessageFile

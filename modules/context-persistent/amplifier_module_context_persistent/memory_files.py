@@ -4,7 +4,7 @@ import logging
 from collections.abc import Iterable
 from pathlib import Path
 
-from amplifier_kit.stored_messages import Message, stamped
+from amplifier_kit.messages.stored import Message, stamped
 
 logger = logging.getLogger(__name__)
 

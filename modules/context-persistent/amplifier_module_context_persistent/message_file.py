@@ -9,7 +9,7 @@ from pathlib import Path
 
 from amplifier_core.utils import json_safe
 from amplifier_kit.files import LineFile, write_atomically
-from amplifier_kit.stored_messages import Message, check_message, metadata_of
+from amplifier_kit.messages.stored import Message, check_message, metadata_of
 
 logger = logging.getLogger(__name__)
 

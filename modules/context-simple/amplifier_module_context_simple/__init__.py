@@ -4,9 +4,9 @@ from collections.abc import Callable
 from typing import Any
 
 from amplifier_core import ModuleCoordinator
-from amplifier_kit.compacting_context import CompactingContext, mount_context
-from amplifier_kit.compaction_settings import CompactionSettings
 from amplifier_kit.config import ModuleConfig
+from amplifier_kit.contexts.compacting import CompactingContext, mount_context
+from amplifier_kit.contexts.settings import CompactionSettings
 from amplifier_kit.mounting import hook_registry
 
 __all__ = ["SimpleContextManager", "mount"]

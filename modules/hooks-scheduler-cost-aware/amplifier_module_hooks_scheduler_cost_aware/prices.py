@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 from amplifier_kit.config import ModuleConfig
-from amplifier_kit.scheduling import Choice
+from amplifier_kit.loops.scheduling import Choice
 
 DEFAULT_TOOL_COSTS: Mapping[str, float] = {
     "web_search": 5,

@@ -8,9 +8,8 @@ from typing import Any
 from amplifier_core import HookResult
 from amplifier_core.events import LLM_RESPONSE, SESSION_END, TOOL_PRE
 from amplifier_kit.config import ModuleConfig
-from amplifier_kit.mounting import Handlers, find_mounted, hook_registry
-from amplifier_kit.requests import tool_schema
-from amplifier_kit.scheduling import (
+from amplifier_kit.loops.requests import tool_schema
+from amplifier_kit.loops.scheduling import (
     TOOL_SELECTED,
     Choice,
     EventData,
@@ -19,6 +18,7 @@ from amplifier_kit.scheduling import (
     options,
     use_instead,
 )
+from amplifier_kit.mounting import Handlers, find_mounted, hook_registry
 
 from .ledger import Ledger, exact
 from .prices import Prices

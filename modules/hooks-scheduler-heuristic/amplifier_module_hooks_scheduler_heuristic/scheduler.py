@@ -6,7 +6,7 @@ from typing import Any
 
 from amplifier_core import HookResult
 from amplifier_kit.config import ModuleConfig
-from amplifier_kit.scheduling import Choice, EventData, Scheduler, options, use_instead
+from amplifier_kit.loops.scheduling import Choice, EventData, Scheduler, options, use_instead
 
 from .strategies import STRATEGIES
 

@@ -7,11 +7,11 @@ from typing import Any
 from amplifier_core import ModuleCoordinator
 from amplifier_core.events import EXECUTION_END, EXECUTION_START
 from amplifier_kit.config import ModuleConfig
-from amplifier_kit.loop_settings import LoopSettings
+from amplifier_kit.loops.orchestrator import LoopOrchestrator
+from amplifier_kit.loops.requests import RequestBuilder
+from amplifier_kit.loops.settings import LoopSettings
+from amplifier_kit.loops.turn import Turn
 from amplifier_kit.mounting import contribute_events
-from amplifier_kit.orchestrator import LoopOrchestrator
-from amplifier_kit.requests import RequestBuilder
-from amplifier_kit.turn import Turn
 
 __amplifier_module_type__ = "orchestrator"
 

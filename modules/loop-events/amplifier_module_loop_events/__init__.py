@@ -5,16 +5,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from amplifier_core import ModuleCoordinator, events
-from amplifier_kit.announcements import provider_error
 from amplifier_kit.config import ModuleConfig
-from amplifier_kit.hook_points import Ephemeral
-from amplifier_kit.loop_settings import LoopSettings
+from amplifier_kit.loops.announcements import provider_error
+from amplifier_kit.loops.hook_points import Ephemeral
+from amplifier_kit.loops.orchestrator import LoopOrchestrator
+from amplifier_kit.loops.provider_choice import by_preference
+from amplifier_kit.loops.requests import RequestBuilder
+from amplifier_kit.loops.settings import LoopSettings
+from amplifier_kit.loops.tool_calls import Outcome
+from amplifier_kit.loops.turn import Reply, Turn
 from amplifier_kit.mounting import contribute_events
-from amplifier_kit.orchestrator import LoopOrchestrator
-from amplifier_kit.providers import by_preference
-from amplifier_kit.requests import RequestBuilder
-from amplifier_kit.tool_calls import Outcome
-from amplifier_kit.turn import Reply, Turn
 
 from .selection import DECISION_TOOL, ERROR_TOOL, TOOL_SELECTED, TOOL_SELECTING, SelectingToolCalls
 

@@ -6,10 +6,10 @@ import uuid
 from dataclasses import asdict
 from typing import Any
 
-from amplifier_kit.hook_points import Decision
+from amplifier_kit.loops.hook_points import Decision
+from amplifier_kit.loops.requests import tool_schema
+from amplifier_kit.loops.tool_calls import Outcome, ToolCalls, failure
 from amplifier_kit.mounting import session_id_of
-from amplifier_kit.requests import tool_schema
-from amplifier_kit.tool_calls import Outcome, ToolCalls, failure
 
 from .models import ToolResolutionRequest
 

@@ -7,9 +7,9 @@ from typing import Any
 from amplifier_core import ModuleCoordinator
 from amplifier_core.events import EXECUTION_END, EXECUTION_START
 from amplifier_kit.config import ModuleConfig
-from amplifier_kit.loop_settings import LoopSettings
+from amplifier_kit.loops.orchestrator import LoopOrchestrator
+from amplifier_kit.loops.settings import LoopSettings
 from amplifier_kit.mounting import contribute_events, offer_capability
-from amplifier_kit.orchestrator import LoopOrchestrator
 
 from .steering import DEFAULT_MAXSIZE, SteeringQueue, SteeringQueueFull
 from .turn import (

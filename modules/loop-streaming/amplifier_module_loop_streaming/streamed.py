@@ -3,8 +3,8 @@
 from typing import Any, NamedTuple
 
 from amplifier_core.events import CONTENT_BLOCK_DELTA, CONTENT_BLOCK_END, CONTENT_BLOCK_START
-from amplifier_kit.conversation import usage_of
-from amplifier_kit.hook_points import HookPoints
+from amplifier_kit.loops.hook_points import HookPoints
+from amplifier_kit.messages.conversation import usage_of
 
 _THOUGHTS = ("thinking", "reasoning")
 

@@ -11,8 +11,12 @@ from typing import Any
 
 from amplifier_core import ToolSpec, events
 from amplifier_core.utils import json_safe
-from amplifier_kit.announcements import ResponseAnnouncement
-from amplifier_kit.conversation import (
+from amplifier_kit.loops.announcements import ResponseAnnouncement
+from amplifier_kit.loops.requests import RequestBuilder
+from amplifier_kit.loops.settings import LoopSettings
+from amplifier_kit.loops.tool_calls import Outcome, ToolCalls, failure
+from amplifier_kit.loops.turn import Reply, Turn
+from amplifier_kit.messages.conversation import (
     Call,
     block_dict,
     block_type,
@@ -22,10 +26,6 @@ from amplifier_kit.conversation import (
     text_of,
     user_message,
 )
-from amplifier_kit.loop_settings import LoopSettings
-from amplifier_kit.requests import RequestBuilder
-from amplifier_kit.tool_calls import Outcome, ToolCalls, failure
-from amplifier_kit.turn import Reply, Turn
 
 from .steering import SteeringQueue
 from .streamed import StreamedResponse

@@ -7,9 +7,9 @@ from typing import Any
 from amplifier_core import ModuleCoordinator
 from amplifier_core.events import LLM_REQUEST, LLM_RESPONSE, PROVIDER_RETRY, PROVIDER_TOOL_SEQUENCE_REPAIRED
 from amplifier_kit.mounting import contribute_events
-from amplifier_kit.provider_cost import CostTally
-from amplifier_kit.provider_events import STREAM_EVENTS
-from amplifier_kit.provider_gate import CONCURRENCY
+from amplifier_kit.providers.cost import CostTally
+from amplifier_kit.providers.events import STREAM_EVENTS
+from amplifier_kit.providers.gate import CONCURRENCY
 
 from .attempts import CLOUDFLARE_CHALLENGE, THINKING_BINDING_RETRY
 from .provider import AnthropicProvider

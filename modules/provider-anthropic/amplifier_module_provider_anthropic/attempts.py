@@ -8,9 +8,9 @@ from typing import Any
 from amplifier_core import LLMError
 from amplifier_core.llm_errors import InvalidRequestError, InvalidToolCallError
 from amplifier_core.utils.retry import RetryConfig
-from amplifier_kit.provider_call import ProviderCall
-from amplifier_kit.provider_events import ProviderEvents
-from amplifier_kit.provider_gate import ConcurrencyGate
+from amplifier_kit.providers.call import ProviderCall
+from amplifier_kit.providers.events import ProviderEvents
+from amplifier_kit.providers.gate import ConcurrencyGate
 
 from .conversation import without_thinking
 from .errors import is_challenge

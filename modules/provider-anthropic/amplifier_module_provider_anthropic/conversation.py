@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from amplifier_core.utils.serialize import sanitize_text
-from amplifier_kit.provider_cache import IdentityCache
-from amplifier_kit.provider_messages import Block, NormalMessage
+from amplifier_kit.providers.identity_cache import IdentityCache
+from amplifier_kit.providers.messages import Block, NormalMessage
 
 from .model_facts import family_of
 from .wire_blocks import assistant_block, is_blank, result_block, user_block, wire_id

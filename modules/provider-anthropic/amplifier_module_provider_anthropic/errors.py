@@ -5,7 +5,7 @@ from typing import Any
 
 from amplifier_core import LLMError
 from amplifier_core.llm_errors import LLMTimeoutError, ProviderUnavailableError, StreamError
-from amplifier_kit.provider_errors import ErrorTranslator, VendorFailure, describe, hide_key
+from amplifier_kit.providers.errors import ErrorTranslator, VendorFailure, describe, hide_key
 
 from .settings import AnthropicSettings
 

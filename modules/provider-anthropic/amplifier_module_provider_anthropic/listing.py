@@ -5,7 +5,7 @@ from typing import Any
 
 from amplifier_core import ModelInfo
 from amplifier_core.models import Pricing
-from amplifier_kit.provider_cost import Prices, TokenCounts
+from amplifier_kit.providers.cost import Prices, TokenCounts
 
 from .model_facts import ModelFacts, facts_of
 from .settings import AnthropicSettings

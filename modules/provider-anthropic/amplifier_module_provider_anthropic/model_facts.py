@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields, replace
 from functools import cache
 from typing import Any, Literal
 
-from amplifier_kit.provider_models import ModelTable
+from amplifier_kit.providers.models import ModelTable
 
 EFFORT_LEVELS = ("low", "medium", "high", "xhigh", "max")
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from amplifier_core import Usage
 from amplifier_core.message_models import Degradation, RedactedThinkingBlock, TextBlock, ThinkingBlock, ToolCallBlock
-from amplifier_kit.provider_cost import TokenCounts
-from amplifier_kit.provider_messages import Block
-from amplifier_kit.provider_response import ProviderResponse
+from amplifier_kit.providers.cost import TokenCounts
+from amplifier_kit.providers.messages import Block
+from amplifier_kit.providers.response import ProviderResponse
 
 from .conversation import WIRE_METADATA
 from .received import Received

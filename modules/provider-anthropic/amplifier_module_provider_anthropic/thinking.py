@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from amplifier_kit.provider_options import CallOptions
+from amplifier_kit.providers.options import CallOptions
 
 from .model_facts import ModelFacts
 from .settings import AnthropicSettings

@@ -6,9 +6,9 @@ import sys
 from typing import Any
 
 from amplifier_core.llm_errors import ConfigurationError, ProviderUnavailableError
-from amplifier_kit.provider_client import ClientSlot
-from amplifier_kit.provider_events import ProviderEvents
-from amplifier_kit.provider_stream import StreamEvents
+from amplifier_kit.client_slot import ClientSlot
+from amplifier_kit.providers.events import ProviderEvents
+from amplifier_kit.providers.stream import StreamEvents
 
 from .errors import Errors
 from .received import Received

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from amplifier_kit.provider_messages import Block, NormalResult
+from amplifier_kit.providers.messages import Block, NormalResult
 
 logger = logging.getLogger(__name__)
 

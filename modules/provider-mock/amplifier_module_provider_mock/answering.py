@@ -3,10 +3,10 @@
 from dataclasses import dataclass, field
 
 from amplifier_core import ChatRequest
-from amplifier_kit.provider_events import ProviderEvents
-from amplifier_kit.provider_messages import NormalMessage
-from amplifier_kit.provider_options import CallOptions
-from amplifier_kit.provider_response import ProviderResponse
+from amplifier_kit.providers.events import ProviderEvents
+from amplifier_kit.providers.messages import NormalMessage
+from amplifier_kit.providers.options import CallOptions
+from amplifier_kit.providers.response import ProviderResponse
 
 from .agent import agent_entry
 from .entries import Entry

@@ -7,7 +7,7 @@ from typing import Any
 
 from amplifier_core import Usage
 from amplifier_core.message_models import TextBlock, ThinkingBlock, ToolCallBlock
-from amplifier_kit.provider_response import ProviderResponse
+from amplifier_kit.providers.response import ProviderResponse
 
 from .faults import ErrorSpec
 

@@ -9,11 +9,11 @@ from typing import Any
 from amplifier_core import ChatRequest, ChatResponse, ModelInfo, ProviderInfo, ToolCall
 from amplifier_core.utils.retry import RetryConfig
 from amplifier_kit.mounting import working_dir
-from amplifier_kit.provider_call import ProviderCall
-from amplifier_kit.provider_events import ProviderEvents
-from amplifier_kit.provider_options import OptionDefaults, read_options
-from amplifier_kit.provider_response import ProviderResponse, parse_tool_calls
-from amplifier_kit.provider_tool_sequence import ToolSequence
+from amplifier_kit.providers.call import ProviderCall
+from amplifier_kit.providers.events import ProviderEvents
+from amplifier_kit.providers.options import OptionDefaults, read_options
+from amplifier_kit.providers.response import ProviderResponse, parse_tool_calls
+from amplifier_kit.providers.tool_sequence import ToolSequence
 
 from .answering import Answering, MockCall
 from .recording import Recorder

@@ -17,7 +17,7 @@ from amplifier_core.llm_errors import ConfigurationError
 from amplifier_core.utils import json_safe
 from amplifier_kit.files import LineFile
 from amplifier_kit.mounting import find_mounted
-from amplifier_kit.provider_events import STREAM_EVENTS, ProviderEvents
+from amplifier_kit.providers.events import STREAM_EVENTS, ProviderEvents
 
 from .canonical import canonical_request, canonical_text, request_hash
 from .script_file import unusable

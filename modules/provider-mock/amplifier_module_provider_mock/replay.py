@@ -8,8 +8,8 @@ from typing import Any
 
 from amplifier_core import ChatRequest, ChatResponse, LLMError
 from amplifier_core.llm_errors import InvalidRequestError
-from amplifier_kit.provider_events import ProviderEvents
-from amplifier_kit.provider_response import ProviderResponse
+from amplifier_kit.providers.events import ProviderEvents
+from amplifier_kit.providers.response import ProviderResponse
 
 from .canonical import canonical_request, first_difference, request_hash
 from .faults import CLASSES

@@ -6,8 +6,8 @@ from typing import Any
 
 from amplifier_core.utils.retry import RetryConfig
 from amplifier_kit.lenient_config import LenientConfig
-from amplifier_kit.provider_call import read_raw
-from amplifier_kit.provider_retry import read_retry_config
+from amplifier_kit.providers.call import read_raw
+from amplifier_kit.providers.retry import read_retry_config
 
 from .entries import Entry
 from .faults import Fault

@@ -4,8 +4,8 @@ import asyncio
 from typing import Any
 
 from amplifier_core.message_models import TextBlock, ThinkingBlock, ToolCallBlock
-from amplifier_kit.provider_events import ProviderEvents
-from amplifier_kit.provider_stream import StreamEvents
+from amplifier_kit.providers.events import ProviderEvents
+from amplifier_kit.providers.stream import StreamEvents
 
 
 class WaitClock:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from amplifier_core import ChatRequest
-from amplifier_kit.provider_messages import NormalMessage
+from amplifier_kit.providers.messages import NormalMessage
 
 _REMINDER = "<system-reminder>"
 

@@ -7,7 +7,7 @@ from typing import Any
 from amplifier_core import ChatRequest, Usage
 from amplifier_core.utils import json_safe
 from amplifier_kit.lenient_config import LenientConfig
-from amplifier_kit.provider_messages import NormalMessage
+from amplifier_kit.providers.messages import NormalMessage
 
 from .entries import Entry, read_usage
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from amplifier_core import ChatRequest, Degradation
-from amplifier_kit.provider_call import ProviderCall
-from amplifier_kit.provider_messages import NormalMessage
-from amplifier_kit.provider_options import CallOptions
+from amplifier_kit.providers.call import ProviderCall
+from amplifier_kit.providers.messages import NormalMessage
+from amplifier_kit.providers.options import CallOptions
 
 from .model_facts import ModelFacts
 

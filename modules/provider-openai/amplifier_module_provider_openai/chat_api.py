@@ -4,7 +4,7 @@ from typing import Any
 
 from amplifier_core import Usage
 from amplifier_core.llm_errors import InvalidToolCallError
-from amplifier_kit.provider_stream import StreamEvents
+from amplifier_kit.providers.stream import StreamEvents
 
 from .asked import Asked, Prepared
 from .chat_answer import CallPieces, ChatAnswer

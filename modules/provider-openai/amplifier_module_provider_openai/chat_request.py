@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from amplifier_kit.provider_cache import IdentityCache
+from amplifier_kit.providers.identity_cache import IdentityCache
 
 from . import wire
 from .asked import Asked, Prepared

@@ -7,7 +7,7 @@ from typing import Any
 from amplifier_core import LLMError
 from amplifier_core.llm_errors import ContentFilterError, LLMTimeoutError, RateLimitError, StreamError
 from amplifier_core.utils import json_safe
-from amplifier_kit.provider_errors import ErrorTranslator, VendorFailure, describe, hide_key, is_secret
+from amplifier_kit.providers.errors import ErrorTranslator, VendorFailure, describe, hide_key, is_secret
 
 _OVERFLOW = (  # how servers of local models say it
     "exceeds the available context size",

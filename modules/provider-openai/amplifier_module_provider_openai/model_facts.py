@@ -4,7 +4,7 @@ from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any
 
-from amplifier_kit.provider_models import ModelTable
+from amplifier_kit.providers.models import ModelTable
 
 _TABLE = ModelTable(__package__)
 

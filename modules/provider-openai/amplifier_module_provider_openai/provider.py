@@ -6,13 +6,13 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from amplifier_core import ChatRequest, ChatResponse, LLMError, ModelInfo, ProviderInfo, ToolCall
-from amplifier_kit.provider_call import ProviderCall
-from amplifier_kit.provider_cost import Prices
-from amplifier_kit.provider_events import ProviderEvents
-from amplifier_kit.provider_gate import ConcurrencyGate
-from amplifier_kit.provider_options import OptionDefaults, read_options
-from amplifier_kit.provider_response import ProviderResponse, parse_tool_calls
-from amplifier_kit.provider_tool_sequence import ToolSequence
+from amplifier_kit.providers.call import ProviderCall
+from amplifier_kit.providers.cost import Prices
+from amplifier_kit.providers.events import ProviderEvents
+from amplifier_kit.providers.gate import ConcurrencyGate
+from amplifier_kit.providers.options import OptionDefaults, read_options
+from amplifier_kit.providers.response import ProviderResponse, parse_tool_calls
+from amplifier_kit.providers.tool_sequence import ToolSequence
 
 from .asked import Asked
 from .body_parts import thinking_budget

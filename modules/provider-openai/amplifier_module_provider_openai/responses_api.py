@@ -8,8 +8,8 @@ from typing import Any
 
 from amplifier_core import LLMError, Usage
 from amplifier_core.llm_errors import InvalidToolCallError
-from amplifier_kit.provider_errors import VendorFailure
-from amplifier_kit.provider_stream import StreamEvents
+from amplifier_kit.providers.errors import VendorFailure
+from amplifier_kit.providers.stream import StreamEvents
 
 from .asked import Asked, Prepared
 from .errors import message_of, refusal_of

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from amplifier_kit.provider_cache import IdentityCache
-from amplifier_kit.provider_messages import Block, NormalMessage, NormalResult
+from amplifier_kit.providers.identity_cache import IdentityCache
+from amplifier_kit.providers.messages import Block, NormalMessage, NormalResult
 
 from . import wire
 

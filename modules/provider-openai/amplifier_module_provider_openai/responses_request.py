@@ -4,8 +4,8 @@ import logging
 from dataclasses import dataclass, field
 from typing import Any
 
-from amplifier_kit.provider_cache import IdentityCache
-from amplifier_kit.provider_messages import NormalMessage
+from amplifier_kit.providers.identity_cache import IdentityCache
+from amplifier_kit.providers.messages import NormalMessage
 
 from . import wire
 from .asked import Asked, Prepared

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from amplifier_kit.provider_stream import BlockType, StreamEvents
+from amplifier_kit.providers.stream import BlockType, StreamEvents
 
 from .errors import OpenAIErrors
 from .transport import Reply

@@ -7,10 +7,10 @@ from decimal import Decimal
 from typing import Any, TypeVar
 
 from amplifier_core.llm_errors import InvalidRequestError, InvalidToolCallError, LLMError
-from amplifier_kit.provider_cost import Prices
-from amplifier_kit.provider_events import ProviderEvents
-from amplifier_kit.provider_gate import ConcurrencyGate
-from amplifier_kit.provider_stream import StreamEvents
+from amplifier_kit.providers.cost import Prices
+from amplifier_kit.providers.events import ProviderEvents
+from amplifier_kit.providers.gate import ConcurrencyGate
+from amplifier_kit.providers.stream import StreamEvents
 
 from .asked import Asked
 from .errors import OpenAIErrors, refusal_of

@@ -9,9 +9,9 @@ from urllib.parse import urlsplit
 
 from amplifier_core.utils.retry import RetryConfig
 from amplifier_kit.lenient_config import LenientConfig
-from amplifier_kit.provider_call import read_raw
-from amplifier_kit.provider_cost import read_rates
-from amplifier_kit.provider_retry import read_retry_config
+from amplifier_kit.providers.call import read_raw
+from amplifier_kit.providers.cost import read_rates
+from amplifier_kit.providers.retry import read_retry_config
 
 from .model_facts import default_model
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from amplifier_kit.provider_errors import VendorFailure
+from amplifier_kit.providers.errors import VendorFailure
 
 from .errors import message_of
 

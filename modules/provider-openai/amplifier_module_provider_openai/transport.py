@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from amplifier_core.llm_errors import ConfigurationError, LLMError
-from amplifier_kit.provider_client import ClientSlot
+from amplifier_kit.client_slot import ClientSlot
 
 from .errors import OpenAIErrors
 from .settings import DEFAULT_BASE_URL, MODULE_ID, NO_KEY, OpenAISettings

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from amplifier_core import Usage
-from amplifier_kit.provider_cost import Prices, TokenCounts
-from amplifier_kit.token_estimate import CHARACTERS_PER_TOKEN
+from amplifier_kit.messages.token_estimate import CHARACTERS_PER_TOKEN
+from amplifier_kit.providers.cost import Prices, TokenCounts
 
 _LIMIT_KINDS = ("requests", "tokens")
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from amplifier_core.message_models import ResponseFormatJson, ResponseFormatJsonSchema
-from amplifier_kit.conversation import block_dict
-from amplifier_kit.provider_messages import NormalMessage, clean
+from amplifier_kit.messages.conversation import block_dict
+from amplifier_kit.providers.messages import NormalMessage, clean
 
 NATIVE_TOOLS = frozenset(
     {"web_search_preview", "web_search_preview_2025_03_11", "web_search", "file_search", "code_interpreter"}

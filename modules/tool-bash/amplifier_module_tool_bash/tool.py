@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from amplifier_core import ToolResult
-from amplifier_kit.tool_input import ToolFailure, read_input
-from amplifier_kit.tool_paths import WorkingDir
-from amplifier_kit.tool_runs import answered
+from amplifier_kit.tools.input import ToolFailure, read_input
+from amplifier_kit.tools.paths import WorkingDir
+from amplifier_kit.tools.runs import answered
 
 from .background import BackgroundCommands
 from .foreground import ForegroundCommands, whole

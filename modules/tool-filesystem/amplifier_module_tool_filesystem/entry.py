@@ -11,8 +11,8 @@ from pathlib import Path
 from threading import Event
 from typing import BinaryIO
 
-from amplifier_kit.descriptors import open_in, stat_in
-from amplifier_kit.tool_input import ToolFailure
+from amplifier_kit.tools.descriptors import open_in, stat_in
+from amplifier_kit.tools.input import ToolFailure
 
 _PRIVATE = 0o600
 

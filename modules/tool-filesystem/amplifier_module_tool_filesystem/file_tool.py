@@ -7,8 +7,8 @@ from threading import Event
 from typing import Any, ClassVar
 
 from amplifier_core import ToolResult
-from amplifier_kit.tool_input import ToolFailure, read_input
-from amplifier_kit.tool_runs import announce, answered, in_worker
+from amplifier_kit.tools.input import ToolFailure, read_input
+from amplifier_kit.tools.runs import announce, answered, in_worker
 
 from .workspace import Workspace
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from amplifier_kit.tool_paths import PathRules, resolve_roots
+from amplifier_kit.tools.paths import PathRules, resolve_roots
 
 DENIED = "Access denied: {path} is within denied directories"
 OUTSIDE_WRITE = "Access denied: {path} is not within allowed write paths"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from amplifier_kit.lenient_config import LenientConfig
-from amplifier_kit.tool_paths import EVERYTHING, NOTHING, read_path_list
+from amplifier_kit.tools.paths import EVERYTHING, NOTHING, read_path_list
 
 MODULE_ID = "tool-filesystem"
 MEBIBYTE = 1 << 20

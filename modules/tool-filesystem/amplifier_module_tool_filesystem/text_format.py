@@ -4,7 +4,7 @@ import re
 from codecs import BOM_UTF8
 from dataclasses import dataclass
 
-from amplifier_kit.tool_input import ToolFailure
+from amplifier_kit.tools.input import ToolFailure
 
 BINARY_PROBE_BYTES = 8192
 

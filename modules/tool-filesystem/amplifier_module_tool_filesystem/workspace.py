@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 from weakref import WeakValueDictionary
 
-from amplifier_kit.descriptors import LinkInTheWayError, opened_directory, real_path
 from amplifier_kit.mounting import find_capability
-from amplifier_kit.tool_input import ToolFailure
-from amplifier_kit.tool_paths import PathRules, WorkingDir, resolve, resolve_roots
+from amplifier_kit.tools.descriptors import LinkInTheWayError, opened_directory, real_path
+from amplifier_kit.tools.input import ToolFailure
+from amplifier_kit.tools.paths import PathRules, WorkingDir, resolve, resolve_roots
 
 from .entry import Entry
 from .path_validation import DENIED, OUTSIDE_READ, OUTSIDE_WRITE

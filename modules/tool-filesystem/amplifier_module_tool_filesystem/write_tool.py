@@ -5,8 +5,8 @@ from pathlib import Path
 from threading import Event
 from typing import Any, ClassVar
 
-from amplifier_kit.tool_input import ToolFailure
-from amplifier_kit.tool_paths import shown as as_text
+from amplifier_kit.tools.input import ToolFailure
+from amplifier_kit.tools.paths import shown as as_text
 
 from .entry import Entry
 from .file_tool import FileTool

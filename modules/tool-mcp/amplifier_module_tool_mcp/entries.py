@@ -12,7 +12,7 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from amplifier_kit.lenient_config import LenientConfig
-from amplifier_kit.tool_paths import expand_home
+from amplifier_kit.tools.paths import expand_home
 
 from .redaction import Redactor
 from .settings import MODULE_ID, Limits, ModuleSettings

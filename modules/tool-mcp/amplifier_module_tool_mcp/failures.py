@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from amplifier_core.utils import json_safe
-from amplifier_kit.tool_input import ToolFailure
+from amplifier_kit.tools.input import ToolFailure
 
 from .redaction import Redactor
 

@@ -3,7 +3,7 @@
 import time
 from typing import Any
 
-from amplifier_kit.tool_runs import announce
+from amplifier_kit.tools.runs import announce
 
 from .events import PROGRESS
 from .redaction import Redactor

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from amplifier_core import ToolResult
 from amplifier_core.utils import json_safe
-from amplifier_kit.tool_input import ToolFailure
-from amplifier_kit.tool_runs import announce
+from amplifier_kit.tools.input import ToolFailure
+from amplifier_kit.tools.runs import announce
 
 from . import events, failures
 from .definitions import ToolDefinition

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from amplifier_kit.lenient_config import LenientConfig
-from amplifier_kit.tool_paths import WorkingDir, expand_home
+from amplifier_kit.tools.paths import WorkingDir, expand_home
 
 MODULE_ID = "tool-mcp"
 

@@ -6,8 +6,8 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from amplifier_core import ToolResult
-from amplifier_kit.tool_input import ToolFailure
-from amplifier_kit.tool_runs import answered
+from amplifier_kit.tools.input import ToolFailure
+from amplifier_kit.tools.runs import answered
 
 from .definitions import ToolDefinition
 

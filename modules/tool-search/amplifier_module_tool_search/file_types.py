@@ -1,6 +1,6 @@
 """The file types that `grep` knows, by the endings of their names."""
 
-from amplifier_kit.tool_input import ToolFailure
+from amplifier_kit.tools.input import ToolFailure
 
 SUFFIXES: dict[str, tuple[str, ...]] = {
     "c": (".c", ".h"),

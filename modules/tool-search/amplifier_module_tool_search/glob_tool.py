@@ -9,10 +9,10 @@ from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar
 
 from amplifier_core import ToolResult
-from amplifier_kit.tool_input import ToolFailure, read_input
-from amplifier_kit.tool_paths import WorkingDir, resolve
-from amplifier_kit.tool_paths import shown as as_text
-from amplifier_kit.tool_runs import answered
+from amplifier_kit.tools.input import ToolFailure, read_input
+from amplifier_kit.tools.paths import WorkingDir, resolve
+from amplifier_kit.tools.paths import shown as as_text
+from amplifier_kit.tools.runs import answered
 
 from .glob_pattern import GlobPattern, State, is_plain, split_components
 from .search_run import Announcement, Root, SearchTimedOut, Watch, find_root, path_key

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from amplifier_core import ToolResult
-from amplifier_kit.tool_input import ToolFailure, read_input
-from amplifier_kit.tool_paths import WorkingDir
-from amplifier_kit.tool_paths import shown as as_text
-from amplifier_kit.tool_runs import answered
+from amplifier_kit.tools.input import ToolFailure, read_input
+from amplifier_kit.tools.paths import WorkingDir
+from amplifier_kit.tools.paths import shown as as_text
+from amplifier_kit.tools.runs import answered
 
 from . import ripgrep
 from .candidates import Candidates, Counts

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from amplifier_kit.tool_input import ToolFailure
-from amplifier_kit.tool_paths import PathRules, WorkingDir, resolve, resolve_roots
-from amplifier_kit.tool_paths import shown as as_text
-from amplifier_kit.tool_runs import announce, in_worker
+from amplifier_kit.tools.input import ToolFailure
+from amplifier_kit.tools.paths import PathRules, WorkingDir, resolve, resolve_roots
+from amplifier_kit.tools.paths import shown as as_text
+from amplifier_kit.tools.runs import announce, in_worker
 
 from .settings import SearchSettings
 

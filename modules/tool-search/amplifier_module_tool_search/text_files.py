@@ -6,7 +6,7 @@ from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Callable
 from pathlib import Path
 
-from amplifier_kit.descriptors import real_path
+from amplifier_kit.tools.descriptors import real_path
 
 BINARY_PROBE_BYTES = 8192
 

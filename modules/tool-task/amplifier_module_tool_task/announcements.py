@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 from amplifier_kit.mounting import contribute_events, find_capability, find_mounted, offer_capability
-from amplifier_kit.tool_runs import announce
+from amplifier_kit.tools.runs import announce
 
 from .settings import MODULE_ID
 

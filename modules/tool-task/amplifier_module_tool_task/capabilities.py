@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from amplifier_kit.mounting import find_capability
-from amplifier_kit.tool_input import ToolFailure
+from amplifier_kit.tools.input import ToolFailure
 
 from .agents import plan_of
 

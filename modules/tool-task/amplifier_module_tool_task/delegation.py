@@ -11,7 +11,7 @@ from typing import Any
 from amplifier_core import ToolResult
 from amplifier_core.events import TOOL_ERROR
 from amplifier_core.exceptions import describe
-from amplifier_kit.tool_input import ToolFailure
+from amplifier_kit.tools.input import ToolFailure
 
 from .announcements import CANCELLED, COMPLETED, RESUMED, SPAWNED, TIMED_OUT, Announcer, Event
 from .settings import TaskSettings

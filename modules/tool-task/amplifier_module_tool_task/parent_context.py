@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from amplifier_kit.conversation import block_dict
+from amplifier_kit.messages.conversation import block_dict
 from amplifier_kit.mounting import find_mounted
 
 logger = logging.getLogger(__name__)

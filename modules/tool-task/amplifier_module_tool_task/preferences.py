@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from amplifier_kit.tool_input import ToolFailure
+from amplifier_kit.tools.input import ToolFailure
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 from amplifier_core import ToolResult
 from amplifier_kit.mounting import session_id_of
-from amplifier_kit.tool_input import ToolFailure, read_input
-from amplifier_kit.tool_runs import answered
+from amplifier_kit.tools.input import ToolFailure, read_input
+from amplifier_kit.tools.runs import answered
 
 from .agents import agents_of, depth_of, listing, new_sub_session_id
 from .announcements import Announcer

@@ -4,9 +4,9 @@ import logging
 import re
 from typing import Any
 
-from amplifier_kit.conversation import read_calls
+from amplifier_kit.messages.conversation import read_calls
+from amplifier_kit.messages.tool_pairs import answers_of
 from amplifier_kit.mounting import find_mounted
-from amplifier_kit.tool_pairs import answers_of
 
 logger = logging.getLogger(__name__)
 

@@ -5,8 +5,8 @@ from collections import Counter
 from typing import Any
 
 from amplifier_core import ToolResult
-from amplifier_kit.tool_input import ToolFailure
-from amplifier_kit.tool_runs import announce, answered
+from amplifier_kit.tools.input import ToolFailure
+from amplifier_kit.tools.runs import announce, answered
 
 from .history import last_todos
 from .state import Todos, TodoState

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
-from amplifier_kit.tool_input import ToolFailure
+from amplifier_kit.tools.input import ToolFailure
 
 if TYPE_CHECKING:
     import httpx2

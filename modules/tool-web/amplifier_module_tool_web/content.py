@@ -4,7 +4,7 @@ import codecs
 import re
 from dataclasses import dataclass
 
-from amplifier_kit.tool_input import ToolFailure
+from amplifier_kit.tools.input import ToolFailure
 
 from .body import SNIFFED_BYTES
 

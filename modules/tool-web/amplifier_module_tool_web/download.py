@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from amplifier_kit.descriptors import LinkInTheWayError, open_in, opened_directory, real_path, stat_in
 from amplifier_kit.mounting import find_capability
-from amplifier_kit.tool_input import ToolFailure, os_failure
-from amplifier_kit.tool_paths import PathRules, WorkingDir, resolve, resolve_roots
-from amplifier_kit.tool_paths import shown as as_text
+from amplifier_kit.tools.descriptors import LinkInTheWayError, open_in, opened_directory, real_path, stat_in
+from amplifier_kit.tools.input import ToolFailure, os_failure
+from amplifier_kit.tools.paths import PathRules, WorkingDir, resolve, resolve_roots
+from amplifier_kit.tools.paths import shown as as_text
 
 from .settings import Settings
 

@@ -9,8 +9,8 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin
 
-from amplifier_kit.tool_input import ToolFailure
-from amplifier_kit.tool_runs import announce
+from amplifier_kit.tools.input import ToolFailure
+from amplifier_kit.tools.runs import announce
 
 from .body import Body
 from .content import ContentType

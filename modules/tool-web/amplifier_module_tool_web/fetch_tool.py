@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from amplifier_core import ToolResult
-from amplifier_kit.tool_input import ToolFailure, read_input
-from amplifier_kit.tool_paths import shown as as_text
-from amplifier_kit.tool_runs import answered, in_worker
+from amplifier_kit.tools.input import ToolFailure, read_input
+from amplifier_kit.tools.paths import shown as as_text
+from amplifier_kit.tools.runs import answered, in_worker
 
 from .body import SNIFFED_BYTES, Body
 from .content import ContentType

@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 from amplifier_core import ToolResult
-from amplifier_kit.tool_input import ToolFailure, read_input
-from amplifier_kit.tool_runs import answered
+from amplifier_kit.tools.input import ToolFailure, read_input
+from amplifier_kit.tools.runs import answered
 
 from .detached import detached
 from .search_backends import Backend, Hit, SearchError, find_backend

@@ -4,8 +4,8 @@ import asyncio
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import TYPE_CHECKING
 
-from amplifier_kit.provider_client import ClientSlot
-from amplifier_kit.tool_input import ToolFailure
+from amplifier_kit.client_slot import ClientSlot
+from amplifier_kit.tools.input import ToolFailure
 
 from .settings import MODULE_ID, Settings
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from amplifier_kit.config import ModuleConfig
 from amplifier_kit.lenient_config import LenientConfig
-from amplifier_kit.tool_paths import NOTHING, read_path_list
+from amplifier_kit.tools.paths import NOTHING, read_path_list
 
 from .url_policy import UrlPolicy, domain_entry
 

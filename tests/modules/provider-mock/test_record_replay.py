@@ -16,9 +16,9 @@ from amplifier_module_provider_mock.canonical import canonical_request, first_di
 
 from amplifier_core import AmplifierSession, ChatRequest, Message, ModelInfo, ProviderInfo, llm_errors
 from amplifier_core.llm_errors import ConfigurationError, InvalidRequestError, RateLimitError
-from amplifier_kit.provider_events import ProviderEvents
-from amplifier_kit.provider_response import ProviderResponse, parse_tool_calls
-from amplifier_kit.provider_stream import StreamEvents
+from amplifier_kit.providers.events import ProviderEvents
+from amplifier_kit.providers.response import ProviderResponse, parse_tool_calls
+from amplifier_kit.providers.stream import StreamEvents
 
 KEY = "sk-very-secret"
 

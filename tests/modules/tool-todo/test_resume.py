@@ -8,7 +8,7 @@ import pytest
 from amplifier_module_tool_todo import TodoTool
 
 from amplifier_core.testing import MockContextManager, MockCoordinator
-from amplifier_kit.conversation import Call, result_content, tool_message
+from amplifier_kit.messages.conversation import Call, result_content, tool_message
 
 
 def messages(call_id: str, arguments: dict[str, Any], answer: Any) -> list[dict[str, Any]]:

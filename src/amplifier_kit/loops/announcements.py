@@ -1,0 +1,74 @@
+"""What hooks are told about a provider's responses; what takes work to build is built only if somebody listens."""
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+from amplifier_core import LLMError
+from amplifier_core.events import CONTENT_BLOCK_END, CONTENT_BLOCK_START, PROVIDER_RESPONSE
+from amplifier_core.utils import json_safe
+from amplifier_kit.messages.conversation import Call, block_dict, block_type, content_blocks, display_blocks, usage_of
+
+from .hook_points import HookPoints
+
+
+class ResponseAnnouncement:
+    """Announces one response."""
+
+    def __init__(self, points: HookPoints, response: Any) -> None:
+        self._points = points
+        self._response = response
+
+    async def announce(self, calls: list[Call], *, provider: str, iteration: int) -> None:
+        """Emit `provider:response`."""
+        points, response = self._points, self._response
+        if not points.reaches(PROVIDER_RESPONSE):
+            return
+        payload: dict[str, Any] = {
+            "provider": provider,
+            "iteration": iteration,
+            "usage": self._usage,
+            "tool_calls": bool(calls),
+            "finish_reason": json_safe(getattr(response, "finish_reason", None)),
+        }
+        if points.listens(PROVIDER_RESPONSE):
+            content = self._content if content_blocks(response) else json_safe(getattr(response, "content", None))
+            payload["response"] = {"content": content, "tool_calls": [json_safe(call.to_dict()) for call in calls]}
+        await points.emit(PROVIDER_RESPONSE, payload)
+
+    async def announce_blocks(self, details: Callable[[Any], dict[str, Any]] = lambda block: {}) -> None:
+        """Emit a start and an end for every block: those made for display, else those of the content.
+
+        `details` says what the start of a block made for display carries besides.
+        """
+        points = self._points
+        if not (points.reaches(CONTENT_BLOCK_START) or points.reaches(CONTENT_BLOCK_END)):
+            return
+        displayed = display_blocks(self._response)
+        blocks = displayed or content_blocks(self._response)
+        total = len(blocks)
+        for index, block in enumerate(blocks):
+            start = {"block_type": block_type(block), "block_index": index, "total_blocks": total}
+            await points.emit(CONTENT_BLOCK_START, {**start, **details(block)} if displayed else start)
+            end: dict[str, Any] = {"block_index": index, "total_blocks": total}
+            if points.listens(CONTENT_BLOCK_END):
+                end["block"] = json_safe(block_dict(block)) if displayed else self._content[index]
+            if self._usage is not None:
+                end["usage"] = self._usage
+            await points.emit(CONTENT_BLOCK_END, end)
+
+    @cached_property
+    def _usage(self) -> dict[str, Any] | None:
+        return usage_of(self._response)
+
+    @cached_property
+    def _content(self) -> list[Any]:
+        return [json_safe(block_dict(block)) for block in content_blocks(self._response)]
+
+
+def provider_error(provider: str, error: Exception) -> dict[str, Any]:
+    """Return the payload of `provider:error`."""
+    payload: dict[str, Any] = {"provider": provider, "error": {"type": type(error).__name__, "msg": str(error)}}
+    if isinstance(error, LLMError):
+        payload |= {"retryable": error.retryable, "status_code": error.status_code}
+    return payload

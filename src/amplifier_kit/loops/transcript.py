@@ -1,0 +1,56 @@
+"""The conversation as a turn keeps it: what it stores in the context, and what it reads from there."""
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from typing import Any
+
+from amplifier_kit.messages.conversation import CLOSING_MESSAGE, user_message
+
+logger = logging.getLogger(__name__)
+
+
+class Transcript:
+    """A context manager in the hands of a turn. A context without `add_message` is read-only."""
+
+    def __init__(self, context: Any) -> None:
+        self._context = context
+        self._add = getattr(context, "add_message", None)
+        self._ends_with_result = False
+
+    async def add(self, message: dict[str, Any]) -> None:
+        """Store a message."""
+        if self._add is not None:
+            await self._add(message)
+            self._ends_with_result = message["role"] == "tool"
+
+    async def add_all(self, messages: Iterable[dict[str, Any]]) -> None:
+        """Store each of the messages; what goes wrong with one is raised when the others are stored."""
+        failure: BaseException | None = None
+        for message in messages:
+            try:
+                await self.add(message)
+            except (Exception, asyncio.CancelledError) as exc:  # noqa: BLE001 - raised below
+                failure = failure or exc
+        if failure is not None:
+            raise failure
+
+    async def close(self) -> None:
+        """Have a cancelled turn end with an assistant message, where it would end with tool results."""
+        if self._ends_with_result:
+            try:
+                await self.add(dict(CLOSING_MESSAGE))
+            except Exception:
+                logger.exception("the closing message of a cancelled turn could not be stored")
+
+    async def view_for(self, provider: Any, prompt: str) -> list[dict[str, Any]]:
+        """Return the messages for a request to `provider`."""
+        context = self._context
+        if callable(get_messages := getattr(context, "get_messages_for_request", None)):
+            view: list[dict[str, Any]] = await get_messages(provider=provider)
+            return view
+        if callable(get_messages := getattr(context, "get_messages", None)):
+            history: list[dict[str, Any]] = await get_messages()
+            return history
+        messages = getattr(context, "messages", None)
+        return list(messages) if isinstance(messages, list) else [user_message(prompt)]

@@ -1,0 +1,59 @@
+"""A provider's way to the hooks of its session.
+
+Every provider emits through a `ProviderEvents`, whatever its coordinator is: none at all, a stub without hooks, or the
+real one. An event that cannot be emitted is logged and changes nothing else.
+"""
+
+import inspect
+import logging
+from typing import Any
+
+from amplifier_kit.mounting import find_mounted
+
+logger = logging.getLogger(__name__)
+
+STREAM_BLOCK_START = "llm:stream_block_start"
+STREAM_BLOCK_DELTA = "llm:stream_block_delta"
+STREAM_BLOCK_END = "llm:stream_block_end"
+STREAM_ABORTED = "llm:stream_aborted"
+STREAM_EVENTS = (STREAM_BLOCK_START, STREAM_BLOCK_DELTA, STREAM_BLOCK_END, STREAM_ABORTED)
+
+
+class ProviderEvents:
+    """Emits events on the hook registry that the coordinator has at that moment."""
+
+    def __init__(self, coordinator: Any) -> None:
+        self._coordinator = coordinator
+
+    @property
+    def hooks(self) -> Any:
+        """The registry, or whatever stands in for one; None when nothing can be emitted."""
+        hooks = getattr(self._coordinator, "hooks", None)
+        if hooks is None and self._coordinator is not None:
+            hooks = find_mounted(self._coordinator, "hooks")
+        return hooks if callable(getattr(hooks, "emit", None)) else None
+
+    def listens(self, event: str) -> bool:
+        """Say whether a part of the payload that is costly to build will be read by anybody."""
+        hooks = self.hooks
+        has_handlers = getattr(hooks, "has_handlers", None)
+        if not callable(has_handlers):
+            return hooks is not None
+        try:
+            answer = has_handlers(event)
+        except Exception:
+            logger.warning("the registry cannot say who listens to %s", event, exc_info=True)
+            return True
+        if inspect.iscoroutine(answer):  # a stand-in that makes every method a coroutine
+            answer.close()
+            return True
+        return bool(answer)
+
+    async def emit(self, event: str, payload: dict[str, Any]) -> None:
+        hooks = self.hooks
+        if hooks is None:
+            return
+        try:
+            await hooks.emit(event, payload)
+        except Exception:
+            logger.warning("%s could not be emitted", event, exc_info=True)

@@ -1,0 +1,50 @@
+"""The response of a provider: the kernel's, with its content once more in the form that events and displays use."""
+
+from typing import Any, Self
+
+from amplifier_core import ChatResponse, ToolCall
+from amplifier_core.content_models import TextContent, ThinkingContent, ToolCallContent
+from amplifier_core.message_models import TextBlock, ThinkingBlock, ToolCallBlock
+from amplifier_kit.messages.conversation import text_of
+
+MirrorBlock = TextContent | ThinkingContent | ToolCallContent
+
+
+class ProviderResponse(ChatResponse):
+    """`content_blocks` mirrors `content`, `text` joins its text blocks; both are None when there is nothing."""
+
+    content_blocks: list[MirrorBlock] | None = None
+    text: str | None = None
+
+    @classmethod
+    def of(cls, content: list[Any], **fields: Any) -> Self:
+        """Return a response whose mirror, text and, unless they are given, tool calls follow from its content."""
+        calls: list[ToolCall] | None = [
+            ToolCall(id=block.id, name=block.name, arguments=block.input)
+            for block in content
+            if isinstance(block, ToolCallBlock)
+        ]
+        return cls(
+            content=content,
+            tool_calls=fields.pop("tool_calls", calls) or None,
+            content_blocks=[mirror for block in content if (mirror := _mirror(block))] or None,
+            text=text_of(content).strip() or None,
+            **fields,
+        )
+
+
+def parse_tool_calls(response: Any) -> list[ToolCall]:
+    """Return the calls of a response that have arguments, which may be empty."""
+    calls = getattr(response, "tool_calls", None) or []
+    return [call for call in calls if getattr(call, "arguments", None) is not None]
+
+
+def _mirror(block: Any) -> MirrorBlock | None:
+    match block:
+        case TextBlock(text=text):
+            return TextContent(text=text)
+        case ThinkingBlock(thinking=thinking):
+            return ThinkingContent(text=thinking)
+        case ToolCallBlock(id=call_id, name=name, input=arguments):
+            return ToolCallContent(id=call_id, name=name, arguments=arguments)
+    return None

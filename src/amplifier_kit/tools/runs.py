@@ -1,0 +1,61 @@
+"""How a tool does its work: off the event loop, stoppable, and with an answer whatever happens."""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from amplifier_core import ToolResult
+
+from .input import ToolFailure, failure
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+async def answered(tool_name: str, work: Awaitable[ToolResult]) -> ToolResult:
+    """Return what `work` returns; a failure or an unexpected exception becomes a failed result."""
+    try:
+        return await work
+    except ToolFailure as problem:
+        return problem.result()
+    except Exception as exc:
+        logger.exception("%s failed unexpectedly", tool_name)
+        kind = type(exc).__name__
+        return failure(f"{tool_name} failed unexpectedly ({kind}); the log says more", "internal_error", type=kind)
+
+
+async def in_worker(work: Callable[[threading.Event], T]) -> T:
+    """Run blocking `work` in a worker thread and return what it returns.
+
+    When the caller is cancelled the event that `work` was given is set, and the cancellation goes on once `work` has
+    ended, so that nothing is left half done; a second cancellation does not wait any longer.
+    """
+    stop = threading.Event()
+    running = asyncio.ensure_future(asyncio.to_thread(work, stop))
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        stop.set()
+        running.add_done_callback(_retrieve)
+        await asyncio.wait({running})
+        raise
+
+
+async def announce(coordinator: Any, event: str, data: dict[str, Any]) -> None:
+    """Emit an event where somebody can hear it; a sink that fails changes nothing for the caller."""
+    emit = getattr(getattr(coordinator, "hooks", None), "emit", None)
+    if emit is None:
+        return
+    try:
+        await emit(event, data)
+    except Exception:
+        logger.warning("event %s could not be emitted", event, exc_info=True)
+
+
+def _retrieve(done: "asyncio.Future[Any]") -> None:
+    """Take note of how abandoned work ended, so that nobody is told it was never asked for."""
+    if not done.cancelled():
+        done.exception()

@@ -1,0 +1,136 @@
+"""Running a batch of calls, apart from the turn it belongs to."""
+
+import asyncio
+import uuid
+from typing import Any
+
+from amplifier_core import HookRegistry, HookResult, ToolResult
+from amplifier_core.testing import MockTool
+from amplifier_kit.loops.cancellation import Cancellation
+from amplifier_kit.loops.hook_points import HookPoints
+from amplifier_kit.loops.identifiers import uuid_series
+from amplifier_kit.loops.tool_calls import ToolCalls
+from amplifier_kit.loops.turn_task import TurnTask
+from amplifier_kit.messages.conversation import Call
+
+
+class Tool:
+    description = "A tool for tests."
+
+    def __init__(self, function: Any) -> None:
+        self._function = function
+
+    async def execute(self, input: dict[str, Any]) -> Any:
+        return await self._function(input)
+
+
+def tool_calls(tools: dict[str, Any], hooks: HookRegistry | None = None) -> ToolCalls:
+    points = HookPoints(hooks or HookRegistry(), None, None)
+    return ToolCalls(TurnTask(), Cancellation(None), points, tools, None)
+
+
+async def test_every_outcome_gets_its_content() -> None:
+    runner = tool_calls({"mock": MockTool("mock", "fine")})
+    batch = runner.new_batch([Call("c1", "mock"), Call("c2", "missing"), Call("c3", "mock", problem="broken")])
+
+    assert await runner.run(batch) is None
+
+    assert [outcome.content for outcome in batch] == [
+        "fine",
+        "Error: Tool 'missing' not found",
+        "Error executing tool: invalid arguments: broken",
+    ]
+
+
+async def test_an_early_stop_leaves_the_rest_without_content() -> None:
+    runner = tool_calls({"mock": MockTool("mock", "fine")})
+    batch = runner.new_batch([Call("c1", "mock"), Call("c2", "mock")])
+
+    await runner.run(batch, parallel=False, should_stop=lambda: True)
+
+    assert [outcome.content for outcome in batch] == ["fine", None]
+
+
+async def test_what_ended_a_batch_is_handed_back_when_all_calls_have_ended() -> None:
+    ended: list[str] = []
+
+    async def give_up(_: Any) -> None:
+        raise asyncio.CancelledError
+
+    async def hang(_: Any) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            ended.append("hang")
+
+    runner = tool_calls({"hang": Tool(hang), "give_up": Tool(give_up), "mock": MockTool("mock", "fine")})
+    batch = runner.new_batch([Call("c1", "hang"), Call("c2", "mock"), Call("c3", "give_up")])
+
+    interruption = await runner.run(batch)
+
+    assert isinstance(interruption, asyncio.CancelledError)
+    assert ended == ["hang"]
+    assert [outcome.content for outcome in batch] == [None, "fine", None]
+
+
+async def test_an_injection_waits_in_the_outcome() -> None:
+    async def inject(event: str, data: dict[str, Any]) -> HookResult:
+        return HookResult(action="inject_context", context_injection=event)
+
+    hooks = HookRegistry()
+    hooks.register("tool:pre", inject)
+    hooks.register("tool:post", inject)
+    runner = tool_calls({"mock": MockTool("mock")}, hooks)
+    batch = runner.new_batch([Call("c1", "mock")])
+
+    await runner.run(batch)
+
+    assert [injection.event for injection in batch[0].injections] == ["tool:pre", "tool:post"]
+
+
+async def test_a_loop_can_have_its_own_words() -> None:
+    class Polite(ToolCalls):
+        def denied_text(self, reason: str) -> str:
+            return f"Sorry: {reason}"
+
+    async def deny(event: str, data: dict[str, Any]) -> HookResult:
+        return HookResult(action="deny", reason="closed")
+
+    hooks = HookRegistry()
+    hooks.register("tool:pre", deny)
+    runner = Polite(TurnTask(), Cancellation(None), HookPoints(hooks, None, None), {"mock": MockTool("mock")}, None)
+    batch = runner.new_batch([Call("c1", "mock")])
+
+    await runner.run(batch)
+
+    assert batch[0].content == "Sorry: closed"
+
+
+async def test_a_result_is_presented_to_hooks_without_its_images() -> None:
+    image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}
+    seen: list[Any] = []
+
+    async def look(event: str, data: dict[str, Any]) -> HookResult:
+        seen.append(data["result"])
+        return HookResult()
+
+    hooks = HookRegistry()
+    hooks.register("tool:post", look)
+    runner = tool_calls({"mock": MockTool("mock", ToolResult(output="x", content=[image]))}, hooks)
+    batch = runner.new_batch([Call("c1", "mock")])
+
+    await runner.run(batch)
+
+    assert "AAAA" not in str(seen)
+    assert batch[0].content == [image]
+
+
+def test_group_ids_are_uuids_of_version_four_and_differ() -> None:
+    series, other = uuid_series(), uuid_series()
+
+    ids = [next(series) for _ in range(1000)] + [next(other)]
+
+    assert len(set(ids)) == 1001
+    assert all(str(parsed) == text and parsed.version == 4 for text in ids for parsed in [uuid.UUID(text)])
+    assert all(uuid.UUID(text).variant == uuid.RFC_4122 for text in ids)
