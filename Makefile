@@ -58,7 +58,7 @@ help: ## List these verbs
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' Makefile
 
 install: ## Create .venv with the pinned packages; instant when nothing changed
-	$(call environment,$(VENV),pyproject.toml constraints.txt src/amplifier_core/_version.py \
+	$(call environment,$(VENV),pyproject.toml constraints.txt hatch_build.py src/amplifier_core/_version.py \
 		$(sort $(wildcard modules/*/pyproject.toml)),--constraint constraints.txt --editable '.[dev]')
 
 run: install ## Compile the shipped offline profile, plan it and run one prompt on it
@@ -81,7 +81,7 @@ types: install ## Check the types
 	@$(VENV)/bin/python -m mypy
 
 imports: install ## Check who imports whom
-	@$(VENV)/bin/lint-imports --no-logo
+	@$(VENV)/bin/python scripts/check_imports.py
 
 bench: install peer ## Run every benchmark, side by side with the reference kernel
 	@status=0; for script in $(BENCHMARKS); do \

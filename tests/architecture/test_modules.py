@@ -1,8 +1,16 @@
 """Every folder in `modules/` keeps the rules of `modules/README.md`."""
 
+import runpy
+import shutil
+import subprocess
+import sys
 import tomllib
+import zipfile
 from collections.abc import Iterator
+from configparser import ConfigParser
+from importlib.metadata import entry_points
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -43,14 +51,53 @@ def breaches(folder: Path, *, root_packages: list[str], version: str) -> Iterato
             yield f"{folder.name}: project.{key} is {actual!r}, expected {expected!r}"
 
 
+def import_contracts(root: Path) -> dict[str, Any]:
+    """Return what `make imports` hands to import-linter for the repository at `root`."""
+    written = runpy.run_path(str(root / "scripts/check_imports.py"))["configuration"](root)
+    contracts: dict[str, Any] = tomllib.loads(written)["tool"]["importlinter"]
+    return contracts
+
+
 def test_every_module_folder_is_under_contract() -> None:
-    pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    root_packages = pyproject["tool"]["importlinter"]["root_packages"]
+    root_packages = import_contracts(ROOT)["root_packages"]
     folders = sorted(path for path in (ROOT / "modules").iterdir() if path.is_dir())
 
     found = [b for folder in folders for b in breaches(folder, root_packages=root_packages, version=__version__)]
 
     assert found == []
+
+
+def test_every_module_is_an_entry_point_of_the_installed_distribution() -> None:
+    installed = {point.name for point in entry_points(group="amplifier.modules") if point.dist.name == "amplifier"}
+
+    assert installed == {path.parent.name for path in (ROOT / "modules").glob("*/pyproject.toml")}
+
+
+def test_adding_a_module_is_adding_its_folder(tmp_path: Path, folder: Path) -> None:
+    repository = tmp_path / "repository"
+    for name in ("modules", "registry", "scripts", "src"):
+        shutil.copytree(ROOT / name, repository / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("hatch_build.py", "LICENSE", "pyproject.toml", "README.md"):
+        shutil.copy(ROOT / name, repository)
+    shutil.move(folder, repository / "modules")
+
+    contracts = import_contracts(repository)
+    build = "from hatchling.build import build_wheel; print(build_wheel('dist'))"
+    run = subprocess.run([sys.executable, "-c", build], cwd=repository, capture_output=True, text=True, check=True)
+
+    assert "amplifier_module_tool_echo" in contracts["root_packages"]
+    layers = [layer for table in contracts["contracts"] for layer in table.get("layers", ())]
+    assert any("| amplifier_module_tool_echo |" in layer for layer in layers)
+    with zipfile.ZipFile(repository / "dist" / run.stdout.split()[-1]) as wheel:
+        declared = ConfigParser()
+        declared.read_string(wheel.read(f"amplifier-{__version__}.dist-info/entry_points.txt").decode())
+        assert declared["amplifier.modules"]["tool-echo"] == "amplifier_module_tool_echo:mount"
+        assert declared["pytest11"] == {"amplifier_module": "amplifier_core.pytest_plugin"}
+        assert len(declared["amplifier.modules"]) == len(list((repository / "modules").glob("*/pyproject.toml")))
+        packages = {name.partition("/")[0] for name in wheel.namelist() if name.endswith("/__init__.py")}
+        assert packages == {path.parent.name for path in repository.glob("src/*/__init__.py")} | {
+            f"amplifier_module_{module_id.replace('-', '_')}" for module_id in declared["amplifier.modules"]
+        }
 
 
 def test_the_distributions_extras_are_what_the_modules_of_that_name_need() -> None:
