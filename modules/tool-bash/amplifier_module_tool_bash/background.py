@@ -8,10 +8,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from amplifier_kit.tools.processes import ProcessTree, run_to_end
-
 from amplifier_core import ToolResult
 from amplifier_kit.tools.input import os_failure
+from amplifier_kit.tools.processes import ProcessTree, run_to_end
 
 from .launch import END_GRACE_S, Announcement, Launch
 

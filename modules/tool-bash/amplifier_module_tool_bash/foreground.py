@@ -5,9 +5,8 @@ import contextlib
 import subprocess
 from typing import IO, Any, cast
 
-from amplifier_kit.tools.processes import ProcessTree, run_to_end
-
 from amplifier_core import ToolResult
+from amplifier_kit.tools.processes import ProcessTree, run_to_end
 
 from .launch import END_GRACE_S, Announcement, Launch
 from .output import Capture, PipeReader

@@ -10,9 +10,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import IO, Any
 
-from amplifier_kit.tools.processes import ProcessTree, is_marker
-
 from amplifier_kit.tools.input import ToolFailure, os_failure
+from amplifier_kit.tools.processes import ProcessTree, is_marker
 from amplifier_kit.tools.runs import announce
 
 from .settings import Settings

@@ -4,9 +4,8 @@ import asyncio
 import logging
 from typing import Any
 
-from amplifier_kit.tools.processes import run_to_end
-
 from amplifier_core import HookResult
+from amplifier_kit.tools.processes import run_to_end
 from amplifier_kit.tools.runs import announce
 
 from .definitions import ToolDefinition

@@ -12,10 +12,11 @@ from types import TracebackType
 from typing import IO, cast
 
 import anyio
-from amplifier_kit.tools.processes import ProcessTree, run_to_end
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
 from mcp.types import JSONRPCMessage, jsonrpc_message_adapter
+
+from amplifier_kit.tools.processes import ProcessTree, run_to_end
 
 from .entries import Program, ServerSettings
 from .server_output import ServerOutput
