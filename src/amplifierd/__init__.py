@@ -13,8 +13,8 @@ from .paths import Paths
 from .settings import Settings
 
 if TYPE_CHECKING:
+    from .builds.module_resolver import DaemonModuleSourceResolver
     from .plans.validation import validate_mount_plan
-    from .resolver import DaemonModuleSourceResolver
 
 __all__ = [
     "DaemonModuleSourceResolver",
@@ -27,7 +27,7 @@ __all__ = [
     "validate_mount_plan",
 ]
 
-_LAZY = {"DaemonModuleSourceResolver": ".resolver", "validate_mount_plan": ".plans.validation"}
+_LAZY = {"DaemonModuleSourceResolver": ".builds.module_resolver", "validate_mount_plan": ".plans.validation"}
 """Names that are loaded when somebody asks for them, each with its module."""
 
 

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 from amplifier_foundation.sources import Limits, Progress, Sources
 
 from .collections.builtin import find_shipped_collection
-from .collections.service import Collections
+from .collections.home_collections import Collections
 from .identifiers import ProfileId
 from .paths import Paths
 from .settings import Settings, load_settings
 
 if TYPE_CHECKING:
-    from .plans.service import Plans
-    from .profiles.service import Profiles
-    from .resolver import DaemonModuleSourceResolver
+    from .builds.home_profiles import Profiles
+    from .builds.module_resolver import DaemonModuleSourceResolver
+    from .plans.home_plans import Plans
 
 
 def _never(profile_id: ProfileId) -> bool:
@@ -47,19 +47,19 @@ class Home:
 
     @cached_property
     def profiles(self) -> Profiles:
-        from .profiles.service import Profiles  # loaded when a profile is asked for
+        from .builds.home_profiles import Profiles  # loaded when a profile is asked for
 
         return Profiles(self)
 
     @cached_property
     def plans(self) -> Plans:
-        from .plans.service import Plans  # loaded when a plan is asked for
+        from .plans.home_plans import Plans  # loaded when a plan is asked for
 
         return Plans(self)
 
     def resolver(self, *, pins: Mapping[str, Path] | None = None) -> DaemonModuleSourceResolver:
         """Return the resolver of this home's compiled modules; `pins` binds profiles to builds."""
-        from .resolver import DaemonModuleSourceResolver  # loaded when a session is started
+        from .builds.module_resolver import DaemonModuleSourceResolver  # loaded when a session is started
 
         security = self.settings.security
         sources = self.sources if security.allow_plan_sources else None

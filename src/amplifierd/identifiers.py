@@ -10,6 +10,9 @@ _COLLECTION_OR_PROFILE = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 _MODULE = re.compile(r"[a-z0-9][a-z0-9-]{0,99}")
 _AGENT_OR_CONTEXT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
+LOCAL = "local"
+"""The id of the user's own profiles; it is never registered."""
+
 MOUNT_TYPES = {
     "loop-": "orchestrator",
     "orchestrator-": "orchestrator",

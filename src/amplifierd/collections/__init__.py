@@ -1,6 +1,8 @@
 """Collections: named sources of profiles, registered, fetched, extracted and kept in step."""
 
-from .models import AddResult, Collection, CollectionProfile, CollectionRoot, Inventory, SyncResult
-from .service import Collections
+from amplifierd.builds.collection_root import CollectionRoot
+
+from .home_collections import Collections
+from .models import AddResult, Collection, CollectionProfile, Inventory, SyncResult
 
 __all__ = ["AddResult", "Collection", "CollectionProfile", "CollectionRoot", "Collections", "Inventory", "SyncResult"]

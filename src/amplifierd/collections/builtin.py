@@ -1,4 +1,4 @@
-"""The collection that is shipped with the distribution, and the one that the user makes."""
+"""The collection that is shipped with the distribution."""
 
 from __future__ import annotations
 
@@ -7,9 +7,6 @@ from pathlib import Path
 
 FOUNDATION = "foundation"
 """The id of the collection shipped with the distribution; an entry of that name replaces it."""
-
-LOCAL = "local"
-"""The id of the user's own profiles; it is never registered."""
 
 BUILTIN_SOURCE = f"builtin:{FOUNDATION}"
 """How the source of the shipped collection is shown; it is no reference."""

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from amplifierd.documents.document import ProfileDocument, ReferenceBase
+from amplifierd.documents.profile_reader import HEADER_CODES, find_location, read_document
 from amplifierd.identifiers import ProfileId
 from amplifierd.issues import Issue
-from amplifierd.profiles.document import ProfileDocument, ReferenceBase
-from amplifierd.profiles.reading import HEADER_CODES, find_location, read_document
 
 _PROFILE_FILE = "profile.md"
 _GROUPS = ((_PROFILE_FILE, f"*/{_PROFILE_FILE}", f"profiles/*/{_PROFILE_FILE}"), ("profiles/*.md",), ("*.md",))

@@ -9,11 +9,11 @@ from typing import Any
 
 from amplifier_foundation.sources import ResolvedRef
 from amplifier_foundation.sources.store import now, remove
+from amplifierd.builds.publication import BUILDS_DIR, remove_profile, replace_profile_text
+from amplifierd.documents.document import ALL_AGENTS, DeclaredReference, ProfileDocument, hash_text
 from amplifierd.identifiers import ProfileId, is_collection_or_profile_name
 from amplifierd.issues import Issue
 from amplifierd.paths import Paths
-from amplifierd.profiles.document import ALL_AGENTS, DeclaredReference, ProfileDocument, hash_text
-from amplifierd.profiles.publication import BUILDS_DIR, remove_profile, replace_profile_text
 
 from .discovery import discover
 from .models import CollectionEntry, LockedCollection, LockedProfile

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+from amplifierd.builds.lock import LockUnusableError, read_lock
 from amplifierd.exceptions import FormatUnsupportedError
-from amplifierd.identifiers import ProfileId, is_collection_or_profile_name
-from amplifierd.profiles.lock import LockUnusableError, read_lock
+from amplifierd.identifiers import LOCAL, ProfileId, is_collection_or_profile_name
 
-from .builtin import BUILTIN_SOURCE, LOCAL
+from .builtin import BUILTIN_SOURCE
 from .collections_lock import CollectionsLock
 from .discovery import read_local_profile
 from .extraction import SYNC_FAILED

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any, Literal
 
-from amplifier_foundation.sources import GitReference
 from amplifierd.issues import Issue
 
 SyncStatus = Literal["synced", "updated", "unchanged", "skipped", "error"]
@@ -48,21 +46,6 @@ class LockedCollection:
     profiles: Mapping[str, LockedProfile] = field(default_factory=dict)
     orphaned: tuple[str, ...] = ()
     errors: tuple[Issue, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class CollectionRoot:
-    """A collection's files on this machine.
-
-    `boundary` is the repository or source directory that relative references must stay in. `reference` is the source
-    of a git collection as it was synced, `commit` what it meant then, `content_hash` what the files were.
-    """
-
-    path: Path
-    boundary: Path
-    commit: str | None = None
-    reference: GitReference | None = None
-    content_hash: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

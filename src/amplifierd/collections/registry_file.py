@@ -19,11 +19,10 @@ from amplifier_foundation.io import load_yaml
 from amplifier_foundation.provenance import find_line
 from amplifier_foundation.sources.locks import locked_now
 from amplifierd.exceptions import CollectionError
-from amplifierd.identifiers import is_collection_or_profile_name
+from amplifierd.identifiers import LOCAL, is_collection_or_profile_name
 from amplifierd.issues import Issue
 from amplifierd.yaml_edits import Change, edited, mapping_in, replace_text
 
-from .builtin import LOCAL
 from .models import CollectionEntry
 
 logger = logging.getLogger(__name__)

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 from amplifier_foundation.exceptions import RefResolutionError
 from amplifier_foundation.sources import GitReference, ResolvedRef, parse_reference
 from amplifier_foundation.sources.store import now
+from amplifierd.builds.collection_root import CollectionRoot
 from amplifierd.exceptions import CollectionError
 
 from .builtin import BUILTIN_SOURCE
-from .models import CollectionRoot, LockedCollection
+from .models import LockedCollection
 
 if TYPE_CHECKING:
     from amplifierd.home import Home

@@ -14,12 +14,12 @@ from amplifier_foundation.sources import ProgressEvent, hash_content
 from amplifier_foundation.sources.locks import locked
 from amplifier_foundation.sources.resolved import Phase, report
 from amplifier_foundation.sources.store import in_thread
+from amplifierd.builds.publication import remove_profile
 from amplifierd.exceptions import CollectionError
-from amplifierd.identifiers import ProfileId
+from amplifierd.identifiers import LOCAL, ProfileId
 from amplifierd.issues import Issue
-from amplifierd.profiles.publication import remove_profile
 
-from .builtin import BUILTIN_SOURCE, FOUNDATION, LOCAL
+from .builtin import BUILTIN_SOURCE, FOUNDATION
 from .checking import check_collection
 from .collections_lock import CollectionsLock
 from .discovery import read_local_profile

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import unquote, urlsplit
 
+from amplifierd.builds.plan_generation import portable_agent_source
+from amplifierd.documents.document import MODULE_SECTIONS, SESSION_MEMBERS
 from amplifierd.identifiers import MOUNT_TYPES, ProfileId
-from amplifierd.profiles.document import MODULE_SECTIONS, SESSION_MEMBERS
-
-from .generation import portable_agent_source
 
 Form = Literal["portable", "resolved"]
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from amplifierd.profiles.document import MODULE_SECTIONS, SESSION_MEMBERS, module_identity
+from amplifierd.documents.document import MODULE_SECTIONS, SESSION_MEMBERS, module_identity
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from amplifierd.documents.document import MODULE_SECTIONS, SESSION_MEMBERS
 from amplifierd.identifiers import ProfileId
-from amplifierd.profiles.document import MODULE_SECTIONS, SESSION_MEMBERS
 
 logger = logging.getLogger(__name__)
 

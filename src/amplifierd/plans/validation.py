@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from amplifierd.profiles.document import MODULE_SECTIONS, SESSION_MEMBERS
+from amplifierd.documents.document import MODULE_SECTIONS, SESSION_MEMBERS
 
 _KNOWN = {"session", *SESSION_MEMBERS, *MODULE_SECTIONS, "agents"}
 _LIMITS = ("injection_budget_per_turn", "injection_size_limit")

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from amplifierd.builds.agents import agent_from_mapping, agent_from_text
 from amplifierd.identifiers import ProfileId
-from amplifierd.plans.agents import agent_from_mapping, agent_from_text
 from amplifierd.plans.difference import diff_plans
 from amplifierd.plans.injection import RuntimePlaces, inject_runtime
 

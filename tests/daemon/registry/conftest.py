@@ -8,9 +8,9 @@ import pytest
 
 from amplifierd.collections.builtin import find_shipped_collection
 from amplifierd.collections.discovery import Discovery, discover
+from amplifierd.documents.document import ProfileDocument
+from amplifierd.documents.inheritance import MergedProfile, resolve_profile
 from amplifierd.identifiers import ProfileId
-from amplifierd.profiles.document import ProfileDocument
-from amplifierd.profiles.inheritance import MergedProfile, resolve_profile
 
 PROFILES = ("base", "coding", "foundation", "offline", "research")
 

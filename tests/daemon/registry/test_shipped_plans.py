@@ -11,9 +11,9 @@ import pytest
 from amplifier_core import AmplifierSession
 from amplifier_foundation.dicts import merge_module_lists
 from amplifierd import Home, ProfileId, open_home
+from amplifierd.documents.document import module_identity
 from amplifierd.mentions import ProfileMentionResolver, load_mentioned
 from amplifierd.plans.injection import RuntimePlaces, inject_runtime
-from amplifierd.profiles.document import module_identity
 
 NO_PROVIDER = "providers-missing: At least one provider must be configured"
 

@@ -9,8 +9,8 @@ import pytest
 
 from amplifier_core import AmplifierSession
 from amplifier_foundation.io import parse_frontmatter
+from amplifierd.builds.agents import agent_from_text
 from amplifierd.mentions import ProfileMentionResolver, load_mentioned
-from amplifierd.plans.agents import agent_from_text
 
 MODULE_SECTIONS = ("providers", "tools", "hooks")
 MENTION = re.compile(r"(?<![\w.])@([a-z]+):(\S+)")

@@ -9,17 +9,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from amplifier_foundation.provenance import explain, parse_path
+from amplifierd.builds.build import Build
+from amplifierd.builds.lock import ProfileLock
+from amplifierd.builds.plan_generation import generate_modules, generate_portable, portable_agent_source
+from amplifierd.documents.document import ALL_AGENTS, module_identity
+from amplifierd.documents.inheritance import DEFAULTS, MergedProfile
 from amplifierd.exceptions import FormatUnsupportedError, MountPlanError, ProfileNotFoundError
 from amplifierd.identifiers import ProfileId, mount_type, package_name
 from amplifierd.issues import Issue
-from amplifierd.profiles.build import Build
-from amplifierd.profiles.document import ALL_AGENTS, module_identity
-from amplifierd.profiles.inheritance import DEFAULTS, MergedProfile
-from amplifierd.profiles.lock import ProfileLock
 
 from .conversion import Form, find_hint, find_profile, path_of, to_portable, to_resolved
 from .difference import PlanDiff, diff_plans
-from .generation import generate_modules, generate_portable, portable_agent_source
 from .validation import PlanReport, validate_mount_plan
 
 if TYPE_CHECKING:

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from amplifierd.documents.document import ALL_AGENTS, MODULE_SECTIONS, SESSION_MEMBERS
+from amplifierd.documents.inheritance import MergedProfile
+from amplifierd.documents.overrides import REQUEST_BASE
 from amplifierd.exceptions import ProfileCompilationError
 from amplifierd.identifiers import ProfileId
-from amplifierd.profiles.document import ALL_AGENTS, MODULE_SECTIONS, SESSION_MEMBERS
-from amplifierd.profiles.inheritance import MergedProfile
-from amplifierd.profiles.overrides import REQUEST_BASE
 
 from .agents import agent_from_mapping, agent_from_text
 

@@ -15,14 +15,14 @@ from amplifier_foundation.modules.requirements import read_project
 from amplifier_foundation.sources import FileReference, GitReference, NameReference, ResolvedRef, parse_reference
 from amplifier_foundation.sources.reference import shown
 from amplifier_foundation.sources.store import now
-from amplifierd.collections.models import CollectionRoot
+from amplifierd.documents.document import ALL_AGENTS, MODULE_SECTIONS, SESSION_MEMBERS, DeclaredReference, ReferenceBase
+from amplifierd.documents.inheritance import MergedProfile
 from amplifierd.exceptions import ProfileCompilationError
 from amplifierd.identifiers import is_agent_or_context_name, package_name
 
-from .document import ALL_AGENTS, MODULE_SECTIONS, SESSION_MEMBERS, DeclaredReference, ReferenceBase
+from .collection_root import CollectionRoot
 from .fingerprints import Content, list_content
-from .inheritance import MergedProfile
-from .installed import InstalledModules, installed_modules
+from .installed_modules import InstalledModules, installed_modules
 from .lock import NAMED_RESOURCES, ResourceKey
 
 if TYPE_CHECKING:

@@ -19,9 +19,9 @@ from amplifier_foundation.modules.installer import (
 )
 from amplifier_foundation.modules.requirements import is_clearly_met, name_of, normalise_name, read_requirements
 from amplifier_foundation.sources.store import in_thread, remove
+from amplifierd.documents.document import SESSION_MEMBERS
 from amplifierd.exceptions import ProfileCompilationError
 
-from .document import SESSION_MEMBERS
 from .fingerprints import hash_files, list_content
 from .lock import DEPENDENCIES_DIR, ProfileLock, ResourceKey, platform_name, python_version
 from .publication import link_tree

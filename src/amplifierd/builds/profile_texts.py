@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
+from amplifierd.documents.document import ProfileDocument, ReferenceBase
+from amplifierd.documents.profile_reader import read_document
 from amplifierd.identifiers import ProfileId
 from amplifierd.issues import Issue
 
 from . import publication
-from .document import ProfileDocument, ReferenceBase
-from .reading import read_document
 from .resources import MACHINE
 
 if TYPE_CHECKING:

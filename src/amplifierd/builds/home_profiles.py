@@ -15,21 +15,20 @@ from amplifier_foundation.sources import ProgressEvent
 from amplifier_foundation.sources.locks import locked
 from amplifier_foundation.sources.resolved import Phase, report
 from amplifier_foundation.sources.store import in_thread
-from amplifierd.collections.builtin import LOCAL
+from amplifierd.documents.document import ProfileDocument, ReferenceBase
+from amplifierd.documents.inheritance import MergedProfile, resolve_profile
+from amplifierd.documents.overrides import read_overrides
+from amplifierd.documents.profile_reader import read_document
 from amplifierd.exceptions import ProfileCompilationError, ProfileNotFoundError, ProfileValidationError
-from amplifierd.identifiers import ProfileId, is_collection_or_profile_name
+from amplifierd.identifiers import LOCAL, ProfileId, is_collection_or_profile_name
 from amplifierd.issues import Issue
 
 from . import publication
 from .build import Build
 from .compilation import Compilation
-from .document import ProfileDocument, ReferenceBase
 from .fingerprints import Fingerprints
-from .home_profiles import HomeProfiles, WithDocument
-from .inheritance import MergedProfile, resolve_profile
 from .lock import LockUnusableError, ProfileLock, read_lock
-from .overrides import read_overrides
-from .reading import read_document
+from .profile_texts import HomeProfiles, WithDocument
 from .resources import MACHINE, Roots, collections_of
 from .staleness import RESTORABLE, Inspection, ProfileStatus, Reason, StatusWord, inspect
 

@@ -10,7 +10,7 @@ from amplifierd.exceptions import ProfileValidationError
 from amplifierd.issues import Issue, errors
 
 from .document import MODULE_SECTIONS, SESSION_MEMBERS, ReferenceBase, module_identity
-from .reading import read_sections
+from .profile_reader import read_sections
 
 REQUEST_BASE = ReferenceBase("local", PurePosixPath())
 """Where the references of a request count from. They are told from a profile's by being of this very object."""

@@ -19,15 +19,14 @@ from amplifier_foundation.sources.hashing import IGNORED_NAMES, IGNORED_PATTERNS
 from amplifier_foundation.sources.reference import shown
 from amplifier_foundation.sources.resolved import UNPINNED
 from amplifier_foundation.sources.store import Stop, in_thread, make_directory, now, remove
-from amplifierd.collections.builtin import LOCAL
+from amplifierd.documents.inheritance import MergedProfile
 from amplifierd.exceptions import ProfileCompilationError
-from amplifierd.identifiers import ProfileId
+from amplifierd.identifiers import LOCAL, ProfileId
 
 from . import publication
 from .build import Build
 from .dependencies import Dependencies, DependencyInstaller, Earlier
 from .fingerprints import Fingerprints, copy_files, hash_files, list_content
-from .inheritance import MergedProfile
 from .lock import DEPENDENCIES_DIR, FILE_NAME, VERSION, ProfileLock, ResourceKey, make_lock, resource_path, write_lock
 from .resources import Located, ResourceError, Roots, Wanted, locate
 from .staleness import RESTORABLE, Inspection

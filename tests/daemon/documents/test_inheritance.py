@@ -10,17 +10,17 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from amplifierd.documents.document import ProfileDocument, ReferenceBase
+from amplifierd.documents.inheritance import MergedProfile, resolve_profile
+from amplifierd.documents.merging import merge_sections
+from amplifierd.documents.overrides import read_overrides
+from amplifierd.documents.profile_reader import read_document
 from amplifierd.exceptions import (
     ProfileCircularInheritanceError,
     ProfileNotFoundError,
     ProfileValidationError,
 )
 from amplifierd.identifiers import ProfileId
-from amplifierd.profiles.document import ProfileDocument, ReferenceBase
-from amplifierd.profiles.inheritance import MergedProfile, resolve_profile
-from amplifierd.profiles.merging import merge_sections
-from amplifierd.profiles.overrides import read_overrides
-from amplifierd.profiles.reading import read_document
 
 SESSION = {"orchestrator": {"module": "loop-basic"}, "context": {"module": "context-simple"}}
 

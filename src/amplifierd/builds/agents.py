@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from amplifier_foundation.io import parse_frontmatter
-from amplifierd.profiles.document import as_json
+from amplifierd.documents.document import as_json
 
 _OVERLAYS = ("session", "providers", "tools", "hooks")
 

@@ -11,8 +11,7 @@ from urllib.parse import unquote, urlsplit
 
 from amplifier_core.module_sources import ModuleNotFoundError as KernelModuleNotFoundError
 from amplifier_foundation.sources import Sources
-
-from .identifiers import MOUNT_TYPES, ProfileId, is_module_id, mount_type
+from amplifierd.identifiers import MOUNT_TYPES, ProfileId, is_module_id, mount_type
 
 _REMOTE = ("git+", "zip+", "http://", "https://")
 

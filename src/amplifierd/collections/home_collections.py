@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 
 from amplifier_foundation.sources import parse_reference
 from amplifier_foundation.sources.store import in_thread, now
+from amplifierd.builds.collection_root import CollectionRoot
+from amplifierd.documents.document import ReferenceBase
 from amplifierd.exceptions import CollectionError, ProfileNotFoundError
-from amplifierd.identifiers import ProfileId, checked_collection_id
+from amplifierd.identifiers import LOCAL, ProfileId, checked_collection_id
 from amplifierd.issues import Issue, errors
-from amplifierd.profiles.document import ReferenceBase
 
-from .builtin import LOCAL
 from .collections_lock import CollectionsLock
 from .inventory import take_inventory
 from .listing import Listing
-from .models import AddResult, Collection, CollectionEntry, CollectionRoot, Inventory, SyncResult
+from .models import AddResult, Collection, CollectionEntry, Inventory, SyncResult
 from .registry_file import RegistryFile, already_exists, not_found
 from .sources import resolve_root, resolve_source
 from .sync import CollectionSync

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, Literal
 from amplifier_core.exceptions import AmplifierError
 from amplifier_foundation.modules.host_packages import host_packages
 from amplifier_foundation.sources import ResolvedRef
+from amplifierd.documents.inheritance import MergedProfile
 from amplifierd.exceptions import ProfileCompilationError
 from amplifierd.identifiers import ProfileId
 from amplifierd.issues import Issue
 
 from .fingerprints import Fingerprints, hash_files, list_content
-from .inheritance import MergedProfile
-from .installed import installed_modules
+from .installed_modules import installed_modules
 from .lock import (
     DEPENDENCIES_DIR,
     VERSION,

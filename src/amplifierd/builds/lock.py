@@ -13,12 +13,11 @@ from typing import Any, Literal
 
 from amplifier_foundation.sources import is_commit
 from amplifier_foundation.sources.store import now
+from amplifierd.documents.document import MODULE_SECTIONS, SESSION_MEMBERS
+from amplifierd.documents.inheritance import MergedProfile
 from amplifierd.exceptions import FormatUnsupportedError
 from amplifierd.identifiers import mount_type
 from amplifierd.stored_json import KEY, write_json
-
-from .document import MODULE_SECTIONS, SESSION_MEMBERS
-from .inheritance import MergedProfile
 
 FILE_NAME = "profile.lock"
 VERSION = 1

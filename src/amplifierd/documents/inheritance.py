@@ -18,7 +18,7 @@ from amplifierd.issues import Issue, errors
 
 from .document import MODULE_SECTIONS, SESSION_MEMBERS, ProfileDocument, module_identity
 from .merging import exclude, merge_sections
-from .reading import NOTHING_READ, find_location
+from .profile_reader import NOTHING_READ, find_location
 
 MAX_DEPTH = 16
 _EXTENDS = "profile.extends"

@@ -15,9 +15,9 @@ import pytest
 
 from amplifier_foundation.sources import ProgressEvent
 from amplifierd import open_home
+from amplifierd.builds.publication import remove_profile, replace_profile_text
 from amplifierd.exceptions import ProfileCompilationError, ProfileNotFoundError
 from amplifierd.identifiers import ProfileId
-from amplifierd.profiles.publication import remove_profile, replace_profile_text
 
 MINE = ProfileId("local", "mine")
 
@@ -45,7 +45,7 @@ RUN = """
 import asyncio, sys
 from amplifier_core import AmplifierSession
 from amplifierd import open_home
-from amplifierd.resolver import DaemonModuleSourceResolver
+from amplifierd.builds.module_resolver import DaemonModuleSourceResolver
 
 async def main(home_path, profile_id):
     home = open_home(home_path)

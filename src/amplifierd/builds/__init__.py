@@ -1,0 +1,1 @@
+"""Builds of profiles: compiled, locked, published, and told whether they are fresh."""

@@ -1,0 +1,1 @@
+"""Profiles as texts: read, inherited from each other and merged. They know no home."""

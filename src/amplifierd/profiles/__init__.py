@@ -1,1 +1,0 @@
-"""Profiles: authored files, their inheritance, and the builds they are compiled to."""
