@@ -50,7 +50,7 @@ def resolve_reasoning(asked: Asked, settings: OpenAISettings) -> dict[str, Any] 
         raise InvalidRequestError(
             f"{asked.options.model} does not take reasoning effort {reasoning['effort']!r}; allowed: "
             + ", ".join(allowed),
-            provider="openai",
+            provider=asked.call.provider,
             model=asked.options.model,
         )
     return reasoning

@@ -1,7 +1,7 @@
 """What the vendor's client raises, and what a stream says went wrong, as the kernel's errors."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from amplifier_core import LLMError
@@ -32,17 +32,24 @@ _IMPLIED_STATUS = {
 
 
 class OpenAIErrors:
-    """Translates for one provider. `key` never appears in an error's text."""
+    """Translates for one provider. What `get_key` returns never appears in an error's text."""
 
-    def __init__(self, provider: str, *, key: str | None, overloaded_delay_multiplier: float, max_delay_s: float):
+    def __init__(
+        self,
+        provider: str,
+        *,
+        get_key: Callable[[], str | None],
+        overloaded_delay_multiplier: float,
+        max_delay_s: float,
+    ) -> None:
         self._translator = ErrorTranslator(provider, overloaded_delay_multiplier, _OVERFLOW)
         self._provider = provider
-        self._key = key if is_secret(key) else None
+        self._get_key = get_key
         self._max_delay_s = max_delay_s
 
     def translate(self, error: Exception, sdk: Any, *, model: str, has_begun: bool) -> LLMError:
         """Return the error for what the client raised, before or after the first event of a stream."""
-        hide_key(error, self._key)
+        hide_key(error, self._get_key())
         facts: dict[str, Any] = {"provider": self._provider, "model": model}
         if isinstance(error, sdk.APIStatusError):
             return self._refused(failure_of(error), model)
@@ -85,10 +92,11 @@ class OpenAIErrors:
         return error
 
     def _scrub(self, value: Any) -> Any:
-        if self._key is None or not value:
+        key = self._get_key()
+        if not is_secret(key) or not value:
             return value
         text = json.dumps(json_safe(value), ensure_ascii=False)
-        written = json.dumps(self._key, ensure_ascii=False)[1:-1]
+        written = json.dumps(key, ensure_ascii=False)[1:-1]
         return json.loads(text.replace(written, "[REDACTED]")) if written in text else value
 
 

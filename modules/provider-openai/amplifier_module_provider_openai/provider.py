@@ -6,6 +6,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from amplifier_core import ChatRequest, ChatResponse, LLMError, ModelInfo, ProviderInfo, ToolCall
+from amplifier_kit.client_slot import ClientSlot
 from amplifier_kit.providers.call import ProviderCall
 from amplifier_kit.providers.cost import Prices
 from amplifier_kit.providers.events import ProviderEvents
@@ -21,10 +22,10 @@ from .chat_api import ChatApi
 from .errors import OpenAIErrors
 from .model_facts import facts_of
 from .outcome import Outcome
-from .responses_api import ResponsesApi
+from .responses_api import ResponsesApi, outcome_of
 from .sending import Link
 from .settings import MODULE_ID, OpenAISettings
-from .transport import Transport
+from .transport import Transport, build_client
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -44,6 +45,10 @@ class OpenAIProvider:
     """Answers with OpenAI's models, or with those of any server that speaks one of OpenAI's two APIs.
 
     Without a key a call to OpenAI itself raises `ConfigurationError`; other servers are asked without one.
+
+    Providers of other modules derive from this class. For them `config` is a copy of the configuration, `_api_key` the
+    key that is sent, `client` the vendor's client, which `_client` keeps, and `_convert_to_chat_response` makes every
+    response. Each may be set or overridden, and so may `name` and `api_label`.
     """
 
     name = "openai"
@@ -59,6 +64,8 @@ class OpenAIProvider:
         add_cost: Callable[[Decimal | None], None] | None = None,
     ) -> None:
         self._settings = settings = OpenAISettings.read(config, api_key=api_key)
+        self.config: dict[str, Any] = dict(config or {})
+        self._api_key = settings.api_key
         self.coordinator = coordinator
         self.default_model = settings.default_model
         self.priority = settings.priority
@@ -68,11 +75,19 @@ class OpenAIProvider:
         self._sequence = ToolSequence(self.name, self._events, closes_turn=True)
         errors = OpenAIErrors(
             self.name,
-            key=settings.api_key,
+            get_key=lambda: self._api_key,
             overloaded_delay_multiplier=settings.overloaded_delay_multiplier,
             max_delay_s=settings.retry.max_delay,
         )
-        self._transport = Transport(self.name, settings, errors, client)
+        self._slot: ClientSlot[AsyncOpenAI] = ClientSlot(
+            MODULE_ID,
+            lambda: build_client(self.name, settings, self._api_key),
+            lambda built: built.close(),
+            timeout_s=settings.close_timeout_s,
+        )
+        if client is not None:
+            self._slot.put(client)
+        self._transport = Transport(lambda: self.client, errors)
         vendor = (
             {"provider_id": "openai"} if settings.is_default_host else {"provider_api_url": settings.base_url or ""}
         )
@@ -94,13 +109,26 @@ class OpenAIProvider:
 
     @property
     def client(self) -> "AsyncOpenAI":
-        """The vendor's own client, built when it is first needed."""
-        return self._transport.client
+        """The vendor's own client, built when it is first needed; another can be put in its place."""
+        return self._slot.get()
+
+    @client.setter
+    def client(self, client: "AsyncOpenAI") -> None:
+        self._slot.put(client)
+
+    @property
+    def _client(self) -> "AsyncOpenAI | None":
+        """The client as far as there is one; what is kept here is closed with the provider."""
+        return self._slot.get() if self._slot.is_filled else None
+
+    @_client.setter
+    def _client(self, client: "AsyncOpenAI") -> None:
+        self._slot.put(client)
 
     @property
     def has_credentials(self) -> bool:
         """Whether calls can be made: there is a key, or a server that needs none."""
-        return self._settings.api_key is not None or not self._settings.is_default_host
+        return self._api_key is not None or not self._settings.is_default_host
 
     def get_info(self) -> ProviderInfo:
         """Describe the provider and its configuration."""
@@ -141,21 +169,31 @@ class OpenAIProvider:
                 is_repaired=len(request.messages) != given_count,
             )
             outcome = await self._ask(asked)
-            response = OpenAIChatResponse.of(
-                outcome.content,
-                usage=outcome.usage,
-                finish_reason=outcome.finish_reason,
-                metadata=outcome.metadata or None,
-                degradation=asked.shortfalls.degradation,
-                **outcome.fields,
-            )
+            response = self._convert_to_chat_response(outcome)
+            response.degradation = asked.shortfalls.degradation
             self._add_cost(outcome.usage.cost_usd)
             await call.finish(response, raw=(lambda: outcome.raw) if settings.raw else None, **outcome.told)
         return response
 
     async def close(self) -> None:
         """Close the client, if one was built; may be called any number of times."""
-        await self._transport.close()
+        self._transport.forget()
+        await self._slot.close()
+
+    def _convert_to_chat_response(self, response: Any) -> OpenAIChatResponse:
+        """Return the response to a call.
+
+        `complete` gives the `Outcome` of a call, through either API; a response object of the Responses API, the
+        vendor's own or one in the same form, is converted too, without its cost.
+        """
+        outcome = response if isinstance(response, Outcome) else outcome_of(response)
+        return OpenAIChatResponse.of(
+            outcome.content,
+            usage=outcome.usage,
+            finish_reason=outcome.finish_reason,
+            metadata=outcome.metadata or None,
+            **outcome.fields,
+        )
 
     async def _ask(self, asked: Asked) -> Outcome:
         """Send a call through the API that the server has, which the first call finds out."""

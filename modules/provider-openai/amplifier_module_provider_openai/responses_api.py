@@ -8,6 +8,7 @@ from typing import Any
 
 from amplifier_core import LLMError, Usage
 from amplifier_core.llm_errors import InvalidToolCallError
+from amplifier_core.utils import json_safe
 from amplifier_kit.providers.errors import VendorFailure
 from amplifier_kit.providers.stream import StreamEvents
 
@@ -131,19 +132,12 @@ class ResponsesApi:
 
     def _outcome(self, progress: _Progress) -> Outcome:
         assert progress.last is not None
-        answer = progress.answer
-        texts = [block.text for block in answer.content if block.type == "text"]
-        return Outcome(
-            content=answer.content,
-            usage=summed(progress.usages),
-            finish_reason=answer.finish_reason,
-            metadata=answer.metadata,
+        return _outcome(
+            progress.answer,
+            summed(progress.usages),
             raw=progress.last.response,
-            fields={"output_text": "".join(texts)},
-            told={
-                "rate_limits": rate_limits(progress.last.headers),
-                "continuation_count": answer.continuations or None,
-            },
+            rate_limits=rate_limits(progress.last.headers),
+            continuation_count=progress.answer.continuations or None,
         )
 
     async def _usage(self, received: Received, model: str) -> Usage:
@@ -172,6 +166,29 @@ class ResponsesApi:
             self._builder.is_chaining_lost = True
         logger.warning("%s: the vendor no longer has %s; all is sent", self._link.provider, request.chained_to)
         await self._link.events.emit(CHAIN_INVALIDATED, payload)
+
+
+def outcome_of(response: Any) -> Outcome:
+    """Return what a response object says; a mapping, the vendor's own object, or any other with the same fields."""
+    document = json_safe(response)
+    if not isinstance(document, dict):
+        raise TypeError(f"a response object is expected, not {type(response).__name__}")
+    answer = Answer()
+    answer.add(document)
+    return _outcome(answer, responses_usage(document.get("usage")), raw=document)
+
+
+def _outcome(answer: Answer, usage: Usage, *, raw: dict[str, Any], **told: Any) -> Outcome:
+    texts = [block.text for block in answer.content if block.type == "text"]
+    return Outcome(
+        content=answer.content,
+        usage=usage,
+        finish_reason=answer.finish_reason,
+        metadata=answer.metadata,
+        raw=raw,
+        fields={"output_text": "".join(texts)},
+        told=told,
+    )
 
 
 def _code_of(failure: VendorFailure) -> str | None:

@@ -136,12 +136,11 @@ class OpenAISettings:
         """Whether requests go to OpenAI itself."""
         return self.host == _DEFAULT_HOST
 
-    @property
-    def problem(self) -> str:
-        """What keeps a call from being made, empty when nothing does."""
+    def problem_with(self, key: str | None) -> str:
+        """Return what keeps a call with this key from being made, empty when nothing does."""
         if not self.host or urlsplit(self.base_url or DEFAULT_BASE_URL).scheme not in ("http", "https"):
             return "base_url is no http or https address; write it like http://127.0.0.1:11434/v1"
-        if self.api_key is None and self.is_default_host:
+        if key is None and self.is_default_host:
             return "no API key; set OPENAI_API_KEY or configure api_key"
         return ""
 

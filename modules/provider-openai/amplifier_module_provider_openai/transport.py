@@ -3,12 +3,11 @@
 import asyncio
 import importlib
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from amplifier_core.llm_errors import ConfigurationError, LLMError
-from amplifier_kit.client_slot import ClientSlot
 
 from .errors import OpenAIErrors
 from .settings import DEFAULT_BASE_URL, MODULE_ID, NO_KEY, OpenAISettings
@@ -70,24 +69,34 @@ class Reply:
         return document
 
 
+def build_client(provider: str, settings: OpenAISettings, key: str | None) -> "AsyncOpenAI":
+    """Return the vendor's own client; it does not retry, and waits as long as it is let."""
+    if problem := settings.problem_with(key):
+        raise ConfigurationError(f"{MODULE_ID}: {problem}", provider=provider)
+    try:
+        sdk = importlib.import_module("openai")
+    except ImportError as exc:
+        raise ConfigurationError(
+            f"{MODULE_ID}: the package openai is not installed; install amplifier[openai]", provider=provider
+        ) from exc
+    client: AsyncOpenAI = sdk.AsyncOpenAI(
+        api_key=key or NO_KEY,
+        base_url=settings.base_url or DEFAULT_BASE_URL,
+        max_retries=0,
+        timeout=None,
+        default_headers=settings.headers or None,
+        http_client=sdk.DefaultAsyncHttpxClient(follow_redirects=False),  # they would take the headers along
+    )
+    return client
+
+
 class Transport:
-    """Builds the client at first use and sends requests with it; every failure is one of the kernel's errors."""
+    """Sends requests with the client that `get_client` returns; every failure is one of the kernel's errors."""
 
-    def __init__(self, provider: str, settings: OpenAISettings, errors: OpenAIErrors, client: Any = None) -> None:
-        self._provider = provider
-        self._settings = settings
+    def __init__(self, get_client: Callable[[], "AsyncOpenAI"], errors: OpenAIErrors) -> None:
+        self._get_client = get_client
         self._errors = errors
-        self._slot: ClientSlot[AsyncOpenAI] = ClientSlot(
-            MODULE_ID, self._build, lambda client: client.close(), timeout_s=settings.close_timeout_s
-        )
-        self._is_ready = client is not None
-        if client is not None:
-            self._slot.put(client)
-
-    @property
-    def client(self) -> "AsyncOpenAI":
-        """The vendor's own client; it does not retry, and waits as long as it is let."""
-        return self._slot.get()
+        self._is_ready = False
 
     async def prepare(self, *, model: str) -> None:
         """Build the client, which may take longer than an attempt has time, and is no part of one."""
@@ -124,37 +133,16 @@ class Transport:
         except Exception as exc:
             raise self._translated(exc, model, has_begun=False) from exc
 
-    async def close(self) -> None:
-        """Close the client, if one was built."""
+    def forget(self) -> None:
+        """Take note that the client was closed, and that the next has to be built."""
         self._is_ready = False
-        await self._slot.close()
 
     async def _ready(self) -> Any:
         """Return the client; importing and building it takes long enough to be done beside the event loop."""
         if not self._is_ready:
-            await asyncio.to_thread(self._slot.get)
+            await asyncio.to_thread(self._get_client)
             self._is_ready = True
-        return self._slot.get()
-
-    def _build(self) -> "AsyncOpenAI":
-        settings = self._settings
-        if settings.problem:
-            raise ConfigurationError(f"{MODULE_ID}: {settings.problem}", provider=self._provider)
-        try:
-            sdk = importlib.import_module("openai")
-        except ImportError as exc:
-            raise ConfigurationError(
-                f"{MODULE_ID}: the package openai is not installed; install amplifier[openai]", provider=self._provider
-            ) from exc
-        client: AsyncOpenAI = sdk.AsyncOpenAI(
-            api_key=settings.api_key or NO_KEY,
-            base_url=settings.base_url or DEFAULT_BASE_URL,
-            max_retries=0,
-            timeout=None,
-            default_headers=settings.headers or None,
-            http_client=sdk.DefaultAsyncHttpxClient(follow_redirects=False),  # they would take the headers along
-        )
-        return client
+        return self._get_client()
 
     def _translated(self, error: Exception, model: str, *, has_begun: bool) -> LLMError:
         sdk = importlib.import_module("openai")

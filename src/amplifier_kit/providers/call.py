@@ -45,6 +45,7 @@ class ProviderCall:
     def __init__(
         self, events: ProviderEvents, *, provider: str, model: str, clock: Callable[[], float] = time.monotonic
     ) -> None:
+        self.provider = provider
         self._events = events
         self._facts = {"provider": provider, "model": model}
         self._clock = clock
