@@ -43,7 +43,7 @@ def is_relative(text: str) -> bool:
 
 
 def resolve_include(text: str, reading: Reading, states: Mapping[str, BundleState]) -> str | None:
-    """Return the source that an include means, `None` when its namespace is unknown or has no such path.
+    """Return the source that an include means, `None` when its namespace is unknown or there is no such path.
 
     Looks for files, so it is called in a worker thread.
     """
@@ -68,15 +68,17 @@ def subdirectory_uri(uri: str, path: str) -> str:
     return base if path in ("", ".") else f"{base}#subdirectory={_encoded(path)}"
 
 
-def _resolve_relative(text: str, reading: Reading) -> str:
+def _resolve_relative(text: str, reading: Reading) -> str | None:
     directory, tree = reading.bundle.base_path, reading.source.source_root
     assert directory is not None
     written, hash_sign, fragment = text, "", ""
     if not (directory / text).exists():
         written, hash_sign, fragment = text.partition("#")
         if not hash_sign or not (directory / written).exists():
-            return text  # it may be there from the working directory's point of view
+            return None if reading.is_fetched else text  # it may be there from the working directory's point of view
     path = Path(os.path.realpath(directory / written))
+    if reading.is_fetched and not path.is_relative_to(os.path.realpath(tree)):
+        return None
     if not fragment and reading.uri.startswith("git+") and path.is_relative_to(tree):
         return subdirectory_uri(reading.uri, path.relative_to(tree).as_posix())
     return file_uri(path) + hash_sign + fragment

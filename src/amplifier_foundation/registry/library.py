@@ -29,7 +29,7 @@ class Library:
         """The keys of `loaded` that mean the same bundle wherever they are included."""
         self._readings: dict[str, Reading] = {}
         self._reading_now = SharedTasks[Reading]()
-        self._reader = BundleReader()
+        self._reader = BundleReader(sources.real_cache_dir)
         self._reading_room = WorkerBatches[Reading]()
 
     def key_of(self, reference: str) -> str:

@@ -184,7 +184,7 @@ class BundleLoad:
         """Return the complete bundle of an include, or `None` where it is left out."""
         cause: Exception | None
         if include.source is None:
-            cause = BundleDependencyError(f"namespace {namespace_in(include.text)!r} is not registered")
+            cause = BundleDependencyError(_why_unresolved(node, include))
         else:
             key = self._library.key_of(include.source)
             if self._closes_circle(key, chain):
@@ -216,3 +216,9 @@ class BundleLoad:
     def _closes_circle(self, key: str, chain: tuple[str, ...]) -> bool:
         file = self._library.find_file(key)
         return key in chain or (file is not None and any(self._library.find_file(above) == file for above in chain))
+
+
+def _why_unresolved(node: _Node, include: _Include) -> str:
+    if is_relative(include.text):
+        return f"{node.reading.uri} has no file {include.text!r}"
+    return f"namespace {namespace_in(include.text)!r} is not registered"

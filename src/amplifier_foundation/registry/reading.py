@@ -1,5 +1,6 @@
 """Reading one bundle from where its source was resolved to, and finding the root bundle above it."""
 
+import os
 import threading
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 from amplifier_foundation.bundle import Bundle
 from amplifier_foundation.bundle.reading import read_bundle
 from amplifier_foundation.paths.discovery import BUNDLE_FILES, find_bundle_file
-from amplifier_foundation.paths.resolution import ResolvedSource
+from amplifier_foundation.paths.resolution import ResolvedSource, parse_uri
 
 _Stamp = tuple[int, int]
 
@@ -22,12 +23,16 @@ class RootBundle:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reading:
-    """A bundle as its own file has it, before its includes are followed."""
+    """A bundle as its own file has it, before its includes are followed.
+
+    `is_fetched` says that it belongs to a source that was fetched: what it names is looked for in that source only.
+    """
 
     uri: str
     bundle: Bundle
     source: ResolvedSource
     root: RootBundle | None
+    is_fetched: bool
 
     @property
     def is_nested(self) -> bool:
@@ -36,9 +41,13 @@ class Reading:
 
 
 class BundleReader:
-    """Reads bundle files; blocks, so it is called in a worker thread. The name of a root bundle is read only once."""
+    """Reads bundle files; blocks, so it is called in a worker thread. The name of a root bundle is read only once.
 
-    def __init__(self) -> None:
+    What lies in `real_cache_dir`, a path without links, was fetched.
+    """
+
+    def __init__(self, real_cache_dir: Path) -> None:
+        self._real_cache_dir = real_cache_dir
         self._names: dict[Path, tuple[_Stamp, str]] = {}
         self._lock = threading.Lock()
 
@@ -56,7 +65,11 @@ class BundleReader:
         root = self._find_root(file.parent, source.source_root)
         if root:
             _add_namespaces(bundle, root)
-        return Reading(uri, bundle, source, root)
+        return Reading(uri, bundle, source, root, is_fetched=self._is_fetched(uri, file))
+
+    def _is_fetched(self, uri: str, file: Path) -> bool:
+        in_place = parse_uri(uri).is_file
+        return not in_place or Path(os.path.realpath(file)).is_relative_to(self._real_cache_dir)
 
     def _find_root(self, directory: Path, source_root: Path) -> RootBundle | None:
         if directory == source_root:

@@ -42,6 +42,11 @@ class SimpleSourceResolver:
             FsspecSourceHandler(sources=self._sources),
         ]
 
+    @property
+    def real_cache_dir(self) -> Path:
+        """The cache directory without links."""
+        return self._sources.real_cache_dir
+
     def add_handler(self, handler: SourceHandlerProtocol) -> None:
         """Put a handler before all others."""
         self._handlers.insert(0, handler)

@@ -28,6 +28,14 @@ def commit(directory: Path) -> str:
     return f"git+file://{directory}@main"
 
 
+def commit_again(directory: Path) -> str:
+    """Commit what changed in a directory and return the source of that commit's part."""
+    for arguments in (["add", "."], ["commit", "-q", "-m", "more"]):
+        subprocess.run([*GIT, *arguments], cwd=directory, check=True, capture_output=True)
+    head = subprocess.run([*GIT, "rev-parse", "HEAD"], cwd=directory, check=True, capture_output=True, text=True)
+    return f"git+file://{directory}@{head.stdout.strip()}#subdirectory=part"
+
+
 def bundle_text(name: str, *includes: str, **sections: Any) -> str:
     """A YAML bundle with one tool named like itself."""
     head = {"bundle": {"name": name}, "includes": [{"bundle": include} for include in includes]}
@@ -69,6 +77,40 @@ async def test_includes_are_text_or_name_a_bundle_and_other_shapes_are_reported(
     assert tools_of(bundle) == ["tool-a", "tool-b"]
     assert caplog.text.count("is ignored") == 4
     assert "behavior" in caplog.text
+
+
+async def test_a_fetched_bundle_never_reads_the_working_directory(
+    write: Write, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    repository = write("repository/bundle.yaml", bundle_text("fetched", "./secret.yaml", "../outside.yaml")).parent
+    source = commit(repository)
+    write("work/secret.yaml", bundle_text("secret"))
+    write("outside.yaml", bundle_text("outside"))
+    monkeypatch.chdir(tmp_path / "work")
+
+    with caplog.at_level(logging.WARNING):
+        bundle = await BundleRegistry(home).load(source)
+
+    assert tools_of(bundle) == ["tool-fetched"]
+    assert f"{source} has no file './secret.yaml'" in caplog.text
+    with pytest.raises(BundleDependencyError, match=r"has no file './secret\.yaml'"):
+        await BundleRegistry(home, strict=True).load(source)
+
+
+async def test_a_fetched_bundle_includes_nothing_from_outside_its_tree(
+    write: Write, home: Path, tmp_path: Path
+) -> None:
+    repository = write("repository/bundle.yaml", bundle_text("fetched")).parent
+    await BundleRegistry(home).load(commit(repository))
+    (tree,) = [path for path in (home / "cache" / "git").iterdir() if path.is_dir()]
+    beside = tree.with_name("beside.yaml")
+    beside.write_text(bundle_text("beside"))
+    write("repository/part/bundle.yaml", bundle_text("part", "../../beside.yaml"))
+    other = commit_again(repository)
+
+    bundle = await BundleRegistry(home).load(other)
+
+    assert tools_of(bundle) == ["tool-part"]
 
 
 async def test_a_relative_include_counts_from_the_including_file_then_from_the_working_directory(
