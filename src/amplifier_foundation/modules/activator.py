@@ -46,10 +46,21 @@ class ModuleActivator:
         self.strict = strict
         self.import_paths = ImportPaths()
         self._base_path = base_path
-        self._sources = Sources(self.cache_dir)
-        self._environments = Environments(self.cache_dir)
         self._activated: set[tuple[str, str]] = set()
         self._bundle_package_paths: list[str] = []
+        self._open_cache()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy has the same settings and import paths; it opens the cache for itself."""
+        return {name: value for name, value in vars(self).items() if name not in ("_sources", "_environments")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._open_cache()
+
+    def _open_cache(self) -> None:
+        self._sources = Sources(self.cache_dir)
+        self._environments = Environments(self.cache_dir)
 
     @property
     def bundle_package_paths(self) -> list[str]:

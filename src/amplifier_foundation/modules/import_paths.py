@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from threading import Lock
+from typing import Self
 
 from amplifier_core import sys_path
 
@@ -19,6 +20,16 @@ class ImportPaths:
         self._is_active = True
         self._sessions = 0
         self._lock = Lock()
+
+    def __reduce__(self) -> tuple[Callable[[list[str]], Self], tuple[list[str]]]:
+        """Copy the directories only: wherever the copy is, its next session puts them on `sys.path`."""
+        return type(self)._idle, (self.entries,)
+
+    @classmethod
+    def _idle(cls, entries: list[str]) -> Self:
+        paths = cls()
+        paths._entries, paths._is_active = list(entries), False
+        return paths
 
     @property
     def entries(self) -> list[str]:

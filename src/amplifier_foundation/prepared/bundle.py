@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 class PreparedBundle:
     """A bundle that is ready to run: its mount plan, where its modules are, and the bundle itself.
 
-    Applications may change `mount_plan` in place and replace `resolver` before they create sessions.
+    Applications may change `mount_plan` in place and replace `resolver` before they create sessions. It can be copied
+    and pickled; where it is unpickled, the first session puts the modules' folders on `sys.path` again.
     """
 
     mount_plan: dict[str, Any]

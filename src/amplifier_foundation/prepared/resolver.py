@@ -27,6 +27,13 @@ class BundleModuleResolver:
         self._activator = activator
         self._activating = asyncio.Lock()
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_activating"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._activating = asyncio.Lock()
+
     def resolve(self, module_id: str, source_hint: Any = None, profile_hint: Any = None) -> BundleModuleSource:
         """Return a known module's source.
 
