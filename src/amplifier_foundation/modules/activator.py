@@ -3,10 +3,11 @@
 import asyncio
 import importlib
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from amplifier_core.packages import folder_name
 from amplifier_foundation.exceptions import BundleError, BundleNotFoundError, RefResolutionError
 from amplifier_foundation.paths.home import get_amplifier_home
 from amplifier_foundation.sources import Sources
@@ -14,9 +15,10 @@ from amplifier_foundation.sources.installed import find_package
 from amplifier_foundation.sources.reference import NameReference, parse_reference
 
 from .environments import Environments, read_in_turn
-from .host_packages import is_installed
+from .host_packages import host_packages, is_installed
 from .import_paths import ImportPaths
-from .requirements import read_project, read_requirements, read_toml
+from .in_place import InPlacePackages, import_roots
+from .requirements import normalise_name, read_project, read_requirements, read_toml
 
 logger = logging.getLogger(__name__)
 
@@ -48,6 +50,7 @@ class ModuleActivator:
         self._base_path = base_path
         self._activated: set[tuple[str, str]] = set()
         self._bundle_package_paths: list[str] = []
+        self._in_place = InPlacePackages()
         self._open_cache()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -64,7 +67,7 @@ class ModuleActivator:
 
     @property
     def bundle_package_paths(self) -> list[str]:
-        """The `src/` and `lib/` directories of the bundles' own packages."""
+        """The directories from which the bundles' own packages are imported."""
         return list(self._bundle_package_paths)
 
     async def activate(
@@ -102,8 +105,10 @@ class ModuleActivator:
             ModuleActivationError: some failed and this activator is strict; all of them are named.
         """
         entries = [(entry["module"], entry["source"]) for entry in modules if _names_source(entry)]
+        for module_id, _ in entries:
+            self._in_place.add(folder_name(str(module_id)))  # whichever comes first, they may require each other
         outcomes = await asyncio.gather(
-            *(self.activate(module_id, source, progress_callback) for module_id, source in entries),
+            *(self.activate(module_id, source, progress_callback=progress_callback) for module_id, source in entries),
             return_exceptions=True,
         )
         paths: dict[str, Path] = {}
@@ -130,13 +135,13 @@ class ModuleActivator:
 
         Raises what `activate` raises for dependencies.
         """
-        project = await asyncio.to_thread(_uninstalled_project, bundle_path)
-        if project is None:
+        found = await asyncio.to_thread(self._find_package, bundle_path)
+        if found is None:
             return
-        name = str(project.get("name") or bundle_path)
+        name, roots = found
         _tell(progress_callback, "installing_package", name)
         dependencies = await self._dependencies(name, bundle_path)
-        own = [str(path) for path in (bundle_path / "src", bundle_path / "lib") if path.is_dir()]
+        own = [str(path) for path in roots]
         self.import_paths.add([*own, *([str(dependencies)] if dependencies else [])])
         self._bundle_package_paths += [path for path in own if path not in self._bundle_package_paths]
 
@@ -145,8 +150,32 @@ class ModuleActivator:
 
     async def install_dependencies(self, owner: str, directory: Path, *, force: bool = False) -> Path | None:
         """Install what a folder requires and return where it is; None when it requires nothing that is not there."""
-        requirements = await read_in_turn(lambda: read_requirements(directory))
+        requirements = await self._requirements_of(directory)
         return await self._environments.ensure(owner, requirements, force=force)
+
+    async def note_in_place(self, bundle_paths: Iterable[Path], module_ids: Iterable[str]) -> None:
+        """Note packages of bundles and modules that are used in place, so that no installer is asked for them."""
+        for module_id in module_ids:
+            self._in_place.add(folder_name(module_id))
+        for path in bundle_paths:
+            await asyncio.to_thread(self._find_package, path)
+
+    def _find_package(self, bundle_path: Path) -> tuple[str, list[Path]] | None:
+        """Return name and import directories of a bundle's own package; None when it has none or the host has it."""
+        document = read_toml(bundle_path / "pyproject.toml")
+        if "project" not in document and "build-system" not in document:
+            return None
+        project = read_project(bundle_path)
+        name = project.get("name")
+        if not isinstance(name, str) or not name:
+            return str(bundle_path), import_roots(bundle_path, project)
+        self._in_place.add(name, project)
+        if is_installed(name) or host_packages(self.cache_dir).provides(normalise_name(name)):
+            return None
+        return name, import_roots(bundle_path, project)
+
+    async def _requirements_of(self, directory: Path) -> tuple[str, ...]:
+        return self._in_place.without(await read_in_turn(lambda: read_requirements(directory)))
 
     async def _dependencies(
         self, owner: str, directory: Path, on_install: Callable[[], None] | None = None
@@ -161,7 +190,7 @@ class ModuleActivator:
             if on_install is not None:
                 on_install()
 
-        requirements = await read_in_turn(lambda: read_requirements(directory))
+        requirements = await self._requirements_of(directory)
         environment = await self._environments.ensure(owner, requirements, on_install=note_install)
         if made:
             importlib.invalidate_caches()
@@ -204,16 +233,6 @@ def module_entries(mount_plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 def _names_source(entry: Any) -> bool:
     return isinstance(entry, dict) and bool(entry.get("module")) and bool(entry.get("source"))
-
-
-def _uninstalled_project(bundle_path: Path) -> dict[str, Any] | None:
-    """Return `[project]` of a bundle's own package; None when there is no such package or the host has it."""
-    document = read_toml(bundle_path / "pyproject.toml")
-    if "project" not in document and "build-system" not in document:
-        return None
-    project = read_project(bundle_path)
-    name = project.get("name")
-    return None if isinstance(name, str) and name and is_installed(name) else project
 
 
 def _tell(callback: ProgressCallback | None, action: str, detail: str) -> None:

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from amplifier_foundation.exceptions import RefResolutionError
 from amplifier_foundation.paths.home import get_amplifier_home
@@ -87,6 +87,8 @@ async def update_bundle(
         status = await check_bundle_status(bundle, cache)
         wanted = [source.source_uri for source in status.updateable_sources]
     handler, activator = GitSourceHandler(), ModuleActivator(cache)
+    own = [path for path in (bundle.base_path, *bundle.source_base_paths.values()) if path]
+    await activator.note_in_place(dict.fromkeys(own), _modules_of(bundle))
     for source in dict.fromkeys(wanted):
         parsed = parse_uri(source)
         if not parsed.is_git:
@@ -112,8 +114,16 @@ async def _status_of(source: str, cache_dir: Path) -> SourceStatus:
 
 def _sources_of(bundle: Bundle) -> Iterator[str]:
     own = getattr(bundle, "_source_uri", None)
-    roles = (bundle.session.get(role) for role in ("orchestrator", "context"))
-    entries = [*roles, *bundle.providers, *bundle.tools, *bundle.hooks]
-    for source in (own, *(entry.get("source") for entry in entries if isinstance(entry, dict))):
+    for source in (own, *(entry.get("source") for entry in _entries_of(bundle))):
         if source and isinstance(source, str):
             yield source
+
+
+def _modules_of(bundle: Bundle) -> Iterator[str]:
+    return (entry["module"] for entry in _entries_of(bundle) if isinstance(entry.get("module"), str))
+
+
+def _entries_of(bundle: Bundle) -> Iterator[dict[str, Any]]:
+    roles = (bundle.session.get(role) for role in ("orchestrator", "context"))
+    entries = (*roles, *bundle.providers, *bundle.tools, *bundle.hooks)
+    return (entry for entry in entries if isinstance(entry, dict))

@@ -4,6 +4,7 @@ import base64
 import hashlib
 import os
 import shlex
+import subprocess
 import sys
 import zipfile
 from collections.abc import Callable, Iterator
@@ -113,3 +114,16 @@ def same_sys_path() -> Iterator[None]:
     before = list(sys.path)
     yield
     sys.path[:] = before
+
+
+@pytest.fixture
+def git_source() -> Callable[[Path], str]:
+    """Put a folder under version control and return its source."""
+    git = ["git", "-c", "user.name=t", "-c", "user.email=t@localhost", "-c", "init.defaultBranch=main"]
+
+    def commit(folder: Path) -> str:
+        for arguments in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "state"]):
+            subprocess.run([*git, *arguments], cwd=folder, check=True, capture_output=True)
+        return f"git+{folder.as_uri()}@main"
+
+    return commit

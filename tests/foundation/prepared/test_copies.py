@@ -28,6 +28,12 @@ asyncio.run(main())
 """
 
 
+def run(program: str, *arguments: str) -> list[str]:
+    """Run a program in a process of its own and return the lines it prints."""
+    command = [sys.executable, "-c", program, *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
+
+
 async def test_a_prepared_bundle_runs_in_another_process(
     make_bundle: MakeBundle, make_module: MakeModule, cache_dir: Path, tmp_path: Path
 ) -> None:
@@ -38,9 +44,7 @@ async def test_a_prepared_bundle_runs_in_another_process(
     file = tmp_path / "prepared.pickle"
     file.write_bytes(pickle.dumps(prepared))
 
-    output = subprocess.run(
-        [sys.executable, "-c", USE, str(file), str(folder), str(late)], check=True, capture_output=True, text=True
-    ).stdout.splitlines()
+    output = run(USE, str(file), str(folder), str(late))
 
     assert output[0].startswith("False True ")
     assert "Hello!" in output[0]
