@@ -9,6 +9,7 @@ from typing import Any
 from amplifier_kit.loops.hook_points import Decision
 from amplifier_kit.loops.requests import tool_schema
 from amplifier_kit.loops.tool_calls import Outcome, ToolCalls, failure
+from amplifier_kit.messages.results import result_text
 from amplifier_kit.mounting import session_id_of
 
 from .models import ToolResolutionRequest
@@ -109,7 +110,7 @@ class SelectingToolCalls(ToolCalls):
 
     async def tool_failed(self, outcome: Outcome, error: Exception) -> None:
         result = failure(error)
-        outcome.content = result.get_serialized_output()
+        outcome.content = result_text(result)
         await self.emit_error(outcome, type(error).__name__, str(error))
         details = {
             "error_type": "execution_failed",

@@ -11,21 +11,21 @@ from typing import Any
 
 from amplifier_core import ToolSpec, events
 from amplifier_core.utils import json_safe
+from amplifier_core.utils.tool_messages import Call, block_type
 from amplifier_kit.loops.announcements import ResponseAnnouncement
 from amplifier_kit.loops.requests import RequestBuilder
 from amplifier_kit.loops.settings import LoopSettings
 from amplifier_kit.loops.tool_calls import Outcome, ToolCalls, failure
 from amplifier_kit.loops.turn import Reply, Turn
 from amplifier_kit.messages.conversation import (
-    Call,
     block_dict,
-    block_type,
     content_blocks,
     extra_field,
     read_calls,
     text_of,
     user_message,
 )
+from amplifier_kit.messages.results import result_text
 
 from .steering import SteeringQueue
 from .streamed import StreamedResponse
@@ -53,7 +53,7 @@ class StreamingToolCalls(ToolCalls):
 
     async def tool_failed(self, outcome: Outcome, error: Exception) -> None:
         result = failure(error)
-        outcome.content = result.get_serialized_output()
+        outcome.content = result_text(result)
         await self.emit_error(outcome, type(error).__name__, str(error))
         await self.report(outcome, result)
 

@@ -6,6 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
+from amplifier_core.utils.tool_messages import Call, listed_calls, with_stand_ins
+
 from .messages import is_real_user_message
 
 Entry = dict[str, Any]
@@ -36,8 +38,8 @@ def build_tool_index(entries: Sequence[Mapping[str, Any]]) -> dict[str, dict[str
     results: dict[str, dict[str, Any]] = {}
     for index, entry in enumerate(entries):
         place = {"line_num": entry.get("line_num"), "entry_index": index}
-        for call_id, name in _calls(entry):
-            uses[call_id] = {**place, "tool_name": name}
+        for call in listed_calls(entry):
+            uses[call.id] = {**place, "tool_name": _name(call)}
         if entry.get("role") == "tool" and isinstance(entry.get("tool_call_id"), str):
             results[entry["tool_call_id"]] = place
     return {"tool_uses": uses, "tool_results": results}
@@ -80,16 +82,15 @@ def repair_transcript(entries: Sequence[Mapping[str, Any]], diagnosis: Diagnosis
         for index, entry in enumerate(entries)
         if not (entry.get("role") == "tool" and entry.get("tool_call_id") in misplaced)
     ]
-    repaired: list[Entry] = []
+    stand_ins: dict[int, list[Entry]] = {}
     for position, (index, entry) in enumerate(kept):
-        repaired.append(_without_line(entry))
-        calls = list(_calls(entry))
-        repaired += [_synthetic_result(call_id, name) for call_id, name in calls if call_id in broken]
+        calls = listed_calls(entry)
+        stand_ins[position] = [_synthetic_result(call) for call in calls if call.id in broken]
         following = kept[position + 1][1] if position + 1 < len(kept) else None
-        all_broken = bool(calls) and all(call_id in broken for call_id, _ in calls)
+        all_broken = bool(calls) and all(call.id in broken for call in calls)
         if index in unanswered or (all_broken and (following is None or is_real_user_message(following))):
-            repaired.append(_synthetic_answer())
-    return repaired
+            stand_ins[position].append(_synthetic_answer())
+    return with_stand_ins([_without_line(entry) for _, entry in kept], stand_ins)
 
 
 def rewind_transcript(entries: Sequence[Mapping[str, Any]], diagnosis: DiagnosisResult) -> list[Entry]:
@@ -98,7 +99,7 @@ def rewind_transcript(entries: Sequence[Mapping[str, Any]], diagnosis: Diagnosis
     if diagnosis["status"] == "healthy":
         return whole
     broken = {*diagnosis["orphaned_tool_ids"], *diagnosis["misplaced_tool_ids"]}
-    issues = [index for index, entry in enumerate(entries) if any(call_id in broken for call_id, _ in _calls(entry))]
+    issues = [index for index, entry in enumerate(entries) if any(call.id in broken for call in listed_calls(entry))]
     issues += [turn["after_index"] for turn in diagnosis["incomplete_turns"]]
     if not issues:
         return whole
@@ -106,17 +107,8 @@ def rewind_transcript(entries: Sequence[Mapping[str, Any]], diagnosis: Diagnosis
     return whole[: before[-1]] if before else []
 
 
-def _calls(entry: Mapping[str, Any]) -> list[tuple[str, str]]:
-    if entry.get("role") != "assistant":
-        return []
-    calls = [call for call in entry.get("tool_calls") or () if isinstance(call, Mapping)]
-    return [(call["id"], _tool_name(call)) for call in calls if isinstance(call.get("id"), str)]
-
-
-def _tool_name(call: Mapping[str, Any]) -> str:
-    function = call.get("function")
-    named = function.get("name") if isinstance(function, Mapping) else None
-    return str(call.get("tool") or named or "unknown")
+def _name(call: Call) -> str:
+    return call.name or "unknown"
 
 
 def _is_torn_apart(entries: Sequence[Mapping[str, Any]], use: int, result: int) -> bool:
@@ -131,7 +123,7 @@ def _incomplete_turns(
 ) -> list[IncompleteTurn]:
     incomplete = []
     for entry in entries:
-        placed = [results[call_id]["entry_index"] for call_id, _ in _calls(entry) if call_id not in broken]
+        placed = [results[call.id]["entry_index"] for call in listed_calls(entry) if call.id not in broken]
         if not placed:
             continue
         last = max(placed)
@@ -145,9 +137,10 @@ def _without_line(entry: Mapping[str, Any]) -> Entry:
     return {key: value for key, value in entry.items() if key != "line_num"}
 
 
-def _synthetic_result(call_id: str, name: str) -> Entry:
+def _synthetic_result(call: Call) -> Entry:
+    name = _name(call)
     content = {"error": "unknown_error", "message": f"The result of {name} was lost when the session was interrupted."}
-    return {"role": "tool", "tool_call_id": call_id, "name": name, "content": json.dumps(content)}
+    return {"role": "tool", "tool_call_id": call.id, "name": name, "content": json.dumps(content)}
 
 
 def _synthetic_answer() -> Entry:

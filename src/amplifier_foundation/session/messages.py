@@ -9,6 +9,8 @@ import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
+from amplifier_core.utils.tool_messages import CALL_BLOCKS, Call, block_type, calls_in, read_call, with_stand_ins
+
 Message = dict[str, Any]
 
 _INTERRUPTED = "The previous tool calls were interrupted; their results are not available."
@@ -33,7 +35,7 @@ def is_real_user_message(entry: Mapping[str, Any]) -> bool:
 def find_orphaned_tool_calls(messages: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the ids of the tool calls that have no result."""
     answered = {message.get("tool_call_id") for message in messages if message.get("role") == "tool"}
-    asked = dict.fromkeys(call_id for message in messages for call_id, _ in _tool_calls(message))
+    asked = dict.fromkeys(call.id for message in messages for call in calls_in(message))
     return [call_id for call_id in asked if call_id not in answered]
 
 
@@ -47,15 +49,14 @@ def add_synthetic_tool_results(
     if not orphaned_ids:
         return messages
     content = synthetic_content if synthetic_content is not None else _FORKED
-    completed: list[Message] = []
+    stand_ins: dict[int, list[Message]] = {}
     for index, message in enumerate(messages):
-        completed.append(message)
-        orphans = [(call_id, name) for call_id, name in _tool_calls(message) if call_id in orphaned_ids]
-        completed += [_tool_result(call_id, name, content) for call_id, name in orphans]
+        orphans = [call for call in calls_in(message) if call.id in orphaned_ids]
+        stand_ins[index] = [_tool_result(call, content) for call in orphans]
         following = messages[index + 1] if index + 1 < len(messages) else {}
         if orphans and following.get("role") == "user":
-            completed.append({"role": "assistant", "content": _INTERRUPTED})
-    return completed
+            stand_ins[index].append({"role": "assistant", "content": _INTERRUPTED})
+    return with_stand_ins(messages, stand_ins)
 
 
 def slice_to_turn(messages: list[Message], turn: int, *, handle_orphaned_tools: str = "complete") -> list[Message]:
@@ -99,7 +100,7 @@ def get_turn_summary(messages: list[Message], turn: int, *, max_length: int = 10
         "turn": turn,
         "user_content": shorten(first_text(messages[begin]), max_length),
         "assistant_content": shorten(next((text for text in answers if text), ""), max_length),
-        "tool_count": sum(len(list(_tool_calls(message))) for message in messages[begin:end]),
+        "tool_count": sum(len(calls_in(message)) for message in messages[begin:end]),
         "message_count": end - begin,
     }
 
@@ -133,36 +134,21 @@ def _texts(content: Any) -> Iterator[str]:
                 yield block["text"]
 
 
-def _tool_calls(message: Mapping[str, Any]) -> Iterator[tuple[str, str | None]]:
-    """Yield id and tool name of each call in an assistant's message, in whichever form it is stored."""
-    if message.get("role") != "assistant":
-        return
-    content = message.get("content")
-    blocks = [block for block in content if _is_tool_use(block)] if isinstance(content, list) else []
-    for call in [*(message.get("tool_calls") or ()), *blocks]:
-        if isinstance(call, Mapping) and isinstance(call.get("id"), str):
-            function = call.get("function")
-            name = function.get("name") if isinstance(function, Mapping) else None
-            yield call["id"], name or call.get("name") or call.get("tool")
-
-
-def _is_tool_use(block: Any) -> bool:
-    return isinstance(block, Mapping) and block.get("type") == "tool_use"
-
-
-def _tool_result(call_id: str, name: str | None, content: str) -> Message:
-    result: Message = {"role": "tool", "tool_call_id": call_id, "content": content}
-    return {**result, "name": name} if name else result
+def _tool_result(call: Call, content: str) -> Message:
+    result: Message = {"role": "tool", "tool_call_id": call.id, "content": content}
+    return {**result, "name": call.name} if call.name else result
 
 
 def _without_calls(message: Message, ids: set[str]) -> Message:
-    if not any(call_id in ids for call_id, _ in _tool_calls(message)):
+    if not any(call.id in ids for call in calls_in(message)):
         return message
     kept = dict(message)
     if isinstance(kept.get("content"), list):
-        kept["content"] = [b for b in kept["content"] if not (_is_tool_use(b) and b.get("id") in ids)]
+        kept["content"] = [
+            block for block in kept["content"] if block_type(block) not in CALL_BLOCKS or read_call(block).id not in ids
+        ]
     if "tool_calls" in kept:
-        kept["tool_calls"] = [call for call in kept["tool_calls"] or () if call.get("id") not in ids]
+        kept["tool_calls"] = [call for call in kept["tool_calls"] or () if read_call(call).id not in ids]
         if not kept["tool_calls"]:
             del kept["tool_calls"]
     return kept

@@ -11,8 +11,9 @@ right in the order only, the stored messages themselves stay as they are:
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from amplifier_core.utils.tool_messages import Call, calls_in
 from amplifier_kit.messages.stored import Message, metadata_of
-from amplifier_kit.messages.tool_pairs import CallKey, calls_of, missing_result, with_results_only_for
+from amplifier_kit.messages.tool_pairs import missing_result, with_results_only_for
 
 from .units import Decision, Entry, Form, ToolGroup, Unit
 
@@ -107,7 +108,7 @@ class GroupedConversation:
             self.system_messages += 1
             self.system_tokens += entry.tokens
         previous = self._close()
-        calls = calls_of(entry.source)
+        calls = calls_in(entry.source)
         unit = ToolGroup(entry, calls) if calls else Unit(entry)
         if isinstance(unit, ToolGroup):
             for call in calls:
@@ -143,7 +144,7 @@ class GroupedConversation:
             answers = [answer or known.get(call.id) or self._stand_in(call) for call, answer in group.places()]
         group.entries = [group.head, *dict.fromkeys(answer for answer in answers if answer is not None)]
 
-    def _stand_in(self, call: CallKey) -> Entry:
+    def _stand_in(self, call: Call) -> Entry:
         entry = Entry(missing_result(call), is_synthetic=True)
         self._show(entry)
         return entry

@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Sequence
 from enum import IntEnum
 
+from amplifier_core.utils.tool_messages import Call
 from amplifier_kit.messages.stored import Message, metadata_of
-from amplifier_kit.messages.tool_pairs import CallKey, answers_of, has_content_beside_results
+from amplifier_kit.messages.tool_pairs import answers_of, has_content_beside_results
 
 COMPACTION_SOURCE = "context-compaction"
 
@@ -87,7 +88,7 @@ class Unit:
 
     __slots__ = ("head", "index", "is_pinned", "start", "tokens")
 
-    calls: Sequence[CallKey] = ()
+    calls: Sequence[Call] = ()
     is_open: bool = False
 
     def __init__(self, head: Entry) -> None:
@@ -106,7 +107,7 @@ class ToolGroup(Unit):
 
     __slots__ = ("_entries", "answers", "calls", "is_closed")
 
-    def __init__(self, head: Entry, calls: Sequence[CallKey]) -> None:
+    def __init__(self, head: Entry, calls: Sequence[Call]) -> None:
         super().__init__(head)
         self.calls = calls
         self.answers: list[Entry | None] = [None] * len(calls)
@@ -126,7 +127,7 @@ class ToolGroup(Unit):
         """Whether results are still on their way."""
         return not self.is_closed and None in self.answers
 
-    def places(self) -> Iterator[tuple[CallKey, Entry | None]]:
+    def places(self) -> Iterator[tuple[Call, Entry | None]]:
         """Yield each call with its answer."""
         return zip(self.calls, self.answers, strict=True)
 

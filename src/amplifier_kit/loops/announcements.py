@@ -7,7 +7,8 @@ from typing import Any
 from amplifier_core import LLMError
 from amplifier_core.events import CONTENT_BLOCK_END, CONTENT_BLOCK_START, PROVIDER_RESPONSE
 from amplifier_core.utils import json_safe
-from amplifier_kit.messages.conversation import Call, block_dict, block_type, content_blocks, display_blocks, usage_of
+from amplifier_core.utils.tool_messages import Call, block_type
+from amplifier_kit.messages.conversation import block_dict, content_blocks, display_blocks, usage_of
 
 from .hook_points import HookPoints
 

@@ -1,12 +1,12 @@
 """Building a provider request from stored messages and mounted tools, each converted once."""
 
-import json
 import logging
 from collections.abc import Mapping
 from typing import Any
 
 from amplifier_core import ChatRequest, Message, ToolSpec
-from amplifier_core.utils import json_safe
+from amplifier_core.utils.tool_messages import field_of
+from amplifier_kit.messages.results import json_text
 
 logger = logging.getLogger(__name__)
 
@@ -107,23 +107,18 @@ def _content(content: Any) -> Any:
         return ""
     if not isinstance(content, list):
         return content
-    return [block if _is_known(block) else {"type": "text", "text": _json(block)} for block in content]
+    return [block if _is_known(block) else {"type": "text", "text": json_text(block)} for block in content]
 
 
 def _is_known(block: Any) -> bool:
-    kind = block.get("type") if isinstance(block, dict) else getattr(block, "type", None)
-    return kind in _KNOWN_BLOCKS
+    return field_of(block, "type") in _KNOWN_BLOCKS
 
 
 def _reduced(stored: Any) -> dict[str, Any]:
     """Return a message with its content as text and nothing else but what pairs calls and results."""
-    reduced = {"role": stored["role"], "content": _json(stored.get("content"))}
+    reduced = {"role": stored["role"], "content": json_text(stored.get("content"))}
     if stored.get("tool_calls"):
         reduced["tool_calls"] = stored["tool_calls"]
     if stored.get("tool_call_id"):
         reduced["tool_call_id"] = str(stored["tool_call_id"])
     return reduced
-
-
-def _json(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(json_safe(value), ensure_ascii=False)

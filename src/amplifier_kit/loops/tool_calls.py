@@ -9,7 +9,8 @@ from typing import Any
 
 from amplifier_core import ToolResult
 from amplifier_core.events import TOOL_ERROR, TOOL_POST, TOOL_PRE
-from amplifier_kit.messages.conversation import Call, Content, as_tool_result, replaced_content, result_content
+from amplifier_core.utils.tool_messages import Call
+from amplifier_kit.messages.results import Content, as_tool_result, replaced_content, result_content
 
 from .cancellation import Cancellation
 from .hook_points import NO_REASON, Decision, HookPoints, Injection

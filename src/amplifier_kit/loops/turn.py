@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from amplifier_core import LLMError, LLMTimeoutError, ProviderUnavailableError, events
+from amplifier_core.utils.tool_messages import Call
 from amplifier_kit.messages.conversation import (
-    Call,
     as_response,
     assistant_message,
     cancelled_content,

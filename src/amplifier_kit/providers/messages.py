@@ -5,19 +5,27 @@ messages or as blocks, arguments as objects or as JSON text. `normalize` reads t
 an `IdentityCache`, pairs calls and results with a `ToolSequence`, and converts what is left to its own format.
 """
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from amplifier_core.utils import json_safe
 from amplifier_core.utils.serialize import sanitize_text
-from amplifier_kit.messages.conversation import block_dict, block_type, read_calls
+from amplifier_core.utils.tool_messages import (
+    CALL_BLOCKS,
+    RESULT_BLOCK,
+    RESULT_ROLES,
+    Result,
+    block_type,
+    field_of,
+    has_result_blocks,
+    read_call,
+    results_in,
+)
+from amplifier_kit.messages.conversation import block_dict
+from amplifier_kit.messages.results import output_text
 
 Block = dict[str, Any]
 
-_CALL_BLOCKS = frozenset({"tool_call", "tool_use"})
-_RESULT_BLOCK = "tool_result"
 _THINKING_BLOCKS = frozenset({"thinking", "redacted_thinking"})
 _UNTOUCHED_BLOCKS = frozenset({"thinking", "redacted_thinking", "reasoning", "image"})  # signed, encrypted or binary
 _NEVER_SENT = frozenset({"visibility", "metadata"})
@@ -65,21 +73,19 @@ class NormalMessage:
 
 def normalize(message: Any) -> NormalMessage:
     """Return a message, model or dict, in plain form; the message itself is not changed."""
-    role = str(_field(message, "role"))
-    role = "tool" if role == "function" else role
-    content = _field(message, "content")
-    blocks, results = _read_content(content)
+    role = str(field_of(message, "role"))
+    content = field_of(message, "content")
+    results = results_in(message) or []
+    is_result_itself = bool(results) and not has_result_blocks(content)
+    blocks = [] if is_result_itself else _read_content(content)
     if role == "assistant":
-        blocks = [*_stored_thinking(message, blocks), *blocks, *_calls(_field(message, "tool_calls"))]
+        blocks = [*_stored_thinking(message, blocks), *blocks, *_calls(field_of(message, "tool_calls"))]
         blocks = _each_call_once(blocks)
-    elif (call_id := _field(message, "tool_call_id")) and not results:
-        results = [_result(str(call_id), content, _field(message, "is_error"))]
-        blocks = []
-    name, metadata = _field(message, "name"), _field(message, "metadata")
+    name, metadata = field_of(message, "name"), field_of(message, "metadata")
     return NormalMessage(
-        role=role,
+        role="tool" if role in RESULT_ROLES else role,
         blocks=tuple(blocks),
-        results=tuple(results) if role in ("tool", "user") else (),
+        results=tuple(_normal(result) for result in results),
         name=name if isinstance(name, str) else None,
         metadata=metadata if isinstance(metadata, Mapping) else {},
     )
@@ -96,50 +102,30 @@ def clean(value: Any) -> Any:
     return value
 
 
-def result_text(output: Any) -> str:
-    """Return a tool's output as text: a string as it is, else its text blocks, else compact JSON."""
-    if isinstance(output, str):
-        return sanitize_text(output)
-    if isinstance(output, list):
-        texts = [_field(block, "text") for block in output if block_type(block) == "text"]
-        if texts:
-            return sanitize_text("".join(text for text in texts if isinstance(text, str)))
-        if output and all(block_type(block) == "image" for block in output):
-            return ""
-    if output is None:
-        return ""
-    return sanitize_text(json.dumps(json_safe(output), ensure_ascii=False, separators=(",", ":")))
-
-
-def _read_content(content: Any) -> tuple[list[Block], list[NormalResult]]:
+def _read_content(content: Any) -> list[Block]:
+    """Return the blocks of a message's content, without results."""
     if content is None or content == "":
-        return [], []
+        return []
     if isinstance(content, str):
-        return [{"type": "text", "text": sanitize_text(content)}], []
+        return [{"type": "text", "text": sanitize_text(content)}]
     blocks: list[Block] = []
-    results: list[NormalResult] = []
     for given in content:
         kind = block_type(given)
-        if kind in _CALL_BLOCKS:
+        if kind in CALL_BLOCKS:
             blocks += _calls([given])
-        elif kind == _RESULT_BLOCK:
-            if call_id := _field(given, "tool_call_id") or _field(given, "tool_use_id"):
-                output = _field(given, "output")
-                output = _field(given, "content") if output is None else output
-                results.append(_result(str(call_id), output, _field(given, "is_error")))
-        else:
+        elif kind != RESULT_BLOCK:
             fields = {key: value for key, value in block_dict(given).items() if key not in _NEVER_SENT}
             fields = {key: value for key, value in fields.items() if value is not None}
             blocks.append({**(fields if kind in _UNTOUCHED_BLOCKS else clean(fields)), "type": kind})
-    return blocks, results
+    return blocks
 
 
 def _stored_thinking(message: Any, blocks: list[Block]) -> list[Block]:
     """Return the thinking that is stored beside the content, if the content holds none."""
-    stored = _field(message, "thinking_block")
+    stored = field_of(message, "thinking_block")
     if not isinstance(stored, dict) or any(block["type"] in _THINKING_BLOCKS for block in blocks):
         return []
-    return _read_content([{"type": "thinking", **stored}])[0]
+    return _read_content([{"type": "thinking", **stored}])
 
 
 def _each_call_once(blocks: list[Block]) -> list[Block]:
@@ -156,24 +142,20 @@ def _each_call_once(blocks: list[Block]) -> list[Block]:
 
 
 def _calls(given: Any) -> list[Block]:
-    return list(_iterate_calls(given)) if isinstance(given, list | tuple) else []
+    """Return tool calls as blocks; nothing could ever answer a call without an id."""
+    calls = map(read_call, given) if isinstance(given, list | tuple) else ()
+    return [
+        {"type": "tool_call", "id": call.id, "name": call.name, "input": clean(call.arguments)}
+        for call in calls
+        if call.id
+    ]
 
 
-def _iterate_calls(given: Any) -> Iterator[Block]:
-    for item in given:
-        if _field(item, "id") or _field(item, "tool_call_id"):  # nothing could ever answer a call without an id
-            (call,) = read_calls([item])
-            yield {"type": "tool_call", "id": call.id, "name": call.name, "input": clean(call.arguments)}
-
-
-def _result(call_id: str, output: Any, is_error: Any) -> NormalResult:
+def _normal(result: Result) -> NormalResult:
+    output = result.output
     images = tuple(
         {"type": "image", "source": block_dict(block).get("source")}
         for block in (output if isinstance(output, list) else ())
         if block_type(block) == "image"
     )
-    return NormalResult(call_id, result_text(output), images, is_error is True)
-
-
-def _field(source: Any, name: str) -> Any:
-    return source.get(name) if isinstance(source, dict) else getattr(source, name, None)
+    return NormalResult(result.call_id, output_text(output), images, result.is_error)

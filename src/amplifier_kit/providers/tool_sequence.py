@@ -11,10 +11,11 @@ from typing import Any
 
 from amplifier_core import ChatRequest, Message
 from amplifier_core.events import PROVIDER_TOOL_SEQUENCE_REPAIRED
+from amplifier_core.utils.tool_messages import with_stand_ins
 
 from .events import ProviderEvents
 from .identity_cache import IdentityCache
-from .messages import NormalMessage, normalize
+from .messages import Block, NormalMessage, normalize
 
 logger = logging.getLogger(__name__)
 
@@ -44,29 +45,24 @@ class ToolSequence:
 
     async def repair(self, request: ChatRequest) -> list[NormalMessage]:
         """Insert into `request.messages` a result for every call that has none; returns the messages in plain form."""
-        repaired: list[dict[str, str]] = []
-        closings = 0
         messages = request.messages
         normal = self.normalized(messages)
-        answered: set[str] = set()  # by messages further on
-        for place in range(len(messages) - 1, -1, -1):
-            if results := normal[place].results:
-                answered.update(result.call_id for result in results)
-            if not (calls := normal[place].calls):
-                continue
-            missing = [call for call in calls if call["id"] not in answered]
-            answered.difference_update(call["id"] for call in calls)
-            if not missing:
-                continue
-            inserted = [_missing_result(call["id"], call["name"]) for call in missing]
+        missing = _unanswered(normal)
+        if not missing:
+            return normal
+        stand_ins: dict[int, list[Message]] = {}
+        closings = 0
+        for place, calls in missing.items():
+            stand_ins[place] = [_missing_result(call["id"], call["name"]) for call in calls]
             if self._closes_turn and place + 1 < len(normal) and normal[place + 1].is_real_user:
-                inserted.append(Message(role="assistant", content=_CLOSING))
+                stand_ins[place].append(Message(role="assistant", content=_CLOSING))
                 closings += 1
-            messages[place + 1 : place + 1] = inserted
-            normal[place + 1 : place + 1] = self.normalized(inserted)
-            repaired = [{"tool_call_id": call["id"], "tool_name": call["name"]} for call in missing] + repaired
+        messages[:] = with_stand_ins(messages, stand_ins)
+        repaired = [
+            {"tool_call_id": call["id"], "tool_name": call["name"]} for calls in missing.values() for call in calls
+        ]
         await self._announce(repaired, closings)
-        return normal
+        return self.normalized(messages)
 
     def arrange(self, messages: list[NormalMessage]) -> list[NormalMessage]:
         """Return the messages with each result directly after its call, and without results that answer none."""
@@ -116,6 +112,20 @@ class ToolSequence:
         if len(self._announced) > _REMEMBERED:
             del self._announced[next(iter(self._announced))]
         return True
+
+
+def _unanswered(messages: list[NormalMessage]) -> dict[int, list[Block]]:
+    """Return the calls that no later message answers, by the place of the message that makes them."""
+    found: dict[int, list[Block]] = {}
+    answered: set[str] = set()  # by messages further on
+    for place in range(len(messages) - 1, -1, -1):
+        message = messages[place]
+        answered.update(result.call_id for result in message.results)
+        if message.calls:
+            if missing := [call for call in message.calls if call["id"] not in answered]:
+                found[place] = missing
+            answered.difference_update(call["id"] for call in message.calls)
+    return dict(reversed(found.items()))
 
 
 def _missing_result(call_id: str, tool_name: str) -> Message:

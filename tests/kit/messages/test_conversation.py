@@ -10,22 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from amplifier_core import ChatResponse, TextBlock, ThinkingBlock, ToolCall, ToolCallBlock, ToolResult, Usage
+from amplifier_core.utils.tool_messages import Call, block_type
 from amplifier_kit.messages.conversation import (
-    Call,
-    as_tool_result,
     assistant_message,
     block_dict,
-    block_type,
     cancelled_content,
     extra_field,
     has_call_blocks,
     read_calls,
-    replaced_content,
-    result_content,
     text_of,
     tool_message,
     usage_of,
 )
+from amplifier_kit.messages.results import as_tool_result, replaced_content, result_content
 
 
 class TestCalls:

@@ -1,0 +1,146 @@
+"""The tool calls and results in messages, whichever way they are spelled.
+
+Calls stand in `tool_calls` or in content blocks (`tool_call`, `tool_use`); their name is called `name`, `tool` or
+`function.name`, their arguments are `arguments`, `input` or `function.arguments`, an object or JSON text. Results are
+messages with the role `tool` (or `function`), user messages with a `tool_call_id`, or content blocks (`tool_result`).
+Messages, calls and blocks may be dicts or objects.
+"""
+
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+CALL_BLOCKS = frozenset({"tool_call", "tool_use"})
+RESULT_BLOCK = "tool_result"
+RESULT_ROLES = frozenset({"tool", "function"})
+
+M = TypeVar("M")
+
+
+@dataclass(slots=True)
+class Call:
+    """One tool call; `problem` says why its arguments cannot be used, `id` is empty when it has none."""
+
+    id: str
+    name: str
+    arguments: dict[str, Any] = field(default_factory=dict)
+    problem: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the call as it stands in a stored assistant message."""
+        return {"id": self.id, "tool": self.name, "arguments": self.arguments}
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What one tool call was answered with; `output` is as it was given."""
+
+    call_id: str
+    output: Any
+    is_error: bool = False
+
+
+def field_of(source: object, name: str) -> Any:
+    """Return an item of a mapping or an attribute of an object, None when it has none."""
+    if isinstance(source, dict | Mapping):  # a dict is told at once
+        return source.get(name)
+    return getattr(source, name, None)
+
+
+def block_type(block: object) -> str:
+    """Return the type of a content block, a plain string or an enum."""
+    kind = field_of(block, "type")
+    return kind if type(kind) is str else str(getattr(kind, "value", kind))
+
+
+def read_call(call: object) -> Call:
+    """Return a tool call, in whatever spelling it is given."""
+    function = field_of(call, "function")
+    names = (field_of(call, "name"), field_of(call, "tool"), field_of(function, "name"))
+    name = next((name for name in names if name and isinstance(name, str)), "")
+    spellings = ((call, "arguments"), (call, "input"), (function, "arguments"))
+    given = next((value for source, key in spellings if (value := field_of(source, key)) is not None), None)
+    arguments, problem = _read_arguments(given)
+    return Call(_first_id(call, "id", "tool_call_id"), name, arguments, problem)
+
+
+def read_result(block: object) -> Result | None:
+    """Return the result in a content block, None when it is none or says for which call."""
+    if block_type(block) != RESULT_BLOCK or not (call_id := _first_id(block, "tool_call_id", "tool_use_id")):
+        return None
+    output = field_of(block, "output")
+    return Result(
+        call_id, field_of(block, "content") if output is None else output, field_of(block, "is_error") is True
+    )
+
+
+def listed_calls(message: object) -> list[Call]:
+    """Return the calls in an assistant message's `tool_calls` that have an id: nothing could answer the others."""
+    if field_of(message, "role") != "assistant":
+        return []
+    listed = field_of(message, "tool_calls")
+    return _with_id(map(read_call, listed)) if listed and isinstance(listed, list | tuple) else []
+
+
+def calls_in(message: object) -> list[Call]:
+    """Return the calls that an assistant message makes and does not answer itself: the listed, then other blocks."""
+    calls = listed_calls(message)
+    content = field_of(message, "content")
+    if isinstance(content, list | tuple) and field_of(message, "role") == "assistant":
+        answered = {result.call_id for block in content if (result := read_result(block))}
+        known = {call.id for call in calls}
+        blocks = _with_id(read_call(block) for block in content if block_type(block) in CALL_BLOCKS)
+        calls += [call for call in blocks if call.id not in known]
+        calls = [call for call in calls if call.id not in answered]
+    return calls
+
+
+def results_in(message: object) -> list[Result] | None:
+    """Return the results that a message brings, None when it is not there to bring any.
+
+    Blocks say more than the message around them: its own `tool_call_id` counts when no block is a result.
+    """
+    role = field_of(message, "role")
+    is_tool_message = role in RESULT_ROLES
+    if not is_tool_message and role != "user":
+        return None
+    content = field_of(message, "content")
+    blocks = content if isinstance(content, list | tuple) else ()
+    if has_result_blocks(content):
+        return [result for block in blocks if (result := read_result(block))]
+    if call_id := _first_id(message, "tool_call_id"):
+        return [Result(call_id, content, field_of(message, "is_error") is True)]
+    return [] if is_tool_message else None
+
+
+def has_result_blocks(content: object) -> bool:
+    """Say whether a message's content itself holds results."""
+    return isinstance(content, list | tuple) and any(block_type(block) == RESULT_BLOCK for block in content)
+
+
+def with_stand_ins(messages: Sequence[M], stand_ins: Mapping[int, Collection[M]]) -> list[M]:
+    """Return the messages with others put in directly after those at the places given."""
+    return [each for place, message in enumerate(messages) for each in (message, *stand_ins.get(place, ()))]
+
+
+def _read_arguments(given: Any) -> tuple[dict[str, Any], str]:
+    """Return arguments as a dict, or an empty one and what is wrong with them."""
+    if isinstance(given, str):
+        try:
+            given = json.loads(given) if given.strip() else None
+        except (ValueError, RecursionError) as exc:
+            return {}, str(exc)
+    if given is None or given == []:
+        return {}, ""
+    if not isinstance(given, dict):
+        return {}, f"the arguments must be a JSON object, got {type(given).__name__}"
+    return given, ""
+
+
+def _with_id(calls: Iterable[Call]) -> list[Call]:
+    return [call for call in calls if call.id]
+
+
+def _first_id(source: object, *names: str) -> str:
+    return str(next((value for name in names if (value := field_of(source, name))), ""))
