@@ -2,7 +2,7 @@
 
 from .groups import GroupedConversation
 from .shortening import is_long_user_message
-from .units import Decision
+from .units import Cut
 
 _NEVER_REMOVED = frozenset({"user", "system"})
 
@@ -38,12 +38,10 @@ class Candidates:
         self.kept = {unit for unit in units if unit.is_pinned} | {unit for unit, _ in newest}
         self.kept |= {unit for unit in units[-1:] if unit.is_open}
         self.kept |= {unit for unit, _ in (*humans[:1], *beside_results, *humans[-1:])}
-        self.stubs = [unit for unit in self.users if unit.head.decision is Decision.STUB and unit not in self.kept]
+        self.stubs = [unit for unit in self.users if unit.head.cut is Cut.STUB and unit not in self.kept]
         first, last = (humans[0][0].index, humans[-1][0].index) if humans else (0, 0)
         self.stubbable = [
             unit
             for unit in self.users
-            if unit.head.decision is Decision.KEEP
-            and first < unit.index < last
-            and is_long_user_message(unit.head.source)
+            if unit.head.cut is Cut.NONE and first < unit.index < last and is_long_user_message(unit.head.source)
         ]

@@ -11,7 +11,7 @@ from .groups import GroupedConversation
 from .notice import compaction_notice
 from .settings import CompactionSettings
 from .shortening import clip_result
-from .units import Decision, Entry, Form
+from .units import Cut, Entry, Form
 
 logger = logging.getLogger(__name__)
 
@@ -83,7 +83,7 @@ class CompactedView:
         self._note_target(escalation, prompt)
         if escalation.is_target_reachable or total > budget:
             escalation.run()
-        if escalation.decisions or (escalation.total > budget and not self._is_over_budget):
+        if escalation.cuts or (escalation.total > budget and not self._is_over_budget):
             return escalation
         self._settle(escalation, prompt)
         self._note_fit(total, budget)
@@ -96,11 +96,11 @@ class CompactedView:
     def apply(self, escalation: Escalation, prompt: Form | None) -> None:
         """Cut what was planned."""
         conversation, settings = self.conversation, self._settings
-        conversation.apply(escalation.decisions)
+        conversation.apply(escalation.cuts)
         self._settle(escalation, prompt)
-        decisions = list(escalation.decisions.values())
-        self._truncated += decisions.count(Decision.TRUNCATE)
-        self._stubbed += decisions.count(Decision.STUB)
+        cuts = list(escalation.cuts.values())
+        self._truncated += cuts.count(Cut.TRUNCATE)
+        self._stubbed += cuts.count(Cut.STUB)
         self._level = max(self._level, escalation.level)
         after_messages = len(conversation.messages) + bool(prompt)
         self.stats = {

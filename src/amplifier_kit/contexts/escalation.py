@@ -1,6 +1,6 @@
 """What to cut from a conversation that grew too large, level by level, until it is small enough.
 
-Nothing is changed here: an `Escalation` looks at a conversation and collects decisions, the caller applies them. It
+Nothing is changed here: an `Escalation` looks at a conversation and collects cuts, the caller applies them. It
 takes a few passes over the messages, however many there are to cut.
 
 | level | what is cut |
@@ -24,14 +24,14 @@ from .candidates import Candidates
 from .groups import GroupedConversation
 from .settings import HIGHEST_LEVEL, CompactionSettings
 from .shortening import stub_user_message, truncate_result
-from .units import Decision, Entry, Form, Unit
+from .units import Cut, Entry, Form, Unit
 
 _SMALLEST_ZONE = 0.3  # of the protected share
 _ROOM = 0.2  # of the budget: left free when the target cannot be reached, so that not every request has to cut
 
-_SHORTER: dict[Decision, Callable[[Message, CompactionSettings], Message]] = {
-    Decision.TRUNCATE: lambda message, settings: truncate_result(message, settings.truncate_chars),
-    Decision.STUB: lambda message, settings: stub_user_message(message),
+_SHORTER: dict[Cut, Callable[[Message, CompactionSettings], Message]] = {
+    Cut.TRUNCATE: lambda message, settings: truncate_result(message, settings.truncate_chars),
+    Cut.STUB: lambda message, settings: stub_user_message(message),
 }
 
 
@@ -42,7 +42,7 @@ class Escalation:
     the last one can always get down to. When that is more than the share of the budget that is aimed at, the number is
     not chased: the whole budget becomes the `target`, and cutting stops a little below it.
 
-    After `run`, `decisions` says what to cut, `total` what is left and `level` how far it went. A total above the
+    After `run`, `cuts` says what to cut, `total` what is left and `level` how far it went. A total above the
     budget means that the rest cannot be cut.
     """
 
@@ -53,13 +53,13 @@ class Escalation:
         self.revision = conversation.revision
         self.budget = budget
         self.total = prompt_tokens + conversation.tokens
-        self.decisions: dict[Entry, Decision] = {}
+        self.cuts: dict[Entry, Cut] = {}
         self.level = 0
         self._settings = settings
         self._candidates = Candidates(conversation, settings.protected_tool_results)
         self._removed: set[Unit] = set()
         self._message_count = len(conversation.messages)
-        self._cuts = 0
+        self._count = 0
         self.target = self._limit = int(budget * settings.target_usage)
         self.floor = self._floor()
         self.is_target_reachable = self.floor <= self.target
@@ -67,7 +67,7 @@ class Escalation:
             self.target, self._limit = budget, self._limit_without_target()
 
     def run(self) -> None:
-        """Collect decisions until the target is reached or nothing is left to cut."""
+        """Collect cuts until the target is reached or nothing is left to cut."""
         levels: tuple[Callable[[], None], ...] = (
             lambda: self._truncate_band(0, 0.25),
             lambda: self._truncate_band(0.25, 0.5),
@@ -78,12 +78,12 @@ class Escalation:
             lambda: self._remove_outside(_SMALLEST_ZONE),
             self._take_last_resort,
         )
-        for number, cut in enumerate(levels, 1):
+        for number, take in enumerate(levels, 1):
             if self.total <= self._limit:
                 return
-            cuts = self._cuts
-            cut()
-            if self._cuts > cuts:
+            count = self._count
+            take()
+            if self._count > count:
                 self.level = number
         if self.total > self.budget:
             self.level = HIGHEST_LEVEL
@@ -92,37 +92,37 @@ class Escalation:
         results = self._present_results()
         band = results[int(len(results) * start) : int(len(results) * end)]
         newest = self._candidates.newest_results
-        self._shorten((entry for entry in band if entry not in newest), Decision.TRUNCATE)
+        self._shorten((entry for entry in band if entry not in newest), Cut.TRUNCATE)
 
     def _remove_outside(self, zone: float) -> None:
         protected = self._protected(zone)
         self._remove(unit for unit in self._candidates.removable if unit not in protected)
-        self._shorten((unit.head for unit in self._candidates.stubbable if unit not in protected), Decision.STUB)
+        self._shorten((unit.head for unit in self._candidates.stubbable if unit not in protected), Cut.STUB)
 
     def _take_last_resort(self) -> None:
         candidates = self._candidates
         protected = self._protected(_SMALLEST_ZONE)
-        stubs = (unit for unit in candidates.stubbable if self.decisions.get(unit.head) is Decision.STUB)
+        stubs = (unit for unit in candidates.stubbable if self.cuts.get(unit.head) is Cut.STUB)
         self._remove(unit for unit in chain(candidates.stubs, stubs) if unit not in protected)
         if self.total <= self.budget:
             return
         first = candidates.first_human
         if first is not None and first is not candidates.last_human and not first.is_result:
-            self._shorten([first], Decision.STUB)
+            self._shorten([first], Cut.STUB)
         protected = self._protected(_SMALLEST_ZONE)
         self._limit = self._nearly_full()
         self._remove(unit for unit in candidates.users if unit not in protected)
         self._limit = self.budget
-        self._shorten(self._present_results(), Decision.TRUNCATE)  # the newest comes last
+        self._shorten(self._present_results(), Cut.TRUNCATE)  # the newest comes last
 
     def _floor(self) -> int:
         candidates, protected = self._candidates, self._protected(_SMALLEST_ZONE)
         floor = self.total - sum(unit.tokens for unit in candidates.removable if unit not in protected)
         if floor <= self.target:
             return floor  # what shortening would save need not be known
-        stubbed = (self._saving(unit.head, Decision.STUB) for unit in candidates.stubbable if unit not in protected)
+        stubbed = (self._saving(unit.head, Cut.STUB) for unit in candidates.stubbable if unit not in protected)
         truncated = (
-            self._saving(entry, Decision.TRUNCATE)
+            self._saving(entry, Cut.TRUNCATE)
             for unit, entry in candidates.results
             if unit in protected and entry not in candidates.newest_results
         )
@@ -132,9 +132,7 @@ class Escalation:
         """Where to stop below the budget: with some room, but at least half of what could be cut stays."""
         protected = self._protected(_SMALLEST_ZONE)
         stubs = sum(unit.tokens for unit in self._candidates.stubs if unit not in protected)
-        stubs += sum(
-            self._form(unit.head, Decision.STUB)[1] for unit in self._candidates.stubbable if unit not in protected
-        )
+        stubs += sum(self._form(unit.head, Cut.STUB)[1] for unit in self._candidates.stubbable if unit not in protected)
         return min(self.budget, max(self._nearly_full(), (self.floor - stubs + self.budget) // 2))
 
     def _nearly_full(self) -> int:
@@ -156,15 +154,15 @@ class Escalation:
                 position -= len(unit.entries)
         return protected
 
-    def _shorten(self, entries: Iterable[Entry], decision: Decision) -> None:
+    def _shorten(self, entries: Iterable[Entry], cut: Cut) -> None:
         for entry in entries:
             if self.total <= self._limit:
                 return
-            saving = self._saving(entry, decision)
-            if saving and entry not in self.decisions:
-                self.decisions[entry] = decision
+            saving = self._saving(entry, cut)
+            if saving and entry not in self.cuts:
+                self.cuts[entry] = cut
                 self.total -= saving
-                self._cuts += 1
+                self._count += 1
 
     def _remove(self, units: Iterable[Unit]) -> None:
         for unit in units:
@@ -174,24 +172,24 @@ class Escalation:
                 self._removed.add(unit)
                 self._message_count -= len(unit.entries)
                 self.total -= sum(self._tokens(entry) for entry in unit.entries)
-                self.decisions[unit.head] = Decision.REMOVE
-                self._cuts += 1
+                self.cuts[unit.head] = Cut.REMOVE
+                self._count += 1
 
     def _tokens(self, entry: Entry) -> int:
-        decision = self.decisions.get(entry)
-        return entry.tokens if decision is None else self._form(entry, decision)[1]
+        cut = self.cuts.get(entry)
+        return entry.tokens if cut is None else self._form(entry, cut)[1]
 
-    def _saving(self, entry: Entry, decision: Decision) -> int:
+    def _saving(self, entry: Entry, cut: Cut) -> int:
         """The tokens that a shorter form would save; none when it is no shorter, or is shown already."""
-        if entry.decision is not Decision.KEEP:
+        if entry.cut is not Cut.NONE:
             return 0
-        return max(0, entry.tokens - self._form(entry, decision)[1])
+        return max(0, entry.tokens - self._form(entry, cut)[1])
 
-    def _form(self, entry: Entry, decision: Decision) -> Form:
+    def _form(self, entry: Entry, cut: Cut) -> Form:
         if entry.short is None:
             entry.short = {}
-        form = entry.short.get(decision)
+        form = entry.short.get(cut)
         if form is None:
-            shorter = _SHORTER[decision](entry.source, self._settings)
-            form = entry.short[decision] = (shorter, estimate_message(shorter, self._settings.image_token_estimate))
+            shorter = _SHORTER[cut](entry.source, self._settings)
+            form = entry.short[cut] = (shorter, estimate_message(shorter, self._settings.image_token_estimate))
         return form

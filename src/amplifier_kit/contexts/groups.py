@@ -15,7 +15,7 @@ from amplifier_core.utils.tool_messages import Call, calls_in
 from amplifier_kit.messages.stored import Message, metadata_of
 from amplifier_kit.messages.tool_pairs import missing_result, with_results_only_for
 
-from .units import Decision, Entry, Form, ToolGroup, Unit
+from .units import Cut, Entry, Form, ToolGroup, Unit
 
 Measure = Callable[[Message, bool], Form]
 """Returns the full form of a message, which is told apart by whether it is a tool result."""
@@ -25,7 +25,7 @@ class GroupedConversation:
     """The messages of a history as a request shows them: `messages`, their `tokens`, and the `units` they form.
 
     `measure` gives a message's full form. With `hides_system_messages` stored ones that no hook injected are left out.
-    `revision` changes with everything else; `saved_tokens` are those that decisions took away.
+    `revision` changes with everything else; `saved_tokens` are those that cuts took away.
     """
 
     def __init__(self, measure: Measure, *, hides_system_messages: bool = False) -> None:
@@ -54,7 +54,7 @@ class GroupedConversation:
             for call_id in entry.answers:
                 group = self._waiting.get(call_id)
                 # A removed group takes its late results along, but not what a person says beside them.
-                if group is not None and not (group.head.decision is Decision.REMOVE and entry.is_human):
+                if group is not None and not (group.head.cut is Cut.REMOVE and entry.is_human):
                     self._answer(group, entry)
                     return
             rest = with_results_only_for(source, ())
@@ -66,16 +66,16 @@ class GroupedConversation:
         entry.reduce_to(source)
         self._place(entry)
 
-    def apply(self, decisions: Mapping[Entry, Decision]) -> None:
-        """Show the messages as decided from now on: removed, or in the `short` form that the decision asks for."""
+    def apply(self, cuts: Mapping[Entry, Cut]) -> None:
+        """Show the messages as decided from now on: removed, or in the `short` form that the cut asks for."""
         self.revision += 1
-        for entry, decision in decisions.items():
-            entry.decision = decision
-            if decision is not Decision.REMOVE:
+        for entry, cut in cuts.items():
+            entry.cut = cut
+            if cut is not Cut.REMOVE:
                 self._show(entry)
         kept = []
         for unit in self.units:
-            if unit.head.decision is Decision.REMOVE:
+            if unit.head.cut is Cut.REMOVE:
                 self._forget(unit.entries)
                 self.tokens -= unit.tokens
             else:
@@ -96,7 +96,7 @@ class GroupedConversation:
             self._waiting |= {call.id: group for call, answer in group.places() if answer is None and call.id in taken}
         entry.reduce_to(with_results_only_for(entry.message, taken) or entry.message)
         self._show(entry)
-        if group.head.decision is Decision.REMOVE:
+        if group.head.cut is Cut.REMOVE:
             self._forget([entry])
         else:
             self._arrange(group)
@@ -113,14 +113,14 @@ class GroupedConversation:
         if isinstance(unit, ToolGroup):
             for call in calls:
                 self._waiting[call.id] = unit
-        if entry.decision is Decision.REMOVE:
+        if entry.cut is Cut.REMOVE:
             self._forget([entry])
         else:
             unit.index, unit.start = len(self.units), len(self.messages)
             self.units.append(unit)
         if previous is not None:
             self._list_from(previous.index)
-        elif entry.decision is not Decision.REMOVE:
+        elif entry.cut is not Cut.REMOVE:
             self.messages.append(entry.shown)
             unit.tokens = entry.tokens
             self.tokens += entry.tokens
@@ -168,8 +168,8 @@ class GroupedConversation:
         if entry.full is None:
             entry.full, entry.full_tokens = self._measure(entry.source, entry.is_result)
         entry.shown, entry.tokens = entry.full, entry.full_tokens
-        if entry.decision is not Decision.KEEP and entry.short is not None and entry.decision in entry.short:
-            entry.shown, entry.tokens = entry.short[entry.decision]
+        if entry.cut is not Cut.NONE and entry.short is not None and entry.cut in entry.short:
+            entry.shown, entry.tokens = entry.short[entry.cut]
             self.saved_tokens += entry.full_tokens - entry.tokens
 
     def _forget(self, entries: Sequence[Entry]) -> None:

@@ -16,10 +16,10 @@ _NOT_HUMAN = frozenset({"hook", COMPACTION_SOURCE})
 _TOOL_STATE = "openai:tool_search_items"  # a vendor's dynamically loaded tools, without which calls are refused
 
 
-class Decision(IntEnum):
-    """What compaction did to a message; it never goes back."""
+class Cut(IntEnum):
+    """How much of a message compaction cut; it never goes back."""
 
-    KEEP = 0
+    NONE = 0
     TRUNCATE = 1
     STUB = 2
     REMOVE = 3
@@ -35,7 +35,7 @@ class Entry:
 
     __slots__ = (
         "answers",
-        "decision",
+        "cut",
         "full",
         "full_tokens",
         "is_human",
@@ -57,10 +57,10 @@ class Entry:
         self.is_human = self.role == "user" and _is_human(message, metadata, self.answers)
         self.is_pinned = _TOOL_STATE in metadata
         self.is_synthetic = is_synthetic
-        self.decision = Decision.KEEP
+        self.cut = Cut.NONE
         self.tokens = self.full_tokens = 0
         self.full: Message | None = None
-        self.short: dict[Decision, Form] | None = None
+        self.short: dict[Cut, Form] | None = None
 
     @property
     def is_result(self) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from amplifier_kit.contexts.groups import GroupedConversation, missing_results
-from amplifier_kit.contexts.units import Decision, Entry
+from amplifier_kit.contexts.units import Cut, Entry
 from amplifier_kit.messages.token_estimate import estimate_message
 
 Message = dict[str, Any]
@@ -179,7 +179,7 @@ def test_stored_system_messages_are_hidden_unless_a_hook_wrote_them() -> None:
 
 def test_a_removed_group_swallows_the_results_that_come_later() -> None:
     conversation = arranged(USER, calls("a"), REPLY)
-    conversation.apply({conversation.units[1].head: Decision.REMOVE})
+    conversation.apply({conversation.units[1].head: Cut.REMOVE})
 
     conversation.append(Entry(result("a")))
 
@@ -189,7 +189,7 @@ def test_a_removed_group_swallows_the_results_that_come_later() -> None:
 
 def test_what_a_person_says_beside_the_result_of_a_removed_call_stays() -> None:
     conversation = arranged(USER, calls("a"), REPLY)
-    conversation.apply({conversation.units[1].head: Decision.REMOVE})
+    conversation.apply({conversation.units[1].head: Cut.REMOVE})
     text = {"type": "text", "text": "and now?"}
 
     conversation.append(
@@ -201,7 +201,7 @@ def test_what_a_person_says_beside_the_result_of_a_removed_call_stays() -> None:
 
 def test_a_group_that_was_closed_stays_closed_when_what_follows_is_removed() -> None:
     conversation = arranged(calls("a"), REPLY)
-    conversation.apply({conversation.units[1].head: Decision.REMOVE})
+    conversation.apply({conversation.units[1].head: Cut.REMOVE})
 
     assert shape(conversation.messages) == ["assistant a", "missing a"]
     assert not conversation.is_awaiting_results
