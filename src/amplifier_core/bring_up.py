@@ -6,15 +6,16 @@ skipped and recorded.
 """
 
 import logging
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from . import events
 from .coordinator import Checkpoint, ModuleCoordinator
 from .exceptions import MountPlanError, describe
 from .loader import ModuleLoader, module_failure_reason
+from .mount_plan import SESSION_MEMBERS, MountPlan, PlanEntry
 from .packages import TYPE_TO_MOUNT_POINT
 from .utils.serialize import json_safe
 from .utils.truncate import redact_secrets
@@ -25,34 +26,20 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_REQUIRED = {"orchestrator": "orchestrator", "context": "context manager"}
+_TITLES = {"orchestrator": "orchestrator", "context": "context manager"}
 _DEFAULTS = {"orchestrator": "loop-basic", "context": "context-simple"}
-_SECTIONS = {"providers": "provider", "tools": "tool", "hooks": "hook"}
-
-
-class _Entry(NamedTuple):
-    """One module of the plan; `place` is where it stands there."""
-
-    place: str
-    module_type: str
-    module_id: str
-    source: Any
-    config: Any
-    spec: Any = None
-    instance_id: Any = None
 
 
 async def bring_up(session: "AmplifierSession", loader: ModuleLoader) -> None:
     """Load and mount the plan of `session` on its coordinator."""
-    plan, coordinator = session.config, session.coordinator
+    plan, coordinator = MountPlan(session.config), session.coordinator
     _check_shape(plan)
     try:
-        for name, title in _REQUIRED.items():
-            await _mount_required(loader, coordinator, _session_entry(plan, name), title)
+        for entry in _required_entries(plan):
+            await _mount_required(loader, coordinator, entry)
         _check_instances(plan)
-        for section in _SECTIONS:
-            for entry in _section_entries(plan, section):
-                await _mount_optional(session, loader, coordinator, entry)
+        for entry in _optional_entries(plan):
+            await _mount_optional(session, loader, coordinator, entry)
         await _tell_ready(loader, coordinator)
     finally:
         loader.clear_on_session_ready_queue()
@@ -60,41 +47,31 @@ async def bring_up(session: "AmplifierSession", loader: ModuleLoader) -> None:
         await coordinator.hooks.emit(events.SESSION_FORK, _fork_payload(session))
 
 
-def _check_shape(plan: Mapping[str, Any]) -> None:
+def _check_shape(plan: MountPlan) -> None:
     """Refuse a plan whose parts have the wrong type, before anything is loaded."""
-    session = plan.get("session", {})
-    _require("session", session, Mapping, "a dict")
-    for name in _REQUIRED:
-        spec = session.get(name, _DEFAULTS[name])
-        if isinstance(spec, dict):
-            _check_names(f"session.{name}", spec)
+    for problem in plan.problems():
+        if problem.kind == "wrong-type" and problem.is_fatal:
+            raise MountPlanError(str(problem))
+        if problem.kind == "unread":
+            logger.warning("mount plan: %s", problem)
+
+
+def _required_entries(plan: MountPlan) -> list[PlanEntry]:
+    """Return the entries of orchestrator and context; the plan may have lost them since the session was made."""
+    named = {"session": {**_DEFAULTS, **plan.session}}
+    entries = MountPlan({**plan.data, **named}).slots()
+    members = [entry for entry in entries if entry.section in SESSION_MEMBERS]
+    return [one if "module" in one.spec else replace(one, module_id=_DEFAULTS[one.section]) for one in members]
+
+
+def _optional_entries(plan: MountPlan) -> Iterator[PlanEntry]:
+    for entry in plan.slots():
+        if entry.section in SESSION_MEMBERS:
+            continue
+        if entry.module_id:
+            yield entry
         else:
-            _require(f"session.{name}", spec, str, "a string or a dict")
-            _require(name, plan.get(name, {}), dict, "a dict")
-    for name in ("injection_budget_per_turn", "injection_size_limit"):
-        _require(f"session.{name}", session.get(name), int | float | None, "a number or None")
-    for section in _SECTIONS:
-        _require(section, plan.get(section, []), list, "a list")
-        for index, spec in enumerate(plan.get(section, [])):
-            _require(f"{section}[{index}]", spec, dict, "a dict")
-            _check_names(f"{section}[{index}]", spec)
-
-
-def _require(place: str, value: object, kind: Any, title: str) -> None:
-    if not isinstance(value, kind):
-        raise MountPlanError(f"{place} must be {title}, got {type(value).__name__}")
-
-
-def _check_names(place: str, spec: dict[str, Any]) -> None:
-    for key in ("module", "instance_id"):
-        if name := spec.get(key):
-            _require(f"{place}.{key}", name, str, "a string")
-
-
-def session_section(plan: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the plan's `session` section; whoever holds the plan may have taken it away since it was checked."""
-    section = plan.get("session")
-    return section if isinstance(section, Mapping) else {}
+            logger.warning("%s names no module and is skipped", entry.place)
 
 
 def redacted(plan: Mapping[str, Any]) -> Any:
@@ -102,52 +79,24 @@ def redacted(plan: Mapping[str, Any]) -> Any:
     return redact_secrets(json_safe(plan))
 
 
-def _session_entry(plan: Mapping[str, Any], name: str) -> _Entry:
-    """Return the orchestrator's or context's entry, from either form of the plan."""
-    session, default = session_section(plan), _DEFAULTS[name]
-    spec = session.get(name, default)
-    if isinstance(spec, dict):
-        return _Entry(f"session.{name}", name, spec.get("module", default), spec.get("source"), spec.get("config"))
-    return _Entry(name, name, spec, session.get(f"{name}_source"), plan.get(name, {}).get("config"))
-
-
-def _section_entries(plan: Mapping[str, Any], section: str) -> list[_Entry]:
-    entries = []
-    for index, spec in enumerate(plan.get(section, [])):
-        place = f"{section}[{index}]"
-        if not spec.get("module"):
-            logger.warning("%s names no module and is skipped", place)
-            continue
-        module_type = _SECTIONS[section]
-        instance_id = spec.get("instance_id")
-        entries.append(
-            _Entry(place, module_type, spec["module"], spec.get("source"), spec.get("config"), spec, instance_id)
+def _check_instances(plan: MountPlan) -> None:
+    for module_id, count in plan.repeated_without_instance().items():
+        raise MountPlanError(
+            f"Multi-instance providers require explicit 'instance_id' on each additional entry. "
+            f"Found {count} entries for module '{module_id}' without instance_id "
+            f"(at most 1 allowed as the default instance)."
         )
-    return entries
 
 
-def _check_instances(plan: Mapping[str, Any]) -> None:
-    unnamed = Counter(
-        spec["module"] for spec in plan.get("providers", []) if spec.get("module") and not spec.get("instance_id")
-    )
-    for module_id, count in unnamed.items():
-        if count > 1:
-            raise MountPlanError(
-                f"Multi-instance providers require explicit 'instance_id' on each additional entry. "
-                f"Found {count} entries for module '{module_id}' without instance_id "
-                f"(at most 1 allowed as the default instance)."
-            )
-
-
-async def _mount_required(loader: ModuleLoader, coordinator: ModuleCoordinator, entry: _Entry, title: str) -> None:
+async def _mount_required(loader: ModuleLoader, coordinator: ModuleCoordinator, entry: PlanEntry) -> None:
     try:
         await _mount(loader, coordinator, entry)
     except Exception as exc:
-        raise RuntimeError(f"Cannot initialize without {title}: {describe(exc)}") from exc
+        raise RuntimeError(f"Cannot initialize without {_TITLES[entry.section]}: {describe(exc)}") from exc
 
 
 async def _mount_optional(
-    session: "AmplifierSession", loader: ModuleLoader, coordinator: ModuleCoordinator, entry: _Entry
+    session: "AmplifierSession", loader: ModuleLoader, coordinator: ModuleCoordinator, entry: PlanEntry
 ) -> None:
     try:
         await _mount(loader, coordinator, entry)
@@ -168,18 +117,17 @@ async def _mount_optional(
             await on_failure(coordinator, _copy_of(entry.spec), exc)
 
 
-async def _mount(loader: ModuleLoader, coordinator: ModuleCoordinator, entry: _Entry) -> None:
+async def _mount(loader: ModuleLoader, coordinator: ModuleCoordinator, entry: PlanEntry) -> None:
     """Load and mount one module; when that fails it leaves nothing behind."""
-    if entry.config:
-        _require(f"{entry.place}.config", entry.config, Mapping, "a dict")
+    config = entry.spec.get("config")
+    if config and not isinstance(config, Mapping):
+        raise MountPlanError(f"{entry.config_place} must be a dict, got {type(config).__name__}")
     checkpoint = Checkpoint(coordinator)
     undo_load = None
     try:
         if entry.module_type == "provider" and (before_load := coordinator.get_capability("provider.before_load")):
             await before_load(coordinator, _copy_of(entry.spec))
-        mount = await loader.load(
-            entry.module_id, entry.config or {}, source_hint=entry.source, coordinator=coordinator
-        )
+        mount = await loader.load(entry.module_id, config or {}, source_hint=entry.source, coordinator=coordinator)
         returned = await mount(coordinator)
         undo_load = getattr(mount, "__undo_load__", None)
         await _take_returned(coordinator, checkpoint, entry, returned)
@@ -194,16 +142,18 @@ async def _mount(loader: ModuleLoader, coordinator: ModuleCoordinator, entry: _E
         loader.enqueue_on_session_ready(*ready)
 
 
-def _copy_of(spec: dict[str, Any]) -> dict[str, Any]:
+def _copy_of(spec: Mapping[str, Any]) -> dict[str, Any]:
     """Return an entry of the plan for an application to look at, deep as far as its values can be copied."""
     try:
-        return deepcopy(spec)
+        return deepcopy(dict(spec))
     except Exception:
         logger.debug("the entry of %r cannot be copied in depth", spec["module"], exc_info=True)
         return {key: {**value} if isinstance(value, dict) else value for key, value in spec.items()}
 
 
-async def _take_returned(coordinator: ModuleCoordinator, checkpoint: Checkpoint, entry: _Entry, returned: Any) -> None:
+async def _take_returned(
+    coordinator: ModuleCoordinator, checkpoint: Checkpoint, entry: PlanEntry, returned: Any
+) -> None:
     """Mount an instance that the module only returned; keep a callable as its cleanup."""
     if returned is None:
         return
@@ -220,7 +170,7 @@ def _is_instance(module_type: str, candidate: Any) -> bool:
     )
 
 
-async def _settle_provider(coordinator: ModuleCoordinator, checkpoint: Checkpoint, entry: _Entry) -> None:
+async def _settle_provider(coordinator: ModuleCoordinator, checkpoint: Checkpoint, entry: PlanEntry) -> None:
     """Check that a provider is there, and move it from its default name to its `instance_id`."""
     mounted = checkpoint.mounted_since("providers")
     if not mounted:
@@ -262,7 +212,7 @@ async def emit_quietly(coordinator: ModuleCoordinator, event: str, payload: dict
 
 
 def _fork_payload(session: "AmplifierSession") -> dict[str, Any]:
-    section = session_section(session.config)
+    section = MountPlan(session.config).session
     payload: dict[str, Any] = {"parent": session.parent_id, "session_id": session.session_id}
     if metadata := section.get("metadata"):
         payload["metadata"] = metadata

@@ -5,7 +5,7 @@ import inspect
 import logging
 import os
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -119,7 +119,7 @@ class ModuleLoader:
     async def load(
         self,
         module_id: str,
-        config: dict[str, Any] | None = None,
+        config: Mapping[str, Any] | None = None,
         source_hint: Any = None,
         coordinator: ModuleCoordinator | None = None,
         *,
@@ -248,7 +248,7 @@ class ModuleLoader:
                     yield partial(self._load_folder, module_id, directory / name, load_unchecked)
         yield partial(_from_import, module_id)
 
-    def _bind(self, loaded: LoadedModule, config: dict[str, Any]) -> Mount:
+    def _bind(self, loaded: LoadedModule, config: Mapping[str, Any]) -> Mount:
         """Return the one closure around a loaded module, however it was found."""
 
         async def mount_module(coordinator: ModuleCoordinator) -> Any:

@@ -9,11 +9,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from . import events
-from .bring_up import bring_up, emit_quietly, redacted, session_section
+from .bring_up import bring_up, emit_quietly, redacted
 from .coordinator import ModuleCoordinator
 from .exceptions import MountPlanError, describe
 from .loader import ModuleLoader
 from .models import SessionStatus
+from .mount_plan import SESSION_MEMBERS, MountPlan
 
 if TYPE_CHECKING:
     from .approval import ApprovalSystem
@@ -159,7 +160,7 @@ class AmplifierSession:
             return
         self._has_started = True
         payload: dict[str, Any] = {"session_id": self.session_id, "parent_id": self.parent_id, "config": self.config}
-        section = session_section(self.config)
+        section = MountPlan(self.config).session
         if metadata := section.get("metadata"):
             payload["metadata"] = metadata
         event = events.SESSION_RESUME if self._is_resumed else events.SESSION_START
@@ -218,6 +219,6 @@ def _require_session_section(config: Any) -> None:
     if not isinstance(config, Mapping):
         raise MountPlanError(f"Configuration must be a mapping, got {type(config).__name__}")
     section = config.get("session", {})
-    for name in ("orchestrator", "context"):
+    for name in SESSION_MEMBERS:
         if not isinstance(section, Mapping) or not section.get(name):
             raise MountPlanError(f"Configuration must specify session.{name}")

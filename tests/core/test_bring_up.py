@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from amplifier_core import AmplifierSession, ModuleCoordinator
+from amplifier_core.mount_plan import MountPlan
 
 Listen = Callable[..., list[tuple[str, dict[str, Any]]]]
 
@@ -246,6 +247,17 @@ async def test_a_plan_of_the_wrong_shape_is_refused_before_anything_is_loaded(
     assert str(refusal.value) == message
     assert modules.resolver.calls == []
     assert not session.initialized
+
+
+async def test_an_entry_wins_over_the_section_beside_it_and_that_is_said(
+    modules: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    plan = modules.plan()
+    plan["session"]["orchestrator"] = MountPlan(plan).by_entry()["session"]["orchestrator"]
+    session = modules.session({**plan, "orchestrator": {"config": {"unread": True}}})
+
+    async with session:
+        assert "orchestrator is not read, because session.orchestrator is an entry" in caplog.text
 
 
 @pytest.mark.parametrize("session_section", [None, [], "x", 7])

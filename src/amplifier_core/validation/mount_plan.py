@@ -1,9 +1,10 @@
 """Checks the shape of a mount plan before any module is loaded."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from amplifier_core.mount_plan import MODULE_SECTIONS, SESSION_MEMBERS, MountPlan, PlanEntry, PlanProblem
 from amplifier_core.utils.truncate import redact_secrets
 
 from .results import CheckSummary, ValidationCheck, failed, passed
@@ -27,8 +28,8 @@ class MountPlanValidator:
     """Tells what is wrong with a mount plan; it knows nothing about the modules the plan names."""
 
     REQUIRED_SECTIONS: ClassVar[set[str]] = {"session"}
-    OPTIONAL_SECTIONS: ClassVar[set[str]] = {"providers", "tools", "hooks", "agents"}
-    REQUIRED_SESSION_FIELDS: ClassVar[set[str]] = {"orchestrator", "context"}
+    OPTIONAL_SECTIONS: ClassVar[set[str]] = {*MODULE_SECTIONS, "agents"}
+    REQUIRED_SESSION_FIELDS: ClassVar[set[str]] = {*SESSION_MEMBERS}
     REQUIRED_MODULE_SPEC_FIELDS: ClassVar[set[str]] = {"module"}
 
     def validate(self, mount_plan: Any) -> MountPlanValidationResult:
@@ -54,53 +55,35 @@ class MountPlanValidator:
         unknown = sorted((key for key in plan if key not in known), key=str)
         if unknown:
             yield failed("unknown_sections", f"Unknown sections will be ignored: {unknown}", "warning")
-        if "session" in plan:
-            yield from _session_checks(plan["session"])
-        for slot in ("orchestrator", "context"):
-            if slot in plan:
-                yield from _slot_section_checks(slot, plan[slot])
-        for section in ("providers", "tools", "hooks"):
-            if section in plan:
-                yield from _module_list_checks(section, plan[section])
+        view = MountPlan(plan)
+        wrong = {problem.place: problem for problem in view.problems() if problem.kind == "wrong-type"}
+        yield from _type_checks("session", wrong)
+        if "session" in plan and "session" not in wrong:
+            yield from _missing_checks(view)
+        entries = [*view.slots()]
+        for section in (*SESSION_MEMBERS, *view.lists()):
+            yield from (check for entry in entries if entry.section == section for check in _entry_checks(entry))
+            yield from _type_checks(section, wrong)
+            if plan.get(section) == [] and section in MODULE_SECTIONS:
+                yield passed(f"{section}_empty", f"'{section}' section is empty")
 
 
-def _session_checks(session: Any) -> Iterator[ValidationCheck]:
-    if not isinstance(session, dict):
-        yield failed("session_type", f"Session section must be a dict, got {_type(session)}")
-        return
-    for slot in ("orchestrator", "context"):
-        path = f"session.{slot}"
-        if slot not in session:
-            yield failed(f"session_{slot}_present", f"Session section missing required '{slot}' field")
-        elif isinstance(session[slot], str):
-            yield _module_check(path, session[slot])
-        else:
-            yield from _spec_checks(path, session[slot])
-        if f"{slot}_source" in session:
-            yield from _source_checks(path, session[f"{slot}_source"])
+def _missing_checks(view: MountPlan) -> Iterator[ValidationCheck]:
+    for member in SESSION_MEMBERS:
+        if member not in view.session:
+            yield failed(f"session_{member}_present", f"Session section missing required '{member}' field")
 
 
-def _slot_section_checks(slot: str, section: Any) -> Iterator[ValidationCheck]:
-    """Check the section that configures an orchestrator or context which the session names by a string."""
-    if not isinstance(section, dict):
-        yield failed(f"{slot}_type", f"'{slot}' section must be a dict, got {_type(section)}")
-    elif "config" in section:
-        yield from _config_checks(slot, section["config"])
+def _type_checks(section: str, wrong: Mapping[str, PlanProblem]) -> Iterator[ValidationCheck]:
+    if problem := wrong.get(section):
+        title = "Session section" if section == "session" else f"'{section}' section"
+        yield failed(f"{section}_type", f"{title} must be {problem.expected}, got {_type(problem.value)}")
 
 
-def _module_list_checks(section: str, specs: Any) -> Iterator[ValidationCheck]:
-    if not isinstance(specs, list):
-        yield failed(f"{section}_type", f"'{section}' section must be a list, got {_type(specs)}")
-    elif not specs:
-        yield passed(f"{section}_empty", f"'{section}' section is empty")
-    else:
-        for index, spec in enumerate(specs):
-            yield from _spec_checks(f"{section}[{index}]", spec)
-
-
-def _spec_checks(path: str, spec: Any) -> Iterator[ValidationCheck]:
-    if not isinstance(spec, dict):
-        yield failed(f"{path}_type", f"Module spec at {path} must be a dict, got {_type(spec)}")
+def _entry_checks(entry: PlanEntry) -> Iterator[ValidationCheck]:
+    path, spec = entry.place, entry.spec
+    if not isinstance(entry.raw, dict) and not entry.is_by_name:
+        yield failed(f"{path}_type", f"Module spec at {path} must be a dict, got {_type(entry.raw)}")
         return
     if "module" in spec:
         yield _module_check(path, spec["module"])
@@ -112,7 +95,7 @@ def _spec_checks(path: str, spec: Any) -> Iterator[ValidationCheck]:
             "  Expected: {'module': 'module-name', 'source': '...', 'config': {...}}",
         )
     if "config" in spec:
-        yield from _config_checks(path, spec["config"])
+        yield from _config_checks(entry.config_place.removesuffix(".config"), spec["config"])
     if "source" in spec:
         yield from _source_checks(path, spec["source"])
 
@@ -139,7 +122,7 @@ def _type(value: object) -> str:
     return type(value).__name__
 
 
-def _printable(spec: dict[Any, Any]) -> str:
+def _printable(spec: Mapping[str, Any]) -> str:
     try:
         return repr(redact_secrets(spec))
     except Exception:  # noqa: BLE001 - a spec may hold itself, or objects that cannot be printed
