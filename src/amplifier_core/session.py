@@ -12,6 +12,7 @@ from . import events
 from .bring_up import bring_up, emit_quietly, redacted
 from .coordinator import ModuleCoordinator
 from .exceptions import MountPlanError, describe
+from .hooks import HookRegistry
 from .loader import ModuleLoader
 from .models import SessionStatus
 from .mount_plan import SESSION_MEMBERS, MountPlan
@@ -159,11 +160,13 @@ class AmplifierSession:
         if self._has_started:
             return
         self._has_started = True
-        payload: dict[str, Any] = {"session_id": self.session_id, "parent_id": self.parent_id, "config": self.config}
+        event = events.SESSION_RESUME if self._is_resumed else events.SESSION_START
+        payload: dict[str, Any] = {"session_id": self.session_id, "parent_id": self.parent_id}
+        if _may_be_heard(self.coordinator.hooks, event):
+            payload["config"] = redacted(self.config)
         section = MountPlan(self.config).session
         if metadata := section.get("metadata"):
             payload["metadata"] = metadata
-        event = events.SESSION_RESUME if self._is_resumed else events.SESSION_START
         await self.coordinator.hooks.emit(event, payload)
         if section.get("raw"):
             raw = {"session_id": self.session_id, "raw": redacted(self.config)}
@@ -211,6 +214,12 @@ class AmplifierSession:
                 )
             self._coordinator_taken_by = (orchestrator, takes)
         return self._coordinator_taken_by[1]
+
+
+def _may_be_heard(hooks: Any, event: str) -> bool:
+    """Say whether somebody listens; whatever stands in for the registry, or for its `emit`, always does."""
+    is_ours = getattr(getattr(hooks, "emit", None), "__func__", None) is HookRegistry.emit
+    return not is_ours or bool(hooks.has_handlers(event))
 
 
 def _require_session_section(config: Any) -> None:

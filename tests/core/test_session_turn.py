@@ -1,15 +1,18 @@
 """A turn of a session: what is announced, what the orchestrator gets, and what comes out."""
 
 import asyncio
+import json
 import logging
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 
 import amplifier_core.llm_errors
-from amplifier_core import AmplifierSession, ModuleLoader
+from amplifier_core import AmplifierSession, HookResult, ModuleLoader
 from amplifier_core.llm_errors import LLMError
 
 Listen = Callable[..., list[tuple[str, dict[str, Any]]]]
@@ -80,8 +83,10 @@ async def test_the_first_turn_of_a_session_announces_it_and_later_ones_do_not(st
     assert [event for event, _ in heard] == ["session:start"]
 
 
-async def test_session_start_carries_the_plan_itself_and_nothing_unasked(started: Started, listen: Listen) -> None:
-    plan = plan_of()
+async def test_session_start_carries_a_plan_without_secrets_and_nothing_unasked(
+    started: Started, listen: Listen
+) -> None:
+    plan = plan_of() | {"agents": {"a": {"api_key": "sk-123", "model": "m"}}}
     session = await started(plan=plan, session_id="s", parent_id="p")
     heard = listen(session.coordinator, "session:start")
 
@@ -90,7 +95,41 @@ async def test_session_start_carries_the_plan_itself_and_nothing_unasked(started
     payload = heard[0][1]
     assert set(payload) == {"session_id", "parent_id", "config", "timestamp"}
     assert (payload["session_id"], payload["parent_id"]) == ("s", "p")
-    assert payload["config"] is plan
+    assert payload["config"] == plan | {"agents": {"a": {"api_key": "[REDACTED]", "model": "m"}}}
+    assert session.coordinator.config is plan
+    assert plan["agents"] == {"a": {"api_key": "sk-123", "model": "m"}}
+
+
+async def test_the_plan_in_session_start_can_be_written_as_json(started: Started, listen: Listen) -> None:
+    settings = MappingProxyType({"password": "p", "folder": Path("/x"), "live": object()})
+    session = await started(plan=plan_of() | {"agents": [settings]}, is_resumed=True)
+    heard = listen(session.coordinator, "session:resume")
+
+    await session.execute("hello")
+
+    (agent,) = json.loads(json.dumps(heard[0][1]["config"]))["agents"]
+    assert (agent["password"], agent["folder"]) == ("[REDACTED]", "/x")
+
+
+async def test_a_plan_nobody_hears_of_is_not_copied(started: Started) -> None:
+    class Unreadable:
+        @property
+        def __dict__(self) -> Any:  # type: ignore[override]
+            pytest.fail("the plan was walked")
+
+    session = await started(plan=plan_of() | {"agents": {"a": Unreadable()}})
+
+    assert await session.execute("hello") == "done"
+
+
+async def test_a_stand_in_for_the_registry_is_given_the_plan(started: Started) -> None:
+    session = await started()
+    emitted = session.coordinator.hooks.emit = AsyncMock(return_value=HookResult())  # type: ignore[method-assign]
+
+    await session.execute("hello")
+
+    event, payload = emitted.await_args_list[0].args
+    assert (event, payload["config"]) == ("session:start", session.config)
 
 
 @pytest.mark.parametrize("form", [dict, MappingProxyType])
