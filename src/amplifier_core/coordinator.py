@@ -25,6 +25,7 @@ _COLLECTIONS = frozenset({"providers", "tools"})
 _READABLE = _SLOTS | _COLLECTIONS | {"hooks"}
 _DEFAULT_INJECTION_BUDGET = 10_000
 _DEFAULT_INJECTION_SIZE = 10_240
+_UNSET = object()
 
 
 class ModuleCoordinator:
@@ -99,6 +100,11 @@ class ModuleCoordinator:
         """How many bytes one injection may have; None is unlimited."""
         limit: int | None = self._session_setting("injection_size_limit", _DEFAULT_INJECTION_SIZE)
         return limit
+
+    @property
+    def has_own_size_limit(self) -> bool:
+        """Whether the plan itself limits the size of injections."""
+        return self._session_setting("injection_size_limit", _UNSET) is not _UNSET
 
     async def mount(self, mount_point: str, module: Any, name: str | None = None) -> None:
         """Attach `module`; providers and tools go by `name`, else by their own `name`."""
@@ -180,7 +186,9 @@ class ModuleCoordinator:
         """Carry out what hooks asked for: inject into the context, ask the user, show a message.
 
         Returns what is left for the orchestrator to honour: `continue` or `deny`, and ephemeral injections.
-        Raises `ValueError` when an injection is larger than `injection_size_limit`; nothing is injected then.
+        Raises `ValueError` when a message is larger than the `injection_size_limit` that the plan sets; nothing is
+        injected then. Without one in the plan, and for an ephemeral injection, what is too large is left out and
+        reported as `policy:violation`.
         """
         return await self._hook_effects.carry_out(self, result, event, hook_name)
 
@@ -195,10 +203,10 @@ class ModuleCoordinator:
         """Start counting hook injections anew."""
         self._hook_effects.injected_tokens = 0
 
-    def register_cleanup(self, cleanup: Any) -> None:
+    def register_cleanup(self, cleanup_fn: Any) -> None:
         """Have a callable run when the session ends; anything else is ignored."""
-        if callable(cleanup):
-            self._cleanups.append(cleanup)
+        if callable(cleanup_fn):
+            self._cleanups.append(cleanup_fn)
 
     async def cleanup(self) -> None:
         """Run the registered cleanups, last one first, each once; errors are logged and the rest still run."""
@@ -223,7 +231,7 @@ class ModuleCoordinator:
             raise ValueError(f"Unknown mount point: {mount_point}")
         return mount_point
 
-    def _session_setting(self, key: str, default: int) -> Any:
+    def _session_setting(self, key: str, default: Any) -> Any:
         section = self.config.get("session") if isinstance(self.config, Mapping) else None
         return section.get(key, default) if isinstance(section, Mapping) else default
 

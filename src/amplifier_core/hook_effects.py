@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .approval import ApprovalTimeoutError
+from .events import POLICY_VIOLATION
 from .hooks import injected_items
 from .models import ContextInjection, HookResult
 from .utils.serialize import sanitize_text
@@ -47,11 +48,7 @@ class HookEffects:
     async def _inject(
         self, coordinator: "ModuleCoordinator", result: HookResult, event: str, hook_name: str
     ) -> HookResult:
-        items = _sanitized(result, event, hook_name)
-        limit = coordinator.injection_size_limit
-        if limit is not None and any(len(item.content.encode()) > limit for item in items):
-            logger.error("hook %r on %r injects more than %d bytes; nothing is injected", hook_name, event, limit)
-            raise ValueError(f"Context injection exceeds {limit} bytes")
+        items = await _within_limit(coordinator, _sanitized(result, event, hook_name))
         for item in items:
             self._count(item, coordinator.injection_budget_per_turn)
         await _tell_user(coordinator, result, hook_name)
@@ -93,6 +90,28 @@ def _sanitized(result: HookResult, event: str, hook_name: str) -> list[ContextIn
         for item in injected_items(result)
     )
     return [item for item in items if item.content]
+
+
+async def _within_limit(coordinator: "ModuleCoordinator", items: list[ContextInjection]) -> list[ContextInjection]:
+    """Return the items that are small enough, and report the others.
+
+    Raises `ValueError` only for a message that would stay in the context and a limit that the plan itself sets: what
+    nobody limited, and what would only be in the next request, never ends a turn.
+    """
+    limit = coordinator.injection_size_limit
+    sizes = [len(item.content.encode()) for item in items]
+    if limit is None or all(size <= limit for size in sizes):
+        return items
+    too_large = [(item, size) for item, size in zip(items, sizes, strict=True) if size > limit]
+    for item, size in too_large:
+        logger.error("hook %r on %r injects %d bytes; %d are allowed", item.hook_name, item.event, size, limit)
+    if coordinator.has_own_size_limit and not all(item.ephemeral for item, _ in too_large):
+        raise ValueError(f"Context injection exceeds {limit} bytes")
+    for item, size in too_large:
+        source = {"hook_name": item.hook_name, "event": item.event}
+        violation = {"reason": "injection_size_limit", **source, "size": size, "limit": limit}
+        await coordinator.hooks.emit(POLICY_VIOLATION, violation)
+    return [item for item, size in zip(items, sizes, strict=True) if size <= limit]
 
 
 def _message(item: ContextInjection) -> dict[str, Any]:

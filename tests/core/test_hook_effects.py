@@ -59,6 +59,18 @@ def injecting(*contents: str, **fields: Any) -> HookResult:
     return HookResult(action="inject_context", context_injections=items, **fields)
 
 
+def heard_violations(coordinator: ModuleCoordinator) -> list[dict[str, Any]]:
+    """Return a list that fills with the policy violations the coordinator reports."""
+    heard: list[dict[str, Any]] = []
+
+    def hear(event: str, data: dict[str, Any]) -> None:
+        del data["timestamp"]
+        heard.append(data)
+
+    coordinator.hooks.register("policy:violation", hear)
+    return heard
+
+
 def budget_warnings(caplog: pytest.LogCaptureFixture) -> int:
     return sum(
         record.levelno == logging.WARNING and record.getMessage().startswith("Warning: Hook injection budget exceeded")
@@ -320,10 +332,10 @@ async def test_an_ephemeral_result_from_an_older_release_becomes_a_new_one(coord
     ("limit", "content", "is_allowed"),
     [
         ({}, "x" * 10_240, True),
-        ({}, "x" * 10_241, False),
         ({}, "é" * 5_120, True),
-        ({}, "é" * 5_120 + "x", False),
         ({}, "\x00" * 20_000 + "x" * 10_240, True),
+        ({"injection_size_limit": 10_240}, "x" * 10_241, False),
+        ({"injection_size_limit": 10_240}, "é" * 5_120 + "x", False),
         ({"injection_size_limit": 4}, "😀", True),
         ({"injection_size_limit": 3}, "😀", False),
         ({"injection_size_limit": 0}, "x", False),
@@ -332,10 +344,10 @@ async def test_an_ephemeral_result_from_an_older_release_becomes_a_new_one(coord
     ],
     ids=[
         "ten kibibytes",
-        "one byte more",
         "two bytes a character",
-        "two bytes a character and one more",
         "what is removed does not count",
+        "one byte more",
+        "two bytes a character and one more",
         "four bytes",
         "four bytes where three are allowed",
         "none allowed",
@@ -365,25 +377,50 @@ async def test_the_size_of_an_injection_is_limited_in_bytes(
         assert [record.levelno for record in caplog.records] == [logging.ERROR]
 
 
-@pytest.mark.parametrize("is_ephemeral", [False, True], ids=["persistent", "ephemeral"])
-async def test_one_item_that_is_too_large_prevents_every_effect(
+async def test_one_message_that_is_too_large_prevents_every_effect(
+    coordinator: ModuleCoordinator, context: Context, limits: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    coordinator.display_system = display = Display()
+    violations = heard_violations(coordinator)
+    limits.update(injection_size_limit=8, injection_budget_per_turn=2)
+    result = injecting("12345678", "123456789", "1234567890", user_message="shown")
+    result.context_injections[2].ephemeral = True
+
+    with pytest.raises(ValueError, match="Context injection exceeds 8 bytes"):
+        await coordinator.process_hook_result(result, "tool:post")
+    assert (context.messages, display.shown, violations) == ([], [], [])
+
+    await coordinator.process_hook_result(injecting("12345678"), "tool:post")
+    assert budget_warnings(caplog) == 0  # so the refused injection was not counted
+
+
+@pytest.mark.parametrize(
+    ("limit", "size", "is_ephemeral"),
+    [({}, 10_241, False), ({}, 10_241, True), ({"injection_size_limit": 8}, 9, True)],
+    ids=["a message, by default", "ephemeral, by default", "ephemeral, limited by the plan"],
+)
+async def test_a_limit_that_may_not_end_the_turn_leaves_out_what_is_too_large_and_says_so(
     coordinator: ModuleCoordinator,
     context: Context,
     limits: dict[str, Any],
     caplog: pytest.LogCaptureFixture,
+    limit: dict[str, Any],
+    size: int,
     is_ephemeral: bool,
 ) -> None:
-    coordinator.display_system = display = Display()
-    limits.update(injection_size_limit=8, injection_budget_per_turn=2)
-    result = injecting("12345678", "123456789", user_message="shown")
-    result.context_injections[1].ephemeral = is_ephemeral
+    limits.update(limit, injection_budget_per_turn=1)
+    violations = heard_violations(coordinator)
+    result = injecting("small", "x" * size, "last")
+    too_large = result.context_injections[1]
+    too_large.ephemeral, too_large.hook_name, too_large.event = is_ephemeral, "notes", "tool:post"
 
-    with pytest.raises(ValueError, match="Context injection exceeds 8 bytes"):
-        await coordinator.process_hook_result(result, "tool:post")
-    assert (context.messages, display.shown) == ([], [])
+    remainder = await coordinator.process_hook_result(result, "tool:post")
 
-    await coordinator.process_hook_result(injecting("12345678"), "tool:post")
-    assert budget_warnings(caplog) == 0  # so the refused injection was not counted
+    assert (context.contents, remainder) == (["small", "last"], HookResult(action="continue"))
+    facts = {"hook_name": "notes", "event": "tool:post", "size": size, "limit": size - 1}
+    assert violations == [{"reason": "injection_size_limit", **facts}]
+    assert [record.levelno for record in caplog.records if record.levelno == logging.ERROR] == [logging.ERROR]
+    assert budget_warnings(caplog) == 1  # for the last one; what was left out does not count
 
 
 @pytest.mark.parametrize(
