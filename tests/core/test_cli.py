@@ -339,3 +339,15 @@ def test_the_command_does_not_load_what_only_tests_need() -> None:
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert result.stdout == "[]\n"
+
+
+@pytest.mark.parametrize("module_type", ["provider", "orchestrator", "context", "hook"])
+@pytest.mark.parametrize("ending", ["", "    return lambda: None\n"], ids=["returns nothing", "returns a cleanup"])
+def test_a_tool_does_not_pass_for_another_type(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], module_type: str, ending: str
+) -> None:
+    tool = write_module(tmp_path / "amplifier-module-tool-x", TOOL + ending)
+
+    assert main(["validate", module_type, str(tool)]) == 1
+
+    assert "protocol_compliance: No " in capsys.readouterr().out

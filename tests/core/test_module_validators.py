@@ -1,6 +1,7 @@
 """Validating a module apart from everything else: import, mount, look, clean up, leave no trace."""
 
 import asyncio
+import logging
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -517,3 +518,46 @@ async def test_a_type_without_a_validator_is_refused(folder: Path, source: str, 
         await validate_module(folder, module_type)
 
     assert "amplifier_module_tool_x" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    ("name", "body"),
+    [
+        ("provider-x", "return None"),
+        ("provider-x", "logging.getLogger(__name__).warning('no key')"),
+        ("provider-x", "await coordinator.mount('tools', Echo()); logging.getLogger(__name__).info('no key')"),
+        ("acme", "logging.getLogger(__name__).info('no key')"),
+        ("acme", "return 'ACME_KEY is not set'"),
+    ],
+)
+async def test_a_provider_that_gives_a_reason_has_declined(tmp_path: Path, name: str, body: str) -> None:
+    source = f"import logging\n{TOOL.partition('async def mount')[0]}\nasync def mount(coordinator, config): {body}\n"
+
+    result = await ProviderValidator().validate(write_module(tmp_path / f"amplifier-module-{name}", source))
+
+    assert result.passed
+    assert result.checks[-1].message == "provider declined to mount (missing credentials?)"
+
+
+@pytest.mark.parametrize(
+    "body",
+    ["return None", "coordinator.hooks.register('tool:pre', print)", "return lambda: None"],
+    ids=["nothing", "handlers", "a cleanup"],
+)
+async def test_a_module_that_is_no_provider_and_gives_no_reason_fails_as_one(tmp_path: Path, body: str) -> None:
+    source = f"async def mount(coordinator, config): {body}\n"
+
+    result = await ProviderValidator().validate(write_module(tmp_path / "amplifier-module-tool-x", source))
+
+    assert [check.message for check in result.errors] == [
+        "No provider was mounted and mount() did not return a Provider instance"
+    ]
+
+
+async def test_listening_to_a_module_leaves_its_logger_as_it_was(folder: Path) -> None:
+    own = logging.getLogger("amplifier_module_tool_x")
+    before = (own.level, list(own.handlers))
+
+    await ToolValidator().validate(write_module(folder, TOOL))
+
+    assert (own.level, own.handlers) == before

@@ -96,7 +96,8 @@ async def validate_module(
                 checks = static_checks(module)
                 result.checks += checks
                 if checks[0].passed:
-                    await _mount_and_look(module, config, MockCoordinator(), result)
+                    is_its_own = _find_type(module_path, module, ValidationResult("", "")) == result.module_type
+                    await _mount_and_look(module, config, MockCoordinator(), result, is_its_own)
     return result
 
 
@@ -157,23 +158,66 @@ def _private_import(name: str) -> Iterator[ModuleType]:
 
 
 async def _mount_and_look(
-    module: Any, config: dict[str, Any] | None, coordinator: "ModuleCoordinator", result: ValidationResult
+    module: Any,
+    config: dict[str, Any] | None,
+    coordinator: "ModuleCoordinator",
+    result: ValidationResult,
+    is_its_own: bool,
 ) -> None:
+    """Add the checks of what the module mounts; `is_its_own` says whether it goes by the type that was asked for."""
+
     def report(error: BaseException) -> None:
         result.add(failed(COMPLIANCE, f"Error during protocol compliance check: {_text(error)}"))
 
     cleanup: Any = None
     try:
         with _reporting(report):
-            cleanup = module.mount(coordinator, copy.deepcopy(config) if config else {})
-            cleanup = returned = await cleanup
+            with _listening(module.__name__) as said:
+                cleanup = module.mount(coordinator, copy.deepcopy(config) if config else {})
+                cleanup = returned = await cleanup
             mounted = _mounted(coordinator, CONTRACTS[result.module_type])
             if any(returned is one for one in mounted.values()) or fulfils(result.module_type, returned):
                 cleanup = None  # the instance itself, which may well be callable
             has_handlers = any(coordinator.hooks.list_handlers().values())
-            result.checks += instance_checks(result.module_type, mounted, returned, handlers_registered=has_handlers)
+            gave_reason = bool(said) or (isinstance(returned, str) and bool(returned))
+            result.checks += instance_checks(
+                result.module_type,
+                mounted,
+                returned,
+                handlers_registered=has_handlers,
+                may_decline=gave_reason or (is_its_own and not _did_something_else(coordinator, result.module_type)),
+            )
     finally:
         await _clean_up(cleanup, coordinator)
+
+
+@contextmanager
+def _listening(package: str) -> Iterator[list[str]]:
+    """Collect what the module logs: a module that mounts nothing has to say why."""
+    said: list[str] = []
+
+    class Listener(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            said.append(record.getMessage())
+
+    own, listener = logging.getLogger(package.partition(".")[0]), Listener(logging.INFO)
+    level = own.level
+    if own.getEffectiveLevel() > logging.INFO:
+        own.setLevel(logging.INFO)
+    own.addHandler(listener)
+    try:
+        yield said
+    finally:
+        own.removeHandler(listener)
+        own.setLevel(level)
+
+
+def _did_something_else(coordinator: "ModuleCoordinator", module_type: str) -> bool:
+    """Say whether the module installed what belongs to another type; a hook may also mount what it reports to."""
+    if module_type == "hook":
+        return False
+    others = (contract for contract in CONTRACTS.values() if contract.module_type not in (module_type, "hook"))
+    return any(_mounted(coordinator, other) for other in others) or any(coordinator.hooks.list_handlers().values())
 
 
 def _mounted(coordinator: "ModuleCoordinator", contract: Contract) -> dict[str, Any]:

@@ -248,35 +248,45 @@ def check_on_session_ready(module: object) -> ValidationCheck | None:
 
 
 def instance_checks(
-    module_type: str, mounted: Mapping[str, Any], returned: Any, *, handlers_registered: bool = False
+    module_type: str,
+    mounted: Mapping[str, Any],
+    returned: Any,
+    *,
+    handlers_registered: bool = False,
+    may_decline: bool = True,
 ) -> list[ValidationCheck]:
     """Return the checks of what a module's `mount` installed and returned.
 
     `module_type` is one of `CONTRACTS`; `mounted` is what is new at its mount point, by name, a slot by its own name.
-    For a hook it is not looked at: `handlers_registered` says whether the registry got handlers.
+    For a hook it is not looked at: `handlers_registered` says whether the registry got handlers. A module that
+    installed nothing of the type passes only if it `may_decline`.
     """
     contract = CONTRACTS[module_type]
     if module_type == "hook":
-        return _hook_checks(contract, returned, handlers_registered)
+        return _hook_checks(contract, returned, handlers_registered, may_decline)
     if mounted:
         return [check for name, candidate in mounted.items() for check in contract.verdict(name, candidate)]
     if contract.is_fulfilled_by(returned):
         valid = passed(COMPLIANCE, f"mount() returned a valid {contract.interface} instance")
         return [valid, *contract.closer_look(returned)]
-    if callable(returned):
+    if callable(returned) and may_decline:
         message = f"mount() returned a cleanup callable (no {module_type} mounted yet - may be conditional)"
         return [passed(COMPLIANCE, message, "warning")]
-    if module_type == "provider" and returned is None:
+    if module_type == "provider" and may_decline and (returned is None or isinstance(returned, str)):
         return [passed(COMPLIANCE, "provider declined to mount (missing credentials?)", "warning")]
     article = "an" if contract.interface[0] in "AEIOU" else "a"
     message = f"No {module_type} was mounted and mount() did not return {article} {contract.interface} instance"
     return [failed(COMPLIANCE, message)]
 
 
-def _hook_checks(contract: Contract, returned: Any, handlers_registered: bool) -> list[ValidationCheck]:
+def _hook_checks(
+    contract: Contract, returned: Any, handlers_registered: bool, may_decline: bool
+) -> list[ValidationCheck]:
     """A hook may also register its handlers later, in `on_session_ready`, so none at all is fine."""
     if handlers_registered:
         return [passed(COMPLIANCE, "Hooks registered via coordinator.hooks.register()")]
+    if not may_decline:
+        return [failed(COMPLIANCE, "No handler was registered via coordinator.hooks.register()")]
     if not callable(returned):
         return [passed(COMPLIANCE, "Hooks registered via coordinator.hooks")]
     if inspect.isroutine(returned) or isinstance(returned, functools.partial):
