@@ -84,7 +84,9 @@ def module_path(request: pytest.FixtureRequest) -> Path | None:
     if request.config.getoption("--module-path"):
         return detected.path
     folder = _module_folder(request.path)
-    return (_first_package(folder, "amplifier_") if folder is not None else None) or detected.path
+    if folder is None:
+        return detected.path
+    return _first_package(folder, "amplifier_module_") or _first_package(folder, "amplifier_") or detected.path
 
 
 @pytest.fixture

@@ -188,7 +188,7 @@ ADDED_MESSAGES = "async def get_messages(self): return list(self.messages)"
         ("orchestrator", "await context.add_message(", "print(", "test_orchestrator_updates_context"),
         ("context", "def clear", "def forget", "test_context_has_required_methods"),
         ("context", "self.messages.append(message)", "...", "test_message_round_trip"),
-        ("context", ADDED_MESSAGES, ADDED_MESSAGES + "[::-1]", "test_multiple_messages"),
+        ("context", ADDED_MESSAGES, ADDED_MESSAGES + "[:2]", "test_multiple_messages"),
         ("context", "clear(self): self.messages = []", "clear(self): ...", "test_clear_removes_messages"),
         ("context", "provider=None): return list", "provider=None): return str", "test_get_messages_for_request"),
         ("context", "return token_count > budget", "return 1", "test_internal_should_compact_returns_bool"),
@@ -520,3 +520,22 @@ def test_the_kernel_itself_never_loads_what_only_tests_need() -> None:
 
     assert [line for line in result.stdout.splitlines() if not line.endswith("[]")] == []
     assert len(result.stdout.splitlines()) == 7
+
+
+def test_a_context_may_add_messages_of_its_own(tmp_path: Path, run_pytest: Run) -> None:
+    source = GOOD["context"].replace("self.messages.append(message)", "self.messages += [{'content': 'note'}, message]")
+
+    outcomes, output = run_pytest(write_repository(tmp_path, "context", source))
+
+    assert outcomes == {"passed": 11}, output
+
+
+def test_the_package_of_the_module_comes_before_a_helper_package(tmp_path: Path, run_pytest: Run) -> None:
+    folder = write_repository(tmp_path, "tool")
+    helper = folder / "amplifier_helpers"
+    helper.mkdir()
+    (helper / "__init__.py").write_text("")
+
+    outcomes, output = run_pytest(folder)
+
+    assert outcomes == {"passed": 8}, output
