@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from amplifier_core import HookRegistry
+from amplifier_core.events import ALL_EVENTS
 
 logger = logging.getLogger(__name__)
 
@@ -54,7 +55,8 @@ async def declared_events(coordinator: Any) -> list[str]:
     for announced in announcements:
         for event in announced if isinstance(announced, list) else [announced]:
             if isinstance(event, str):
-                events[event] = None
+                if event not in ALL_EVENTS:  # whoever wants the kernel's own events has them already
+                    events[event] = None
             elif event is not None:
                 logger.warning("an announced event is skipped: its name is a %s", type(event).__name__)
     return list(events)

@@ -62,7 +62,7 @@ class TestRealCoordinator:
     ) -> None:
         coordinator = MockCoordinator()
         coordinator.register_capability("observability.events", lambda: ["a:one", "a:two"])
-        contribute_events(coordinator, "m", ["a:two", "a:three"])
+        contribute_events(coordinator, "m", ["a:two", "a:three", "tool:pre"])
         coordinator.register_contributor("observability.events", "n", lambda: "a:four")
         coordinator.register_contributor("observability.events", "o", lambda: [7])
 

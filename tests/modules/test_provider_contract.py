@@ -324,6 +324,7 @@ async def test_events_beyond_the_kernels_are_announced(heard: Heard) -> None:
     ]
 
     assert {name for name, _ in heard.events} - set(ALL_EVENTS) <= set(announced)
+    assert not set(ALL_EVENTS) & set(announced), "a hook that subscribes to both lists would hear these twice"
 
 
 async def test_costs_are_offered_to_the_session(folder: Path, heard: Heard) -> None:

@@ -5,7 +5,6 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from amplifier_core import ModuleCoordinator
-from amplifier_core.events import LLM_REQUEST, LLM_RESPONSE, PROVIDER_RETRY, PROVIDER_TOOL_SEQUENCE_REPAIRED
 from amplifier_kit.mounting import contribute_events
 from amplifier_kit.providers.cost import CostTally
 from amplifier_kit.providers.events import STREAM_EVENTS
@@ -19,14 +18,12 @@ __amplifier_module_type__ = "provider"
 
 logger = logging.getLogger(__name__)
 
-EVENTS = (LLM_REQUEST, LLM_RESPONSE, PROVIDER_RETRY, PROVIDER_TOOL_SEQUENCE_REPAIRED, *STREAM_EVENTS)
-
 
 async def mount(coordinator: ModuleCoordinator, config: dict[str, Any] | None = None) -> Callable[[], Awaitable[None]]:
     """Mount the provider; returns the cleanup, which closes a recording."""
     tally = CostTally()
     provider = MockProvider(config, coordinator, add_cost=tally.add)
-    contribute_events(coordinator, MODULE_ID, EVENTS)
+    contribute_events(coordinator, MODULE_ID, STREAM_EVENTS)
     tally.contribute(coordinator, MODULE_ID)
     await coordinator.mount("providers", provider, name=provider.name)
     logger.info("mounted %s", MODULE_ID)

@@ -5,7 +5,6 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from amplifier_core import ModuleCoordinator
-from amplifier_core.events import LLM_REQUEST, LLM_RESPONSE, PROVIDER_RETRY, PROVIDER_TOOL_SEQUENCE_REPAIRED
 from amplifier_kit.mounting import contribute_events
 from amplifier_kit.providers.cost import CostTally
 from amplifier_kit.providers.events import STREAM_EVENTS
@@ -22,10 +21,6 @@ __amplifier_module_type__ = "provider"
 logger = logging.getLogger(__name__)
 
 EVENTS = (
-    LLM_REQUEST,
-    LLM_RESPONSE,
-    PROVIDER_RETRY,
-    PROVIDER_TOOL_SEQUENCE_REPAIRED,
     CONCURRENCY,
     CONTINUATION,
     CHAIN_INVALIDATED,

@@ -10,6 +10,7 @@ import pytest
 from amplifier_module_provider_openai import EVENTS, OpenAIProvider
 
 from amplifier_core import ChatRequest, ChatResponse, Message, ToolSpec
+from amplifier_core.events import ALL_EVENTS
 from amplifier_core.testing import MockCoordinator
 
 sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
@@ -27,7 +28,7 @@ class Desk:
         self.server = server
         self.coordinator = MockCoordinator()
         self.events: list[tuple[str, dict[str, Any]]] = []
-        for event in EVENTS:
+        for event in (*ALL_EVENTS, *EVENTS):
             self.coordinator.hooks.register(event, self._keep)
         self.costs: list[Any] = []
         defaults = {"base_url": server.base_url, "api_key": KEY, "min_retry_delay": 0, "retry_jitter": False}
