@@ -6,7 +6,7 @@ skipped and recorded.
 """
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -120,7 +120,7 @@ async def _mount_optional(
 async def _mount(loader: ModuleLoader, coordinator: ModuleCoordinator, entry: PlanEntry) -> None:
     """Load and mount one module; when that fails it leaves nothing behind."""
     config = entry.spec.get("config")
-    if config and not isinstance(config, Mapping):
+    if config and not _is_config(config):
         raise MountPlanError(f"{entry.config_place} must be a dict, got {type(config).__name__}")
     checkpoint = Checkpoint(coordinator)
     undo_load = None
@@ -140,6 +140,11 @@ async def _mount(loader: ModuleLoader, coordinator: ModuleCoordinator, entry: Pl
         raise
     if ready := getattr(mount, "__on_session_ready__", None):
         loader.enqueue_on_session_ready(*ready)
+
+
+def _is_config(value: Any) -> bool:
+    """Say whether a module could read settings from `value`: by key, or by attribute as from a model or a namespace."""
+    return isinstance(value, Mapping) or hasattr(value, "__dict__")
 
 
 def _copy_of(spec: Mapping[str, Any]) -> dict[str, Any]:
@@ -193,7 +198,7 @@ async def _settle_provider(coordinator: ModuleCoordinator, checkpoint: Checkpoin
 async def _tell_ready(loader: ModuleLoader, coordinator: ModuleCoordinator) -> None:
     """Tell the modules that asked for it that all are mounted."""
     queue = loader.get_on_session_ready_queue()
-    for module_id, callback in queue if isinstance(queue, list) else ():  # a stand-in for a loader may have none
+    for module_id, callback in queue if isinstance(queue, Sequence) else ():  # a stand-in for a loader may have none
         try:
             await callback(coordinator)
         except Exception as exc:

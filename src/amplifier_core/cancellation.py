@@ -91,16 +91,16 @@ class CancellationToken:
     def running_tool_names(self) -> list[str]:
         return list(self._running_tools.values())
 
-    def register_child(self, token: "CancellationToken") -> None:
-        """Pass the present and every later request on to `token`."""
-        self._children[token] = None
+    def register_child(self, child: "CancellationToken") -> None:
+        """Pass the present and every later request on to `child`."""
+        self._children[child] = None
         if self.is_immediate:
-            token.request_immediate()
+            child.request_immediate()
         elif self.is_cancelled:
-            token.request_graceful()
+            child.request_graceful()
 
-    def unregister_child(self, token: "CancellationToken") -> None:
-        self._children.pop(token, None)
+    def unregister_child(self, child: "CancellationToken") -> None:
+        self._children.pop(child, None)
 
     def on_cancel(self, callback: Callable[[], object]) -> None:
         """Have `trigger_callbacks` call `callback`, which may be a coroutine function."""

@@ -109,6 +109,7 @@ class HookRegistry:
         """
         if not isinstance(event, str):
             raise TypeError(f"event must be a str, got {type(event).__name__}")
+        data = _payload(data)
         stamp = {}
         if event in _CORRELATED_EVENTS:  # here, not in the coroutine: the slot belongs to the emitter's own context
             explicit = data.get(REQUEST_ID_FIELD) if isinstance(data, dict) else None
@@ -129,7 +130,7 @@ class HookRegistry:
         timeout: float | None = 1.0,  # noqa: ASYNC109 - the contract's parameter
     ) -> list[dict[str, Any]]:
         """Ask every handler in turn, each for `timeout` seconds at most, and return the data they answered with."""
-        given, _ = _for_handlers(data)
+        given, _ = _for_handlers(_payload(data))
         collected = []
         for registration in self._by_event.get(event, ()):
             try:
@@ -214,6 +215,11 @@ def _continuing(data: Any) -> HookResult:
     vars(result)["data"] = data if isinstance(data, dict) else {}
     result.model_fields_set.update(_GIVEN_FIELDS)
     return result
+
+
+def _payload(data: Any) -> Any:
+    """Return the fields of a payload that is one model; any other payload as it is."""
+    return _dumped(data) if type(data) not in _PLAIN_TYPES and hasattr(data, "model_dump") else data
 
 
 def _for_handlers(data: dict[str, Any]) -> tuple[dict[str, Any], dict[str, tuple[Any, Any]]]:

@@ -72,8 +72,14 @@ class Provider(Protocol):
 class Tool(Protocol):
     """Something the model can use.
 
-    A JSON schema of the input is optional: `input_schema`, a dict, or `get_schema()`, which returns one.
+    A JSON schema of the input is optional: `input_schema`, a dict, or `get_schema()`, which returns one. A class that
+    inherits from here and has neither gets an empty `input_schema`.
     """
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if not getattr(cls, "_is_protocol", False) and not (hasattr(cls, "input_schema") or hasattr(cls, "get_schema")):
+            type.__setattr__(cls, "input_schema", {})  # not declared: it is no member of the protocol
 
     @property
     def name(self) -> str: ...

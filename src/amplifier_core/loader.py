@@ -156,8 +156,8 @@ class ModuleLoader:
     def get_on_session_ready_queue(self) -> list[tuple[str, ReadyCallback]]:
         return list(self._ready_queue)
 
-    def enqueue_on_session_ready(self, module_id: str, callback: ReadyCallback) -> None:
-        self._ready_queue.append((module_id, callback))
+    def enqueue_on_session_ready(self, module_id: str, fn: ReadyCallback) -> None:
+        self._ready_queue.append((module_id, fn))
 
     def clear_on_session_ready_queue(self) -> None:
         self._ready_queue.clear()
@@ -304,14 +304,15 @@ def _from_entry_point(module_id: str) -> LoadedModule | None:
     point = next((point for point in entry_points() if point.name == module_id), None)
     if point is None:
         return None
-    origin = f"entry point {point.value!r}"
+    # A stand-in for an entry point may have a name and `load` only.
+    origin, home = f"entry point {getattr(point, 'value', point.name)!r}", getattr(point, "module", "")
     try:
         mount = point.load()
     except (Exception, SystemExit) as exc:
         logger.exception("%s of module '%s' cannot be loaded", origin, module_id)
-        file = getattr(sys.modules.get(point.module), "__file__", None)
+        file = getattr(sys.modules.get(home), "__file__", None)
         raise import_error(module_id, file or origin, exc) from exc
-    return load_function(module_id, mount, sys.modules.get(getattr(mount, "__module__", point.module)), origin)
+    return load_function(module_id, mount, sys.modules.get(getattr(mount, "__module__", home)), origin)
 
 
 def _from_import(module_id: str) -> LoadedModule | None:

@@ -5,7 +5,7 @@ and receives a `ModuleSource`, which knows the folder.
 """
 
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from .exceptions import ModuleLoadError, ModuleNotFoundError
 
@@ -18,6 +18,7 @@ __all__ = [
 ]
 
 
+@runtime_checkable
 class ModuleSource(Protocol):
     """One module's place."""
 
@@ -26,6 +27,7 @@ class ModuleSource(Protocol):
         ...
 
 
+@runtime_checkable
 class ModuleSourceResolver(Protocol):
     """Module id (and the plan's `source`) → module source.
 

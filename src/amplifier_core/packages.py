@@ -106,14 +106,14 @@ def module_id_of(path: Path) -> str:
     return name.removeprefix(_FOLDER_PREFIX)
 
 
-def import_module_from_path(path: str | Path) -> ModuleType:
+def import_module_from_path(module_path: str | Path) -> ModuleType:
     """Import a package directory or a file under its own name, through the normal import system.
 
     Raises `ModulePathConflict`, an `ImportError`, when that name, or a cached submodule of it, is already loaded
     from another file: Python keeps one module per name, and running the other file's code instead would be worse
     than stopping.
     """
-    path = Path(path)
+    path = Path(module_path)
     is_directory = path.is_dir()
     source = path / "__init__.py" if is_directory else path
     name = path.name if is_directory else path.stem

@@ -1,13 +1,19 @@
 """Bringing a session up: what is loaded in which order, with what, and who is told in the end."""
 
 import logging
+import sys
+from collections import deque
 from collections.abc import Callable
+from pathlib import Path
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
-from amplifier_core import AmplifierSession, ModuleCoordinator
+from amplifier_core import AmplifierSession, CancellationToken, ModuleCoordinator, ModuleLoader
 from amplifier_core.mount_plan import MountPlan
+from amplifier_core.validation.base import import_module_from_path
 
 Listen = Callable[..., list[tuple[str, dict[str, Any]]]]
 
@@ -400,3 +406,58 @@ async def test_a_second_attempt_tells_every_module_once(modules: Any) -> None:
     await session.initialize()
 
     assert len(session.coordinator.session_state["told"]) == 2
+
+
+class Settings(BaseModel):
+    key: str = "k"
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [Settings(), SimpleNamespace(key="k"), MappingProxyType({"key": "k"})],
+    ids=["model", "namespace", "mapping"],
+)
+async def test_settings_may_be_an_object_with_attributes(modules: Any, settings: Any) -> None:
+    tool = modules.write("tool")
+    session = modules.session(modules.plan(tools=[tool.entry(config=settings)]))
+
+    assert await modules.failures_of(session) == []
+    assert tool.code.mounts == [settings]
+
+
+@pytest.mark.parametrize("settings", ["text", ["a"], 7, {"a"}, ("a",)], ids=repr)
+async def test_settings_that_nobody_could_read_are_refused(modules: Any, settings: Any) -> None:
+    tool = modules.write("tool")
+    session = modules.session(modules.plan(tools=[tool.entry(config=settings)]))
+
+    (failure,) = await modules.failures_of(session)
+    assert f"tools[0].config must be a dict, got {type(settings).__name__}" in failure["error"]
+
+
+@pytest.mark.parametrize("form", [list, tuple, deque])
+async def test_the_callbacks_of_a_loader_may_come_as_any_sequence(loader_for: Any, form: Any) -> None:
+    told: list[Any] = []
+
+    async def ready(coordinator: ModuleCoordinator) -> None:
+        told.append(coordinator)
+
+    loader = loader_for()
+    loader.get_on_session_ready_queue = lambda: form([("tool-x", ready)])
+    plan = {"session": {"orchestrator": "loop-x", "context": "context-x"}, "providers": [{"module": "provider-x"}]}
+    session = AmplifierSession(plan, loader=loader)
+    await session.initialize()
+
+    assert told == [session.coordinator]
+
+
+def test_parameters_have_the_names_that_callers_use(tmp_path: Path) -> None:
+    token, loader, coordinator = CancellationToken(), ModuleLoader(), ModuleCoordinator()
+    (tmp_path / "kernel_test_names.py").write_text("x = 1")
+
+    coordinator.register_cleanup(cleanup_fn=print)
+    token.register_child(child=CancellationToken())
+    token.unregister_child(child=CancellationToken())
+    loader.enqueue_on_session_ready(module_id="tool-x", fn=print)  # type: ignore[arg-type]
+
+    assert import_module_from_path(module_path=tmp_path / "kernel_test_names.py").x == 1
+    del sys.modules["kernel_test_names"]

@@ -5,12 +5,13 @@ import subprocess
 import sys
 from pathlib import Path
 from textwrap import dedent
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock, patch
 
 import pytest
 
-from amplifier_core import ModuleLoader
+from amplifier_core import ModuleCoordinator, ModuleLoader
 from amplifier_core.loader import TYPE_TO_MOUNT_POINT
 
 
@@ -157,3 +158,16 @@ async def test_entry_points_that_a_test_puts_in_place_are_read_every_time() -> N
         after = [info.id for info in await ModuleLoader().discover()]
 
     assert (before, after) == (["tool-mocked"], [])
+
+
+async def test_a_stand_in_for_an_entry_point_needs_only_a_name_and_load() -> None:
+    async def mount(coordinator: ModuleCoordinator, config: dict[str, Any]) -> None:
+        await coordinator.mount("tools", config["tool"], name="stand-in")
+
+    point, coordinator, tool = SimpleNamespace(name="tool-stand-in", load=lambda: mount), ModuleCoordinator(), object()
+
+    with patch("importlib.metadata.entry_points", return_value=[point]):
+        closure = await ModuleLoader().load("tool-stand-in", {"tool": tool})
+    await closure(coordinator)
+
+    assert coordinator.get("tools") == {"stand-in": tool}

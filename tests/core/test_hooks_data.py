@@ -279,3 +279,22 @@ async def test_the_returned_dict_belongs_to_the_emitter(hooks: HookRegistry) -> 
     (await hooks.emit("tool:pre", {})).data["scribble"] = True
 
     assert (await hooks.emit("tool:pre", {})).data == {"n": 1}
+
+
+@pytest.mark.parametrize("has_handler", [True, False], ids=["heard", "unheard"])
+async def test_a_model_as_the_whole_payload_is_its_fields(hooks: HookRegistry, has_handler: bool) -> None:
+    seen: list[Any] = []
+    if has_handler:
+        hooks.register("llm:request", answering(None, seen))
+
+    result = await hooks.emit("llm:request", ToolResult(output="done"))  # type: ignore[arg-type]
+
+    assert result.action == "continue"
+    for data in (*seen, result.data):
+        assert (data["output"], bool(data["request_id"]), "timestamp" in data) == ("done", True, has_handler)
+
+
+async def test_a_model_as_the_whole_payload_can_be_collected_for(hooks: HookRegistry) -> None:
+    hooks.register("tool:post", lambda event, data: HookResult(data={"seen": data["output"]}))
+
+    assert await hooks.emit_and_collect("tool:post", ToolResult(output="x")) == [{"seen": "x"}]  # type: ignore[arg-type]

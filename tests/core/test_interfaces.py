@@ -18,6 +18,7 @@ from amplifier_core.interfaces import (
     Provider,
     Tool,
 )
+from amplifier_core.module_sources import ModuleSource, ModuleSourceResolver
 
 MEMBERS: dict[type, set[str]] = {
     Orchestrator: {"execute"},
@@ -28,6 +29,8 @@ MEMBERS: dict[type, set[str]] = {
     ApprovalProvider: {"request_approval"},
     ApprovalSystem: {"request_approval"},
     DisplaySystem: {"show_message"},
+    ModuleSource: {"resolve"},
+    ModuleSourceResolver: {"resolve"},
 }
 
 
@@ -85,3 +88,27 @@ def test_an_approval_is_neither_explained_nor_remembered_by_default() -> None:
 
 def test_an_approval_timeout_is_its_own_kind_of_error() -> None:
     assert ApprovalTimeoutError.__bases__ == (Exception,)
+
+
+def test_a_tool_that_inherits_the_contract_has_an_empty_schema_unless_it_has_one() -> None:
+    class Plain(Tool):
+        name, description = "plain", "Has no schema."  # type: ignore[assignment]
+
+        async def execute(self, input: dict[str, Any]) -> models.ToolResult:
+            return models.ToolResult(output=input)
+
+    class Documented(Plain):
+        input_schema = {"type": "object"}  # noqa: RUF012
+
+    class Answering(Tool):
+        name, description = "answering", "Is asked for its schema."  # type: ignore[assignment]
+
+        def get_schema(self) -> dict[str, Any]:
+            return {"type": "object"}
+
+        async def execute(self, input: dict[str, Any]) -> models.ToolResult:
+            return models.ToolResult(output=input)
+
+    assert (Plain().input_schema, Documented().input_schema) == ({}, {"type": "object"})  # type: ignore[attr-defined]
+    assert not hasattr(Answering(), "input_schema")
+    assert isinstance(having(MEMBERS[Tool]), Tool)

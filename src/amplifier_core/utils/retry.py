@@ -44,27 +44,53 @@ _ERROR_BY_PHRASE: dict[str, type[LLMError]] = {  # the first phrase found decide
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class RetryConfig:
     """How often and how patiently to retry; delays are in seconds.
 
     `jitter` spreads the delays of concurrent callers. Give any truth value, `None` meaning on; it reads 0.2 when on
-    and 0.0 when off.
+    and 0.0 when off. `min_delay` and `backoff_multiplier` are other words for `initial_delay` and `backoff_factor`.
     """
 
-    max_retries: int = 3
-    initial_delay: float = 1.0
-    max_delay: float = 60.0
-    backoff_factor: float = 2.0
-    jitter: float | None = True
-    honor_retry_after: bool = True
+    max_retries: int
+    initial_delay: float
+    max_delay: float
+    backoff_factor: float
+    jitter: float
+    honor_retry_after: bool
 
-    def __post_init__(self) -> None:
-        if not isinstance(self.max_retries, int):
-            raise TypeError(f"max_retries must be an int, got {self.max_retries!r}")
-        if self.max_retries < 0:
-            raise ValueError(f"max_retries must not be negative, got {self.max_retries!r}")
-        object.__setattr__(self, "jitter", 0.2 if self.jitter is None or self.jitter else 0.0)
+    def __init__(
+        self,
+        max_retries: int = 3,
+        initial_delay: float = 1.0,
+        max_delay: float = 60.0,
+        backoff_factor: float = 2.0,
+        jitter: float | None = True,
+        honor_retry_after: bool = True,
+        *,
+        min_delay: float | None = None,
+        backoff_multiplier: float | None = None,
+    ) -> None:
+        if not isinstance(max_retries, int):
+            raise TypeError(f"max_retries must be an int, got {max_retries!r}")
+        if max_retries < 0:
+            raise ValueError(f"max_retries must not be negative, got {max_retries!r}")
+        vars(self).update(
+            max_retries=max_retries,
+            initial_delay=initial_delay if min_delay is None else min_delay,
+            max_delay=max_delay,
+            backoff_factor=backoff_factor if backoff_multiplier is None else backoff_multiplier,
+            jitter=0.2 if jitter is None or jitter else 0.0,
+            honor_retry_after=honor_retry_after,
+        )
+
+    @property
+    def min_delay(self) -> float:
+        return self.initial_delay
+
+    @property
+    def backoff_multiplier(self) -> float:
+        return self.backoff_factor
 
 
 def compute_delay(
