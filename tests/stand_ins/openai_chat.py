@@ -2,40 +2,29 @@
 
 from typing import Any
 
-from openai_responses import Problem, check_tools, pieces, refuse_unless
+from openai_responses import check_tools, pieces
+from openai_schema import chat_messages, chat_parts, chat_request, refuse_unless
 
-_FIELDS = {
-    "model",
-    "messages",
-    "tools",
-    "tool_choice",
-    "parallel_tool_calls",
-    "max_tokens",
-    "max_completion_tokens",
-    "temperature",
-    "top_p",
-    "stop",
-    "seed",
-    "response_format",
-    "reasoning_effort",
-    "prompt_cache_key",
-    "stream",
-    "stream_options",
-    "user",
-    "n",
-}
 _ROLES = frozenset({"system", "developer", "user", "assistant", "tool"})
-_MESSAGE_KEYS = frozenset({"role", "content", "tool_calls", "tool_call_id"})
+_TEXT = frozenset({"text"})
+_PARTS = {"user": frozenset({"text", "image_url", "input_audio", "file"}), "assistant": frozenset({"text", "refusal"})}
+_TOOL_TYPES = frozenset({"function", "custom"})
+_CHECKED_BY_HAND = frozenset({"messages", "tools"})
 
 
 def check_chat(body: dict[str, Any]) -> None:
     """Raise a `Problem` for the first thing that is wrong with a request."""
-    for name in body:
-        refuse_unless(name in _FIELDS, f"Unrecognized request argument supplied: {name}", "unknown_parameter", name)
-    refuse_unless(body.get("messages"), "Missing required parameter: 'messages'.", param="messages")
-    if "stream_options" in body:
+    shape = chat_request()
+    shape.check_names(body)
+    for name in body.keys() - _CHECKED_BY_HAND:
+        shape.check_value(name, body[name])
+    refuse_unless(isinstance(body["messages"], list) and body["messages"], "'messages' is empty.", param="messages")
+    if body.get("stream_options"):
         refuse_unless(body.get("stream"), "'stream_options' is only allowed when 'stream' is enabled.")
-    check_tools(body, lambda tool: tool["function"])
+    check_tools(body, lambda tool: tool["function"] if tool["type"] == "function" else None, _TOOL_TYPES)
+    for name in ("tool_choice", "parallel_tool_calls"):
+        if body.get(name) is not None:
+            refuse_unless(body.get("tools"), f"'{name}' is only allowed when 'tools' are specified.", param=name)
     waiting: list[str] = []
     for place, message in enumerate(body["messages"]):
         _check_message(message, f"messages[{place}]")
@@ -57,22 +46,28 @@ def _check_answered(waiting: list[str]) -> None:
 
 
 def _check_message(message: dict[str, Any], param: str) -> None:
-    refuse_unless(message.get("role") in _ROLES, f"Invalid role: {message.get('role')}", param=f"{param}.role")
-    for key in set(message) - _MESSAGE_KEYS:
-        raise Problem(f"Additional properties are not allowed ('{key}' was unexpected)", param=param)
-    calls = message.get("tool_calls")
-    content = message.get("content")
+    role = message.get("role")
+    refuse_unless(role in _ROLES, f"Invalid role: {role}", param=f"{param}.role")
+    chat_messages()[role].check_names(message, param)
+    content, calls = message.get("content"), message.get("tool_calls")
     refuse_unless(content is not None or calls, "expected a string, got null", param=f"{param}.content")
-    if isinstance(content, list):
-        for part in content:
-            has_text = part["type"] == "text" and isinstance(part["text"], str) and set(part) == {"type", "text"}
-            has_image = part["type"] == "image_url" and part["image_url"]["url"].startswith(("data:image/", "http"))
-            is_known = has_text or (has_image and message["role"] == "user")
-            refuse_unless(is_known, f"Invalid content part: {part['type']}", param=param)
+    refuse_unless(isinstance(content, str | list | None), "expected a string or an array", param=f"{param}.content")
+    for part in content if isinstance(content, list) else ():
+        _check_part(part, _PARTS.get(role, _TEXT), param)
     for call in calls or ():
         refuse_unless(set(call) == {"id", "type", "function"} and call["type"] == "function", "Invalid tool call.")
         refuse_unless(isinstance(call["function"]["arguments"], str), "Expected a string.", param=param)
         refuse_unless(len(call["id"]) <= 40, f"'{call['id']}' is too long", param=f"{param}.tool_calls")
+
+
+def _check_part(part: dict[str, Any], allowed: frozenset[str], param: str) -> None:
+    kind = part["type"]
+    refuse_unless(kind in allowed, f"Invalid content part: {kind}", param=param)
+    chat_parts()[kind].check_names(part, param)
+    if kind == "text":
+        refuse_unless(isinstance(part["text"], str), "Expected a string.", param=param)
+    elif kind == "image_url":
+        refuse_unless(part["image_url"]["url"].startswith(("data:image/", "http")), "Invalid image.", param=param)
 
 
 def chat_answer(body: dict[str, Any], said: Any) -> tuple[dict[str, Any], list[tuple[str | None, Any]]]:

@@ -2,70 +2,26 @@
 
 import itertools
 import re
-from dataclasses import dataclass
+from collections.abc import Collection
 from typing import Any
+
+from openai_schema import (
+    Problem,
+    refuse_unless,
+    response_items,
+    response_parts,
+    response_request,
+    response_tool_types,
+)
 
 Item = dict[str, Any]
 
-_FIELDS = {
-    "model",
-    "input",
-    "store",
-    "instructions",
-    "max_output_tokens",
-    "temperature",
-    "top_p",
-    "reasoning",
-    "include",
-    "tools",
-    "tool_choice",
-    "parallel_tool_calls",
-    "max_tool_calls",
-    "truncation",
-    "text",
-    "prompt_cache_key",
-    "prompt_cache_retention",
-    "safety_identifier",
-    "previous_response_id",
-    "stream",
-    "metadata",
-    "user",
-    "service_tier",
-    "background",
-}
-_ITEM_KEYS = {
-    "message": {"type", "role", "content", "id", "status"},
-    "reasoning": {"type", "id", "summary", "encrypted_content", "content", "status"},
-    "function_call": {"type", "call_id", "name", "arguments", "id", "status"},
-    "function_call_output": {"type", "call_id", "output", "id", "status"},
-    "web_search_call": {"type", "id", "status", "action"},
-}
-_PART_KEYS = {
-    "input_text": {"type", "text"},
-    "input_image": {"type", "image_url", "detail", "file_id"},
-    "input_file": {"type", "file_data", "file_id", "filename"},
-    "output_text": {"type", "text", "annotations", "logprobs"},
-    "refusal": {"type", "refusal"},
-}
 _INPUT_PARTS, _OUTPUT_PARTS = {"input_text", "input_image", "input_file"}, {"output_text", "refusal"}
+_ROLES = frozenset({"user", "system", "developer", "assistant"})
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _IMAGE = re.compile(r"(https?://\S+|data:image/[a-z]+;base64,[A-Za-z0-9+/]+=*)")
-_EFFORTS = {"none", "minimal", "low", "medium", "high", "xhigh"}
-
-
-@dataclass
-class Problem(Exception):
-    """A request that the vendor refuses."""
-
-    message: str
-    code: str | None = None
-    param: str | None = None
-    status: int = 400
-
-
-def refuse_unless(condition: object, message: str, code: str | None = None, param: str | None = None) -> None:
-    if not condition:
-        raise Problem(message, code, param)
+_CHECKED_BY_HAND = frozenset({"input", "tools"})
+_NOT_HERE = ("conversation", "prompt", "background")
 
 
 class ResponseStore:
@@ -78,75 +34,84 @@ class ResponseStore:
 
     def check(self, body: dict[str, Any]) -> None:
         """Raise a `Problem` for the first thing that is wrong with a request."""
-        for name in body:
-            refuse_unless(name in _FIELDS, f"Unknown parameter: '{name}'.", "unknown_parameter", name)
+        shape = response_request()
+        shape.check_names(body)
+        for name in body.keys() - _CHECKED_BY_HAND:
+            shape.check_value(name, body[name])
+        for name in _NOT_HERE:
+            refuse_unless(not body.get(name), f"'{body.get(name)}' not found: this server has none.", param=name)
         refuse_unless(isinstance(body.get("model"), str), "Missing required parameter: 'model'.", param="model")
         refuse_unless(isinstance(body.get("input"), list | str), "Missing required parameter: 'input'.", param="input")
-        refuse_unless(body.get("max_output_tokens", 16) >= 16, "Expected a value >= 16.", param="max_output_tokens")
-        check_tools(body, lambda tool: tool if tool["type"] == "function" else None)
-        _check_options(body)
-        history = self.history_of(body)
-        for place, item in enumerate(body["input"]):
-            self._check_item(item, f"input[{place}]", is_stored=body.get("store", True))
-        _check_order(history)
+        refuse_unless((body.get("max_output_tokens") or 16) >= 16, "Expected a value >= 16.", param="max_output_tokens")
+        check_tools(body, lambda tool: tool if tool["type"] == "function" else None, response_tool_types())
+        is_refused = body.get("prompt_cache_retention") == "in_memory" and body["model"].startswith("gpt-5.5")
+        refuse_unless(not is_refused, "in_memory is not supported.", "invalid_value", "prompt_cache_retention")
+        for place, item in enumerate(_input_of(body)):
+            self._check_item(item, f"input[{place}]", is_stored=body.get("store") is not False)
+        _check_order(self.history_of(body))
 
     def history_of(self, body: dict[str, Any]) -> list[Item]:
-        """Return everything that a request stands on."""
-        previous = body.get("previous_response_id")
+        """Return everything that a request stands on; what it repeats of a stored response counts once."""
+        given, previous = _input_of(body), body.get("previous_response_id")
         if previous is None:
-            return list(body["input"])
+            return given
         if previous not in self.histories:
             message = f"Previous response with id '{previous}' not found."
             raise Problem(message, "previous_response_not_found", "previous_response_id")
-        return [*self.histories[previous], *body["input"]]
+        repeated = {item["call_id"] for item in given if item.get("type") == "function_call"}
+        stored = [item for item in self.histories[previous] if item.get("call_id") not in repeated]
+        return [*stored, *given]
 
     def _check_item(self, item: Item, param: str, *, is_stored: bool) -> None:
+        refuse_unless(isinstance(item, dict), "Invalid type: expected an object.", "invalid_type", param)
         kind = item.get("type", "message" if "role" in item else None)
-        refuse_unless(kind in _ITEM_KEYS, f"Invalid value: '{kind}'.", "invalid_value", f"{param}.type")
-        for key in set(item) - _ITEM_KEYS[kind]:
-            raise Problem(f"Unknown parameter: '{param}.{key}'.", "unknown_parameter", f"{param}.{key}")
+        shapes = response_items()
+        refuse_unless(kind in shapes, f"Invalid value: '{kind}'.", "invalid_value", f"{param}.type")
+        shapes[kind].check_names(item, param)
         if kind == "message":
-            allowed = _OUTPUT_PARTS if item["role"] == "assistant" else _INPUT_PARTS
-            _check_parts(item["content"], allowed, f"{param}.content")
+            role, content = item["role"], item["content"]
+            refuse_unless(role in _ROLES, f"Invalid value: '{role}'.", "invalid_value", f"{param}.role")
+            if not isinstance(content, str):
+                _check_parts(content, _OUTPUT_PARTS if role == "assistant" else _INPUT_PARTS, f"{param}.content")
         elif kind == "reasoning":
-            refuse_unless(item.get("id") and isinstance(item.get("summary"), list), "Missing parameter.", param=param)
-            encrypted = item.get("encrypted_content")
-            if not is_stored:
-                refuse_unless(encrypted, f"Item with id '{item['id']}' not found.", param=param)
-            if encrypted is not None:
-                is_genuine = self.issued.get(item["id"]) == encrypted
-                refuse_unless(is_genuine, "The encrypted content could not be verified.", "invalid_encrypted_content")
+            self._check_reasoning(item, param, is_stored=is_stored)
         elif kind == "function_call":
             refuse_unless(isinstance(item["arguments"], str), "Expected a string.", param=f"{param}.arguments")
             refuse_unless(_NAME.fullmatch(item["name"]), "Invalid name.", param=f"{param}.name")
             refuse_unless(0 < len(item["call_id"]) <= 64, "string too long", param=f"{param}.call_id")
-        elif kind == "function_call_output" and not isinstance(item["output"], str):
-            _check_parts(item["output"], _INPUT_PARTS, f"{param}.output")
+        elif kind == "function_call_output":
+            refuse_unless(isinstance(item.get("call_id"), str), "Missing call_id.", param=f"{param}.call_id")
+            if not isinstance(item["output"], str):
+                _check_parts(item["output"], _INPUT_PARTS, f"{param}.output")
+        elif kind == "item_reference":
+            raise Problem(f"Item with id '{item['id']}' not found.", param=param)
+
+    def _check_reasoning(self, item: Item, param: str, *, is_stored: bool) -> None:
+        refuse_unless(item["id"] and isinstance(item["summary"], list), "Missing parameter.", param=param)
+        encrypted = item.get("encrypted_content")
+        if not is_stored:
+            refuse_unless(encrypted, f"Item with id '{item['id']}' not found.", param=param)
+        if encrypted is not None:
+            is_genuine = self.issued.get(item["id"]) == encrypted
+            refuse_unless(is_genuine, "The encrypted content could not be verified.", "invalid_encrypted_content")
 
 
-def check_tools(body: dict[str, Any], function_of: Any) -> None:
-    """Check names and schemas of functions; the choice among them needs some."""
+def check_tools(body: dict[str, Any], function_of: Any, types: Collection[str]) -> None:
+    """Check types of tools, and names and schemas of functions."""
     for place, tool in enumerate(body.get("tools") or ()):
+        param = f"tools[{place}]"
+        refuse_unless(tool["type"] in types, f"Invalid value: '{tool['type']}'.", "invalid_value", f"{param}.type")
         function = function_of(tool)
         if function is not None:
-            refuse_unless(_NAME.fullmatch(function["name"]), "Invalid tool name.", param=f"tools[{place}].name")
+            refuse_unless(_NAME.fullmatch(function["name"]), "Invalid tool name.", param=f"{param}.name")
             parameters = function.get("parameters")
             is_object = isinstance(parameters, dict) and parameters.get("type") == "object"
-            refuse_unless(is_object, "Invalid schema for function.", "invalid_function_parameters")
-    for name in ("tool_choice", "parallel_tool_calls"):
-        if name in body:
-            refuse_unless(body.get("tools"), f"'{name}' is only allowed when 'tools' are specified.", param=name)
+            refuse_unless(is_object or parameters is None, "Invalid schema.", "invalid_function_parameters", param)
 
 
-def _check_options(body: dict[str, Any]) -> None:
-    if "reasoning" in body:
-        effort = body["reasoning"].get("effort")
-        refuse_unless(effort is None or effort in _EFFORTS, "Invalid effort.", "invalid_value", "reasoning.effort")
-    retention = body.get("prompt_cache_retention")
-    is_refused = retention == "in_memory" and body["model"].startswith("gpt-5.5")
-    refuse_unless(not is_refused, "in_memory is not supported.", "invalid_value", "prompt_cache_retention")
-    for wanted in body.get("include") or ():
-        refuse_unless(wanted == "reasoning.encrypted_content", "Invalid value.", "invalid_value", "include")
+def _input_of(body: dict[str, Any]) -> list[Item]:
+    given = body["input"]
+    return [{"role": "user", "content": given}] if isinstance(given, str) else list(given)
 
 
 def _check_parts(content: Any, allowed: set[str], param: str) -> None:
@@ -154,9 +119,8 @@ def _check_parts(content: Any, allowed: set[str], param: str) -> None:
     for part in content:
         kind = part.get("type")
         refuse_unless(kind in allowed, f"Invalid value: '{kind}'.", "invalid_value", param)
-        for key in set(part) - _PART_KEYS[kind]:
-            raise Problem(f"Unknown parameter: '{param}.{key}'.", "unknown_parameter", param)
-        if kind == "input_image":
+        response_parts()[kind].check_names(part, param)
+        if kind == "input_image" and part.get("image_url") is not None:
             refuse_unless(_IMAGE.fullmatch(part["image_url"]), "Invalid image.", "invalid_image_url", param)
         elif kind.endswith("text"):
             refuse_unless(isinstance(part["text"], str), "Expected a string.", param=param)
@@ -169,12 +133,8 @@ def _check_order(history: list[Item]) -> None:
         kind = item.get("type", "message")
         following = history[place + 1] if place + 1 < len(history) else {}
         if kind == "reasoning":
-            follows = following.get("role") == "assistant" or following.get("type") in _ITEM_KEYS.keys() - {
-                "message",
-                "function_call_output",
-            }
             message = f"Item '{item['id']}' of type 'reasoning' was provided without its required following item."
-            refuse_unless(follows, message)
+            refuse_unless(_is_of_the_model(following), message)
         elif kind == "function_call":
             refuse_unless(item["call_id"] not in answered and item["call_id"] not in waiting, "Duplicate call_id.")
             waiting.append(item["call_id"])
@@ -186,6 +146,11 @@ def _check_order(history: list[Item]) -> None:
         elif item.get("role") == "user" and waiting:
             break
     refuse_unless(not waiting, f"No tool output found for function call {''.join(waiting[:1])}.", param="input")
+
+
+def _is_of_the_model(item: Item) -> bool:
+    kind = item.get("type", "message" if "role" in item else "")
+    return item.get("role") == "assistant" if kind == "message" else kind != "" and not kind.endswith("_output")
 
 
 def responses_answer(
@@ -206,16 +171,16 @@ def responses_answer(
         "max_output_tokens": body.get("max_output_tokens"),
         "model": said.model or body["model"],
         "output": output,
-        "parallel_tool_calls": body.get("parallel_tool_calls", True),
+        "parallel_tool_calls": body.get("parallel_tool_calls") is not False,
         "previous_response_id": body.get("previous_response_id"),
         "reasoning": body.get("reasoning") or {"effort": None, "summary": None},
-        "store": body.get("store", True),
-        "temperature": body.get("temperature", 1.0),
+        "store": body.get("store") is not False,
+        "temperature": body.get("temperature") or 1.0,
         "text": body.get("text") or {"format": {"type": "text"}},
-        "tool_choice": body.get("tool_choice", "auto"),
+        "tool_choice": body.get("tool_choice") or "auto",
         "tools": body.get("tools") or [],
-        "top_p": body.get("top_p", 1.0),
-        "truncation": body.get("truncation", "disabled"),
+        "top_p": body.get("top_p") or 1.0,
+        "truncation": body.get("truncation") or "disabled",
         "usage": usage
         and {
             "input_tokens": usage["input"],
@@ -226,7 +191,7 @@ def responses_answer(
         },
         "metadata": {},
     }
-    if body.get("store", True):
+    if body.get("store") is not False:
         kept = [item for item in output if item["type"] != "reasoning"]
         store.histories[response["id"]] = [*store.history_of(body), *kept]
     return response, [(event["type"], event) for event in stream_events(response)]

@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from openai_chat import chat_answer, check_chat
-from openai_responses import Problem, ResponseStore, responses_answer
+from openai_responses import ResponseStore, responses_answer
+from openai_schema import Problem
 from vendor_server import Answer, Request, VendorServer, json_answer, sse_answer, text_answer
 
 RESPONSES = "POST /v1/responses"
@@ -120,17 +121,27 @@ class OpenAIServer(VendorServer):
         if request.endpoint not in self.apis:
             body = {"message": "Not Found", "type": "not_found_error", "code": 404}
             return json_answer({"error": body}, 404)
-        body = request.body
-        for name in sorted(self.refuses & set(_field_names(body))):
-            return failed(400, "unknown_parameter", f"Unrecognized request argument supplied: {name}")
         try:
-            if request.endpoint == RESPONSES:
-                self.store.check(body)
-            else:
-                check_chat(body)
+            self._check(request)
         except Problem as problem:
             return failed(problem.status, problem.code, problem.message, param=problem.param)
+        except (LookupError, TypeError, AttributeError) as exc:  # of another type than the checks expect at that place
+            return failed(400, "invalid_type", f"Invalid type in the request: {exc}")
         return None
+
+    def _check(self, request: Request) -> None:
+        try:
+            body = request.body
+        except ValueError as exc:
+            raise Problem("We could not parse the JSON body of your request.") from exc
+        if not isinstance(body, dict):
+            raise Problem("Invalid type: expected an object.", "invalid_type")
+        for name in sorted(self.refuses & set(_field_names(body))):
+            raise Problem(f"Unrecognized request argument supplied: {name}", "unknown_parameter")
+        if request.endpoint == RESPONSES:
+            self.store.check(body)
+        else:
+            check_chat(body)
 
     def answer(self, request: Request) -> Answer:
         if request.endpoint == MODELS:

@@ -4,7 +4,10 @@ import importlib
 from collections.abc import AsyncIterator
 from typing import Any
 
+import httpx2
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from openai_server import KEY, OpenAIServer, Said
 
 openai = importlib.import_module("openai")
@@ -52,6 +55,140 @@ async def test_the_vendors_client_reads_its_completions(server: OpenAIServer, cl
         assert completion.choices[0].finish_reason == "tool_calls"
 
 
+SAID = {"role": "assistant", "content": [{"type": "output_text", "text": "Hello"}]}
+OUTPUT_MESSAGE = {
+    "type": "message",
+    "id": "msg_1",
+    "status": "completed",
+    "role": "assistant",
+    "content": [{"type": "output_text", "text": "Hello", "annotations": [], "logprobs": []}],
+}
+PICTURE = {"type": "input_image", "file_id": "file_1", "detail": "auto"}
+DOCUMENTED = [
+    {"input": "Hi"},
+    {"input": [{"role": "user", "content": "Hi"}]},
+    {"input": [{"type": "message", "role": "developer", "content": "Be brief."}, USER]},
+    {"input": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": [PICTURE]}]},
+    {"input": [USER, SAID, USER]},
+    {"input": [USER, {"role": "assistant", "content": "Hello"}, USER]},
+    {"input": [USER, {"role": "assistant", "content": "Hello", "phase": "final_answer"}, USER]},
+    {"input": [USER, OUTPUT_MESSAGE, USER]},
+    {"input": [USER, {"role": "assistant", "content": [{"type": "refusal", "refusal": "No."}]}, USER]},
+    {"input": [USER, CALL, {**OUTPUT, "output": [{"type": "input_text", "text": "a"}]}]},
+    {"input": [USER, {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search"}}]},
+    {"input": [USER, {"type": "mcp_list_tools", "id": "m_1", "server_label": "s", "tools": []}]},
+    {"input": [USER], "include": ["reasoning.encrypted_content", "message.output_text.logprobs"]},
+    {"input": [USER], "include": ["web_search_call.action.sources", "file_search_call.results"]},
+    {"input": [USER], "reasoning": {"effort": "minimal", "summary": "auto"}, "service_tier": "flex"},
+    {"input": [USER], "text": {"format": {"type": "json_object"}, "verbosity": "low"}, "top_logprobs": 2},
+    {"input": [USER], "metadata": {"a": "b"}, "user": "u", "background": False, "parallel_tool_calls": True},
+    {"input": [USER], "tools": [{"type": "web_search"}, {"type": "custom", "name": "run"}], "tool_choice": "auto"},
+    {"input": [USER], "max_output_tokens": None, "temperature": None, "previous_response_id": None},
+]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("body", DOCUMENTED, ids=range(len(DOCUMENTED)))
+async def test_a_response_is_answered_as_the_vendor_documents_it(client: Any, body: Any, stream: bool) -> None:
+    response = await client.responses.create(model="gpt-5.5", stream=stream, **body)
+    if stream:
+        response = [event async for event in response][-1].response
+
+    assert response.output_text == "Hello"
+
+
+async def test_a_stored_response_is_continued_with_what_is_new_or_with_everything(
+    server: OpenAIServer, client: Any
+) -> None:
+    server.say(Said(calls=[("c1", "echo", {})]))
+    first = await client.responses.create(model="gpt-5.5", input="Hi")
+
+    news = await client.responses.create(model="gpt-5.5", input=[OUTPUT], previous_response_id=first.id)
+    whole = [{"role": "user", "content": "Hi"}, CALL, OUTPUT]
+    everything = await client.responses.create(model="gpt-5.5", input=whole, previous_response_id=first.id)
+    text = await client.responses.create(model="gpt-5.5", input="And?", previous_response_id=everything.id)
+
+    assert [news.output_text, everything.output_text, text.output_text] == ["Hello"] * 3
+    with pytest.raises(openai.BadRequestError, match="No tool output found for function call c1"):
+        await client.responses.create(model="gpt-5.5", input="Well?", previous_response_id=first.id)
+
+
+TEXT = {"type": "text", "text": "Hi"}
+DOCUMENTED_CHATS = [
+    {"messages": [{"role": "user", "content": "Hi", "name": "ann"}]},
+    {"messages": [{"role": "developer", "content": [TEXT]}, {"role": "user", "content": [TEXT]}]},
+    {"messages": [{"role": "user", "content": [{"type": "file", "file": {"file_id": "f"}}, TEXT]}]},
+    {
+        "messages": [
+            {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "http://a", "detail": "low"}}]}
+        ]
+    },
+    {"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": [TEXT], "refusal": None}]},
+    {"messages": [{"role": "user", "content": "Hi"}, CALLING, {**ANSWER, "content": [TEXT]}]},
+    {"messages": [{"role": "user", "content": "Hi"}], "n": 1, "frequency_penalty": 0.5, "logprobs": False},
+    {"messages": [{"role": "user", "content": "Hi"}], "stop": ["."], "service_tier": "auto", "metadata": {"a": "b"}},
+    {"messages": [{"role": "user", "content": "Hi"}], "tools": [{"type": "function", "function": {"name": "echo"}}]},
+    {"messages": [{"role": "user", "content": "Hi"}], "verbosity": "low", "reasoning_effort": "minimal"},
+]
+
+
+@pytest.mark.parametrize("body", DOCUMENTED_CHATS, ids=range(len(DOCUMENTED_CHATS)))
+async def test_a_completion_is_answered_as_the_vendor_documents_it(client: Any, body: Any) -> None:
+    completion = await client.chat.completions.create(model="gpt-5.5", **body)
+
+    assert completion.choices[0].message.content == "Hello"
+
+
+NAMES = st.sampled_from(
+    [
+        *("model", "input", "messages", "role", "content", "type", "text", "tools", "function", "name", "parameters"),
+        *("arguments", "call_id", "output", "summary", "id", "tool_calls", "tool_call_id", "image_url", "reasoning"),
+        *("include", "store", "stream", "max_output_tokens", "previous_response_id"),
+    ]
+)
+WORDS = st.sampled_from(
+    [
+        *("user", "assistant", "tool", "message", "function", "function_call", "function_call_output", "reasoning"),
+        *("input_text", "output_text", "text", "input_image", "image_url", "gpt-5.5", "resp_1", "c1"),
+    ]
+)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 99) | WORDS | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=5),
+    max_leaves=12,
+)
+ITEMS = st.lists(st.dictionaries(NAMES, JSON | WORDS, max_size=5) | JSON, max_size=3)
+BODIES = st.fixed_dictionaries(
+    {"model": st.just("gpt-5.5") | JSON, "input": ITEMS | JSON, "messages": ITEMS | JSON},
+    optional={"tools": ITEMS | JSON, "reasoning": JSON, "include": JSON, "stream": JSON, "max_output_tokens": JSON},
+)
+
+
+@pytest.mark.parametrize(("path", "unused"), [("/responses", "messages"), ("/chat/completions", "input")])
+def test_nothing_that_is_sent_brings_it_down(path: str, unused: str) -> None:
+    with OpenAIServer() as server, httpx2.Client(headers={"authorization": f"Bearer {KEY}"}) as http:
+
+        @settings(max_examples=100, deadline=None)
+        @given(BODIES)
+        def check(body: dict[str, Any]) -> None:
+            body.pop(unused)
+            response = http.post(server.base_url + path, json=body)
+
+            assert response.status_code in (200, 400)
+            if response.status_code == 400:
+                assert response.json()["error"]["message"]
+
+        check()
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff", b"5"])
+@pytest.mark.parametrize("path", ["/responses", "/chat/completions"])
+def test_what_is_not_a_json_object_is_refused(server: OpenAIServer, path: str, content: bytes) -> None:
+    response = httpx2.post(server.base_url + path, content=content, headers={"authorization": f"Bearer {KEY}"})
+
+    assert (response.status_code, response.json()["error"]["type"]) == (400, "invalid_request_error")
+
+
 @pytest.mark.parametrize(
     ("body", "message"),
     [
@@ -67,6 +204,15 @@ async def test_the_vendors_client_reads_its_completions(server: OpenAIServer, cl
         ({"input": [USER], "previous_response_id": "resp_9"}, "previous_response_not_found"),
         ({"input": [USER], "prompt_cache_retention": "in_memory"}, "in_memory"),
         ({"input": [USER], "tools": [{"type": "function", "name": "a", "parameters": {}}]}, "schema"),
+        ({"input": [USER], "include": ["everything"]}, "include"),
+        ({"input": [USER], "reasoning": {"effort": "most"}}, "reasoning"),
+        ({"input": [USER], "text": 5}, "text"),
+        ({"input": [{"role": "user"}]}, "input[0].content"),
+        ({"input": [{"role": "nobody", "content": "Hi"}]}, "input[0].role"),
+        ({"input": [{"type": "function_call", "name": "echo"}]}, "input[0].arguments"),
+        ({"input": [{"type": "item_reference", "id": "msg_1"}]}, "msg_1"),
+        ({"input": [USER], "conversation": "conv_1"}, "conv_1"),
+        ({}, "'input'"),
     ],
 )
 async def test_a_response_is_refused_as_the_vendor_refuses_it(client: Any, body: dict[str, Any], message: str) -> None:
