@@ -5,12 +5,22 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from amplifier_core import HookResult
-from amplifier_core.events import ALL_EVENTS, PROVIDER_REQUEST
+from amplifier_core.events import ALL_EVENTS, CONTENT_BLOCK_DELTA, CONTENT_BLOCK_END, PROVIDER_REQUEST, THINKING_DELTA
 from amplifier_kit.mounting import Handlers, declared_events, offer_capability
 
 from .protection import IDENTIFIER_KEYS
 from .scrubbing import Scrubber
 from .settings import MODULE_ID, RedactionSettings
+from .streams import BlockId, StreamedText
+
+_PIECES = {"llm:stream_block_delta": "text", CONTENT_BLOCK_DELTA: "delta", THINKING_DELTA: "delta"}
+"""The events that bring a piece of a block, each with the key of its text."""
+
+_ENDS_BLOCK = {"llm:stream_block_end": "llm:stream_block_delta", CONTENT_BLOCK_END: CONTENT_BLOCK_DELTA}
+"""The events that end one block, each with the event that brought its pieces."""
+
+_ENDS_ALL = frozenset({"llm:stream_aborted", "thinking:final", "llm:response", "execution:end"})
+"""The events that end every block of their request, or of the session where they name none."""
 
 logger = logging.getLogger(__name__)
 
@@ -25,6 +35,7 @@ class RedactionHook:
         self.coordinator = coordinator
         self.settings = RedactionSettings.read(config)
         self._scrubber = Scrubber(self.settings.rules, self.settings.allowlist)
+        self._streams = StreamedText(self._scrubber.scrub)
         self._handlers = Handlers(MODULE_ID, coordinator)
 
     def offer_scrubbing(self) -> None:
@@ -44,6 +55,7 @@ class RedactionHook:
         if not self.settings.rules or not isinstance(data, dict) or event in self.settings.skip_events:
             return HookResult(action="continue")
         try:
+            await self._show_rest(event, data)
             return HookResult(action="modify", data=self._redacted(event, data))
         except Exception as exc:  # noqa: BLE001 - its text and traceback could show what must not be shown
             logger.warning(
@@ -57,6 +69,24 @@ class RedactionHook:
         """Unregister, and let go of everything that was seen; whoever scrubs can still do it."""
         self._handlers.clear()
         self._scrubber.forget()
+        self._streams.forget()
+
+    async def _show_rest(self, event: str, data: dict[str, Any]) -> None:
+        """Emit what is held back of the blocks that this event ends, as one more piece of each."""
+        if event in _ENDS_BLOCK:
+            ended = _block_id(_ENDS_BLOCK[event], data)
+            rests = self._streams.end(lambda block_id: block_id == ended)
+        elif event in _ENDS_ALL:
+            request = data.get("request_id")
+            rests = self._streams.end(lambda block_id: request is None or block_id.request_id == request)
+        else:
+            return
+        for block, rest in rests:
+            key = _PIECES[block.event]
+            sequence = block.data.get("sequence")
+            following = {} if not isinstance(sequence, int) else {"sequence": sequence + 1}
+            stamp = {"applied": True, "rules": list(self.settings.rule_names), "held_back": True}
+            await self.coordinator.hooks.emit(block.event, {**block.data, **following, key: rest, "redaction": stamp})
 
     def _register(self, events: Iterable[str]) -> int:
         return sum(
@@ -67,9 +97,24 @@ class RedactionHook:
 
     def _redacted(self, event: str, data: dict[str, Any]) -> dict[str, Any]:
         stamp: dict[str, Any] = {"applied": True, "rules": list(self.settings.rule_names)}
+        key = _PIECES.get(event)
+        if key is not None and isinstance(data.get(key), str):
+            return self._redacted_piece(event, data, key, stamp)
         if event != PROVIDER_REQUEST or "messages" not in data:
             return {**self._scrubber.scrub(data), "redaction": stamp}
         # The whole conversation: whoever writes it down scrubs it, and then each message only once.
         rest = {key: value for key, value in data.items() if key != "messages"}
         stamp["skipped"] = ["messages"]
         return {**self._scrubber.scrub(rest), "messages": data["messages"], "redaction": stamp}
+
+    def _redacted_piece(self, event: str, data: dict[str, Any], key: str, stamp: dict[str, Any]) -> dict[str, Any]:
+        if data.get("redaction", {}).get("held_back"):
+            return {**data, key: self._scrubber.scrub(data[key])}  # the rest of a block, which this hook emitted
+        rest = {name: value for name, value in data.items() if name != key}
+        redacted = {**self._scrubber.scrub(rest), "redaction": stamp}
+        redacted[key] = self._streams.pass_on(_block_id(event, data), event, redacted, data[key])
+        return redacted
+
+
+def _block_id(event: str, data: Mapping[str, Any]) -> BlockId:
+    return BlockId(event, data.get("session_id"), data.get("request_id"), data.get("block_index"))

@@ -8,6 +8,7 @@ from .patterns import SensitivePattern, Span
 _MAIL_DOMAIN = re.compile(r"@(?:@++|(?P<domain>(?:[\w-]{1,63}+\.){1,8}[^\W\d_]{2,24}))")
 _MAIL_NAME_BACKWARDS = re.compile(r"[\w.%+-]{1,64}")
 _MAX_MAIL_NAME = 64
+_REMOTE_PATH = re.compile(r":[\w~./-]{1,64}/")  # user@host:path/… is where git and ssh find a repository
 
 
 def _mail_addresses(text: str) -> Iterator[Span]:
@@ -18,9 +19,10 @@ def _mail_addresses(text: str) -> Iterator[Span]:
         if name is None:
             continue
         start = at - name.end()
-        if name.end() > 1 and text[start] in "bfnrt" and start > 0 and text[start - 1] == "\\":
+        if text[start] in "bfnrt" and start > 0 and text[start - 1] == "\\":
             start += 1  # the letter belongs to an escape
-        yield start, domain.end()
+        if start < at and _REMOTE_PATH.match(text, domain.end()) is None:
+            yield start, domain.end()
 
 
 # A number stands alone: it is no part of a word, a UUID, a version, an address or a time, and it is no price. That is
@@ -48,6 +50,12 @@ _PHONE_OR_SSN = re.compile(
 _CARD = re.compile(rf"[0-9](?:{_NO_NUMBER}|{_STANDS_ALONE}(?P<card>{_FIRST_DIGIT}(?:[ -]?{_DIGIT}){{12,18}}){_ENDS})")
 _LONG_NUMBER = re.compile(r"[0-9](?:[ ().-]{0,2}[0-9]){8}")
 _SHORTEST_CARD = 13
+_LENGTHS_OF_TIMES = (10, 13, 16, 19)
+_COUNTED_OUT = "01234567890123456789"
+_DATE_OR_BOOK = re.compile(
+    r"(?:19|20)\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])(?:[01]\d|2[0-3])[0-5]\d(?:[0-5]\d)?"
+    r"|(?:19|20)\d\d-\d{5,8}|97[89](?:-\d{1,7}){3}-\d"
+)
 _MAX_GROUPS_BEHIND_CARD = 3
 _DOUBLED = (0, 2, 4, 6, 8, 1, 3, 5, 7, 9)  # twice a digit, in one digit
 
@@ -57,12 +65,24 @@ def _numbers(text: str) -> Iterator[Span]:
     if _LONG_NUMBER.search(text) is None:
         return
     for match in _CARD.finditer(text):
-        length = _card_length(match[0]) if match.lastgroup else 0
+        length = _card_length(match[0]) if match.lastgroup and not _is_plain_number(match[0]) else 0
         if length:
             yield match.start(), match.start() + length
     for match in _PHONE_OR_SSN.finditer(text):
-        if match.lastgroup:
+        if match.lastgroup and not _is_plain_number(match[0]):
             yield match.span()
+
+
+def _is_plain_number(candidate: str) -> bool:
+    """Say whether digits are a date, seconds or parts of them, a book, a power of two, or just counted out."""
+    if _DATE_OR_BOOK.fullmatch(candidate) is not None:
+        return True
+    if not candidate.isdecimal():
+        return False
+    if candidate in _COUNTED_OUT or (candidate[0] == "1" and len(candidate) in _LENGTHS_OF_TIMES):
+        return True
+    number = int(candidate)
+    return number & (number - 1) == 0 or number & (number + 1) == 0
 
 
 def _card_length(candidate: str) -> int:

@@ -9,8 +9,9 @@ from typing import Any
 from amplifier_core.utils import json_safe
 
 from .masking import DEFAULT_RULES, MASK, RULES, Rule, TextMasker, rules_named
+from .named_secrets import is_secret_value, names_credentials, names_secret
 from .protection import DEFAULT_ALLOWLIST, IDENTIFIER_KEYS, Allowlist, fits_shape, has_shape
-from .secret_patterns import AUTHORIZATION_VALUE, is_secret_value, names_authorization, names_secret
+from .secret_tokens import CREDENTIAL_VALUES
 
 _NATIVE_TYPES = (str, int, float, bool, type(None), dict, list, tuple)
 _NATIVE = frozenset(_NATIVE_TYPES)
@@ -33,7 +34,7 @@ class Scrubber:
         self._masks_secrets = RULES["secrets"] in rules
         self._values = TextMasker(rules)
         self._names = TextMasker([rule for rule in rules if rule is not RULES["pii-basic"]])
-        self._credentials = TextMasker([Rule("SECRET", [AUTHORIZATION_VALUE])])
+        self._credentials = TextMasker([Rule("SECRET", CREDENTIAL_VALUES)])
         self._allowlist = Allowlist(DEFAULT_ALLOWLIST.union(allowlist))
         self._keys: dict[str, tuple[str | None, MaskText]] = {}
         self._messages: dict[int, tuple[Any, Any]] = {}  # the original is kept, so that its id stays its own
@@ -121,7 +122,7 @@ class Scrubber:
         name = MASK.sub("", key)  # the word SECRET in a mask makes no name
         if self._masks_secrets and names_secret(name):
             return self._mask_assigned
-        if self._masks_secrets and names_authorization(name):
+        if self._masks_secrets and names_credentials(name):
             return self._mask_credentials
         return self._values.mask
 

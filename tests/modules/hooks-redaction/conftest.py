@@ -19,6 +19,8 @@ def _some(count: int, alphabet: str = string.ascii_letters + string.digits) -> s
 
 _KEY_BLOCK = "-----BEGIN {0}PRIVATE KEY-----\n" + _some(64) + "\n" + _some(40) + "==\n-----END {0}PRIVATE KEY-----"
 
+_HOOK, _SIGNATURE = f"{_some(23)}7", f"{_some(39)}8"
+
 # Text with a secret, and the part of it that must not be seen; None for all of it.
 SECRETS: dict[str, tuple[str, str | None]] = {
     "AWS access key": ("AKIA" + _some(16, string.ascii_uppercase + string.digits), None),
@@ -52,6 +54,36 @@ SECRETS: dict[str, tuple[str, str | None]] = {
     "token": ("access_token: q1w2e3r4t5y6", "q1w2e3r4t5y6"),
     "password": ("password=hunter2!hunter2", "hunter2!hunter2"),
     "Azure": ("DefaultEndpointsProtocol=https;AccountKey=Zm9v+/YmFyYmF6==;Suffix=x", "Zm9v+/YmFyYmF6=="),
+    "PyPI": (f"pypi-AgEIcHlwaS5vcmc{_some(60)}9Z", None),
+    "Slack app": (f"xapp-1-A0{_some(8)}-{_some(13, string.digits)}-{_some(32)}", None),
+    "Slack webhook": (f"https://hooks.slack.com/services/T00000000/B00000000/{_HOOK}", f"T00000000/B00000000/{_HOOK}"),
+    "Stripe webhook secret": (f"whsec_{_some(32)}", None),
+    "Google access token": (f"ya29.a0{_some(60)}", None),
+    "Hugging Face": (f"hf_{_some(34)}", None),
+    "SendGrid": (f"SG.{_some(22)}.{_some(43)}", None),
+    "Azure signature": (f"https://acc.example/c?sv=2022-11-02&sp=r&sig={_SIGNATURE}%3D", f"{_SIGNATURE}%3D"),
+    "Azure service bus": (f"Endpoint=sb://x.example/;SharedAccessKey={_SIGNATURE}=", f"{_SIGNATURE}="),
+    "connection string": ("Server=db;Uid=sa;Pwd=Sup3rS3cret!;", "Sup3rS3cret!"),
+    "GitLab runner": (f"glrt-{_some(20)}", None),
+    "DigitalOcean": (f"dop_v1_{_some(64, string.digits + 'abcdef')}", None),
+    "Twilio": (f"SK{_some(32, string.digits + 'abcdef')}", None),
+    "Telegram": (f"1102015430:AA{_some(31)}b7", None),
+    "Discord": ("MTk4NjIyNDgzNDcxOTI1MjQ4.Cl2FMQ.ZnCjm1XVW7vRze4b7Cq4se7kKWs", None),
+    "certificate": (f"-----BEGIN CERTIFICATE-----\n{_some(64)}\n-----END CERTIFICATE-----", None),
+    "PGP": (f"-----BEGIN PGP PRIVATE KEY BLOCK-----\n{_some(64)}\n-----END PGP PRIVATE KEY BLOCK-----", None),
+    "cookie": (f"Cookie: sessionid={_HOOK}; csrftoken={_SIGNATURE}", f"sessionid={_HOOK}; csrftoken={_SIGNATURE}"),
+    "authorization token": (f"Authorization: token {_SIGNATURE}", _SIGNATURE),
+    "authorization without a scheme": (f"Authorization: {_SIGNATURE}", _SIGNATURE),
+    "curl": ("curl -X POST -u admin:hunter2 https://x.example/", "hunter2"),
+    "curl, long option": ("curl --user 'admin:hunter2' https://x.example/", "hunter2"),
+    "netrc": ("machine x.example login ada password hunter2hunter", "hunter2hunter"),
+    "password with a slash": ("https://ada:pa/ss@x.example/y", "pa/ss"),
+    "token as a user": (f"git+https://{_SIGNATURE}@x.example/o/r", _SIGNATURE),
+    "token in a query": (f"https://x.example/y?access_token={_HOOK}", _HOOK),
+    "name that ends in PASS": ("DB_PASS=correcthorse9", "correcthorse9"),
+    "name that ends in PWD": ("MYSQL_PWD=correcthorse9", "correcthorse9"),
+    "name that ends in KEY": (f"SIGNING_KEY={_SIGNATURE}", _SIGNATURE),
+    "name in camel case": (f"const signingKey = '{_SIGNATURE}'", _SIGNATURE),
 }
 PERSONAL: dict[str, str] = {
     "mail": "jane.doe+news@mail.example.co.uk",

@@ -1,0 +1,172 @@
+"""Secrets that are known by their shape: the tokens of services, key blocks, and what stands in URLs and headers."""
+
+import re
+from collections.abc import Iterator
+
+from .patterns import SensitivePattern, Span, matches_of
+
+# Text that may stand right before a token although it looks like a part of it: the escapes of JSON and of URLs, and
+# the colours of a terminal. Each holds a character that no token has, so that a token has but one place to start.
+_LEADS_IN = (r"\\[bfnrt]", r"\\u[0-9a-fA-F]{4}", r"%[0-9A-F]{2}", r"[\[;][0-9]m", r"[\[;][0-9]{2}m", r"\[[mK]")
+
+
+def _token(name: str, prefix: str, body: str, hints: tuple[str, ...] = ()) -> SensitivePattern:
+    """Return the pattern of a token with a prefix, a regular expression of fixed width, at the start of a word.
+
+    The look behind comes after the prefix: a regular expression that begins with a literal is searched for quickly.
+    """
+    starts_here = "|".join([rf"(?<![A-Za-z0-9_-]{prefix})", *(f"(?<={lead_in}{prefix})" for lead_in in _LEADS_IN)])
+    return SensitivePattern(name, hints or (prefix,), matches_of(re.compile(f"{prefix}(?:{starts_here}){body}")))
+
+
+def looks_random(text: str) -> bool:
+    """Say whether a text mixes small letters, capitals and digits, as generated secrets do and words do not."""
+    return (
+        any(character.islower() for character in text)
+        and any(character.isupper() for character in text)
+        and any(character.isdigit() for character in text)
+    )
+
+
+_BLOCK_LINE = re.compile(
+    r"-----(BEGIN|END) (?:[A-Z0-9]{1,20} ?){1,6}-----|---- (BEGIN|END) SSH2 (?:[A-Z]{1,20} ?){1,4}----"
+)
+
+
+def _key_blocks(text: str) -> Iterator[Span]:
+    """Yield the blocks of PEM, PGP and SSH as a whole, and of those that do not end the first line."""
+    begin: re.Match[str] | None = None
+    for line in _BLOCK_LINE.finditer(text):
+        is_begin = "BEGIN" in (line[1], line[2])
+        if not is_begin and begin is not None:
+            yield begin.start(), line.end()
+            begin = None
+        elif is_begin:
+            if begin is not None:
+                yield begin.span()
+            begin = line
+    if begin is not None:
+        yield begin.span()
+
+
+def open_block(text: str) -> int | None:
+    """Return where a key block begins that does not end in this text."""
+    begin: int | None = None
+    for line in _BLOCK_LINE.finditer(text):
+        begin = line.start() if "BEGIN" in (line[1], line[2]) else None
+    return begin
+
+
+_WORD_STARTS = re.compile("|".join([r"(?<![A-Za-z0-9_-])", *(f"(?<={lead_in})" for lead_in in _LEADS_IN)]))
+_TELEGRAM_BODY = re.compile(r":(?<=[0-9]{6}:)[A-Za-z0-9_-]{30,50}+(?![A-Za-z0-9_-])")
+_TELEGRAM_ID = re.compile(r"[0-9]{6,12}(?![0-9])")
+_DISCORD_TAIL = re.compile(r"\.(?<=[A-Za-z0-9_-]{20}\.)[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,100}+")
+
+
+def _telegram_tokens(text: str) -> Iterator[Span]:
+    """Yield the tokens of Telegram bots: a number, a colon, and 35 random characters."""
+    for body in _TELEGRAM_BODY.finditer(text):
+        number = _TELEGRAM_ID.match(text[max(0, body.start() - 13) : body.start()][::-1])
+        if number is not None and looks_random(body[0]):
+            yield body.start() - number.end(), body.end()
+
+
+def _discord_tokens(text: str) -> Iterator[Span]:
+    """Yield the tokens of Discord bots: three parts, the first of which is a number in base64."""
+    for tail in _DISCORD_TAIL.finditer(text):
+        for start in range(tail.start() - 28, tail.start() - 22):
+            if start >= 0 and text[start] in "MNO" and _WORD_STARTS.match(text, start) and looks_random(tail[0]):
+                yield start, tail.end()
+                break
+
+
+_VALUE_OF_HEADER = r"""\\{0,8}["'`]?\]?\s{0,8}+[:=,]\s{0,8}+\\{0,8}["'`]?"""
+_AUTHORIZATION = re.compile(
+    rf"[Aa](?i:uthorization){_VALUE_OF_HEADER}"
+    r"(?:(?i:bearer|basic|token|digest|apikey|negotiate)\s{1,8}+(?P<token>[A-Za-z0-9._~+/=:-]{6,}+)"
+    r"|AWS4-HMAC-SHA256\s(?P<signed>[^\n\"'`\\<>]{16,}+)"
+    r"|(?P<bare>(?=[^\s\"'`\\]{0,64}[0-9])[A-Za-z0-9._~+/=-]{16,}+))"
+)
+_COOKIE = re.compile(
+    rf"[Cc](?i:ookie){_VALUE_OF_HEADER}"
+    r"(?P<cookies>[\w.!#$%&*+^~-]{1,64}=[^\s\x00-\x1f\"'`\\;()]{4,}+(?:;\s?[^\s\x00-\x1f\"'`\\;()]{1,}+){0,50})"
+)
+_CREDENTIALS = re.compile(r"(?:bearer|basic|token|digest|apikey)\s{1,8}+(?P<token>\S{6,}+)", re.IGNORECASE)
+_COOKIES = re.compile(r"\A[\w.!#$%&*+^~-]{1,64}=[^\s;]{4,}+.*", re.DOTALL)
+_CURL_PASSWORD = re.compile(
+    r"""curl\s[^\n|;&]{0,300}?(?:\s-u|--user)[\s=]{0,4}["']?[^\s:"']{0,128}:(?P<password>[^\s"']{1,256}+)"""
+)
+_NETRC_PASSWORD = re.compile(
+    r"""login\s{1,8}+\S{1,128}+\s{1,8}+password\s{1,8}+(?P<password>[^\s\x00-\x1f"'\\()]{1,256}+)"""
+)
+# A password may hold a slash or an at sign; digits up to a slash are the port of a host.
+_URL_PASSWORD = re.compile(
+    r"""://[^\s/?#@:"'<>\\\[\]]{0,256}+:(?P<password>(?:(?![0-9]{1,5}/|[{$<])[^\s?#"'<>\\@]{1,128}@)?[^\s/?#"'<>\\]{0,128}"""
+    r"""|(?![0-9]{1,5}/|[{$<])[^\s?#"'<>\\@]{1,256})@(?=[A-Za-z0-9\[$-])"""
+)
+_URL_USER = re.compile(r"://(?P<user>[A-Za-z0-9_.~%-]{20,128}+)@", re.ASCII)
+_QUERY = re.compile(
+    r"[?&;](?i:sig|signature|key|auth|x-amz-signature|x-amz-security-token|x-goog-signature|code|apikey)="
+    r"(?P<value>[A-Za-z0-9%+/=_.~-]{16,}+)"
+)
+_WEBHOOK = re.compile(
+    r"(?:hooks\.slack\.com/(?:services|workflows|triggers)|discord(?:app)?\.com/api/webhooks|outlook\.office\.com/webhook"
+    r"|\.webhook\.office\.com/webhookb2)/(?P<path>[A-Za-z0-9/_@-]{20,}+)"
+)
+
+
+def _random_value(value: str) -> bool:
+    return looks_random(value) or (any(c.isdigit() for c in value) and any(c.isalpha() for c in value))
+
+
+TOKEN_PATTERNS: tuple[SensitivePattern, ...] = (
+    _token("AWS access key ID", "A[KS]IA", r"[0-9A-Z]{16,}+", ("AKIA", "ASIA")),
+    _token("Slack token", "xox[abceoprs]-", r"[A-Za-z0-9-]{6,}+", ("xox",)),
+    _token("Slack token with an expiry", r"xoxe\.xox[bp]-", r"[A-Za-z0-9-]{6,}+", ("xoxe.",)),
+    _token("Slack app token", "xapp-", r"[A-Za-z0-9-]{10,}+"),
+    _token("Google API key", "AIza", r"[A-Za-z0-9_-]{35,}+"),
+    _token("Google access token", r"ya29\.", r"[A-Za-z0-9_-]{20,}+", ("ya29.",)),
+    _token("Google client secret", "GOCSPX-", r"[A-Za-z0-9_-]{10,}+"),
+    _token("Google refresh token", "1//", r"[A-Za-z0-9_-]{20,}+"),
+    _token("JSON web token", "eyJ", r"[A-Za-z0-9_-]{7,}+\.[A-Za-z0-9_-]{10,}+\.[A-Za-z0-9_-]{10,}+"),
+    _token("encrypted JSON web token", "eyJ", r"[A-Za-z0-9_-]{7,}+\.\.[A-Za-z0-9_-]{10,}+\.[A-Za-z0-9_.-]{10,}+"),
+    _token("GitHub token", "gh[pousr]_", r"[A-Za-z0-9_]{10,}+", ("ghp_", "gho_", "ghu_", "ghs_", "ghr_")),
+    _token("GitHub fine-grained token", "github_pat_", r"[A-Za-z0-9_]{10,}+"),
+    _token("OpenAI or Anthropic API key", "sk-", r"[A-Za-z0-9_-]{10,}+"),
+    _token("GitLab token", "glpat-", r"[A-Za-z0-9_.-]{20,}+"),
+    _token("GitLab deploy or runner token", "gl(?:dt|rt|ft)-", r"[A-Za-z0-9_.-]{20,}+", ("gldt-", "glrt-", "glft-")),
+    _token(
+        "GitLab trigger or agent token", "gl(?:ptt|cbt|imt)-", r"[A-Za-z0-9_.-]{20,}+", ("glptt-", "glcbt-", "glimt-")
+    ),
+    _token("GitLab agent token", "glagent-", r"[A-Za-z0-9_.-]{20,}+"),
+    _token("GitLab application secret", "gloas-", r"[A-Za-z0-9_.-]{20,}+"),
+    _token("npm token", "npm_", r"[A-Za-z0-9]{36,}+"),
+    _token("PyPI token", "pypi-", r"(?=[A-Za-z_-]{0,64}[0-9])(?=[a-z0-9_-]{0,64}[A-Z])[A-Za-z0-9_-]{16,}+"),
+    _token("Stripe key", "[rs]k_(?:live|test)_", r"[A-Za-z0-9]{10,}+", ("k_live_", "k_test_")),
+    _token("Stripe webhook secret", "whsec_", r"[A-Za-z0-9+/=]{16,}+"),
+    _token("Hugging Face token", "hf_", r"[A-Za-z0-9]{30,}+"),
+    _token("Hugging Face organisation token", "api_org_", r"[A-Za-z0-9]{30,}+"),
+    _token("SendGrid key", r"SG\.", r"[A-Za-z0-9_-]{16,}+\.[A-Za-z0-9_-]{16,}+", ("SG.",)),
+    _token("DigitalOcean token", "do[opr]_v1_", r"[a-f0-9]{32,}+", ("do",)),
+    _token("Twilio key", "SK", r"[0-9a-f]{32}(?![0-9A-Za-z])"),
+    _token("Replicate token", "r8_", r"[A-Za-z0-9]{32,}+"),
+    _token("Groq key", "gsk_", r"[A-Za-z0-9]{20,}+"),
+    _token("Databricks token", "dapi", r"[0-9a-f]{32}(?:-[0-9])?(?![0-9A-Za-z])"),
+    _token("Shopify token", "shp(?:at|ca|pa|ss)_", r"[0-9a-fA-F]{32,}+", ("shp",)),
+    SensitivePattern("key block", ("-----BEGIN ", "---- BEGIN SSH2"), _key_blocks),
+    SensitivePattern("Telegram token", (":",), _telegram_tokens),
+    SensitivePattern("Discord token", (".",), _discord_tokens),
+    SensitivePattern("authorization header", ("authorization",), matches_of(_AUTHORIZATION), ignores_case=True),
+    SensitivePattern("cookie header", ("cookie",), matches_of(_COOKIE), ignores_case=True),
+    SensitivePattern("password of a command", ("curl ",), matches_of(_CURL_PASSWORD)),
+    SensitivePattern("password in a netrc file", ("login",), matches_of(_NETRC_PASSWORD)),
+    SensitivePattern("password in a URL", ("://",), matches_of(_URL_PASSWORD)),
+    SensitivePattern("token in a URL", ("://",), matches_of(_URL_USER, _random_value)),
+    SensitivePattern("signature in a URL", ("=",), matches_of(_QUERY, _random_value)),
+    SensitivePattern("webhook", ("hooks.slack.com/", "/webhook", "discord"), matches_of(_WEBHOOK)),
+)
+CREDENTIAL_VALUES: tuple[SensitivePattern, ...] = (
+    SensitivePattern("value of an authorization header", (), matches_of(_CREDENTIALS)),
+    SensitivePattern("value of a cookie header", (), matches_of(_COOKIES)),
+)
+"""What is masked where a name says that credentials follow."""
