@@ -228,6 +228,19 @@ async def test_what_the_library_reports_is_told_apart(
     assert "secret" not in result.output
 
 
+async def test_a_search_without_the_library_says_what_to_install(
+    mount_web: Any, code_of: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("ddgs", "ddgs.exceptions"):
+        monkeypatch.setitem(sys.modules, name, None)
+    web = await mount_web()
+
+    result = await web.search("q")
+
+    assert code_of(result) == "search_failed"
+    assert "install amplifier[web]" in result.output
+
+
 async def test_the_caller_is_released_at_the_deadline_and_the_next_search_works(
     mount_web: Any, code_of: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
