@@ -249,7 +249,9 @@ def child_bundle(bundle: Bundle, parent_plan: Mapping[str, Any], order: Order) -
     for section, rules in inheritance.items():
         explicit = {key for entry in overlay[section] for key in _names_of(entry)}
         plan[section] = _filtered(plan[section], rules, _POLICIES[section], explicit)
-    content = type(bundle)(name=order.agent_name, from_meta=True, instruction=_instruction(definition))
+    content = type(bundle)(
+        name=order.agent_name, from_meta=True, instruction=_instruction(definition), _agent_instruction=True
+    )
     return replace(
         bundle.compose(content),
         session=session,

@@ -55,7 +55,8 @@ def _lay_over(result: Bundle, other: Bundle, other_context: dict[str, Path]) -> 
         result.name, result.from_meta = other.name, False
     result.version = other.version or result.version
     result.description = other.description or result.description
-    result.instruction = other.instruction or result.instruction
+    if other.instruction:
+        result.instruction, result._agent_instruction = other.instruction, other._agent_instruction
     result.base_path = other.base_path or result.base_path
     result.session = deep_merge(result.session, other.session)
     result.spawn = deep_merge(result.spawn, other.spawn)

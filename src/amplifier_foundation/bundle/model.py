@@ -40,6 +40,7 @@ class Bundle:
 
     `source_base_paths` maps a namespace to the directory that holds its `agents/`, `context/` and so on.
     `from_meta` says that name and description come from an agent's `meta:`; such a name never becomes a namespace.
+    `_agent_instruction` says that the instruction is an agent's, whose mentions are taken to the letter.
     """
 
     name: str
@@ -60,6 +61,7 @@ class Bundle:
     _pending_context: dict[str, str] = field(default_factory=dict)
     origins: dict[str, list[Origin]] = field(default_factory=dict)
     from_meta: bool = field(default=False, compare=False)
+    _agent_instruction: bool = field(default=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         for name, kind in _COLLECTIONS.items():

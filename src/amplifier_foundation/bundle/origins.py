@@ -83,9 +83,12 @@ class OriginLedger:
 
 
 def tag_container(bundle: Bundle, container: str) -> None:
-    """Add the bundle that included them to every item of an included bundle."""
+    """Add the bundle that included them to every item of an included bundle; what nameless ones brought is its own."""
     if not container:
         return
+    for key in keys_of(bundle, bundle.context):
+        if key not in bundle.origins:
+            bundle.origins[key] = [Origin(container, None)]
     for claims in bundle.origins.values():
         if any(claim.bundle == container for claim in claims):
             continue

@@ -18,4 +18,5 @@ def read_bundle(path: Path) -> Bundle:
     document = read_document(file)
     bundle = Bundle(**parse_sections(document.data, file.parent, file), instruction=document.instruction)
     bundle._file = file
+    bundle._agent_instruction = bundle.from_meta
     return bundle

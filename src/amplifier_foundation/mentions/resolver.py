@@ -12,12 +12,16 @@ if TYPE_CHECKING:
 class BaseMentionResolver:
     """Finds `@namespace:path` in the bundle of that namespace and `@path` below a folder.
 
-    Nothing is refused, `..` included: policy is for the application that wraps this.
+    Nothing is refused, `..` included: policy is for the application that wraps this. With `literal` the full stop or
+    colon behind a mention always belongs to it.
     """
 
-    def __init__(self, bundles: dict[str, Bundle] | None = None, base_path: Path | None = None) -> None:
+    def __init__(
+        self, bundles: dict[str, Bundle] | None = None, base_path: Path | None = None, *, literal: bool = False
+    ) -> None:
         self.bundles: dict[str, Bundle] = bundles if bundles is not None else {}
         self.base_path = base_path if base_path is not None else Path.cwd()
+        self._literal = literal
 
     def register_bundle(self, name: str, bundle: Bundle) -> None:
         self.bundles[name] = bundle
@@ -32,7 +36,7 @@ class BaseMentionResolver:
             return None
         body = mention[1:]
         found = self._find(body, relative_to)
-        shorter = body.rstrip(".:")
+        shorter = body if self._literal else body.rstrip(".:")
         return self._find(shorter, relative_to) if found is None and shorter not in ("", body) else found
 
     def _find(self, body: str, relative_to: Path | None) -> Path | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -56,7 +57,7 @@ class Child:
 async def run_child(prepared: PreparedBundle, bundle: Bundle, instruction: str, child: Child) -> dict[str, Any]:
     """Create the child session, run the instruction in it, end it, and return what came of it."""
     parent = child.parent_session
-    effective = prepared.bundle.compose(bundle) if child.compose else bundle
+    effective = _effective(prepared, bundle, compose=child.compose)
     effective.resolve_pending_context()
     plan = await _plan(prepared, effective, child)
     resumed: dict[str, Any] = {"is_resumed": True} if child.is_resumed else {}
@@ -77,6 +78,14 @@ async def run_child(prepared: PreparedBundle, bundle: Bundle, instruction: str, 
             return await _execute(effective, session, instruction, working_dir, child)
     finally:
         await session.cleanup()
+
+
+def _effective(prepared: PreparedBundle, bundle: Bundle, *, compose: bool) -> Bundle:
+    """Return the bundle that runs; an instruction that comes from no file is that of an agent's definition."""
+    effective = prepared.bundle.compose(bundle) if compose else copy(bundle)
+    if bundle.instruction and bundle._file is None and not bundle._layers:
+        effective._agent_instruction = True
+    return effective
 
 
 async def _plan(prepared: PreparedBundle, effective: Bundle, child: Child) -> dict[str, Any]:

@@ -72,7 +72,8 @@ class SystemPrompt:
                 failed += [(name, reason)] if reason != "not_found" else []
             else:
                 paths[name] = path
-        resolver = BaseMentionResolver(namespaces_of(self.bundle), self.base_path)
+        literal = self.bundle._agent_instruction
+        resolver = BaseMentionResolver(namespaces_of(self.bundle), self.base_path, literal=literal)
         for result in await load_mentions(instruction, resolver, files):
             if result.failure_reason is not None:
                 failed.append((result.mention, result.failure_reason))

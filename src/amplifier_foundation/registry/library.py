@@ -130,4 +130,6 @@ class Library:
         else:
             inside = root.directory.relative_to(reading.source.source_root).as_posix()
             root_uri = subdirectory_uri(uri, inside)
-        self.states[root.name] = BundleState(root_uri, root.name, local_path=str(root.directory))
+        self.states[root.name] = BundleState(
+            root_uri, root.name, root.version, datetime.now(UTC), local_path=str(root.directory)
+        )

@@ -11,6 +11,8 @@ from amplifier_foundation.paths.discovery import BUNDLE_FILES, find_bundle_file
 from amplifier_foundation.paths.resolution import ResolvedSource, parse_uri
 
 _Stamp = tuple[int, int]
+_Head = tuple[str, str]
+"""Name and version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +20,7 @@ class RootBundle:
     """The bundle whose directory tree another bundle lies in; `name` is empty when it has none."""
 
     name: str
+    version: str
     directory: Path
 
 
@@ -41,14 +44,14 @@ class Reading:
 
 
 class BundleReader:
-    """Reads bundle files; blocks, so it is called in a worker thread. The name of a root bundle is read only once.
+    """Reads bundle files; blocks, so it is called in a worker thread. The head of a root bundle is read only once.
 
     What lies in `real_cache_dir`, a path without links, was fetched.
     """
 
     def __init__(self, real_cache_dir: Path) -> None:
         self._real_cache_dir = real_cache_dir
-        self._names: dict[Path, tuple[_Stamp, str]] = {}
+        self._heads: dict[Path, tuple[_Stamp, _Head]] = {}
         self._lock = threading.Lock()
 
     def read(self, uri: str, source: ResolvedSource) -> Reading:
@@ -61,7 +64,7 @@ class BundleReader:
         file = bundle._file
         assert file is not None
         if file.name in BUNDLE_FILES:
-            self._names[file] = _stamp(file), bundle.namespace
+            self._heads[file] = _stamp(file), (bundle.namespace, bundle.version)
         root = self._find_root(file.parent, source.source_root)
         if root:
             _add_namespaces(bundle, root)
@@ -78,15 +81,16 @@ class BundleReader:
             if not place.is_relative_to(source_root):
                 return None
             if file := find_bundle_file(place):
-                return RootBundle(self._name_of(file), place)
+                return RootBundle(*self._head_of(file), place)
         return None
 
-    def _name_of(self, file: Path) -> str:
+    def _head_of(self, file: Path) -> _Head:
         with self._lock:
             stamp = _stamp(file)
-            known = self._names.get(file)
+            known = self._heads.get(file)
             if known is None or known[0] != stamp:
-                known = self._names[file] = stamp, read_bundle(file).namespace
+                root = read_bundle(file)
+                known = self._heads[file] = stamp, (root.namespace, root.version)
             return known[1]
 
 

@@ -79,7 +79,7 @@ def slice_to_turn(messages: list[Message], turn: int, *, handle_orphaned_tools: 
         return [_without_calls(message, set(orphans)) for message in sliced]
     if handle_orphaned_tools == "error":
         raise ValueError(f"Orphaned tool calls at turn {turn}: {', '.join(orphans)}")
-    raise ValueError(f"handle_orphaned_tools must be complete, remove or error, not {handle_orphaned_tools!r}")
+    raise ValueError(f"Unknown handle_orphaned_tools {handle_orphaned_tools!r}: use complete, remove or error")
 
 
 def get_turn_summary(messages: list[Message], turn: int, *, max_length: int = 100) -> dict[str, Any]:

@@ -11,6 +11,8 @@ import pytest
 import amplifier_core
 from amplifier_core import AmplifierSession, HookRegistry, HookResult
 from amplifier_foundation.bundle import Bundle
+from amplifier_foundation.registry import load_bundle
+from amplifier_foundation.spawn import register_spawn
 from amplifier_foundation.spawn_utils import ProviderPreference
 
 MakeBundle = Callable[..., Bundle]
@@ -146,6 +148,34 @@ async def test_mentions_of_a_child_count_from_its_working_directory(
     resolver = sessions[0].coordinator.get_capability("mention_resolver")
     assert resolver.resolve("@note.md") == work / "note.md"
     assert resolver.resolve("@base:note.md") == home / "note.md"
+
+
+async def test_a_mention_that_ends_a_sentence_counts_in_bundles_and_not_in_agents(
+    tmp_path: Path, make_bundle: MakeBundle, cache_dir: Path, sessions: list[AmplifierSession]
+) -> None:
+    (tmp_path / "guide.md").write_text("the guide")
+    agent_file = tmp_path / "agents" / "scout.md"
+    agent_file.parent.mkdir()
+    agent_file.write_text("---\nmeta: {name: scout, description: Looks around.}\n---\nAgent, see @base:guide.md.")
+    (tmp_path / "other.md").write_text("---\nbundle: {name: other}\n---\nBundle, see @base:guide.md.")
+    prepared = await make_bundle(instruction="See @base:guide.md.").prepare(cache_dir=cache_dir)
+    agent, other = await load_bundle(agent_file), await load_bundle(tmp_path / "other.md")
+
+    children = [agent, Bundle("scout", instruction="Agent, see @base:guide.md."), other, Bundle("self")]
+    for child in children:
+        await prepared.spawn(child, "go")
+    async with prepared.create_session() as session:
+        register_spawn(session, prepared)
+        definition = {"scout": {"instruction": "Agent, see @base:guide.md."}}
+        await session.coordinator.get_capability("session.spawn")("scout", "go", agent_configs=definition)
+        prompts = [await system_prompt_of(session) for session in sessions]
+
+    assert ["the guide" in prompt for prompt in prompts] == [False, False, True, True, True, False]
+
+
+async def system_prompt_of(session: AmplifierSession) -> str:
+    messages = await session.coordinator.get("context").get_messages_for_request()
+    return str(messages[0]["content"])
 
 
 async def test_the_orchestrators_report_is_returned(make_bundle: MakeBundle, cache_dir: Path) -> None:

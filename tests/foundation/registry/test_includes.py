@@ -563,3 +563,15 @@ async def test_an_include_that_is_sent_to_no_source_fails_like_any_other(write: 
     registry = BundleRegistry(home, include_source_resolver=lambda _: "")
 
     assert tools_of(await registry.load(str(path))) == ["tool-x"]
+
+
+async def test_what_a_nameless_bundle_brings_belongs_to_whoever_includes_it(
+    write: Write, registry: BundleRegistry
+) -> None:
+    write("nameless.yaml", json.dumps({"tools": [{"module": "tool-n"}], "agents": {"a": {"description": "A."}}}))
+    path = write("x.yaml", bundle_text("x", "./nameless.yaml"))
+
+    bundle = await registry.load(str(path))
+
+    assert bundle.origins["tool:tool-n"] == bundle.origins["agent:a"] == [Origin("x", None)]
+    assert bundle.origins["tool:tool-x"] == [Origin("x", None)]

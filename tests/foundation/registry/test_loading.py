@@ -307,6 +307,8 @@ async def test_the_root_of_a_local_nested_file_is_registered_by_its_directory(
     assert beh is not None
     assert bundle.source_base_paths == {"rep": repository, "beh": repository / "behaviors"}
     assert (rep.uri, rep.local_path, rep.is_root) == (f"file://{repository}", str(repository), True)
+    assert rep.version == "2.0.0"
+    assert rep.loaded_at is not None
     assert (beh.is_root, beh.root_name) == (False, "rep")
 
 
