@@ -1,7 +1,10 @@
 """Bundles: agents described in markdown and YAML, shared through git, composed, prepared and run on the kernel."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from .bundle import Bundle
-from .cache import CacheProviderProtocol, SimpleCache
+from .cache import CacheProviderProtocol, DiskCache, SimpleCache
 from .costs import bridge_child_cost, sum_cost_usd
 from .dicts import deep_merge, get_nested, merge_module_lists, set_nested
 from .exceptions import BundleDependencyError, BundleError, BundleLoadError, BundleNotFoundError, BundleValidationError
@@ -48,7 +51,18 @@ from .tracing import generate_sub_session_id
 from .updates import BundleStatus, check_bundle_status, update_bundle
 from .validator import BundleValidator, ValidationResult, validate_bundle, validate_bundle_or_raise
 
+if TYPE_CHECKING:
+    from .configurator import (
+        RUNTIME_CONTEXT_OVERLAY_CAPABILITY,
+        RUNTIME_SKILL_OVERLAY_CAPABILITY,
+        RuntimeOverlay,
+        SessionConfigurator,
+        TransitionResult,
+    )
+
 __all__ = [
+    "RUNTIME_CONTEXT_OVERLAY_CAPABILITY",
+    "RUNTIME_SKILL_OVERLAY_CAPABILITY",
     "WORKING_DIR_CAPABILITY",
     "BaseMentionResolver",
     "Bundle",
@@ -64,17 +78,21 @@ __all__ = [
     "CacheProviderProtocol",
     "ContentDeduplicator",
     "ContextFile",
+    "DiskCache",
     "MentionResolverProtocol",
     "MentionResult",
     "ModelResolutionResult",
     "ParsedURI",
     "ProviderPreference",
+    "RuntimeOverlay",
+    "SessionConfigurator",
     "SimpleCache",
     "SimpleSourceResolver",
     "SourceHandlerProtocol",
     "SourceHandlerWithStatusProtocol",
     "SourceResolverProtocol",
     "SourceStatus",
+    "TransitionResult",
     "UpdateInfo",
     "ValidationResult",
     "apply_provider_preferences",
@@ -114,3 +132,20 @@ __all__ = [
     "write_with_retry",
     "write_yaml",
 ]
+
+_IN_CONFIGURATOR = frozenset(
+    {
+        "RUNTIME_CONTEXT_OVERLAY_CAPABILITY",
+        "RUNTIME_SKILL_OVERLAY_CAPABILITY",
+        "RuntimeOverlay",
+        "SessionConfigurator",
+        "TransitionResult",
+    }
+)
+"""Names of a package that most importers never need: it is imported with the first of them."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _IN_CONFIGURATOR:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module("amplifier_foundation.configurator"), name)

@@ -12,6 +12,11 @@ from .messages import is_real_user_message
 
 Entry = dict[str, Any]
 
+SYNTHETIC_TOOL_RESULT_CONTENT = json.dumps(
+    {"error": "unknown_error", "message": "The result of this tool call was lost when the session was interrupted."}
+)
+"""What stands in the place of a result that is missing."""
+
 
 class IncompleteTurn(TypedDict):
     """A place at which the assistant's answer to its tools' results is missing."""
@@ -138,9 +143,7 @@ def _without_line(entry: Mapping[str, Any]) -> Entry:
 
 
 def _synthetic_result(call: Call) -> Entry:
-    name = _name(call)
-    content = {"error": "unknown_error", "message": f"The result of {name} was lost when the session was interrupted."}
-    return {"role": "tool", "tool_call_id": call.id, "name": name, "content": json.dumps(content)}
+    return {"role": "tool", "tool_call_id": call.id, "name": _name(call), "content": SYNTHETIC_TOOL_RESULT_CONTENT}
 
 
 def _synthetic_answer() -> Entry:

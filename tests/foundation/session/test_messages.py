@@ -113,7 +113,7 @@ def test_calls_cut_from_their_results_are_completed_removed_or_refused() -> None
     assert messages[1]["content"] == blocks
     with pytest.raises(ValueError, match="Orphaned tool calls"):
         slice_to_turn(messages, 1, handle_orphaned_tools="error")
-    with pytest.raises(ValueError, match="^Unknown handle_orphaned_tools 'maybe'"):
+    with pytest.raises(ValueError, match=r"^Unknown handle_orphaned_tools 'maybe'"):
         slice_to_turn(messages, 1, handle_orphaned_tools="maybe")
     assert slice_to_turn(TWO_TURNS, 1, handle_orphaned_tools="maybe") == TWO_TURNS[:4]
 

@@ -1,0 +1,212 @@
+"""The face of it all: one object for a dashboard or a command."""
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from amplifier_foundation.paths.home import get_amplifier_home
+from amplifier_foundation.prepared import PreparedBundle
+from amplifier_foundation.registry import BundleRegistry
+from amplifier_foundation.session.capabilities import get_working_dir
+
+from .inspector import SessionInspector
+from .records import ItemRecord
+from .saved_settings import KEY, write_settings
+from .switches import CATEGORIES, SessionSwitches
+
+logger = logging.getLogger(__name__)
+
+_SAVED = ("behaviors", *CATEGORIES)
+
+
+class SessionConfigurator:
+    """Shows what a running session consists of and switches parts of it off and on. Unknown names are `ValueError`s.
+
+    A `registry` lets records say through which bundles an item came in, with versions and sources.
+    """
+
+    def __init__(
+        self, session: Any, prepared_bundle: PreparedBundle, *, registry: BundleRegistry | None = None
+    ) -> None:
+        self._coordinator = session.coordinator
+        self._switches = SessionSwitches(session, prepared_bundle)
+        states = registry.get_state() if registry is not None else {}
+        self._inspector = SessionInspector(self._switches, prepared_bundle.bundle, states)
+        self.take_snapshot()
+
+    def context_disable(self, name: str) -> None:
+        self._switches.switch_off("context", name)
+
+    def context_enable(self, name: str) -> None:
+        self._switches.switch_on("context", name)
+
+    def agent_disable(self, name: str) -> None:
+        self._switches.switch_off("agents", name)
+
+    def agent_enable(self, name: str) -> None:
+        self._switches.switch_on("agents", name)
+
+    async def tool_disable(self, name: str) -> None:
+        await self._switches.unmount("tools", name)
+
+    async def tool_enable(self, name: str) -> None:
+        await self._switches.mount("tools", name)
+
+    async def tool_disable_module(self, module_id: str) -> list[str]:
+        """Switch off every tool of a module and return their names."""
+        return await self._each("tools", module_id, self._switches.unmount)
+
+    async def tool_enable_module(self, module_id: str) -> list[str]:
+        return await self._each("tools", module_id, self._switches.mount)
+
+    async def provider_disable(self, name: str) -> None:
+        await self._switches.unmount("providers", name)
+
+    async def provider_enable(self, name: str) -> None:
+        await self._switches.mount("providers", name)
+
+    def hook_disable(self, name: str) -> None:
+        """Say that this cannot be done: handlers are registered with the session and belong to their module."""
+        logger.warning("hook %r stays on: hooks cannot be switched in a running session", name)
+
+    def hook_enable(self, name: str) -> None:
+        logger.warning("hook %r stays as it is: hooks cannot be switched in a running session", name)
+
+    async def behavior_disable(self, name: str) -> dict[str, list[str]]:
+        """Switch off what a bundle brought: `{"disabled": ["<category>:<name>"], "warnings": […]}`."""
+        changed, warnings = await self._switch_behavior(name, self._off)
+        self._switches.behaviors_off.add(name)
+        return {"disabled": changed, "warnings": warnings}
+
+    async def behavior_enable(self, name: str) -> dict[str, list[str]]:
+        """Switch on again what a bundle brought: `{"enabled": ["<category>:<name>"], "warnings": […]}`."""
+        changed, warnings = await self._switch_behavior(name, self._on)
+        self._switches.behaviors_off.discard(name)
+        return {"enabled": changed, "warnings": warnings}
+
+    def config_get(self, path: str) -> Any:
+        """Return a value of the session's plan by dotted keys, `None` when there is none."""
+        return self._switches.get(path)
+
+    def config_set(self, path: str, value: Any) -> None:
+        self._switches.set(path, value)
+
+    def snapshot(self) -> dict[str, dict[str, list[str]]]:
+        """Return `{category: {"enabled": […], "disabled": […]}}`."""
+        return self._switches.snapshot()
+
+    def take_snapshot(self) -> None:
+        """Let `diff_from_original` count from now."""
+        self._original = self.snapshot()
+
+    def diff_from_original(self) -> list[dict[str, str]]:
+        """Return what was switched since the last snapshot: `{category, name, action}`."""
+        return [
+            {"category": category, "name": name, "action": action}
+            for category, now in self.snapshot().items()
+            for action in ("disabled", "enabled")
+            for name in now[action]
+            if name not in self._original[category][action]
+        ]
+
+    def save(self, scope: Literal["global", "project"] = "global") -> Path:
+        """Write what is off and what was changed to the settings file of the home or of the project.
+
+        Raises:
+            BundleLoadError: that file is there and is not a YAML mapping.
+            ValueError: the scope is another one.
+        """
+        if scope not in ("global", "project"):
+            raise ValueError(f"unknown scope {scope!r}: use global or project")
+        home = get_amplifier_home() if scope == "global" else get_working_dir(self._coordinator) / ".amplifier"
+        write_settings(home / "settings.yaml", self._settings())
+        return home / "settings.yaml"
+
+    async def apply_saved_settings(self, settings: Mapping[str, Any]) -> list[str]:
+        """Switch off and set what `save` wrote; returns a warning for every name that is not there any more."""
+        saved = settings.get(KEY, settings)
+        disabled = saved.get("disabled") or {}
+        warnings: list[str] = []
+        for category in _SAVED:
+            for name in disabled.get(category) or ():
+                try:
+                    if category == "behaviors":
+                        warnings += (await self.behavior_disable(name))["warnings"]
+                    else:
+                        await self._off(category, name)
+                except ValueError as error:
+                    warnings.append(f"{category}: {error}")
+        for path, value in (saved.get("config_overrides") or {}).items():
+            self.config_set(path, value)
+        return warnings
+
+    def context_list(self) -> list[ItemRecord]:
+        return self._inspector.list_items("context")
+
+    def tools_list(self) -> list[ItemRecord]:
+        return self._inspector.list_items("tools")
+
+    def hooks_list(self) -> list[ItemRecord]:
+        return self._inspector.list_items("hooks")
+
+    def providers_list(self) -> list[ItemRecord]:
+        return self._inspector.list_items("providers")
+
+    def agents_list(self) -> list[ItemRecord]:
+        return self._inspector.list_items("agents")
+
+    def behaviors_list(self) -> list[ItemRecord]:
+        return self._inspector.list_behaviors()
+
+    async def _each(self, category: str, module_id: str, switch: Callable[[str, str], Awaitable[None]]) -> list[str]:
+        names = self._switches.names_of_module(category, module_id)
+        for name in names:
+            await switch(category, name)
+        return names
+
+    async def _switch_behavior(
+        self, behavior: str, switch: Callable[[str, str], Awaitable[None]]
+    ) -> tuple[list[str], list[str]]:
+        changed: list[str] = []
+        warnings: list[str] = []
+        for category, key in list(self._inspector.items_of_behavior(behavior)):
+            if category == "hooks":
+                warnings.append(f"hook {key!r} stays as it is: hooks cannot be switched in a running session")
+                continue
+            try:
+                names = self._names_of(category, key)
+                for name in names:
+                    await switch(category, name)
+                    changed.append(f"{category}:{name}")
+            except ValueError as error:
+                warnings.append(str(error))
+        return changed, warnings
+
+    def _names_of(self, category: str, key: str) -> list[str]:
+        """Return the names an origin's key means: modules mount under names of their own."""
+        if category in ("context", "agents"):
+            return [key]
+        known = {**self._switches.live(category), **self._switches.stashes[category]}
+        return [key] if key in known else self._switches.names_of_module(category, key)
+
+    async def _off(self, category: str, name: str) -> None:
+        if category == "hooks":
+            self.hook_disable(name)
+        elif category in ("tools", "providers"):
+            await self._switches.unmount(category, name)
+        else:
+            self._switches.switch_off(category, name)
+
+    async def _on(self, category: str, name: str) -> None:
+        if category in ("tools", "providers"):
+            await self._switches.mount(category, name)
+        else:
+            self._switches.switch_on(category, name)
+
+    def _settings(self) -> dict[str, Any]:
+        disabled = {category: sorted(self._switches.stashes[category]) for category in CATEGORIES}
+        return {
+            "disabled": {"behaviors": sorted(self._switches.behaviors_off), **disabled},
+            "config_overrides": dict(self._switches.config_overrides),
+        }
