@@ -11,6 +11,7 @@ are pipes. What it returns has
 - `stdin`, `stdout`, `stderr`: the pipes, blocking ones for a thread to use; whoever asked for them closes them;
 - `await end(grace_s)`: SIGTERM to the whole tree, SIGKILL to what is left after the grace, also when the child itself
   has exited long before. It may be called again, at the same time or later, and a cancellation does not stop it;
+- `await kill()`: the same without asking: SIGKILL to the whole group at once, so that nothing in it can start more;
 - `await find_pids()`: what is alive of the tree.
 
 `run_to_end` shields other work of a clean-up in the same way. `is_marker` tells the variables that a filter of the
@@ -41,6 +42,8 @@ MARKER_PREFIX = "AMPLIFIER_CHILD_"
 _KILL_LIMIT_S = 5.0
 _REAP_LIMIT_S = 1.0
 _POLL_S = 0.02
+_CHASE_LIMIT_S = 0.2
+_QUIET_S = 0.005
 _DEAD_STATES = (b"Z", b"X")
 _PROC = Path("/proc")
 
@@ -64,6 +67,10 @@ class Members(Protocol):
         """Signal each process in the moment in which it is found, and return their pids."""
         ...
 
+    def signal_group(self, number: int) -> None:
+        """Signal the child's process group, all of it in one step."""
+        ...
+
 
 class MarkedMembers:
     """The processes of the group or with the marker, as `/proc` shows them."""
@@ -78,7 +85,30 @@ class MarkedMembers:
         return [pid for pid in _all_pids() if self._is_member(pid)]
 
     def signal(self, number: int) -> list[int]:
-        return [pid for pid in self.find() if self._signal(pid, number)]
+        newest = _newest_pid()
+        signalled = [pid for pid in _all_pids() if self._is_member(pid) and self._signal(pid, number)]
+        return signalled + self._signal_newborn(newest, number)
+
+    def _signal_newborn(self, newest: int, number: int) -> list[int]:
+        """Signal what has been started since `newest`, until a while has passed without a member among it.
+
+        A process that forks and exits is gone before a scan of all others gets to it; its child has to be met here.
+        """
+        signalled: list[int] = []
+        limit = time.monotonic() + _CHASE_LIMIT_S
+        quiet_end = time.monotonic() + _QUIET_S
+        while time.monotonic() < min(quiet_end, limit):
+            before, newest = newest, _newest_pid()
+            for pid in range(before + 1, newest + 1):
+                if self._is_member(pid) and self._signal(pid, number):
+                    signalled.append(pid)
+                    quiet_end = time.monotonic() + _QUIET_S
+        return signalled
+
+    def signal_group(self, number: int) -> None:
+        if self._owns_group():
+            with contextlib.suppress(ProcessLookupError, PermissionError):  # nobody is left, or nobody of ours
+                os.killpg(int(self._group), number)
 
     def _signal(self, pid: int, number: int) -> bool:
         """Signal the process if it is still a member; a descriptor stands for one process, a pid for many in turn."""
@@ -135,6 +165,9 @@ class GroupMembers:
         except (ProcessLookupError, PermissionError):  # nobody is left, or nobody but the dead
             return []
         return [self._pid]
+
+    def signal_group(self, number: int) -> None:
+        self.signal(number)
 
 
 MEMBERS: Callable[[int, str, Callable[[], bool]], Members] = MarkedMembers if sys.platform == "linux" else GroupMembers
@@ -223,7 +256,11 @@ class ProcessTree:
         """
         await run_to_end(self._end(grace_s))
 
-    async def _end(self, grace_s: float) -> None:
+    async def kill(self) -> None:
+        """Kill the whole tree without asking; the group goes first, in one step, then whatever has left it."""
+        await run_to_end(self._end(None))
+
+    async def _end(self, grace_s: float | None) -> None:
         left = await asyncio.get_running_loop().run_in_executor(_workers, self._end_members, grace_s)
         if left:
             logger.warning("processes of the tree of %d could not be ended: %s", self.pid, left)
@@ -231,13 +268,15 @@ class ProcessTree:
             async with asyncio.timeout(_REAP_LIMIT_S):
                 await self.wait()
 
-    def _end_members(self, grace_s: float) -> list[int]:
-        """End what can be ended and return the pids of the rest."""
+    def _end_members(self, grace_s: float | None) -> list[int]:
+        """End what can be ended, without a grace at once, and return the pids of the rest."""
         members = self._members
-        grace_end = time.monotonic() + grace_s
-        members.signal(signal.SIGTERM)
-        while time.monotonic() < grace_end and members.find():
-            time.sleep(_POLL_S)
+        if grace_s is not None:
+            grace_end = time.monotonic() + grace_s
+            members.signal(signal.SIGTERM)
+            while time.monotonic() < grace_end and members.find():
+                time.sleep(_POLL_S)
+        members.signal_group(signal.SIGKILL)
         limit = time.monotonic() + _KILL_LIMIT_S
         empty_scans = 0
         while empty_scans < 2:  # a process that is just forked or replaced can be missed by one scan
@@ -258,7 +297,7 @@ class ProcessTree:
         with contextlib.suppress(OSError):
             process = await starting
             tree = cls(process, marker)
-            await tree._end(0)
+            await tree._end(None)
             for pipe in (tree.stdin, tree.stdout, tree.stderr):
                 if pipe is not None:
                     pipe.close()
@@ -283,6 +322,11 @@ async def run_to_end(work: Awaitable[T]) -> T:
 def _all_pids() -> list[int]:
     with os.scandir(_PROC) as entries:
         return [int(entry.name) for entry in entries if entry.name.isdigit()]
+
+
+def _newest_pid() -> int:
+    """Return the number that the latest process of all was given."""
+    return int((_PROC / "loadavg").read_bytes().split()[-1])
 
 
 def _open_process(pid: int) -> int | None:

@@ -4,6 +4,7 @@ import asyncio
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -83,6 +84,61 @@ async def test_ending_a_tree_leaves_nothing_of_it(script: str, count: int) -> No
 
     assert await tree.find_pids() == []
     assert tree.returncode is not None
+
+
+# Every process starts the next one and exits, so none is there for long; after three seconds nothing more is started.
+CHAIN = """
+import os, sys, time
+heart, leaves_group, pause_s = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT), sys.argv[2] == "True", float(sys.argv[3])
+end_s = time.monotonic() + 3
+while time.monotonic() < end_s:
+    if os.fork():
+        os._exit(0)
+    if leaves_group:
+        os.setsid()
+    os.pwrite(heart, b"%20d" % time.monotonic_ns(), 0)
+    time.sleep(pause_s)
+"""
+
+
+@pytest.mark.parametrize("ending", ["end", "kill"])
+@pytest.mark.parametrize("pause_s", [0, 0.002])
+@pytest.mark.parametrize("leaves_group", [False, True])
+async def test_a_chain_of_processes_that_fork_and_exit_is_ended(
+    tmp_path: Path, leaves_group: bool, pause_s: float, ending: str
+) -> None:
+    heart = tmp_path / "heart"
+    arguments = [sys.executable, "-S", "-c", CHAIN, str(heart), str(leaves_group), str(pause_s)]
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    tree = await ProcessTree.start(arguments, environment=dict(os.environ), **quiet)
+    assert await wait_for(lambda: heart.exists() and heart.stat().st_size > 0, timeout=5)
+
+    await (tree.end(0) if ending == "end" else tree.kill())
+
+    ended_ns = time.monotonic_ns()
+    await asyncio.sleep(0.05)  # what has survived would show itself
+    assert int(heart.read_text()) < ended_ns
+
+
+@pytest.mark.parametrize(("script", "count"), TREES.values(), ids=TREES)
+async def test_killing_a_tree_leaves_nothing_of_it(script: str, count: int) -> None:
+    tree = await start_and_wait_for(script, count)
+
+    await tree.kill()
+
+    assert await tree.find_pids() == []
+    assert tree.returncode is not None
+
+
+async def test_a_tree_that_is_killed_is_not_asked() -> None:
+    tree = await start("trap 'exit 7' TERM; echo ready; while :; do sleep 0.01; done", stdout=subprocess.PIPE)
+    assert tree.stdout is not None
+    await asyncio.to_thread(tree.stdout.readline)
+
+    await tree.kill()
+
+    tree.stdout.close()
+    assert tree.returncode == -9
 
 
 async def test_a_child_is_asked_to_stop_before_it_is_killed() -> None:

@@ -12,7 +12,7 @@ from amplifier_core import ToolResult
 from amplifier_kit.tools.input import os_failure
 from amplifier_kit.tools.processes import ProcessTree, run_to_end
 
-from .launch import END_GRACE_S, Announcement, Launch
+from .launch import Announcement, Launch
 
 
 class BackgroundCommands:
@@ -37,7 +37,7 @@ class BackgroundCommands:
         try:
             await announcement.started()
         except asyncio.CancelledError:
-            await tree.end(END_GRACE_S)
+            await tree.kill()
             await run_to_end(announcement.finished(tree.returncode, cancelled=True))
             raise
         self._trees.append(tree)
@@ -59,7 +59,7 @@ class BackgroundCommands:
         trees, self._trees = self._trees, []
         watchers = list(self._watchers)
         if is_killing:
-            await asyncio.gather(*(tree.end(END_GRACE_S) for tree in trees))
+            await asyncio.gather(*(tree.kill() for tree in trees))
         else:
             for watcher in watchers:
                 watcher.cancel()

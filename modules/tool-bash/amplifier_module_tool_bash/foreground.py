@@ -8,7 +8,7 @@ from typing import IO, Any, cast
 from amplifier_core import ToolResult
 from amplifier_kit.tools.processes import ProcessTree, run_to_end
 
-from .launch import END_GRACE_S, Announcement, Launch
+from .launch import Announcement, Launch
 from .output import Capture, PipeReader
 
 _DRAIN_S = 0.5
@@ -45,7 +45,7 @@ class ForegroundCommands:
                     await reader.is_drained.wait()
         except BaseException as exc:
             flags["cancelled"] = isinstance(exc, asyncio.CancelledError)
-            await tree.end(END_GRACE_S)
+            await tree.kill()
             raise
         finally:
             self._trees.discard(tree)
@@ -60,7 +60,7 @@ class ForegroundCommands:
 
     async def close(self) -> None:
         """End what still runs; whoever waits for it gets an answer."""
-        await asyncio.gather(*(tree.end(END_GRACE_S) for tree in self._trees))
+        await asyncio.gather(*(tree.kill() for tree in self._trees))
 
 
 def whole(seconds: float) -> float:
@@ -74,7 +74,7 @@ async def _wait(tree: ProcessTree, deadline: float) -> bool:
         async with asyncio.timeout_at(deadline):
             await tree.wait()
     except TimeoutError:
-        await tree.end(END_GRACE_S)
+        await tree.kill()
         return False
     return True
 

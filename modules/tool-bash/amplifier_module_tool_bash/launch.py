@@ -18,7 +18,6 @@ from .settings import Settings
 
 STARTED = "tool-bash:started"
 FINISHED = "tool-bash:finished"
-END_GRACE_S = 0.5
 
 _USUAL_BASH = Path("/bin/bash")
 _QUIET = {"PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0", "TERM": "dumb"}

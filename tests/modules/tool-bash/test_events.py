@@ -41,7 +41,7 @@ async def test_a_timeout_is_told_once(shell: Any) -> None:
     await shell.run("sleep 60", timeout=0.1)
 
     (ended,) = shell.told(FINISHED)
-    assert (ended["timed_out"], ended["cancelled"], ended["returncode"]) == (True, False, -15)
+    assert (ended["timed_out"], ended["cancelled"], ended["returncode"]) == (True, False, -9)
     assert len(shell.told(STARTED)) == 1
 
 
@@ -52,7 +52,7 @@ async def test_a_cancellation_is_told_once(shell: Any) -> None:
     await asyncio.gather(running, return_exceptions=True)
 
     (ended,) = shell.told(FINISHED)
-    assert (ended["timed_out"], ended["cancelled"], ended["returncode"]) == (False, True, -15)
+    assert (ended["timed_out"], ended["cancelled"], ended["returncode"]) == (False, True, -9)
     assert len(shell.told(STARTED)) == 1
 
 
