@@ -53,8 +53,8 @@ async def generate_plan(home: amplifierd.Home, logs: Path) -> dict[str, Any]:
     heading(3, f"The mount plan has {len(report.errors)} errors and {len(report.warnings)} warnings; its session:")
     print(indented(json.dumps(plan["session"], indent=2)))
     origin = (await home.plans.explain(PROFILE, "tools[tool-filesystem].config.read_before_write"))["origin"]
-    print("\n   Where a value comes from is known, of each: tool-filesystem's read_before_write")
-    print(f"   is in {origin['profile']}, line {origin['line']}.")
+    print("\n   The origin of every value is known: tool-filesystem's read_before_write")
+    print(f"   comes from {origin['profile']}, line {origin['line']}.")
     return plan
 
 
@@ -106,4 +106,4 @@ if __name__ == "__main__":
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="first-profile-") as temporary:
         asyncio.run(main(arguments.prompt, Path(temporary).resolve()))
-    print("\nThe folder is gone again: nothing is left behind. docs/lifecycle.md tells the whole story.")
+    print("\nThe folder has been removed again. docs/lifecycle.md tells the whole story.")

@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -83,6 +84,18 @@ def test_the_tool_of_the_readme_takes_no_more_than_thirty_lines(page: Open) -> N
     (tool,) = [block for block in page("README.md").blocks if (block.file or "").startswith("tool-days/")]
 
     assert len(tool.text.splitlines()) <= 30
+
+
+def test_the_layer_picture_shows_every_package_and_only_arrows_that_the_contracts_allow(page: Open) -> None:
+    picture = next(block.text for block in page("docs/concepts.md").blocks if block.language == "mermaid")
+    boxes = dict(re.findall(r"(\w+)\[\"<b>([\w*]+)</b>", picture))
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]
+    layers = next(table["layers"] for table in contracts["contracts"] if table.get("layers", [""])[0] == "amplifierd")
+    height = {name.strip(): -number for number, layer in enumerate(layers) for name in layer.split("|")}
+
+    assert set(boxes.values()) == set(contracts["root_packages"])
+    for above, below in re.findall(r"(\w+) --> (\w+)", picture):
+        assert height[boxes[above]] > height[boxes[below]], (above, below)
 
 
 def test_every_page_is_in_the_index(page: Open) -> None:
