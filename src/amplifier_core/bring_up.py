@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from . import events
 from .coordinator import Checkpoint, ModuleCoordinator
-from .exceptions import MountPlanError, describe
+from .exceptions import MountPlanError, ProviderNotMounted, describe, describe_with_type
 from .loader import ModuleLoader, module_failure_reason
+from .module_log import heard_from
 from .mount_plan import SESSION_MEMBERS, MountPlan, PlanEntry
-from .packages import TYPE_TO_MOUNT_POINT
+from .packages import TYPE_TO_MOUNT_POINT, package_name
 from .utils.serialize import json_safe
 from .utils.truncate import redact_secrets
 from .validation.base import fulfils, instance_checks
@@ -106,7 +107,7 @@ async def _mount_optional(
         failure = {
             "module_type": entry.module_type,
             "module_id": entry.module_id,
-            "error": text,
+            "error": describe_with_type(exc),
             "reason_code": module_failure_reason(exc),
         }
         if entry.instance_id:
@@ -128,11 +129,12 @@ async def _mount(loader: ModuleLoader, coordinator: ModuleCoordinator, entry: Pl
         if entry.module_type == "provider" and (before_load := coordinator.get_capability("provider.before_load")):
             await before_load(coordinator, _copy_of(entry.spec))
         mount = await loader.load(entry.module_id, config or {}, source_hint=entry.source, coordinator=coordinator)
-        returned = await mount(coordinator)
+        with heard_from(_package_of(mount, entry.module_id)) as said:
+            returned = await mount(coordinator)
         undo_load = getattr(mount, "__undo_load__", None)
         await _take_returned(coordinator, checkpoint, entry, returned)
         if entry.module_type == "provider":
-            await _settle_provider(coordinator, checkpoint, entry)
+            await _settle_provider(coordinator, checkpoint, entry, said)
     except BaseException:
         await checkpoint.restore()
         if undo_load is not None:
@@ -175,16 +177,29 @@ def _is_instance(module_type: str, candidate: Any) -> bool:
     )
 
 
-async def _settle_provider(coordinator: ModuleCoordinator, checkpoint: Checkpoint, entry: PlanEntry) -> None:
-    """Check that a provider is there, and move it from its default name to its `instance_id`."""
+def _package_of(mount: Any, module_id: str) -> str:
+    """Return the package in which a module logs; a stand-in for a loader gives functions of its own."""
+    home = getattr(mount, "__module__", None)
+    own = package_name(module_id) if not isinstance(home, str) else home.partition(".")[0]
+    return own if own != __package__ else package_name(module_id)
+
+
+async def _settle_provider(
+    coordinator: ModuleCoordinator, checkpoint: Checkpoint, entry: PlanEntry, said: list[str]
+) -> None:
+    """Check that a provider is there, and move it from its default name to its `instance_id`.
+
+    `said` is what the module logged meanwhile: when it installed nothing, that is why.
+    """
     mounted = checkpoint.mounted_since("providers")
     if not mounted:
-        raise ValueError("Provider mount did not install a new provider instance")
+        reasons = "".join(f"\n  {text}" for text in said)
+        raise ProviderNotMounted(f"Provider mount did not install a new provider instance{reasons}")
     if not entry.instance_id:
         return
     default_name = entry.module_id.removeprefix("provider-")
     if default_name not in mounted:
-        raise ValueError("Named provider mount did not install a new instance at its default mount name")
+        raise ProviderNotMounted("Named provider mount did not install a new instance at its default mount name")
     if default_name == entry.instance_id:
         return
     await coordinator.mount("providers", mounted[default_name], name=entry.instance_id)
@@ -204,7 +219,7 @@ async def _tell_ready(loader: ModuleLoader, coordinator: ModuleCoordinator) -> N
         except Exception as exc:
             text = describe(exc)
             logger.warning("on_session_ready for '%s' raised: %s", module_id, text, exc_info=True)
-            failure = {"module_id": module_id, "error": text}
+            failure = {"module_id": module_id, "error": describe_with_type(exc)}
             await emit_quietly(coordinator, events.MODULE_ON_SESSION_READY_FAILED, failure)
 
 

@@ -5,6 +5,7 @@
     ├── ModuleNotFoundError                        whoever names or installs the module
     │   └── ModuleDiscoveryError (ValueError)        nothing by that id anywhere
     └── ModuleLoadError                            author of the module
+        ├── ProviderNotMounted (ValueError)          its mount installed no provider
         ├── ModuleValidationError                    breaks the contract of its type
         ├── ModuleImportError (ValueError)           is there, cannot be imported
         └── ModulePathConflict (ImportError)         two folders claim one id or package
@@ -53,6 +54,10 @@ class ModuleImportError(ModuleLoadError, ValueError):
     reason_code = "invalid_entry_point"
 
 
+class ProviderNotMounted(ModuleLoadError, ValueError):
+    """A provider module was mounted and no provider is there."""
+
+
 class ModulePathConflict(ModuleLoadError, ImportError):
     """A module id or package is already loaded from another place in this process."""
 
@@ -60,8 +65,16 @@ class ModulePathConflict(ModuleLoadError, ImportError):
 def describe(error: BaseException) -> str:
     """Return an error's text: its representation when it cannot be decoded, its type when it cannot be told at all."""
     try:
-        return str(error)
+        return repr(error) if isinstance(error, KeyError) else str(error)  # whose text is the bare key
     except UnicodeDecodeError:
         return repr(error)
     except Exception:  # noqa: BLE001 - somebody else's error, which is being reported already
         return type(error).__name__
+
+
+def describe_with_type(error: BaseException) -> str:
+    """Return an error's text, with its type in front unless it is one of ours, which say all in words."""
+    text, name = describe(error), type(error).__name__
+    if isinstance(error, AmplifierError) or text.startswith(name):
+        return text
+    return f"{name}: {text}" if text else name

@@ -276,6 +276,7 @@ class ModuleLoader:
             loaded.mounted -= 1
             discard()
 
+        mount_module.__module__ = getattr(loaded.mount, "__module__", None) or __name__
         mount_module.__undo_load__ = undo  # type: ignore[attr-defined] # a function's own attributes are not typed
         if loaded.on_session_ready is not None:
             ready = (loaded.module_id, loaded.on_session_ready)

@@ -105,7 +105,7 @@ class AmplifierSession:
         if context is None:
             raise RuntimeError("No context manager mounted")
         if not providers:
-            raise RuntimeError("No providers mounted")
+            raise RuntimeError(f"No providers mounted{self._why_no_provider()}")
         self.status.status = "running"
         extra = {"coordinator": coordinator} if self._takes_coordinator(orchestrator) else {}
         try:
@@ -154,6 +154,12 @@ class AmplifierSession:
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
         await self.cleanup()
+
+    def _why_no_provider(self) -> str:
+        """Return a line for each provider of the plan that could not be mounted, with its reason."""
+        failures = (failure for failure in self.status.load_failures if failure["module_type"] == "provider")
+        reasons = (f"{failure['module_id']}: {failure['error']}" for failure in failures)
+        return "".join("\n  " + reason.replace("\n", "\n    ") for reason in reasons)
 
     async def _announce(self) -> None:
         """Emit the session's first event, once."""

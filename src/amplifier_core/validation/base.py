@@ -17,6 +17,7 @@ from weakref import WeakKeyDictionary
 
 from amplifier_core.cancellation import cancellations_met, is_cancelled
 from amplifier_core.exceptions import ModuleValidationError, describe
+from amplifier_core.module_log import heard_from
 from amplifier_core.packages import (
     find_package,
     import_module_from_path,
@@ -172,7 +173,7 @@ async def _mount_and_look(
     cleanup: Any = None
     try:
         with _reporting(report):
-            with _listening(module.__name__) as said:
+            with _informed(module.__name__) as package, heard_from(package, logging.INFO) as said:
                 cleanup = module.mount(coordinator, copy.deepcopy(config) if config else {})
                 cleanup = returned = await cleanup
             mounted = _mounted(coordinator, CONTRACTS[result.module_type])
@@ -192,23 +193,16 @@ async def _mount_and_look(
 
 
 @contextmanager
-def _listening(package: str) -> Iterator[list[str]]:
-    """Collect what the module logs: a module that mounts nothing has to say why."""
-    said: list[str] = []
-
-    class Listener(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            said.append(record.getMessage())
-
-    own, listener = logging.getLogger(package.partition(".")[0]), Listener(logging.INFO)
+def _informed(name: str) -> Iterator[str]:
+    """Have a module's package log what it is told to at INFO: one that mounts nothing may give its reason there."""
+    package = name.partition(".")[0]
+    own = logging.getLogger(package)
     level = own.level
     if own.getEffectiveLevel() > logging.INFO:
         own.setLevel(logging.INFO)
-    own.addHandler(listener)
     try:
-        yield said
+        yield package
     finally:
-        own.removeHandler(listener)
         own.setLevel(level)
 
 

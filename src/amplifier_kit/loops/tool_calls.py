@@ -9,6 +9,7 @@ from typing import Any
 
 from amplifier_core import ToolResult
 from amplifier_core.events import TOOL_ERROR, TOOL_POST, TOOL_PRE
+from amplifier_core.exceptions import describe
 from amplifier_core.utils.tool_messages import Call
 from amplifier_kit.messages.results import Content, as_tool_result, replaced_content, result_content
 
@@ -136,7 +137,7 @@ class ToolCalls:
         try:
             result = as_tool_result(await self._execute(tool, outcome))
         except Exception as exc:
-            logger.debug("tool %r raised", outcome.tool_name, exc_info=True)
+            logger.warning("tool %r raised", outcome.tool_name, exc_info=True)
             await self.tool_failed(outcome, exc)
         else:
             await self.report(outcome, result)
@@ -166,14 +167,14 @@ class ToolCalls:
 
     async def tool_failed(self, outcome: Outcome, error: Exception) -> None:
         """Answer a call whose tool raised."""
-        outcome.content = f"Error executing tool: {error}"
+        outcome.content = f"Error executing tool: {describe(error)}"
         await self.emit_error(outcome, type(error).__name__, str(error))
 
     def denied_text(self, reason: str) -> str:
         return f"Denied by hook: {reason or NO_REASON}"
 
     def internal_error_text(self, error: Exception) -> str:
-        return f"Error executing tool: {error}"
+        return f"Error executing tool: {describe(error)}"
 
     async def ask(self, outcome: Outcome, event: str, payload: dict[str, Any]) -> Decision:
         """Let hooks decide about a call; what they inject waits until the batch is answered."""
@@ -214,7 +215,7 @@ class ToolCalls:
 
 def failure(error: Exception) -> ToolResult:
     """Return a tool's exception as the result it stands for."""
-    return ToolResult(success=False, error={"message": str(error) or type(error).__name__})
+    return ToolResult(success=False, error={"message": describe(error) or type(error).__name__})
 
 
 def _payload(outcome: Outcome) -> dict[str, Any]:

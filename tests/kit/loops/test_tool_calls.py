@@ -1,8 +1,11 @@
 """Running a batch of calls, apart from the turn it belongs to."""
 
 import asyncio
+import logging
 import uuid
 from typing import Any
+
+import pytest
 
 from amplifier_core import HookRegistry, HookResult, ToolResult
 from amplifier_core.testing import MockTool
@@ -134,3 +137,18 @@ def test_group_ids_are_uuids_of_version_four_and_differ() -> None:
     assert len(set(ids)) == 1001
     assert all(str(parsed) == text and parsed.version == 4 for text in ids for parsed in [uuid.UUID(text)])
     assert all(uuid.UUID(text).variant == uuid.RFC_4122 for text in ids)
+
+
+async def test_a_tool_that_raises_leaves_a_warning_with_its_traceback(caplog: pytest.LogCaptureFixture) -> None:
+    async def look_up(arguments: dict[str, Any]) -> Any:
+        return {}["api_token"]
+
+    runner = tool_calls({"lookup": Tool(look_up)})
+    batch = runner.new_batch([Call("c1", "lookup")])
+
+    await runner.run(batch)
+
+    (record,) = caplog.records
+    assert (record.levelno, record.getMessage()) == (logging.WARNING, "tool 'lookup' raised")
+    assert "KeyError: 'api_token'" in caplog.text
+    assert "KeyError" in str(batch[0].content)

@@ -1,0 +1,90 @@
+"""What a person reads when a module fails: the words are part of the product."""
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from amplifier_core import AmplifierSession
+
+Started = Callable[..., Awaitable[AmplifierSession]]
+
+DECLINED = "Provider mount did not install a new provider instance"
+SAYS_WHY = (
+    'import logging; logging.getLogger(__name__ + ".settings").warning("%s", "no key: set ACME_KEY"); return None'
+)
+
+
+@pytest.mark.parametrize(
+    ("mount", "error"),
+    [
+        ('raise OSError("no disk")', "OSError: no disk"),
+        ('config["api_token"]', "KeyError('api_token')"),
+        ('raise LookupError("")', "LookupError"),
+        ('raise ValueError("ValueError: said already")', "ValueError: said already"),
+        ('raise amplifier_core.llm_errors.AuthenticationError("bad key")', "AuthenticationError: bad key"),
+        ("return None", DECLINED),
+        (SAYS_WHY, f"{DECLINED}\n  no key: set ACME_KEY"),
+        ('await coordinator.mount("providers", 7, name="x")', "does not implement Provider interface"),
+    ],
+)
+async def test_a_load_failure_says_the_type_and_the_text_of_the_error_once(
+    modules: Any, mount: str, error: str
+) -> None:
+    bad = modules.write("provider", mount=mount)
+    session = modules.session(modules.plan(providers=[bad.entry()]))
+
+    (failure,) = await modules.failures_of(session)
+
+    if error.startswith("does not"):
+        assert failure["error"].count(error) == 1
+    else:
+        assert failure["error"] == error
+
+
+async def test_without_a_provider_each_one_is_named_with_its_own_reason(modules: Any) -> None:
+    bad = modules.write("provider", mount='raise OSError("no disk")')
+    declining = modules.write("provider", mount=SAYS_WHY)
+    session = modules.session(modules.plan(providers=[bad.entry(), declining.entry()]))
+    await session.initialize()
+
+    with pytest.raises(RuntimeError) as refusal:
+        await session.execute("hello")
+
+    assert str(refusal.value) == (
+        "No providers mounted\n"
+        f"  {bad.module_id}: OSError: no disk\n"
+        f"  {declining.module_id}: {DECLINED}\n"
+        "      no key: set ACME_KEY"
+    )
+
+
+async def test_a_plan_without_providers_has_nothing_to_add(modules: Any) -> None:
+    session = modules.session(modules.plan(providers=[]))
+    await session.initialize()
+
+    with pytest.raises(RuntimeError, match=r"^No providers mounted$"):
+        await session.execute("hello")
+
+
+async def test_a_missing_key_ends_a_turn_under_its_own_name(started: Started, caplog: pytest.LogCaptureFixture) -> None:
+    session = await started(KeyError("api_token"))
+
+    with pytest.raises(KeyError):
+        await session.execute("hello")
+
+    assert session.status.last_error == {"message": "KeyError('api_token')"}
+    assert "Execution failed: KeyError('api_token')" in caplog.messages
+
+
+async def test_what_a_module_logs_while_it_mounts_is_printed_as_ever(
+    modules: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    monkeypatch.setattr(logging, "lastResort", logging.StreamHandler())
+    provider = modules.write("provider", mount=SAYS_WHY)
+
+    await modules.session(modules.plan(providers=[provider.entry()])).initialize()
+
+    assert capsys.readouterr().err.count("no key: set ACME_KEY") >= 1
