@@ -1,16 +1,20 @@
 """Files that survive a crash: lines that are written whole, and files that are replaced whole."""
 
 import os
-import tempfile
+import stat
 import time
+import uuid
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 PRIVATE = 0o600
+DEFAULT = 0o666  # less what the umask takes away
 
 _LOOKS = 10  # at a file that seems torn, before it counts as such
 _LOOK_INTERVAL_S = 0.002
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+_LONGEST_PART = 50  # of a file's own name in that of its temporary neighbour, in characters of up to four bytes
 
 
 class LineFile:
@@ -81,20 +85,29 @@ class LineFile:
         return True
 
 
-def write_atomically(path: Path, data: bytes) -> None:
-    """Replace `path` as a whole: readers see the old contents or the new, whatever happens in between."""
-    with _written_beside(path, data) as temporary:
+def write_atomically(path: Path, data: bytes, *, private: bool = False, lasting: bool = True) -> None:
+    """Replace `path` as a whole: a reader, or a crash, sees the old contents or the new, never a part.
+
+    A file keeps its permissions unless it is `private` to its owner. Unless the new contents are `lasting`, a power
+    failure in the next seconds may bring the old ones back. Missing directories are made.
+
+    Raises:
+        OSError: nothing was written; the file is as it was.
+    """
+    with _written_beside(path, data, mode=PRIVATE if private else _mode_of(path)) as temporary:
         temporary.replace(path)
+    if lasting:
+        _sync_directory(path.parent)
 
 
 def create_atomically(candidates: Iterable[Path], data: bytes) -> Path:
-    """Create the first of `candidates` that is not there yet, as a whole, and return it; nothing is ever replaced.
+    """Create the first of `candidates` that is not there yet, as a whole and private; nothing is ever replaced.
 
     The candidates lie in one directory. Raises `FileExistsError` when all of them exist.
     """
     waiting = iter(candidates)
     path = next(waiting)
-    with _written_beside(path, data) as temporary:
+    with _written_beside(path, data, mode=PRIVATE) as temporary:
         while True:
             try:
                 _move_to_new(temporary, path)
@@ -107,20 +120,38 @@ def create_atomically(candidates: Iterable[Path], data: bytes) -> Path:
 
 
 @contextmanager
-def _written_beside(path: Path, data: bytes) -> Iterator[Path]:
-    """Yield a private file in the directory of `path` that holds `data`; it is gone afterwards unless it was moved."""
+def _written_beside(path: Path, data: bytes, *, mode: int | None) -> Iterator[Path]:
+    """Yield a file in the directory of `path` that holds `data`; it is gone afterwards unless it was moved."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    temporary = Path(name)
+    temporary = path.with_name(f".{path.name[:_LONGEST_PART]}.{uuid.uuid4().hex}.tmp")
     try:
+        descriptor = os.open(temporary, _NEW_FILE, DEFAULT if mode is None else PRIVATE)
         with os.fdopen(descriptor, "wb") as file:
+            if mode is not None:
+                temporary.chmod(mode)
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        temporary.chmod(PRIVATE)
         yield temporary
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _mode_of(path: Path) -> int | None:
+    """Return the permissions of a file, None when it does not exist and the system decides."""
+    try:
+        return stat.S_IMODE(path.stat().st_mode)
+    except FileNotFoundError:
+        return None
+
+
+def _sync_directory(directory: Path) -> None:
+    with suppress(OSError):  # some file systems cannot; the rename itself is done
+        descriptor = os.open(directory, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def _move_to_new(temporary: Path, path: Path) -> None:

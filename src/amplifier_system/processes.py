@@ -8,13 +8,14 @@ left the group or lost its parent.
 are pipes. What it returns has
 
 - `pid`, `returncode` and `await wait()`: the child itself, which is reaped whether anybody waits or not;
-- `stdin`, `stdout`, `stderr`: the pipes, blocking ones for a thread to use; whoever asked for them closes them;
+- `stdin`, `stdout`, `stderr`: the pipes, blocking ones for a thread to use; whoever asked for them closes them, one by
+  one or with `close_pipes()`;
 - `await end(grace_s)`: SIGTERM to the whole tree, SIGKILL to what is left after the grace, also when the child itself
   has exited long before. It may be called again, at the same time or later, and a cancellation does not stop it;
 - `await kill()`: the same without asking: SIGKILL to the whole group at once, so that nothing in it can start more;
 - `await find_pids()`: what is alive of the tree.
 
-`run_to_end` shields other work of a clean-up in the same way. `is_marker` tells the variables that a filter of the
+`reading` turns a pipe into a stream of the event loop. `is_marker` tells the variables that a filter of the
 environment must let pass; `start` itself adds those of the host to whatever environment it is given.
 """
 
@@ -28,14 +29,14 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import IO, Protocol, TypeVar
+from typing import IO, Protocol
+
+from .tasks import run_to_end
 
 logger = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 MARKER_PREFIX = "AMPLIFIER_CHILD_"
 
@@ -235,6 +236,11 @@ class ProcessTree:
     def stderr(self) -> IO[bytes] | None:
         return self._process.stderr
 
+    def close_pipes(self) -> None:
+        for pipe in (self.stdin, self.stdout, self.stderr):
+            if pipe is not None:
+                pipe.close()
+
     @property
     def returncode(self) -> int | None:
         """How the child itself ended, negative for a signal; None while it runs."""
@@ -298,25 +304,21 @@ class ProcessTree:
             process = await starting
             tree = cls(process, marker)
             await tree._end(None)
-            for pipe in (tree.stdin, tree.stdout, tree.stderr):
-                if pipe is not None:
-                    pipe.close()
+            tree.close_pipes()
 
 
-async def run_to_end(work: Awaitable[T]) -> T:
-    """Await `work` to its end whatever happens to the caller; a cancellation is raised after that."""
-    task = asyncio.ensure_future(work)
-    interruption: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.wait({task})
-        except asyncio.CancelledError as exc:
-            interruption = exc
-    if interruption is not None:
-        if not task.cancelled() and (error := task.exception()):
-            logger.error("work that was finished despite a cancellation failed", exc_info=error)
-        raise interruption
-    return task.result()
+@contextlib.asynccontextmanager
+async def reading(pipe: IO[bytes] | None) -> AsyncIterator[asyncio.StreamReader]:
+    """Yield a pipe of a program as a stream of the event loop; it is closed in the end."""
+    if pipe is None:
+        raise RuntimeError("the program was started without this pipe")
+    stream = asyncio.StreamReader()
+    loop = asyncio.get_running_loop()
+    transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(stream), pipe)
+    try:
+        yield stream
+    finally:
+        transport.close()
 
 
 def _all_pids() -> list[int]:

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from amplifier_foundation.io.files import write_atomically
 from amplifier_foundation.sources.store import make_directory
+from amplifier_system.files import write_atomically
 
 from .exceptions import FormatUnsupportedError
 

@@ -10,8 +10,8 @@ from typing import Any
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap
 
-from amplifier_foundation.io.files import write_atomically
 from amplifier_foundation.sources.store import make_directory
+from amplifier_system.files import write_atomically
 
 _NEVER_WRAP = 4096
 

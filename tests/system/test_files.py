@@ -115,10 +115,20 @@ class TestLines:
 
 
 class TestWholeFiles:
+    def test_a_file_is_replaced_and_keeps_its_permissions(self, tmp_path: Path) -> None:
+        path = tmp_path / "new" / f"{'long' * 60}.json"
+        write_atomically(path, b"one")
+        path.chmod(0o640)
+        write_atomically(path, b"two", lasting=False)
+
+        assert path.read_bytes() == b"two"
+        assert S_IMODE(path.stat().st_mode) == 0o640
+        assert list(path.parent.iterdir()) == [path]
+
     def test_a_file_is_replaced_and_private(self, tmp_path: Path) -> None:
         path = tmp_path / "new" / "state.json"
         write_atomically(path, b"one")
-        write_atomically(path, b"two")
+        write_atomically(path, b"two", private=True)
 
         assert path.read_bytes() == b"two"
         assert S_IMODE(path.stat().st_mode) == 0o600

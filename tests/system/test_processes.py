@@ -17,7 +17,7 @@ sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
 from processes import Started, leaving_nothing
 
 from amplifier_core.testing import wait_for
-from amplifier_system.processes import MARKER_PREFIX, GroupMembers, MarkedMembers, ProcessTree, run_to_end
+from amplifier_system.processes import MARKER_PREFIX, GroupMembers, MarkedMembers, ProcessTree, reading
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nothing but the process group can be seen")
 
@@ -275,24 +275,11 @@ async def test_what_cannot_be_started_is_an_error() -> None:
         await ProcessTree.start(["no-such-program"], environment={})
 
 
-async def test_work_that_must_end_returns_or_raises_as_it_does() -> None:
-    async def fail() -> None:
-        raise ValueError("no")
+async def test_a_pipe_can_be_read_by_the_event_loop() -> None:
+    tree = await ProcessTree.start(["bash", "-c", "echo one; echo two"], environment=os.environ)
 
-    assert await run_to_end(asyncio.sleep(0, "done")) == "done"
-    with pytest.raises(ValueError, match="no"):
-        await run_to_end(fail())
+    async with reading(tree.stdout) as stream:
+        assert await stream.read() == b"one\ntwo\n"
 
-
-async def test_work_that_fails_after_a_cancellation_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    async def fail() -> None:
-        await asyncio.sleep(0.02)
-        raise ValueError("no")
-
-    running = asyncio.create_task(run_to_end(fail()))
-    await asyncio.sleep(0.01)
-    running.cancel()
-
-    with pytest.raises(asyncio.CancelledError):
-        await running
-    assert len(caplog.records) == 1
+    assert await tree.wait() == 0
+    tree.close_pipes()

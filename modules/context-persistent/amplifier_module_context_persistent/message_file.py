@@ -114,7 +114,7 @@ class MessageFile:
         if self._replacement is not None:
             lines = [_line(message) for message in self.unsaved]
             data = "".join(lines).encode("utf-8", "replace")
-            write_atomically(self.path, data)
+            write_atomically(self.path, data, private=True)
             self._replacement, self._unsaved = None, []
             self._lines = len(lines)
             self.close()

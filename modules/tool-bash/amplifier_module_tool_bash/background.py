@@ -10,7 +10,8 @@ from typing import Any
 
 from amplifier_core import ToolResult
 from amplifier_kit.tools.input import os_failure
-from amplifier_kit.tools.processes import ProcessTree, run_to_end
+from amplifier_kit.tools.processes import ProcessTree
+from amplifier_kit.tools.runs import run_to_end
 
 from .launch import Announcement, Launch
 

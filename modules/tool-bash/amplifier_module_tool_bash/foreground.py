@@ -6,7 +6,8 @@ import subprocess
 from typing import IO, Any, cast
 
 from amplifier_core import ToolResult
-from amplifier_kit.tools.processes import ProcessTree, run_to_end
+from amplifier_kit.tools.processes import ProcessTree
+from amplifier_kit.tools.runs import run_to_end
 
 from .launch import Announcement, Launch
 from .output import Capture, PipeReader

@@ -5,8 +5,7 @@ import logging
 from typing import Any
 
 from amplifier_core import HookResult
-from amplifier_kit.tools.processes import run_to_end
-from amplifier_kit.tools.runs import announce
+from amplifier_kit.tools.runs import announce, run_to_end
 
 from .definitions import ToolDefinition
 from .entries import EntryError, is_enabled, read_entry

@@ -16,7 +16,8 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.shared.message import SessionMessage
 from mcp.types import JSONRPCMessage, jsonrpc_message_adapter
 
-from amplifier_kit.tools.processes import ProcessTree, run_to_end
+from amplifier_kit.tools.processes import ProcessTree
+from amplifier_kit.tools.runs import run_to_end
 
 from .entries import Program, ServerSettings
 from .server_output import ServerOutput

@@ -8,7 +8,7 @@ from typing import Any
 from amplifier_core import ToolResult
 from amplifier_kit.tools.input import ToolFailure, read_input
 from amplifier_kit.tools.paths import shown as as_text
-from amplifier_kit.tools.runs import answered, in_worker
+from amplifier_kit.tools.runs import answered, in_worker, run_to_end
 
 from .body import SNIFFED_BYTES, Body
 from .content import ContentType
@@ -175,7 +175,7 @@ class WebFetchTool:
                     await _write(download, text.encode("utf-8", "replace"))
                 await in_worker(lambda stop: download.finish())
         finally:
-            await asyncio.shield(asyncio.to_thread(download.discard))
+            await run_to_end(asyncio.to_thread(download.discard))
         output = {
             **fetch.source(),
             "content": _preview(text if document else _text_of(kind, body), download.size, as_text(destination.shown)),

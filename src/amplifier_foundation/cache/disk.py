@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from amplifier_foundation.bundle import Bundle
-from amplifier_foundation.io.files import write_atomically
+from amplifier_system.files import write_atomically
 
 logger = logging.getLogger(__name__)
 

@@ -1,16 +1,15 @@
-"""Files in folders that a cloud service keeps in sync, and files that must not be lost half-written."""
+"""Files in folders that a cloud service keeps in sync, and files that are backed up before they are replaced."""
 
 import asyncio
 import contextlib
 import errno
 import logging
-import os
 import shutil
-import stat
-import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
+
+from amplifier_system.files import write_atomically
 
 T = TypeVar("T")
 
@@ -46,45 +45,10 @@ def write_with_backup(
         encoded = content.encode(encoding) if isinstance(content, str) else content
     except (LookupError, UnicodeError) as error:
         raise OSError(f"{path} cannot be written as {encoding}: {error}") from error
-    path.parent.mkdir(parents=True, exist_ok=True)
     if path.exists():
         with contextlib.suppress(OSError):
             shutil.copy2(path, path.with_name(path.name + backup_suffix))
     write_atomically(path, encoded)
-
-
-def write_atomically(path: Path, content: bytes, *, lasting: bool = True) -> None:
-    """Put `content` in place of a file so that a reader, or a crash, sees the old bytes or the new, never a part.
-
-    Unless it is `lasting`, a power failure in the next seconds may bring the old bytes back.
-
-    Raises:
-        OSError: nothing was written; the file is as it was.
-    """
-    temporary = path.with_name(f".{path.name[:100]}.{uuid.uuid4().hex}.tmp")
-    mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else None
-    try:
-        with temporary.open("xb") as file:
-            if mode is not None:
-                temporary.chmod(mode)
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    if lasting:
-        _sync_directory(path.parent)
-
-
-def _sync_directory(directory: Path) -> None:
-    with contextlib.suppress(OSError):  # some file systems cannot; the rename itself is done
-        descriptor = os.open(directory, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 async def _with_retry(act: Callable[[], T], path: Path, max_retries: int, initial_delay: float) -> T:

@@ -19,6 +19,7 @@ from amplifier_foundation.sources.locks import locked
 from amplifier_foundation.sources.store import discard, make_directory, now, read_json, remove, unique, write_json
 from amplifier_foundation.sources.work import Slots
 from amplifier_foundation.sources.worker_batches import WorkerBatches
+from amplifier_system.tasks import run_to_end
 
 from .host_packages import HostPackages, host_packages
 from .installer import InstallError, NoInstallerError, install_together
@@ -112,7 +113,7 @@ class Environments:
             }
             return await asyncio.to_thread(self._publish, key, staging, sidecar)
         finally:
-            await asyncio.shield(asyncio.to_thread(remove, staging))
+            await run_to_end(asyncio.to_thread(remove, staging))
 
     def _begin(self, key: str) -> HostPackages:
         """Remove what a crash left of this environment; the caller holds its lock."""

@@ -6,13 +6,11 @@ contradict each other, the installer says whose they are.
 """
 
 import asyncio
-import contextlib
 import importlib.util
 import logging
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -21,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from amplifier_foundation.exceptions import BundleError
-from amplifier_foundation.sources.store import finished
+from amplifier_system.processes import ProcessTree, reading
 
 from .host_packages import HostPackages
 from .requirements import name_of, normalise_name
@@ -144,38 +142,19 @@ def _settle(target: Path, needed: Mapping[str, Sequence[str]], host: HostPackage
 
 
 async def _run(command: Sequence[str]) -> tuple[int, str]:
-    """Run an installer as the leader of a process group of its own, which is killed when the caller is interrupted."""
-    starting = asyncio.ensure_future(
-        asyncio.create_subprocess_exec(
-            *command,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-            env={**os.environ, "PIP_USER": "0", "PIP_NO_COLOR": "1", "NO_COLOR": "1", "PYTHONWARNINGS": "ignore"},
-            start_new_session=True,
-        )
-    )
+    """Run an installer, which is ended with everything it started when the caller is interrupted."""
+    settings = {"PIP_USER": "0", "PIP_NO_COLOR": "1", "NO_COLOR": "1", "PYTHONWARNINGS": "ignore"}
+    tree = await ProcessTree.start(command, environment={**os.environ, **settings}, stderr=subprocess.STDOUT)
     try:
-        process = await asyncio.shield(starting)
-    except asyncio.CancelledError:
-        await finished(starting)
-        if not starting.cancelled() and starting.exception() is None:
-            await _end(starting.result())
-        raise
-    try:
-        output, _ = await process.communicate()
+        async with reading(tree.stdout) as stream:
+            output = await stream.read()
+        returncode = await tree.wait()
     except BaseException:
-        await _end(process)
+        await tree.kill()
         raise
-    return process.returncode or 0, output.decode("utf-8", "replace")[-_KEPT_CHARACTERS:]
-
-
-async def _end(process: asyncio.subprocess.Process) -> None:
-    """Kill the child's whole group and wait until it is gone; a group that is our own is never touched."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        if process.pid != os.getpgrp():
-            os.killpg(process.pid, signal.SIGKILL)
-    await finished(asyncio.ensure_future(process.communicate()))
+    finally:
+        tree.close_pipes()
+    return returncode, output.decode("utf-8", "replace")[-_KEPT_CHARACTERS:]
 
 
 def _failure(

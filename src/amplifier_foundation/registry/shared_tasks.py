@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Hashable
 from typing import Any, Generic, TypeVar
 
-from amplifier_foundation.sources.store import finished
+from amplifier_system.tasks import finished
 
 T = TypeVar("T")
 

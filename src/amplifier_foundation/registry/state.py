@@ -8,7 +8,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Self
 
-from amplifier_foundation.io.files import write_atomically, write_with_backup
+from amplifier_foundation.io.files import write_with_backup
+from amplifier_system.files import write_atomically
 
 logger = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from amplifier_foundation.io.files import write_atomically
+from amplifier_system.files import write_atomically
 
 TRANSCRIPT_FILENAME = "transcript.jsonl"
 METADATA_FILENAME = "metadata.json"

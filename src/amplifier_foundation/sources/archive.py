@@ -7,11 +7,12 @@ import zlib
 from pathlib import Path, PurePosixPath
 
 from amplifier_foundation.exceptions import RefResolutionError, RefResolutionReason
+from amplifier_system.threads import Stop
 
 from .hashing import check_links
 from .reference import shown
 from .resolved import Limits
-from .store import Stop, make_directory
+from .store import make_directory
 
 _CHUNK = 256 * 1024
 _LONGEST_LINK = 4096

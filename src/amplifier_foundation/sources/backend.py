@@ -7,11 +7,12 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 from amplifier_foundation.exceptions import RefResolutionError, RefResolutionReason
+from amplifier_system.threads import Stop, Stopped, in_thread
 
 from .hashing import hash_content
 from .reference import UrlReference, shown
 from .resolved import Limits
-from .store import Stop, Stopped, in_thread, make_directory
+from .store import make_directory
 from .url_cache import Entry, Fetched
 
 # Backends that read files of this machine, directly or through another one.

@@ -5,15 +5,15 @@ import contextlib
 import os
 import re
 import shlex
-import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from amplifier_foundation.exceptions import RefResolutionReason
+from amplifier_system.processes import ProcessTree, reading
+from amplifier_system.tasks import run_to_end
 
 from .reference import GIT_TRANSPORTS
-from .store import finished
 
 _OF_A_REPOSITORY = (  # variables that git sets for hooks and aliases, and that would redirect ours
     "GIT_DIR",
@@ -93,74 +93,35 @@ async def run_git(
     options = [word for option in _OPTIONS for word in ("-c", option)]
     command = ["git", f"--git-dir={git_dir or '/dev/null'}", *options, *arguments]
     environment = await _environment(transport)
-    process = await _start(command, environment)
-    output = asyncio.ensure_future(_read_output(_stream(process.stdout), on_output))
-    errors = asyncio.ensure_future(_read_errors(_stream(process.stderr), on_progress))
+    try:
+        tree = await ProcessTree.start(command, environment=environment, cwd=Path("/"))
+    except FileNotFoundError as error:
+        raise GitError(command[1:], "the command 'git' is not installed") from error
+    output = asyncio.ensure_future(_read_output(tree.stdout, on_output))
+    errors = asyncio.ensure_future(_read_errors(tree.stderr, on_progress))
     try:
         async with asyncio.timeout(timeout_s):
             done, _ = await asyncio.wait({output, errors}, return_when=asyncio.FIRST_EXCEPTION)
-            for reading in done:
-                reading.result()
-            await process.wait()
+            for each in done:
+                each.result()
+            await tree.wait()
     except TimeoutError:
         raise GitCloneTimeoutError(arguments, timeout_s) from None
     finally:
-        await _end(process, output, errors)
-    if process.returncode != 0:
+        await run_to_end(_end(tree, output, errors))
+    if tree.returncode != 0:
         raise GitError(arguments, errors.result())
     return output.result()
 
 
-async def _start(command: list[str], environment: dict[str, str]) -> asyncio.subprocess.Process:
-    """Start git as the leader of a session of its own. A cancellation meanwhile does not lose the child."""
-    starting = asyncio.ensure_future(
-        asyncio.create_subprocess_exec(
-            *command,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            env=environment,
-            cwd="/",
-            start_new_session=True,
-        )
-    )
-    try:
-        return await asyncio.shield(starting)
-    except FileNotFoundError as error:
-        raise GitError(command[1:], "the command 'git' is not installed") from error
-    except asyncio.CancelledError:
-        await finished(starting)
-        if not starting.cancelled() and starting.exception() is None:
-            await _end(starting.result())
-        raise
-
-
-async def _end(process: asyncio.subprocess.Process, *readings: "asyncio.Future[Any]") -> None:
-    """Make sure that nothing of the child is left: kill its group if it runs, reap it, close its pipes."""
-    if process.returncode is None:
-        _kill_group(process)
-    for reading in readings:
-        reading.cancel()
-    await finished(asyncio.ensure_future(_reap(process, readings)))
-
-
-async def _reap(process: asyncio.subprocess.Process, readings: "Sequence[asyncio.Future[Any]]") -> None:
-    if readings:
-        await asyncio.wait(readings)
-    await process.wait()
-    for stream in (process.stdout, process.stderr):
-        if stream is not None:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(stream.read(), 1.0)
-
-
-def _kill_group(process: asyncio.subprocess.Process) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        group = os.getpgid(process.pid)
-        if group == process.pid and group != os.getpgrp():
-            os.killpg(group, signal.SIGKILL)
-        else:
-            process.kill()
+async def _end(tree: ProcessTree, *readings: "asyncio.Future[Any]") -> None:
+    """Make sure that nothing of the child is left, and that its pipes are closed."""
+    if tree.returncode is None:
+        await tree.kill()
+    for each in readings:
+        each.cancel()
+    await asyncio.wait(readings)
+    tree.close_pipes()
 
 
 async def _environment(transport: str) -> dict[str, str]:
@@ -191,23 +152,18 @@ async def _ssh_command() -> str:
     return shlex.quote(os.environ.get("GIT_SSH") or "ssh")
 
 
-def _stream(stream: asyncio.StreamReader | None) -> asyncio.StreamReader:
-    if stream is None:
-        raise RuntimeError("the child was started without pipes")
-    return stream
-
-
-async def _read_output(stream: asyncio.StreamReader, on_output: Callable[[bytes], None] | None) -> bytes:
+async def _read_output(pipe: IO[bytes] | None, on_output: Callable[[bytes], None] | None) -> bytes:
     output = bytearray()
-    while chunk := await stream.read(65536):
-        if on_output is not None:
-            on_output(chunk)
-        elif len(output) < _OUTPUT_LIMIT:
-            output += chunk
+    async with reading(pipe) as stream:
+        while chunk := await stream.read(65536):
+            if on_output is not None:
+                on_output(chunk)
+            elif len(output) < _OUTPUT_LIMIT:
+                output += chunk
     return bytes(output)
 
 
-async def _read_errors(stream: asyncio.StreamReader, on_progress: Callable[[bytes], None] | None) -> str:
+async def _read_errors(pipe: IO[bytes] | None, on_progress: Callable[[bytes], None] | None) -> str:
     """Return the last words of the child's stderr, without its progress display."""
     kept, line = bytearray(), bytearray()
 
@@ -220,13 +176,14 @@ async def _read_errors(stream: asyncio.StreamReader, on_progress: Callable[[byte
             del kept[:-_KEPT_ERROR_BYTES]
         line.clear()
 
-    while chunk := await stream.read(4096):
-        for piece in re.split(rb"([\r\n])", chunk):
-            if piece in (b"\r", b"\n"):
-                end_line()
-            else:
-                line.extend(piece[:_KEPT_ERROR_BYTES])
-                del line[_KEPT_ERROR_BYTES:]
+    async with reading(pipe) as stream:
+        while chunk := await stream.read(4096):
+            for piece in re.split(rb"([\r\n])", chunk):
+                if piece in (b"\r", b"\n"):
+                    end_line()
+                else:
+                    line.extend(piece[:_KEPT_ERROR_BYTES])
+                    del line[_KEPT_ERROR_BYTES:]
     end_line()
     return kept.decode("utf-8", "replace")
 

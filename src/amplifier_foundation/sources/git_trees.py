@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from amplifier_foundation.exceptions import RefResolutionError
+from amplifier_system.threads import in_thread
 
 from .git_listing import TreeListing
 from .git_process import GitCloneTimeoutError, GitError, run_git
 from .hashing import check_links, hash_content
 from .reference import GitReference, shown
 from .resolved import Limits
-from .store import discard, in_thread, make_directory, now, read_json, remove, tree_bytes, unique, write_json
+from .store import discard, make_directory, now, read_json, remove, tree_bytes, unique, write_json
 
 logger = logging.getLogger(__name__)
 

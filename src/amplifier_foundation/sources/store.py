@@ -1,69 +1,21 @@
 """Files and directories of the cache: written whole, removed whole, private to their owner."""
 
-import asyncio
 import contextlib
 import json
 import logging
 import os
 import shutil
-import threading
 import uuid
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from amplifier_foundation.io.files import write_atomically
+from amplifier_system.files import write_atomically
 
 logger = logging.getLogger(__name__)
 
-T = TypeVar("T")
-
 PRIVATE_DIRECTORY = 0o700
-
-
-class Stopped(Exception):
-    """Raised inside of a thread whose work is no longer wanted."""
-
-
-class Stop:
-    """Asks work in a thread to end; the work calls `check` between its steps."""
-
-    def __init__(self) -> None:
-        self._event = threading.Event()
-
-    def set(self) -> None:
-        self._event.set()
-
-    def check(self) -> None:
-        if self._event.is_set():
-            raise Stopped
-
-
-async def in_thread(work: Callable[[Stop], T]) -> T:
-    """Run blocking work off the event loop. A cancellation asks it to stop and waits until it has."""
-    stop = Stop()
-    running = asyncio.ensure_future(asyncio.to_thread(work, stop))
-    try:
-        return await asyncio.shield(running)
-    except asyncio.CancelledError:
-        stop.set()
-        await finished(running)
-        raise
-
-
-async def finished(task: "asyncio.Future[Any]") -> None:
-    """Wait until a task is over, whatever its outcome; a cancellation meanwhile takes effect when it is."""
-    cancelled = False
-    while not task.done():
-        try:
-            await asyncio.wait({task})
-        except asyncio.CancelledError:
-            cancelled = True
-    if not task.cancelled():
-        task.exception()  # read, so that nobody reports it as lost
-    if cancelled:
-        raise asyncio.CancelledError
 
 
 def make_directory(path: Path) -> Path:

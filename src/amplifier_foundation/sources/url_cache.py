@@ -14,8 +14,9 @@ from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode
 
 from amplifier_foundation.paths.resolution import split_uri
+from amplifier_system.threads import in_thread
 
-from .store import discard, in_thread, make_directory, now, read_json, remove, unique, write_json
+from .store import discard, make_directory, now, read_json, remove, unique, write_json
 
 logger = logging.getLogger(__name__)
 

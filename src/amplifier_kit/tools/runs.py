@@ -1,14 +1,17 @@
 """How a tool does its work: off the event loop, stoppable, and with an answer whatever happens."""
 
-import asyncio
 import logging
 import threading
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from amplifier_core import ToolResult
+from amplifier_system.tasks import run_to_end
+from amplifier_system.threads import in_thread
 
 from .input import ToolFailure, failure
+
+__all__ = ["announce", "answered", "in_worker", "run_to_end"]
 
 logger = logging.getLogger(__name__)
 
@@ -33,15 +36,7 @@ async def in_worker(work: Callable[[threading.Event], T]) -> T:
     When the caller is cancelled the event that `work` was given is set, and the cancellation goes on once `work` has
     ended, so that nothing is left half done; a second cancellation does not wait any longer.
     """
-    stop = threading.Event()
-    running = asyncio.ensure_future(asyncio.to_thread(work, stop))
-    try:
-        return await asyncio.shield(running)
-    except asyncio.CancelledError:
-        stop.set()
-        running.add_done_callback(_retrieve)
-        await asyncio.wait({running})
-        raise
+    return await in_thread(work, patient=False)
 
 
 async def announce(coordinator: Any, event: str, data: dict[str, Any]) -> None:
@@ -53,9 +48,3 @@ async def announce(coordinator: Any, event: str, data: dict[str, Any]) -> None:
         await emit(event, data)
     except Exception:
         logger.warning("event %s could not be emitted", event, exc_info=True)
-
-
-def _retrieve(done: "asyncio.Future[Any]") -> None:
-    """Take note of how abandoned work ended, so that nobody is told it was never asked for."""
-    if not done.cancelled():
-        done.exception()

@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from amplifier_core.exceptions import AmplifierError
 from amplifier_foundation.exceptions import RefResolutionError
-from amplifier_foundation.io.files import write_atomically
 from amplifier_foundation.sources import GitReference, parse_reference
 from amplifier_foundation.sources.hashing import IGNORED_NAMES, IGNORED_PATTERNS
 from amplifier_foundation.sources.reference import shown
 from amplifier_foundation.sources.resolved import UNPINNED
-from amplifier_foundation.sources.store import Stop, in_thread, make_directory, now, remove
+from amplifier_foundation.sources.store import make_directory, now, remove
+from amplifier_system.files import write_atomically
+from amplifier_system.tasks import run_to_end
+from amplifier_system.threads import Stop, in_thread
 from amplifierd.documents.inheritance import MergedProfile
 from amplifierd.exceptions import ProfileCompilationError
 from amplifierd.identifiers import LOCAL, ProfileId
@@ -95,7 +97,7 @@ class Compilation:
             lock = await self._finish(staging, entries)
             return await in_thread(lambda stop: self._publish(staging, lock, located))
         finally:
-            await asyncio.shield(asyncio.to_thread(remove, staging))
+            await run_to_end(asyncio.to_thread(remove, staging))
 
     def _find_kept(self) -> dict[ResourceKey, Mapping[str, Any]]:
         """Return what is taken over from the build before, by what it is known by, as it is locked."""

@@ -18,7 +18,9 @@ from amplifier_foundation.modules.installer import (
     install_together,
 )
 from amplifier_foundation.modules.requirements import is_clearly_met, name_of, normalise_name, read_requirements
-from amplifier_foundation.sources.store import in_thread, remove
+from amplifier_foundation.sources.store import remove
+from amplifier_system.tasks import run_to_end
+from amplifier_system.threads import in_thread
 from amplifierd.documents.document import SESSION_MEMBERS
 from amplifierd.exceptions import ProfileCompilationError
 
@@ -172,7 +174,7 @@ class DependencyInstaller:
         try:
             await install_together(needs, self._target, host)
         except BaseException:
-            await asyncio.shield(asyncio.to_thread(remove, self._target))
+            await run_to_end(asyncio.to_thread(remove, self._target))
             raise
 
     def _kept_pins(self, needs: Needs) -> list[str]:

@@ -14,7 +14,7 @@ from amplifier_core.exceptions import AmplifierError
 from amplifier_foundation.sources import ProgressEvent
 from amplifier_foundation.sources.locks import locked
 from amplifier_foundation.sources.resolved import Phase, report
-from amplifier_foundation.sources.store import in_thread
+from amplifier_system.threads import in_thread
 from amplifierd.documents.document import ProfileDocument, ReferenceBase
 from amplifierd.documents.inheritance import MergedProfile, resolve_profile
 from amplifierd.documents.overrides import read_overrides

@@ -18,9 +18,9 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from amplifier_foundation.io.files import write_atomically
 from amplifier_foundation.sources.locks import locked_now
 from amplifier_foundation.sources.store import make_directory, remove, unique
+from amplifier_system.files import write_atomically
 from amplifierd.exceptions import ProfileError
 from amplifierd.identifiers import ProfileId
 from amplifierd.paths import Paths

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from amplifier_foundation.sources import FileReference, GitReference, parse_reference
-from amplifier_foundation.sources.store import in_thread
+from amplifier_system.threads import in_thread
 from amplifierd.exceptions import CollectionError
 
 from .builtin import BUILTIN_SOURCE

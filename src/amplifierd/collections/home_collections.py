@@ -7,7 +7,8 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from amplifier_foundation.sources import parse_reference
-from amplifier_foundation.sources.store import in_thread, now
+from amplifier_foundation.sources.store import now
+from amplifier_system.threads import in_thread
 from amplifierd.builds.collection_root import CollectionRoot
 from amplifierd.documents.document import ReferenceBase
 from amplifierd.exceptions import CollectionError, ProfileNotFoundError

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from amplifier_foundation.exceptions import RefResolutionError
 from amplifier_foundation.sources import FileReference, NameReference, parse_reference
-from amplifier_foundation.sources.store import in_thread
+from amplifier_system.threads import in_thread
 from amplifierd.builds.lock import LockUnusableError, read_lock
 from amplifierd.exceptions import FormatUnsupportedError
 from amplifierd.identifiers import ProfileId

@@ -13,7 +13,7 @@ from amplifier_core.exceptions import AmplifierError
 from amplifier_foundation.sources import ProgressEvent, hash_content
 from amplifier_foundation.sources.locks import locked
 from amplifier_foundation.sources.resolved import Phase, report
-from amplifier_foundation.sources.store import in_thread
+from amplifier_system.threads import in_thread
 from amplifierd.builds.publication import remove_profile
 from amplifierd.exceptions import CollectionError
 from amplifierd.identifiers import LOCAL, ProfileId

@@ -51,24 +51,6 @@ async def test_work_runs_in_another_thread_and_returns_or_raises() -> None:
         await in_worker(fail)
 
 
-async def test_cancellation_stops_the_work_and_waits_until_it_has_ended() -> None:
-    started, ended = threading.Event(), threading.Event()
-
-    def work(stop: threading.Event) -> None:
-        started.set()
-        if stop.wait(10):
-            ended.set()
-        raise RuntimeError("nobody wants to know")
-
-    task = asyncio.create_task(in_worker(work))
-    await asyncio.to_thread(started.wait, 10)
-    task.cancel()
-
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert ended.is_set()
-
-
 async def test_a_second_cancellation_does_not_wait() -> None:
     started, go_on = threading.Event(), threading.Event()
 

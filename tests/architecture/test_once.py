@@ -1,0 +1,25 @@
+"""What exists once is not spelled out a second time."""
+
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SOURCES = [*(ROOT / "src").rglob("*.py"), *(ROOT / "modules").rglob("*.py")]
+
+
+@pytest.mark.parametrize(
+    ("words", "owner"),
+    [
+        ("killpg", "src/amplifier_system/processes.py"),
+        ("start_new_session", "src/amplifier_system/processes.py"),
+        (
+            "asyncio.shield(asyncio.to_thread",
+            "",
+        ),  # `run_to_end` instead: a shield alone leaves work behind
+    ],
+)
+def test_it_has_one_owner(words: str, owner: str) -> None:
+    found = {path.relative_to(ROOT).as_posix() for path in SOURCES if words in path.read_text(encoding="utf-8")}
+
+    assert found == {owner} - {""}
