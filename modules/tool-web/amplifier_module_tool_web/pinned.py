@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx2
 
-from .addresses import Address, is_public
+from amplifier_kit.policy import Address, is_public
 
 _MAX_ADDRESSES = 4  # that are tried, one after the other
 

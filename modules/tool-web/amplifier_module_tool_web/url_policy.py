@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address
 from urllib.parse import urlsplit
 
+from amplifier_kit.policy import canonical_host
 from amplifier_kit.tools.input import ToolFailure
-
-from .addresses import canonical_host
 
 MAX_URL_CHARS = 8192
 

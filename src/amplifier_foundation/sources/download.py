@@ -15,6 +15,7 @@ from urllib.parse import urljoin
 import httpx2
 
 from amplifier_foundation.exceptions import RefResolutionError, RefResolutionReason
+from amplifier_system.addresses import is_public
 
 from .reference import shown
 from .resolved import Limits
@@ -134,9 +135,7 @@ class Download:
         return url.host == httpx2.URL(self._url).host
 
     def _check_address(self, url: httpx2.URL, text: str) -> None:
-        address = ipaddress.ip_address(text.partition("%")[0])
-        mapped = getattr(address, "ipv4_mapped", None)
-        if not (mapped or address).is_global:
+        if not is_public(ipaddress.ip_address(text.partition("%")[0])):
             raise self._failure(f"it redirects to {url.host}, a private address ({text})", "network")
 
     def _failure(self, problem: str, reason: RefResolutionReason) -> RefResolutionError:

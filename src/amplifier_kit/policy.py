@@ -1,0 +1,26 @@
+"""The session's policy as modules ask for it: what may be read, written, reached and handed on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from amplifier_system.addresses import Address, canonical_host, is_public
+from amplifier_system.policy import PolicyError, SessionPolicy
+
+from .mounting import find_capability
+
+__all__ = ["Address", "PolicyError", "SessionPolicy", "canonical_host", "is_public", "session_policy"]
+
+_OWN_LISTS_DECIDE = {"write": {"allow": ["/"]}}
+
+
+def session_policy(coordinator: Any, working_dir: Path) -> SessionPolicy:
+    """Return the policy that the application set for this session.
+
+    Where it set none, a module's own lists say what may be written, and only what the defaults deny stays denied.
+    """
+    policy = find_capability(coordinator, "session.policy")
+    if hasattr(policy, "check_read"):
+        return policy  # type: ignore[no-any-return]  # the capability is defined to hold one
+    return SessionPolicy.of(_OWN_LISTS_DECIDE, working_dir=working_dir)

@@ -1,0 +1,10 @@
+"""What a session may do: one policy, asked by every tool, and the rules it is made from.
+
+`SessionPolicy` is the value that tools ask, `merge_policies` lays the policies of a plan's layers over each other.
+"""
+
+from .exceptions import PolicyError
+from .rules import PolicyRules, default_rules, merge_policies
+from .session_policy import SessionPolicy
+
+__all__ = ["PolicyError", "PolicyRules", "SessionPolicy", "default_rules", "merge_policies"]

@@ -1,0 +1,82 @@
+"""Which hosts may be reached, as far as the text of a URL can tell."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from ipaddress import ip_address, ip_network
+from typing import Any
+from urllib.parse import urlsplit
+
+from amplifier_system.addresses import canonical_host, is_public
+
+from .exceptions import PolicyError
+
+PRIVATE = "private"
+"""Stands in a list of hosts for every address that is not public, and for the names of this machine."""
+
+_LOCAL_NAMES = ("localhost", "localhost.localdomain", "ip6-localhost")
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkAccess:
+    """Hosts by name, `*.example.org`, network, `10.0.0.0/8`, or `private`; a denial outranks every permission."""
+
+    allow: tuple[str, ...]
+    deny: tuple[str, ...]
+    allow_origin: str = ""
+    deny_origin: str = ""
+
+    def check(self, url: str) -> str:
+        """Return the host of a URL; where its name leads must be checked when it is connected to.
+
+        Raises:
+            PolicyError: it may not be reached, or it is not the URL of a host.
+        """
+        try:
+            host = canonical_host(urlsplit(url).hostname or "")
+        except ValueError as exc:
+            raise PolicyError(f"not reachable: {_shown(url)} ({exc})") from None
+        if any(_is_in(host, rule) for rule in self.deny if rule not in self.allow):
+            self._refuse(host, "deny", self.deny_origin)
+        if not any(_is_in(host, rule) for rule in self.allow):
+            self._refuse(host, "allow", self.allow_origin)
+        return host
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing may be reached at all."""
+        return not self.allow
+
+    def _refuse(self, host: str, rule: str, origin: str) -> None:
+        where = f", {origin}" if origin else ""
+        raise PolicyError(f"not reachable: {host} (policy.network.{rule}{where})", rule=f"network.{rule}")
+
+
+def _is_in(host: str, rule: str) -> bool:
+    if rule == "*":
+        return True
+    address = _address(host)
+    if rule == PRIVATE:
+        is_local = host in _LOCAL_NAMES or host.endswith((".localhost", ".local", ".internal"))
+        return is_local if address is None else not is_public(address)
+    if "/" in rule:
+        try:
+            return address is not None and address in ip_network(rule, strict=False)
+        except ValueError:
+            return False
+    return host == rule or host.endswith(f".{rule.removeprefix('*.')}") or fnmatchcase(host, rule)
+
+
+def _address(host: str) -> Any:
+    try:
+        return ip_address(host)
+    except ValueError:
+        return None
+
+
+def _shown(url: str) -> str:
+    """Return a URL without what stands before its host."""
+    scheme, slashes, rest = url.partition("://")
+    authority, slash, path = rest.partition("/")
+    return f"{scheme}{slashes}{authority.rpartition('@')[2]}{slash}{path}"[:200]

@@ -1,0 +1,143 @@
+"""Which files may be touched: rules about places, of which a denial outranks every permission."""
+
+from __future__ import annotations
+
+import os
+import sys
+import unicodedata
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, Self
+
+from .exceptions import PolicyError
+from .places import HARMLESS_DEVICES
+
+Verb = Literal["read", "write"]
+OriginOf = Callable[[str], str]
+"""Says of a key of the policy in which file and line it stands; empty for what nobody wrote."""
+
+_IGNORES_CASE = sys.platform == "darwin"  # names that differ only in case may be the same there
+_ADJECTIVES: dict[Verb, str] = {"read": "readable", "write": "writable"}
+
+
+@dataclass(frozen=True, slots=True)
+class PathAccess:
+    """What may be read, or written: below one of the `allowed` places of every group, and below no `denied` one.
+
+    Places are absolute; each stands for itself and everything below it. `denied_names` are denied wherever they stand
+    as a component of a path.
+    """
+
+    verb: Verb
+    allowed: tuple[frozenset[str], ...]
+    denied: Mapping[str, str]
+    denied_names: Mapping[str, str] = field(default_factory=dict)
+    allow_origin: str = ""
+
+    @classmethod
+    def of(
+        cls, verb: Verb, allow: Iterable[str], deny: Iterable[str], *, base: Path, origin_of: OriginOf | None = None
+    ) -> Self:
+        """Read rules as they are written: relative to `base`, `~` expanded; a place that is allowed by its very name
+        is not denied."""
+        allow = list(allow)
+        taken_back = {place for text in allow if text not in ("/", ".") for place in _places(text, base)}
+        origin = origin_of or _nowhere
+        denied: dict[str, str] = {}
+        names: dict[str, str] = {}
+        for text in deny:
+            where = origin(f"{verb}.deny")
+            if _is_name(text):
+                if not taken_back.intersection(_places(text, base)):
+                    names[_folded(text)] = where
+                continue
+            for place in _places(text, base):
+                if place not in taken_back:
+                    denied[place] = where
+        allowed = frozenset(place for text in allow for place in _places(text, base))
+        return cls(verb, (allowed,), denied, names, origin(f"{verb}.allow"))
+
+    def narrowed(self, allow: Iterable[str] | None, deny: Iterable[str], *, base: Path) -> Self:
+        """Return the access that also keeps to these rules; nothing is added to what is allowed."""
+        groups = self.allowed
+        if allow is not None:
+            groups = (*groups, frozenset(place for text in allow for place in _places(text, base)))
+        denied = {**self.denied, **{place: "" for text in deny for place in _places(text, base)}}
+        return type(self)(self.verb, groups, denied, self.denied_names, self.allow_origin)
+
+    def check(self, path: Path | str, base: Path) -> Path:
+        """Return where a path leads, symbolic links resolved.
+
+        Raises:
+            PolicyError: it may not be touched, by the name it was given or by where it leads.
+        """
+        lexical = os.path.normpath(base / _expanded(path))
+        try:
+            real = os.path.realpath(lexical)
+        except ValueError as exc:
+            raise PolicyError(f"not {_ADJECTIVES[self.verb]}: {path!r} ({exc})") from None
+        for candidate in {lexical, real}:
+            self._refuse_denied(candidate, path)
+        ancestors = set(_lineage(real))
+        if not all(ancestors & group for group in self.allowed):
+            self._refuse(path, "allow", self.allow_origin)
+        return Path(real)
+
+    def _refuse_denied(self, candidate: str, shown: Path | str) -> None:
+        if candidate in HARMLESS_DEVICES:
+            return
+        for place in _lineage(candidate):
+            if place in self.denied:
+                self._refuse(shown, "deny", self.denied[place])
+        if self.denied_names:
+            for component in Path(candidate).parts:
+                if (name := _folded(component)) in self.denied_names:
+                    self._refuse(shown, "deny", self.denied_names[name])
+
+    def _refuse(self, shown: Path | str, rule: str, origin: str) -> None:
+        where = f", {origin}" if origin else ""
+        raise PolicyError(
+            f"not {_ADJECTIVES[self.verb]}: {shown} (policy.{self.verb}.{rule}{where})", rule=f"{self.verb}.{rule}"
+        )
+
+
+def _nowhere(key: str) -> str:
+    return ""
+
+
+def _is_name(text: str) -> bool:
+    """Say whether a rule is a bare name, `.git`, which counts at any depth."""
+    return os.sep not in text and text not in (".", "..", "") and not text.startswith("~")
+
+
+def _expanded(path: Path | str) -> Path:
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:  # a user nobody knows: the path is taken as written
+        return Path(path)
+
+
+def _places(text: str, base: Path) -> Iterable[str]:
+    """Return the place a rule means, by the name it has and by where that leads."""
+    lexical = os.path.normpath(base / _expanded(text))
+    return {_key(lexical), _key(os.path.realpath(lexical))}
+
+
+def _lineage(path: str) -> Iterable[str]:
+    """Return a path and everything above it."""
+    path = _key(path)
+    found = [path]
+    end = len(path)
+    while (end := path.rfind(os.sep, 0, end)) > 0:
+        found.append(path[:end])
+    found.append(os.sep)
+    return found
+
+
+def _key(path: str) -> str:
+    return _folded(path) if _IGNORES_CASE else path
+
+
+def _folded(text: str) -> str:
+    return unicodedata.normalize("NFC", text).casefold()

@@ -1,0 +1,154 @@
+"""The policy as it is written in a plan, and how the layers of a plan are laid over each other."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path, PurePosixPath
+from typing import Any, Self
+
+from .environment_access import SECRET_VARIABLES
+from .network_access import PRIVATE
+from .places import secret_places
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Two lists of one section; in `environment` the first is written `pass`."""
+
+    allow: tuple[str, ...]
+    deny: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyRules:
+    """The four sections of a policy, complete."""
+
+    read: Rules
+    write: Rules
+    network: Rules
+    environment: Rules
+
+    @classmethod
+    def parse(cls, given: Mapping[str, Any] | None) -> Self:
+        """Read `session.policy`: what it denies is added to the defaults, what it allows replaces them.
+
+        Raises:
+            ValueError: a section or a list is unknown or not a list of texts.
+        """
+        sections = _sections(given)
+        defaults = default_rules()
+        return cls(**{name: _over(getattr(defaults, name), sections.get(name, {})) for name in SECTIONS})
+
+
+SECTIONS: dict[str, str] = {"read": "allow", "write": "allow", "network": "allow", "environment": "pass"}
+"""The sections of a policy, each with the name of its first list."""
+
+
+def default_rules() -> PolicyRules:
+    """Return the policy of a session that says nothing about it."""
+    secret = tuple(secret_places())
+    return PolicyRules(
+        read=Rules(("/",), secret),
+        write=Rules((".",), (".git", *secret)),
+        network=Rules(("*",), (PRIVATE,)),
+        environment=Rules(("*",), SECRET_VARIABLES),
+    )
+
+
+def merge_policies(
+    base: Mapping[str, Any] | None, layer: Mapping[str, Any] | None, *, may_widen: bool
+) -> dict[str, Any]:
+    """Lay one policy over another, both as written; returns what a plan carries.
+
+    What is denied adds up. What is allowed replaces what the base allows when the layer may widen it; otherwise it is
+    cut to what the base allows, and a place that is denied cannot be taken back by naming it.
+
+    Raises:
+        ValueError: one of them is not a policy.
+    """
+    below, above = _sections(base), _sections(layer)
+    merged: dict[str, Any] = {}
+    for name, first in SECTIONS.items():
+        old, new = below.get(name, {}), above.get(name, {})
+        if not old and not new:
+            continue
+        section: dict[str, Any] = {}
+        denied = list(dict.fromkeys((*old.get("deny", ()), *new.get("deny", ()))))
+        allowed = old.get(first)
+        if first in new:
+            allowed = new[first] if may_widen else _narrowed(name, allowed, new[first])
+        if allowed is not None:
+            section[first] = list(allowed)
+            if may_widen and first in new:
+                denied = [text for text in denied if text not in new[first] or text in new.get("deny", ())]
+        if denied:
+            section["deny"] = denied
+        merged[name] = section
+    return merged
+
+
+def _sections(given: Mapping[str, Any] | None) -> dict[str, dict[str, tuple[str, ...]]]:
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise ValueError(f"policy must be a mapping with {', '.join(SECTIONS)}, got {given!r}")  # noqa: TRY004
+    if unknown := sorted(set(map(str, given)) - set(SECTIONS)):
+        raise ValueError(f"policy.{unknown[0]} is unknown (known: {', '.join(SECTIONS)})")
+    return {name: _lists(name, section) for name, section in given.items() if section is not None}
+
+
+def _lists(name: str, section: Any) -> dict[str, tuple[str, ...]]:
+    first = SECTIONS[name]
+    if not isinstance(section, Mapping) or (unknown := set(map(str, section)) - {first, "deny"}):
+        wrong = section if not isinstance(section, Mapping) else sorted(unknown)[0]
+        raise ValueError(f"policy.{name} must have the lists {first} and deny, got {wrong!r}")
+    found: dict[str, tuple[str, ...]] = {}
+    for key, texts in section.items():
+        if texts is None:
+            continue
+        if isinstance(texts, str) or not isinstance(texts, Iterable) or not all(isinstance(t, str) for t in texts):
+            raise ValueError(f"policy.{name}.{key} must be a list of texts, got {texts!r}")
+        found[key] = tuple(texts)
+    return found
+
+
+def _over(defaults: Rules, section: Mapping[str, tuple[str, ...]]) -> Rules:
+    allow = section.get("allow", section.get("pass", defaults.allow))
+    return Rules(allow, tuple(dict.fromkeys((*defaults.deny, *section.get("deny", ())))))
+
+
+def _narrowed(name: str, base: tuple[str, ...] | None, asked: tuple[str, ...]) -> tuple[str, ...]:
+    """Return what both lists allow: of two entries one of which is inside the other, the inner one."""
+    allowed = getattr(default_rules(), name).allow if base is None else base
+    is_path = name in ("read", "write")
+    within = _is_within if is_path else _is_same_or_any
+    inner = [text for text in asked if any(within(text, outer) for outer in allowed)]
+    inner += [text for text in allowed if any(within(text, outer) for outer in asked)]
+    denied = getattr(default_rules(), name).deny
+    return tuple(dict.fromkeys(text for text in inner if text in allowed or not _names_one_of(text, denied)))
+
+
+def _names_one_of(text: str, denied: tuple[str, ...]) -> bool:
+    """Say whether an entry is one of the denied ones, or a variable that fits one of their patterns."""
+    return any(text == pattern or fnmatchcase(text.upper(), pattern) for pattern in denied)
+
+
+def _is_same_or_any(text: str, outer: str) -> bool:
+    return outer in ("*", text) or (outer.startswith("*.") and text.endswith(outer[1:]))
+
+
+def _is_within(text: str, outer: str) -> bool:
+    """Say whether one place is inside another, as far as their texts tell; `.` is a place of its own."""
+    inner_path, outer_path = _normal(text), _normal(outer)
+    if outer_path == PurePosixPath("/"):
+        return True
+    if inner_path.is_absolute() != outer_path.is_absolute() or ".." in inner_path.parts:
+        return False
+    return inner_path.is_relative_to(outer_path)
+
+
+def _normal(text: str) -> PurePosixPath:
+    return PurePosixPath(os.path.normpath(Path(text).expanduser()))

@@ -1,0 +1,95 @@
+"""The policy of a session: what its tools may read, write, reach and hand on, asked by every one of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Self
+
+from .environment_access import EnvironmentAccess
+from .exceptions import PolicyError
+from .network_access import NetworkAccess
+from .path_access import OriginOf, PathAccess
+from .rules import PolicyRules
+
+
+@dataclass(frozen=True, slots=True)
+class SessionPolicy:
+    """What one session may do; a value. The capability `session.policy` holds it."""
+
+    working_dir: Path
+    read: PathAccess
+    write: PathAccess
+    network: NetworkAccess
+    variables: EnvironmentAccess
+
+    @classmethod
+    def of(
+        cls,
+        rules: Mapping[str, Any] | PolicyRules | None = None,
+        *,
+        working_dir: Path | str,
+        origin_of: OriginOf | None = None,
+    ) -> Self:
+        """Read the policy of a mount plan, `session.policy`; what it does not say is as by default.
+
+        `origin_of` says of a key, `read.deny`, where it is written; refusals name it.
+
+        Raises:
+            ValueError: it is not a policy.
+        """
+        read = rules if isinstance(rules, PolicyRules) else PolicyRules.parse(rules)
+        base = Path(os.path.normpath(Path(working_dir).absolute()))
+        origin = origin_of or (lambda key: "")
+        return cls(
+            working_dir=base,
+            read=PathAccess.of("read", read.read.allow, read.read.deny, base=base, origin_of=origin),
+            write=PathAccess.of("write", read.write.allow, read.write.deny, base=base, origin_of=origin),
+            network=NetworkAccess(
+                read.network.allow, read.network.deny, origin("network.allow"), origin("network.deny")
+            ),
+            variables=EnvironmentAccess(read.environment.allow, read.environment.deny),
+        )
+
+    def check_read(self, path: Path | str) -> Path:
+        """Return where a path leads; raises `PolicyError` when it may not be read."""
+        return self.read.check(path, self.working_dir)
+
+    def check_write(self, path: Path | str) -> Path:
+        """Return where a path leads; raises `PolicyError` when it may not be written."""
+        return self.write.check(path, self.working_dir)
+
+    def check_url(self, url: str) -> str:
+        """Return the host of a URL; raises `PolicyError` when it may not be reached."""
+        return self.network.check(url)
+
+    def environment(self, environ: Mapping[str, str] | None = None) -> dict[str, str]:
+        """Return the variables that a program of this session is given, of `environ` or of this process."""
+        return self.variables.filtered(environ)
+
+    def may_read(self, path: Path | str) -> bool:
+        """Say whether a path may be read."""
+        try:
+            self.check_read(path)
+        except PolicyError:
+            return False
+        return True
+
+    def narrowed(
+        self,
+        *,
+        read_allow: Iterable[str] | None = None,
+        read_deny: Iterable[str] = (),
+        write_allow: Iterable[str] | None = None,
+        write_deny: Iterable[str] = (),
+        base: Path | None = None,
+    ) -> Self:
+        """Return the policy that also keeps to a tool's own lists of paths, relative to `base`."""
+        start = base or self.working_dir
+        return replace(
+            self,
+            read=self.read.narrowed(read_allow, read_deny, base=start),
+            write=self.write.narrowed(write_allow, write_deny, base=start),
+        )

@@ -1,0 +1,217 @@
+"""What a session may touch: by default, by its own rules, and under whatever name."""
+
+from pathlib import Path
+
+import pytest
+
+from amplifier_system.policy import PolicyError, SessionPolicy
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("AMPLIFIERD_HOME", raising=False)
+    monkeypatch.delenv("AMPLIFIERD_CONFIG_DIR", raising=False)
+    (tmp_path / "home/.ssh").mkdir(parents=True)
+    (tmp_path / "home/.ssh/id_rsa").write_text("key")
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    (tmp_path / "work/.git").mkdir(parents=True)
+    return tmp_path / "work"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "~/.ssh/id_rsa",
+        "~/.ssh",
+        "~/.aws/credentials",
+        "~/.netrc",
+        "~/.mozilla/firefox/x/logins.json",
+        "~/.amplifierd/config/secrets.yaml",
+        "~/.amplifierd/config/token",
+        "/proc/self/environ",
+        "/sys/kernel",
+        "/dev/mem",
+        "/dev/../proc/1/environ",
+    ],
+)
+def test_secret_places_are_neither_readable_nor_writable(home: Path, work: Path, path: str) -> None:
+    policy = SessionPolicy.of({"write": {"allow": ["/"]}}, working_dir=work)
+
+    with pytest.raises(PolicyError, match=r"^not readable: .* \(policy\.read\.deny\)$"):
+        policy.check_read(path)
+    with pytest.raises(PolicyError, match=r"^not writable: .* \(policy\.write\.deny\)$"):
+        policy.check_write(path)
+
+
+def test_everything_else_is_readable_and_the_working_directory_writable(home: Path, work: Path) -> None:
+    policy = SessionPolicy.of(working_dir=work)
+
+    assert policy.check_read("/etc/hostname") == Path("/etc/hostname").resolve()
+    assert policy.check_read("/dev/null") == Path("/dev/null")
+    assert policy.check_write("src/new.py") == work.resolve() / "src/new.py"
+    with pytest.raises(PolicyError, match=r"policy\.write\.allow"):
+        policy.check_write(home / "notes.md")
+    with pytest.raises(PolicyError, match=r"policy\.write\.allow"):
+        policy.check_write("../elsewhere.txt")
+
+
+def test_a_repository_s_own_files_are_readable_but_not_writable_at_any_depth(home: Path, work: Path) -> None:
+    policy = SessionPolicy.of(working_dir=work)
+
+    assert policy.check_read(".git/config")
+    for path in (".git/config", "sub/module/.git/config", ".GIT/hooks/pre-commit"):
+        with pytest.raises(PolicyError, match=r"policy\.write\.deny"):
+            policy.check_write(path)
+    assert policy.check_write(".github/workflows/ci.yml")
+    assert policy.check_write(".gitignore")
+
+
+def test_a_link_leads_where_it_leads_whatever_it_is_called(home: Path, work: Path) -> None:
+    (work / "notes").symlink_to(home / ".ssh")
+    (work / "out").symlink_to(home)
+    policy = SessionPolicy.of(working_dir=work)
+
+    with pytest.raises(PolicyError, match="not readable: notes/id_rsa"):
+        policy.check_read("notes/id_rsa")
+    with pytest.raises(PolicyError, match="not writable: out/x"):
+        policy.check_write("out/x")
+
+
+def test_a_secret_place_stays_one_when_it_is_a_link_itself(home: Path, work: Path, tmp_path: Path) -> None:
+    (tmp_path / "real-aws").mkdir()
+    (home / ".aws").symlink_to(tmp_path / "real-aws")
+    policy = SessionPolicy.of(working_dir=work)
+
+    for path in (home / ".aws/credentials", tmp_path / "real-aws/credentials"):
+        with pytest.raises(PolicyError):
+            policy.check_read(path)
+
+
+def test_a_link_made_later_at_a_secret_place_hides_nothing(home: Path, work: Path, tmp_path: Path) -> None:
+    policy = SessionPolicy.of(working_dir=work)
+    (home / ".kube").symlink_to(tmp_path)
+
+    with pytest.raises(PolicyError):
+        policy.check_read("~/.kube/work")
+
+
+def test_a_place_is_taken_back_by_its_exact_name_only(home: Path, work: Path) -> None:
+    named = SessionPolicy.of({"read": {"allow": ["/", "~/.ssh"]}}, working_dir=work)
+    above = SessionPolicy.of({"read": {"allow": ["/", "~"]}}, working_dir=work)
+    below = SessionPolicy.of({"read": {"allow": ["/", "~/.ssh/id_rsa"]}}, working_dir=work)
+
+    assert named.check_read("~/.ssh/id_rsa")
+    for policy in (above, below):
+        with pytest.raises(PolicyError):
+            policy.check_read("~/.ssh/id_rsa")
+
+
+def test_what_is_denied_adds_up_and_what_is_allowed_replaces(home: Path, work: Path) -> None:
+    policy = SessionPolicy.of(
+        {"read": {"allow": ["."], "deny": ["private"]}, "write": {"allow": ["out"]}}, working_dir=work
+    )
+
+    assert policy.check_read("a.txt")
+    assert policy.check_write("out/a.txt")
+    for refused in ("~/notes", "private/a", "sub/private/a", "~/.ssh/id_rsa"):
+        with pytest.raises(PolicyError):
+            policy.check_read(refused)
+    with pytest.raises(PolicyError):
+        policy.check_write("a.txt")
+
+
+def test_a_refusal_names_the_file_and_line_of_its_rule(home: Path, work: Path) -> None:
+    policy = SessionPolicy.of(
+        {"read": {"deny": ["data"]}}, working_dir=work, origin_of={"read.deny": "foundation/coding line 31"}.get
+    )
+
+    with pytest.raises(PolicyError) as refused:
+        policy.check_read("data/x")
+
+    assert str(refused.value) == "not readable: data/x (policy.read.deny, foundation/coding line 31)"
+    assert refused.value.rule == "read.deny"
+
+
+def test_a_tool_s_own_lists_narrow_and_never_widen(home: Path, work: Path) -> None:
+    policy = SessionPolicy.of(working_dir=work).narrowed(
+        write_allow=["src", "/"], read_deny=["secret"], read_allow=["/", "~/.ssh"]
+    )
+
+    assert policy.check_write("src/a.py")
+    for refused in ("~/.ssh/id_rsa", "secret/x"):
+        with pytest.raises(PolicyError):
+            policy.check_read(refused)
+    with pytest.raises(PolicyError):
+        policy.check_write("/srv/a")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://127.0.0.1/",
+        "http://localhost:8080/",
+        "http://2130706433/",
+        "http://[::ffff:7f00:1]/",
+        "http://10.1.2.3/",
+        "http://169.254.169.254/latest/meta-data",
+        "http://printer.local/",
+        "http://metadata.google.internal/",
+    ],
+)
+def test_private_networks_are_not_reachable(work: Path, url: str) -> None:
+    with pytest.raises(PolicyError, match=r"policy\.network\.deny"):
+        SessionPolicy.of(working_dir=work).check_url(url)
+
+
+def test_hosts_are_allowed_and_denied_by_name_and_network(work: Path) -> None:
+    policy = SessionPolicy.of(
+        {"network": {"allow": ["example.org", "*.example.com", "203.0.113.0/24"], "deny": ["bad.example.com"]}},
+        working_dir=work,
+    )
+
+    assert policy.check_url("https://example.org/x") == "example.org"
+    assert policy.check_url("https://api.example.com/") == "api.example.com"
+    for refused in ("https://bad.example.com/", "https://example.net/", "https://user:pw@/"):
+        with pytest.raises(PolicyError) as error:
+            policy.check_url(refused)
+        assert "pw" not in str(error.value)
+
+
+def test_programs_are_not_given_secrets(work: Path) -> None:
+    policy = SessionPolicy.of(
+        {"environment": {"pass": ["*", "DEPLOY_TOKEN"], "deny": ["INTERNAL_*"]}}, working_dir=work
+    )
+    given = {
+        "PATH": "/bin",
+        "LANG": "C",
+        "OPENAI_API_KEY": "x",
+        "aws_profile": "x",
+        "DB_PASSWORD": "x",
+        "INTERNAL_URL": "x",
+        "SSH_AUTH_SOCK": "x",
+        "DEPLOY_TOKEN": "asked for by name",
+    }
+
+    assert set(policy.environment(given)) == {"PATH", "LANG", "DEPLOY_TOKEN"}
+
+
+@pytest.mark.parametrize(
+    ("rules", "message"),
+    [
+        ({"reed": {}}, "policy.reed is unknown (known: read, write, network, environment)"),
+        ({"read": {"allow": "/"}}, "policy.read.allow must be a list of texts, got '/'"),
+        ({"read": ["/"]}, "policy.read must have the lists allow and deny, got ['/']"),
+        ({"environment": {"allow": []}}, "policy.environment must have the lists pass and deny, got 'allow'"),
+        (["read"], "policy must be a mapping with read, write, network, environment, got ['read']"),
+    ],
+)
+def test_what_is_not_a_policy_is_refused_by_name(work: Path, rules: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match="policy") as error:
+        SessionPolicy.of(rules, working_dir=work)
+
+    assert str(error.value) == message
