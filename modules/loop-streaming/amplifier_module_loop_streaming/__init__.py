@@ -41,15 +41,17 @@ _GOAL_KEYS = (
 
 
 class StreamingOrchestrator(LoopOrchestrator):
-    """Runs turns; `execute_stream` yields the answer, `steer` reaches the turn that is running."""
+    """Runs turns; `execute_stream` yields the answer, `steer` reaches the turn that is running.
+
+    `stream_delay` (seconds) and `min_delay_between_calls_ms` are those of the configuration; each turn begins with what
+    they are then.
+    """
 
     def __init__(self, config: Mapping[str, Any] | None = None) -> None:
         keys = ModuleConfig(MODULE_ID, config)
         self.settings = LoopSettings.read(keys)
-        self._streaming = StreamingSettings(
-            stream_delay_s=keys.number("stream_delay", 0.0, minimum=0),
-            min_delay_between_calls_ms=keys.number("min_delay_between_calls_ms", 0.0, minimum=0),
-        )
+        self.stream_delay = keys.number("stream_delay", 0.0, minimum=0)
+        self.min_delay_between_calls_ms = keys.number("min_delay_between_calls_ms", 0.0, minimum=0)
         self._steering = SteeringQueue(keys.integer("max_queued_steers", DEFAULT_MAXSIZE, minimum=1))
         if ignored := keys.accept(*_GOAL_KEYS):
             logger.warning("%s: goals are not pursued; without effect: %s", MODULE_ID, ", ".join(ignored))
@@ -57,7 +59,8 @@ class StreamingOrchestrator(LoopOrchestrator):
         self._builder = StreamingRequestBuilder()
 
     def begin(self, *state: Any) -> StreamingTurn:
-        return StreamingTurn(self._streaming, self._steering, self.settings, self._builder, *state)
+        streaming = StreamingSettings(self.stream_delay, self.min_delay_between_calls_ms)
+        return StreamingTurn(streaming, self._steering, self.settings, self._builder, *state)
 
     def steer(self, message: str) -> None:
         """Hand the running turn a user message, which it takes in before its next provider call.

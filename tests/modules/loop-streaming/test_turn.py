@@ -338,6 +338,19 @@ class TestConfiguration:
         with pytest.raises(ValueError, match=rf"loop-streaming: config key '{key}' is .*, allowed: "):
             StreamingOrchestrator({key: value})
 
+    def test_its_delays_can_be_read_and_set(self) -> None:
+        configured = StreamingOrchestrator({"stream_delay": 0.25, "min_delay_between_calls_ms": "100"})
+
+        assert (configured.stream_delay, configured.min_delay_between_calls_ms) == (0.25, 100)
+        assert (StreamingOrchestrator().stream_delay, StreamingOrchestrator().min_delay_between_calls_ms) == (0, 0)
+
+    async def test_a_delay_that_is_set_holds_for_the_next_turn(self) -> None:
+        orchestrator = StreamingOrchestrator({"min_delay_between_calls_ms": 3_600_000})
+        orchestrator.min_delay_between_calls_ms = 5
+        stage = Stage([calling(("c1", "echo")), answer()], [echo()])
+
+        assert await stage.run(orchestrator) == "done"
+
     async def test_goals_are_accepted_with_one_warning_and_one_turn_runs(
         self, caplog: pytest.LogCaptureFixture
     ) -> None:
