@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 logger = logging.getLogger(__name__)
 
@@ -10,15 +10,16 @@ T = TypeVar("T")
 V = TypeVar("V")
 N = TypeVar("N", int, float)
 
-_BOOLEANS = {"true": True, "false": False}
-
 
 class ModuleConfig:
     """One module's configuration, read key by key.
 
     `None` stands for the default. A value that does not fit raises `ValueError`; for a guard, whose absence would be
-    worse than any setting, it is logged and replaced by the safe value instead. `warn_unknown` comes last.
+    worse than any setting, it is logged and replaced by the safe value instead: `when_unusable` where that is given,
+    else the default. `warn_unknown` comes last.
     """
+
+    _switches: ClassVar[Mapping[str, bool]] = {"true": True, "false": False}
 
     def __init__(self, module_id: str, config: Mapping[str, Any] | None, *, is_guard: bool = False) -> None:
         self.module_id = module_id
@@ -36,10 +37,15 @@ class ModuleConfig:
         minimum: int | None = None,
         maximum: int | None = None,
         aliases: Sequence[str] = (),
+        when_unusable: int | None = None,
     ) -> int | T:
         """Return a whole number within the bounds."""
         allowed = f"an integer{_bounds(minimum, maximum)}"
-        return self._read(key, default, allowed, lambda value: _within(_integer(value), minimum, maximum), aliases)
+
+        def convert(value: Any) -> int:
+            return _within(_integer(value), minimum, maximum)
+
+        return self._read(key, default, allowed, convert, aliases, when_unusable=when_unusable)
 
     def number(
         self,
@@ -50,6 +56,7 @@ class ModuleConfig:
         maximum: float | None = None,
         above: float | None = None,
         aliases: Sequence[str] = (),
+        when_unusable: float | None = None,
     ) -> float | T:
         """Return a finite number within the bounds; `above` is a lower bound that is itself excluded."""
         allowed = f"a number{f' > {above}' if above is not None else ''}{_bounds(minimum, maximum)}"
@@ -60,17 +67,21 @@ class ModuleConfig:
                 raise ValueError
             return converted
 
-        return self._read(key, default, allowed, convert, aliases)
+        return self._read(key, default, allowed, convert, aliases, when_unusable=when_unusable)
 
-    def boolean(self, key: str, default: bool) -> bool:
+    def boolean(self, key: str, default: bool, *, when_unusable: bool | None = None) -> bool:
         """Return true or false, also when they are given as text."""
-        return self._read(key, default, "true or false", _boolean, ())
+
+        def convert(value: Any) -> bool:
+            return self._switches[str(value).strip().lower()]
+
+        return self._read(key, default, "true or false", convert, when_unusable=when_unusable)
 
     def text(self, key: str, default: T, *, aliases: Sequence[str] = ()) -> str | T:
         """Return a string."""
         return self._read(key, default, "a string", lambda value: _typed(value, str), aliases)
 
-    def choice(self, key: str, default: str, choices: Sequence[str]) -> str:
+    def choice(self, key: str, default: str, choices: Sequence[str], *, when_unusable: str | None = None) -> str:
         """Return one of `choices`."""
 
         def convert(value: Any) -> str:
@@ -78,23 +89,26 @@ class ModuleConfig:
                 raise ValueError
             return str(value)
 
-        return self._read(key, default, "one of " + ", ".join(choices), convert, ())
+        return self._read(key, default, "one of " + ", ".join(choices), convert, when_unusable=when_unusable)
 
-    def strings(self, key: str, default: T) -> list[str] | T:
-        """Return a list of strings."""
+    def strings(
+        self, key: str, default: T, *, takes_one: bool = False, when_unusable: list[str] | None = None
+    ) -> list[str] | T:
+        """Return a list of strings; with `takes_one` a single string counts as a list of one."""
 
         def convert(value: Any) -> list[str]:
-            return [_typed(item, str) for item in _typed(value, list)]
+            items = [value] if takes_one and isinstance(value, str) else _typed(value, list)
+            return [_typed(item, str) for item in items]
 
-        return self._read(key, default, "a list of strings", convert, ())
+        return self._read(key, default, "a list of strings", convert, when_unusable=when_unusable)
 
     def mapping(self, key: str, default: Mapping[str, Any]) -> dict[str, Any]:
         """Return a mapping, copied."""
-        return self._read(key, dict(default), "a mapping", lambda value: dict(_typed(value, Mapping)), ())
+        return self._read(key, dict(default), "a mapping", lambda value: dict(_typed(value, Mapping)))
 
     def items(self, key: str, default: Sequence[Any]) -> list[Any]:
         """Return a list of anything, copied."""
-        return self._read(key, list(default), "a list", lambda value: list(_typed(value, list)), ())
+        return self._read(key, list(default), "a list", lambda value: list(_typed(value, list)))
 
     def raw(self, key: str) -> Any:
         """Return the value as it is, None when it is not there."""
@@ -124,15 +138,25 @@ class ModuleConfig:
         if unknown:
             logger.warning("%s: unknown config keys are ignored: %s", self.module_id, ", ".join(unknown))
 
-    def _read(self, key: str, default: T, allowed: str, convert: Callable[[Any], V], aliases: Sequence[str]) -> V | T:
+    def _read(
+        self,
+        key: str,
+        default: T,
+        allowed: str,
+        convert: Callable[[Any], V],
+        aliases: Sequence[str] = (),
+        *,
+        when_unusable: V | None = None,
+    ) -> V | T:
         self._known.update((key, *aliases))
         found = next((name for name in (key, *aliases) if self._config.get(name) is not None), None)
         if found is None:
             return default
         try:
             return convert(self._config[found])
-        except (TypeError, ValueError, OverflowError):
-            return self.refuse(found, self._config[found], allowed, default)
+        except (TypeError, ValueError, OverflowError, KeyError):
+            safe = default if when_unusable is None else when_unusable
+            return self.refuse(found, self._config[found], allowed, safe)
 
 
 def _bounds(minimum: float | None, maximum: float | None) -> str:
@@ -166,12 +190,3 @@ def _number(value: Any) -> float:
     if converted != converted or converted in (float("inf"), float("-inf")):
         raise ValueError
     return converted
-
-
-def _boolean(value: Any) -> bool:
-    if isinstance(value, bool):
-        return value
-    text = str(_typed(value, str)).strip().lower()
-    if text not in _BOOLEANS:
-        raise ValueError
-    return _BOOLEANS[text]

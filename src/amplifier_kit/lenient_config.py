@@ -4,7 +4,7 @@ import difflib
 import logging
 import re
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from .config import ModuleConfig
 
@@ -13,13 +13,17 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _UNEXPANDED = re.compile(r"\$\{.+\}")
-_SWITCHES = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
 # What applications put into any module's configuration.
 _INFRASTRUCTURE = frozenset({"id", "module", "source", "instance_id", "name", "priority", "working_dir"})
 
 
 class LenientConfig(ModuleConfig):
     """Reads like `ModuleConfig`; an empty or unexpanded string counts as unset, and nothing raises."""
+
+    _switches: ClassVar[Mapping[str, bool]] = {
+        **dict.fromkeys(("1", "true", "yes", "on"), True),
+        **dict.fromkeys(("0", "false", "no", "off"), False),
+    }
 
     def __init__(self, module_id: str, config: Mapping[str, Any] | None) -> None:
         super().__init__(module_id, config)
@@ -32,21 +36,8 @@ class LenientConfig(ModuleConfig):
             elif value == "":
                 del self._config[key]
 
-    def boolean(self, key: str, default: bool) -> bool:
-        """Return a switch, also when it is given as a word."""
-
-        def convert(value: Any) -> bool:
-            if isinstance(value, bool):
-                return value
-            word = str(value).strip().lower()
-            if word not in _SWITCHES:
-                raise ValueError
-            return _SWITCHES[word]
-
-        return self._read(key, default, "true or false", convert, ())
-
     def refuse(self, key: str, value: Any, allowed: str, safe: T) -> T:
-        """Report a value that does not fit, and return the default."""
+        """Report a value that does not fit, and return the one to use instead."""
         logger.warning("%s: config key %r is %r, allowed: %s; %r is used", self.module_id, key, value, allowed, safe)
         return safe
 

@@ -63,9 +63,9 @@ class ApprovalSettings:
             audit=AuditSettings.read(config),
             policy_driven_only=config.boolean("policy_driven_only", False),
             requires_approval=_requirements(config),
-            patterns=tuple(pattern.casefold() for pattern in config.strings("patterns", [])),
+            patterns=tuple(pattern.casefold() for pattern in config.strings("patterns", [], takes_one=True)),
             auto_approve=config.boolean("auto_approve", False),
-            high_risk_tools=frozenset(config.strings("high_risk_tools", list(DEFAULT_HIGH_RISK_TOOLS))),
+            high_risk_tools=frozenset(_high_risk_tools(config)),
             remember=config.boolean("remember", True),
             ask_user_fallback=config.boolean("ask_user_fallback", False),
         )
@@ -82,6 +82,10 @@ def _rules(config: ModuleConfig) -> tuple[Rule, ...]:
     elif not isinstance(given, list):
         given = config.refuse("rules", given, "a list of rules", [])
     return tuple(rule for rule in map(Rule.parse, given) if rule is not None)
+
+
+def _high_risk_tools(config: ModuleConfig) -> list[str]:
+    return config.strings("high_risk_tools", list(DEFAULT_HIGH_RISK_TOOLS), takes_one=True)
 
 
 def _requirements(config: ModuleConfig) -> dict[str, bool]:

@@ -61,7 +61,9 @@ def _rule_names(config: ModuleConfig) -> list[str]:
 
 
 def _custom_rules(config: ModuleConfig) -> Iterator[Rule]:
-    for number, item in enumerate(config.items("custom_patterns", [])):
+    given = config.raw("custom_patterns")
+    listed = [given] if isinstance(given, str | Mapping) else config.items("custom_patterns", [])
+    for number, item in enumerate(listed):
         place = f"custom_patterns[{number}]"
         pattern, label = (item.get("pattern"), item.get("label")) if isinstance(item, Mapping) else (item, None)
         try:

@@ -13,7 +13,10 @@ MEBIBYTE = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What may be read and written, and how much of it; lists are as written, relative to the working directory."""
+    """What may be read and written, and how much of it; lists are as written, relative to the working directory.
+
+    Of a key that guards something, a value that cannot be used counts as the one that allows least.
+    """
 
     working_dir: str | None
     allowed_read_paths: Sequence[str] | None
@@ -42,11 +45,13 @@ class Settings:
             ),
             denied_write_paths=_denied(config, "denied_write_paths"),
             allowed_write_files=_granted(config, "allowed_write_files", NOTHING),
-            require_approval=config.boolean("require_approval", False),
+            require_approval=config.boolean("require_approval", False, when_unusable=True),
             max_read_bytes=config.integer("max_read_bytes", 10 * MEBIBYTE, minimum=1),
             max_write_bytes=config.integer("max_write_bytes", 10 * MEBIBYTE, minimum=0),
             max_listing_entries=config.integer("max_listing_entries", 1000, minimum=1),
-            read_before_write=config.choice("read_before_write", "off", ("off", "warn", "enforce")),
+            read_before_write=config.choice(
+                "read_before_write", "off", ("off", "warn", "enforce"), when_unusable="enforce"
+            ),
         )
         config.warn_unknown()
         return settings

@@ -106,12 +106,12 @@ class ServerSettings:
 
 
 def is_enabled(name: Any, entry: Any) -> bool:
-    """Say whether an entry is to be looked at further."""
+    """Say whether an entry is to be looked at further; one that may be disabled is not."""
     if not isinstance(entry, Mapping):
         return True
     switches = LenientConfig(_place(name), {key: entry[key] for key in ("enabled", "disabled") if key in entry})
-    is_disabled = switches.boolean("disabled", False)
-    return switches.boolean("enabled", not is_disabled)
+    is_disabled = switches.boolean("disabled", False, when_unusable=True)
+    return switches.boolean("enabled", not is_disabled, when_unusable=False)
 
 
 def read_entry(name: Any, entry: Any, module: ModuleSettings) -> ServerSettings:

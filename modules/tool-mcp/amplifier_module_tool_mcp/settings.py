@@ -57,7 +57,7 @@ class Limits:
             max_image_bytes=config.integer("max_image_bytes", default.max_image_bytes, minimum=0),
             max_tools=config.integer("max_tools", default.max_tools, minimum=0),
             max_concurrent_calls=config.integer("max_concurrent_calls", default.max_concurrent_calls, minimum=1),
-            require_approval=config.boolean("require_approval", default.require_approval),
+            require_approval=config.boolean("require_approval", default.require_approval, when_unusable=True),
         )
 
 

@@ -1,5 +1,6 @@
 """The tool `task`."""
 
+import copy
 import logging
 import re
 from collections.abc import Mapping
@@ -117,8 +118,8 @@ class TaskTool:
             "parent_session": getattr(self._coordinator, "session", None),
             "agent_configs": agents,
             "sub_session_id": sub_session_id,
-            "tool_inheritance": self._settings.tool_inheritance,
-            "hook_inheritance": self._settings.hook_inheritance,
+            "tool_inheritance": copy.deepcopy(self._settings.tool_inheritance),
+            "hook_inheritance": copy.deepcopy(self._settings.hook_inheritance),
             "orchestrator_config": orchestrator_config(self._coordinator),
             "provider_preferences": preferences,
         }

@@ -18,9 +18,9 @@ MISTAKES = {
     "audit": ("audit.jsonl", ["x"], 7),
     "policy_driven_only": ("perhaps", 1, []),
     "tools": (["bash"], "bash"),
-    "patterns": ("secret", [7], {"a": 1}),
+    "patterns": ([7], {"a": 1}),
     "auto_approve": ("perhaps", 1, "yes"),
-    "high_risk_tools": ("deploy", [None], 7),
+    "high_risk_tools": ([None], 7),
     "remember": ("perhaps", 0),
     "ask_user_fallback": ("perhaps", 1),
 }

@@ -26,7 +26,7 @@ def messages_at(caplog: pytest.LogCaptureFixture, level: str) -> list[str]:
         ("allowlist", [1]),
         ("skip_events", "prompt:submit"),
         ("priority", "first"),
-        ("custom_patterns", "abc"),
+        ("custom_patterns", 7),
     ],
 )
 async def test_a_value_that_does_not_fit_is_logged_and_everything_is_masked(

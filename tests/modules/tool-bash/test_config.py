@@ -38,11 +38,11 @@ async def test_an_unknown_profile_is_an_error(profile: Any) -> None:
 
 WRONG = {
     "timeout": ("soon", "timeout_s", 30),
-    "max_timeout": (-1, "max_timeout_s", None),
+    "max_timeout": (-1, "max_timeout_s", 30),
     "max_output_bytes": (0, "max_output_bytes", 100_000),
-    "max_concurrent": ("many", "max_concurrent", None),
+    "max_concurrent": ("many", "max_concurrent", 1),
     "require_approval": ("perhaps", "require_approval", True),
-    "denied_commands": ("rm", "denied_commands", []),
+    "denied_commands": ({"rm"}, "denied_commands", ["*"]),
     "env": (["A=1"], "env", {}),
     "safety_overrides": ("all", None, None),
 }

@@ -59,13 +59,15 @@ async def test_without_approval_no_tool_reaches_the_server_but_a_trusted_read_on
         ({}, [True, True, True], ["high", "high", "high"]),
         ({"trust_annotations": True}, [False, True, True], ["medium", "medium", "high"]),
         ({"require_approval": False}, [False, False, False], ["high", "high", "high"]),
+        ({"require_approval": "perhaps"}, [True, True, True], ["high", "high", "high"]),
     ],
-    ids=["by default", "trusted", "not required"],
+    ids=["by default", "trusted", "not required", "nobody knows"],
 )
 async def test_tools_say_whether_they_need_approval_and_how_risky_they_are(
     start_servers: Any, keys: dict[str, Any], required: list[bool], risks: list[str]
 ) -> None:
-    mounted = await start_servers({"s": entry("--tools", "--definitions", DEFINITIONS, **keys)})
+    servers = {"s": entry("--tools", "--definitions", DEFINITIONS, **keys)}
+    mounted = await start_servers(servers, require_approval=keys.get("require_approval") != "perhaps")
 
     tools = [mounted.tool(name) for name in ("look", "add", "drop")]
 

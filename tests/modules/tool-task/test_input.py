@@ -199,7 +199,7 @@ async def test_values_that_do_not_fit_are_replaced_and_reported(
     result = await desk.delegate()
 
     assert result.success
-    assert desk.application.call["tool_inheritance"] == {}
+    assert desk.application.call["tool_inheritance"] == {"inherit_tools": []}
     warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert all(any(repr(key) in warning for warning in warnings) for key in config)
     assert any("did you mean 'exclude_tools'" in warning for warning in warnings)
