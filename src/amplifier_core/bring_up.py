@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from . import events
+from .boundary import emit_quietly
 from .coordinator import Checkpoint, ModuleCoordinator
 from .exceptions import MountPlanError, ProviderNotMounted, describe, describe_with_type
 from .loader import ModuleLoader, module_failure_reason
@@ -113,7 +114,7 @@ async def _mount_optional(
         if entry.instance_id:
             failure["instance_id"] = entry.instance_id
         session.status.load_failures.append(failure)
-        await emit_quietly(coordinator, events.MODULE_LOAD_FAILED, failure)
+        await emit_quietly(coordinator.hooks, events.MODULE_LOAD_FAILED, failure)
         if entry.module_type == "provider" and (on_failure := coordinator.get_capability("provider.load_failure")):
             await on_failure(coordinator, _copy_of(entry.spec), exc)
 
@@ -220,15 +221,7 @@ async def _tell_ready(loader: ModuleLoader, coordinator: ModuleCoordinator) -> N
             text = describe(exc)
             logger.warning("on_session_ready for '%s' raised: %s", module_id, text, exc_info=True)
             failure = {"module_id": module_id, "error": describe_with_type(exc)}
-            await emit_quietly(coordinator, events.MODULE_ON_SESSION_READY_FAILED, failure)
-
-
-async def emit_quietly(coordinator: ModuleCoordinator, event: str, payload: dict[str, Any]) -> None:
-    """Emit an event that only reports what has happened already; that it cannot be heard is for the log."""
-    try:
-        await coordinator.hooks.emit(event, payload)
-    except Exception:
-        logger.debug("%s could not be emitted", event, exc_info=True)
+            await emit_quietly(coordinator.hooks, events.MODULE_ON_SESSION_READY_FAILED, failure)
 
 
 def _fork_payload(session: "AmplifierSession") -> dict[str, Any]:

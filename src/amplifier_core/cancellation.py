@@ -1,11 +1,11 @@
 """How a running turn is asked to stop: at the next good moment (graceful) or now (immediate)."""
 
 import asyncio
-import inspect
 import logging
 from collections.abc import Callable
 from enum import Enum
-from typing import Any
+
+from .boundary import cancellations_met, is_cancelled, settle
 
 logger = logging.getLogger(__name__)
 
@@ -117,9 +117,7 @@ class CancellationToken:
         for callback in tuple(self._callbacks):
             met = cancellations_met(task)
             try:
-                outcome = callback()
-                if inspect.isawaitable(outcome):
-                    await outcome
+                await settle(callback())
             except asyncio.CancelledError as error:
                 if is_cancelled(task, met):
                     fatal = fatal or error
@@ -136,19 +134,3 @@ class CancellationToken:
         """Set `state`; True for the one caller that did, however many try at once."""
         claim = object()
         return self._requested.setdefault(state.value, claim) is claim
-
-
-def cancellations_met(task: asyncio.Task[Any] | None) -> int:
-    """Return how many requests to stop have reached `task`, for `is_cancelled`.
-
-    One that came while the task was running, from a signal handler for instance, is still on its way.
-    """
-    return task.cancelling() - getattr(task, "_must_cancel", False) if task is not None else 0
-
-
-def is_cancelled(task: asyncio.Task[Any] | None, met: int) -> bool:
-    """Say whether a request to stop `task` has reached it since `met` of them had.
-
-    Called code may also meet a cancellation of its own making, such as a time-out it handles itself.
-    """
-    return task is not None and task.cancelling() > met

@@ -1,12 +1,12 @@
 """The coordinator: one session's switchboard, where modules mount themselves and find each other."""
 
 import asyncio
-import inspect
 import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from .cancellation import CancellationToken, cancellations_met, is_cancelled
+from .boundary import cancellations_met, is_cancelled, settle
+from .cancellation import CancellationToken
 from .hook_effects import HookEffects
 from .hooks import HookRegistry
 from .models import HookResult
@@ -169,7 +169,7 @@ class ModuleCoordinator:
         for contributor in tuple(self.channels.get(channel, ())):
             name = contributor["name"]
             try:
-                contribution = await _call(contributor["callback"])
+                contribution = await settle(contributor["callback"]())
             except asyncio.CancelledError:
                 if is_cancelled(task, met):
                     raise
@@ -240,7 +240,7 @@ class ModuleCoordinator:
         while len(self._cleanups) > down_to:
             cleanup = self._cleanups.pop()
             try:
-                await _call(cleanup)
+                await settle(cleanup())
             except BaseException as exc:  # the session ends whatever a module does
                 logger.exception("Error during cleanup: %s", exc)  # noqa: TRY401 - applications search for this text
                 if interruption is None and not isinstance(exc, Exception):
@@ -304,8 +304,3 @@ def _refill(live: dict[str, Any], contents: dict[str, Any]) -> None:
     """Give a dict that others hold the contents and the order it had."""
     live.clear()
     live.update(contents)
-
-
-async def _call(function: Callable[[], Any]) -> Any:
-    result = function()
-    return await result if inspect.iscoroutine(result) else result

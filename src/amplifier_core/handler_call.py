@@ -7,7 +7,7 @@ from contextvars import Context, copy_context
 from types import CoroutineType, coroutine
 from typing import Any
 
-from .cancellation import cancellations_met, is_cancelled
+from .boundary import cancellations_met, is_cancelled
 from .models import ContextInjection, HookResult
 
 logger = logging.getLogger(__name__)

@@ -1,11 +1,11 @@
 """What a hook's answer does to the session: injections, questions to the user, messages on the display."""
 
-import inspect
 import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .approval import ApprovalTimeoutError
+from .boundary import settle
 from .events import POLICY_VIOLATION
 from .hooks import injected_items
 from .models import ContextInjection, HookResult
@@ -56,7 +56,7 @@ class HookEffects:
         if add_message is not None:
             for item in items:
                 if not item.ephemeral:
-                    await _maybe_await(add_message(_message(item)))
+                    await settle(add_message(_message(item)))
         return _remainder(result, [item for item in items if item.ephemeral])
 
     def _count(self, item: ContextInjection, budget: int | None) -> None:
@@ -160,7 +160,7 @@ async def _ask_user(coordinator: "ModuleCoordinator", result: HookResult) -> Hoo
         logger.error("a hook asks the user, but the session has no approval system: denied")
         return HookResult(action="deny", reason="No approval system available")
     try:
-        decision = await _maybe_await(
+        decision = await settle(
             coordinator.approval_system.request_approval(
                 prompt, options, result.approval_timeout, result.approval_default
             )
@@ -184,7 +184,7 @@ async def _tell_user(coordinator: "ModuleCoordinator", result: HookResult, hook_
         else:
             try:
                 show_message: Callable[..., Any] = coordinator.display_system.show_message  # some displays are async
-                await _maybe_await(show_message(result.user_message, result.user_message_level, f"hook:{source}"))
+                await settle(show_message(result.user_message, result.user_message_level, f"hook:{source}"))
             except Exception:
                 logger.exception("the display could not show a message from hook %s", source)
     if result.suppress_output:
@@ -199,7 +199,3 @@ def _allows(decision: Any) -> bool:
 
 def _cut(text: str) -> str:
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}...[truncated]"
-
-
-async def _maybe_await(value: Any) -> Any:
-    return await value if inspect.iscoroutine(value) else value

@@ -13,6 +13,7 @@ from urllib.parse import unquote
 from weakref import WeakKeyDictionary
 
 from . import sys_path
+from .boundary import settle
 from .coordinator import Checkpoint, ModuleCoordinator
 from .exceptions import (
     ModuleDiscoveryError,
@@ -197,8 +198,7 @@ class ModuleLoader:
         ask = getattr(resolver, "async_resolve", None) or resolver.resolve
         hints = _hints_taken_by(ask)
         source = ask(module_id, hint) if hints is None else ask(module_id, **dict.fromkeys(hints, hint))
-        if inspect.isawaitable(source):
-            source = await source
+        source = await settle(source)
         resolve = getattr(source, "resolve", None)
         folder = resolve() if callable(resolve) else None
         if not isinstance(folder, (str, os.PathLike)):

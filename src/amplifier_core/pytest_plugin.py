@@ -4,7 +4,6 @@ It is active wherever this distribution is installed. Elsewhere than in a module
 """
 
 import importlib.util
-import inspect
 import re
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -16,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from .boundary import settle
 from .packages import find_package
 from .testing import EventRecorder, MockContextManager, MockCoordinator, MockProvider, MockTool
 
@@ -168,9 +168,7 @@ async def _mounted(path: Path | None, coordinator: MockCoordinator) -> AsyncIter
         cleanup = returned if callable(returned) and not is_instance else None
         yield cleanup
         if cleanup is not None:
-            outcome = cleanup()
-            if inspect.isawaitable(outcome):
-                await outcome
+            await settle(cleanup())
 
 
 @contextmanager

@@ -9,7 +9,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from . import events
-from .bring_up import bring_up, emit_quietly, redacted
+from .boundary import Boundary, emit_quietly
+from .bring_up import bring_up, redacted
 from .coordinator import ModuleCoordinator
 from .exceptions import MountPlanError, describe
 from .hooks import HookRegistry
@@ -123,7 +124,7 @@ class AmplifierSession:
         if coordinator.cancellation.is_cancelled:
             self.status.status = "cancelled"
             was_immediate = coordinator.cancellation.is_immediate
-            await emit_quietly(coordinator, events.CANCEL_COMPLETED, {"was_immediate": was_immediate})
+            await emit_quietly(coordinator.hooks, events.CANCEL_COMPLETED, {"was_immediate": was_immediate})
         else:
             self.status.status = "completed"
         return answer
@@ -179,11 +180,9 @@ class AmplifierSession:
             await self.coordinator.hooks.emit("session:config", raw)
 
     async def _announce_end(self) -> None:
-        try:
+        with Boundary(logger, "session:end could not be emitted: %s", level=logging.DEBUG):
             payload = {"session_id": self.session_id, "status": self.status.status, "stats": self.status.to_dict()}
             await self.coordinator.hooks.emit(events.SESSION_END, payload)
-        except Exception:
-            logger.debug("session:end could not be emitted", exc_info=True)
 
     async def _record_failure(self, exc: BaseException) -> None:
         cancellation = self.coordinator.cancellation
@@ -196,7 +195,7 @@ class AmplifierSession:
         logger.info("Execution cancelled: %s", describe(exc))
         if not isinstance(exc, GeneratorExit):  # a coroutine that is being closed may not wait any more
             payload = {"was_immediate": cancellation.is_immediate, "error": describe(exc)}
-            await emit_quietly(self.coordinator, events.CANCEL_COMPLETED, payload)
+            await emit_quietly(self.coordinator.hooks, events.CANCEL_COMPLETED, payload)
 
     def _agree_on_loader(self) -> ModuleLoader:
         """Return the loader for session and coordinator; the session's own makes way for one assigned over there."""

@@ -1,10 +1,10 @@
 """Which calls need an approval at all."""
 
-import inspect
 import logging
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from amplifier_core.boundary import settle
 from amplifier_kit.mounting import find_capability, find_mounted
 
 from .commands import BASH
@@ -40,8 +40,7 @@ async def _is_demanded_by_policy(tool_name: str, coordinator: Any) -> bool:
     if needs_check is None:
         return False
     try:
-        answer = needs_check(tool_name)
-        return bool(await answer if inspect.isawaitable(answer) else answer)
+        return bool(await settle(needs_check(tool_name)))
     except Exception:
         logger.exception("hooks-approval: %s failed; %s has to be approved", NEEDS_CHECK, tool_name)
         return True

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from amplifier_core import HookResult
+from amplifier_core.boundary import emit_quietly
 from amplifier_core.events import CONTEXT_PRE_COMPACT, ORCHESTRATOR_COMPLETE, SESSION_END
 from amplifier_core.utils import json_safe
 from amplifier_kit.config import ModuleConfig
@@ -172,10 +173,4 @@ class TranscriptBackupHook:
         logger.info("%s: %d messages (%d bytes) are kept in %s", MODULE_ID, len(messages), size, path)
 
     async def _emit(self, event: str, payload: dict[str, Any]) -> None:
-        registry = hook_registry(self._coordinator)
-        if registry is None or not hasattr(registry, "emit"):
-            return
-        try:
-            await registry.emit(event, payload)
-        except Exception:
-            logger.exception("%s: %s could not be emitted", MODULE_ID, event)
+        await emit_quietly(hook_registry(self._coordinator), event, payload)

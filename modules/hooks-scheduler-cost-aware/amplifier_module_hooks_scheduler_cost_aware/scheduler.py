@@ -6,6 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 from amplifier_core import HookResult
+from amplifier_core.boundary import emit_quietly
 from amplifier_core.events import LLM_RESPONSE, SESSION_END, TOOL_PRE
 from amplifier_kit.config import ModuleConfig
 from amplifier_kit.loops.requests import tool_schema
@@ -168,10 +169,4 @@ class CostAwareScheduler(Scheduler):
         return HookResult(user_message=text, user_message_level="warning", user_message_source=self.module_id)
 
     async def _emit(self, event: str, payload: EventData) -> None:
-        registry = hook_registry(self._coordinator)
-        if registry is None:
-            return
-        try:
-            await registry.emit(event, payload)
-        except Exception:
-            logger.exception("%s: %s could not be emitted", self.module_id, event)
+        await emit_quietly(hook_registry(self._coordinator), event, payload)

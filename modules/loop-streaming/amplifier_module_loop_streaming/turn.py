@@ -1,7 +1,6 @@
 """A turn that says its answer while it comes and takes in messages while it runs."""
 
 import asyncio
-import inspect
 import logging
 import re
 import time
@@ -10,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from amplifier_core import ToolSpec, events
+from amplifier_core.boundary import settle
 from amplifier_core.utils import json_safe
 from amplifier_core.utils.tool_messages import Call, block_type
 from amplifier_kit.loops.announcements import ResponseAnnouncement
@@ -167,9 +167,7 @@ class StreamingTurn(Turn):
     async def _read(self, stream: Callable[..., Any], request: Any) -> StreamedResponse:
         """Say the text of a streamed response as it arrives; returns the whole, which then takes the usual way."""
         streamed = StreamedResponse()
-        chunks = stream(request, tools=request.tools or [], **self.provider_options())
-        if inspect.isawaitable(chunks):
-            chunks = await chunks
+        chunks = await settle(stream(request, tools=request.tools or [], **self.provider_options()))
         try:
             async for chunk in chunks:
                 piece = streamed.add(chunk)

@@ -4,6 +4,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from amplifier_core.boundary import settle
 from amplifier_kit.mounting import find_capability
 from amplifier_kit.tools.input import ToolFailure
 
@@ -28,8 +29,7 @@ def required_capability(coordinator: Any, name: str, purpose: str) -> Callable[.
 
 async def call(capability: Callable[..., Any], keywords: dict[str, Any]) -> Any:
     """Call a capability, which may or may not be a coroutine function."""
-    returned = capability(**keywords)
-    return await returned if inspect.isawaitable(returned) else returned
+    return await settle(capability(**keywords))
 
 
 def fitted(spawn: Callable[..., Any], keywords: dict[str, Any]) -> dict[str, Any]:

@@ -4,7 +4,6 @@ import asyncio
 import copy
 import importlib
 import importlib.util
-import inspect
 import logging
 import os
 import sys
@@ -15,7 +14,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import WeakKeyDictionary
 
-from amplifier_core.cancellation import cancellations_met, is_cancelled
+from amplifier_core.boundary import cancellations_met, is_cancelled, settle
 from amplifier_core.exceptions import ModuleValidationError, describe
 from amplifier_core.module_log import heard_from
 from amplifier_core.packages import (
@@ -229,9 +228,7 @@ async def _clean_up(cleanup: Any, coordinator: "ModuleCoordinator") -> None:
 
     if callable(cleanup):
         with _reporting(report):
-            outcome = cleanup()
-            if inspect.isawaitable(outcome):
-                await outcome
+            await settle(cleanup())
     with _reporting(report):
         await coordinator.cleanup()
 

@@ -1,16 +1,14 @@
 """Agents, context and skills that are added to a running session for a while, such as for a mode."""
 
-import logging
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from amplifier_core.boundary import emit_quietly
 from amplifier_foundation.bundle import Bundle
 from amplifier_foundation.bundle.agents import read_agent_file
 from amplifier_foundation.exceptions import BundleError
-
-logger = logging.getLogger(__name__)
 
 RUNTIME_CONTEXT_OVERLAY_CAPABILITY = "runtime_context_overlay"
 RUNTIME_SKILL_OVERLAY_CAPABILITY = "runtime_skill_overlay"
@@ -154,10 +152,7 @@ class RuntimeOverlay:
 
     async def _tell(self, result: TransitionResult) -> None:
         event = self._success_event if result.success else self._failure_event
-        try:
-            await self._coordinator.hooks.emit(event, asdict(result))
-        except Exception:
-            logger.debug("%s could not be emitted", event, exc_info=True)
+        await emit_quietly(self._coordinator.hooks, event, asdict(result))
 
 
 def _texts(category: str, items: Any) -> list[str]:

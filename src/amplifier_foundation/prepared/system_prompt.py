@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from amplifier_core.boundary import emit_quietly
 from amplifier_foundation.io.files import read_with_retry
 from amplifier_foundation.mentions import (
     BaseMentionResolver,
@@ -19,8 +19,6 @@ from amplifier_foundation.mentions import (
 
 if TYPE_CHECKING:
     from amplifier_foundation.bundle import Bundle
-
-logger = logging.getLogger(__name__)
 
 MENTIONS_RESOLVED = "mentions:resolved"
 
@@ -97,10 +95,7 @@ class SystemPrompt:
             "deduplicated_count": len(files) - len(new),
             "turn": None,
         }
-        try:
-            await self.session.coordinator.hooks.emit(MENTIONS_RESOLVED, payload)
-        except Exception:
-            logger.debug("%s could not be emitted", MENTIONS_RESOLVED, exc_info=True)
+        await emit_quietly(self.session.coordinator.hooks, MENTIONS_RESOLVED, payload)
 
 
 async def _add_declared(files: ContentDeduplicator, path: Path) -> str | None:

@@ -8,13 +8,13 @@ To keep the history somewhere else as well, subclass `CompactingContext` and ove
 and `close`. `mount_context` mounts any of them.
 """
 
-import inspect
 import logging
 import threading
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, ClassVar
 
 from amplifier_core import HookResult
+from amplifier_core.boundary import emit_quietly, settle
 from amplifier_core.events import CONTEXT_COMPACTION, CONTEXT_POST_COMPACT, CONTEXT_PRE_COMPACT, LLM_RESPONSE
 from amplifier_kit.config import ModuleConfig
 from amplifier_kit.messages.stored import Message, StoredMessages, check_message, stamped
@@ -181,12 +181,7 @@ class CompactingContext(CompactionSettings):
 
     async def emit(self, event: str, data: dict[str, Any]) -> None:
         """Emit an event without waiting for an answer that counts; errors are logged."""
-        if self.hooks is None:
-            return
-        try:
-            await self.hooks.emit(event, data)
-        except Exception:
-            logger.exception("%s: the event %s could not be emitted", self.module_id, event)
+        await emit_quietly(self.hooks, event, data)
 
     def _estimate_tokens(self, messages: list[Message]) -> int:
         """Return the estimate of a list; subclasses of the ecosystem call it by this name."""
@@ -224,8 +219,7 @@ class CompactingContext(CompactionSettings):
         if self._factory is None:
             return None
         try:
-            answer = self._factory()
-            text = str(await answer if inspect.isawaitable(answer) else answer)
+            text = str(await settle(self._factory()))
         except Exception:
             if self._prompt is None:
                 raise

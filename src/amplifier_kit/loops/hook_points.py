@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from amplifier_core import HookRegistry, HookResult
+from amplifier_core.boundary import emit_quietly
 from amplifier_core.correlation import TERMINAL_EVENTS
 from amplifier_core.events import TOOL_PRE
 from amplifier_core.hooks import injected_items
@@ -85,10 +86,7 @@ class HookPoints:
     async def emit(self, event: str, payload: dict[str, Any]) -> None:
         """Emit an event at which hooks have no say; a registry that fails is logged."""
         if self.reaches(event):
-            try:
-                await self._hooks.emit(event, payload)
-            except Exception:
-                logger.exception("%s could not be emitted", event)
+            await emit_quietly(self._hooks, event, payload)
 
     async def collect(self, event: str, payload: dict[str, Any], timeout_s: float) -> list[dict[str, Any]]:
         """Ask every handler of a decision event for its answer."""

@@ -8,6 +8,7 @@ import inspect
 import logging
 from typing import Any
 
+from amplifier_core.boundary import emit_quietly
 from amplifier_kit.mounting import find_mounted
 
 logger = logging.getLogger(__name__)
@@ -50,10 +51,4 @@ class ProviderEvents:
         return bool(answer)
 
     async def emit(self, event: str, payload: dict[str, Any]) -> None:
-        hooks = self.hooks
-        if hooks is None:
-            return
-        try:
-            await hooks.emit(event, payload)
-        except Exception:
-            logger.warning("%s could not be emitted", event, exc_info=True)
+        await emit_quietly(self.hooks, event, payload)

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from amplifier_core import ToolResult
+from amplifier_core.boundary import emit_quietly
 from amplifier_system.tasks import run_to_end
 from amplifier_system.threads import in_thread
 
@@ -41,10 +42,4 @@ async def in_worker(work: Callable[[threading.Event], T]) -> T:
 
 async def announce(coordinator: Any, event: str, data: dict[str, Any]) -> None:
     """Emit an event where somebody can hear it; a sink that fails changes nothing for the caller."""
-    emit = getattr(getattr(coordinator, "hooks", None), "emit", None)
-    if emit is None:
-        return
-    try:
-        await emit(event, data)
-    except Exception:
-        logger.warning("event %s could not be emitted", event, exc_info=True)
+    await emit_quietly(getattr(coordinator, "hooks", None), event, data)

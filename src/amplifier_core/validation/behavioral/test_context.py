@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from amplifier_core.boundary import settle
+
 from .base import answer_or_refusal
 
 _MESSAGES = [
@@ -39,8 +41,7 @@ async def _call_internal(method: Any, *arguments: int) -> Any:
     required = [one for one in parameters if one.default is one.empty and one.kind is one.POSITIONAL_OR_KEYWORD]
     if len(required) not in (0, len(arguments)):
         pytest.skip(f"{method.__name__} needs {len(required)} arguments of its own")
-    outcome = method(*arguments[: len(required)])
-    return await outcome if inspect.isawaitable(outcome) else outcome
+    return await settle(method(*arguments[: len(required)]))
 
 
 class ContextBehaviorTests:

@@ -1,11 +1,11 @@
 """Does a hook behave as the contract says?"""
 
-import inspect
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from amplifier_core.boundary import settle
 from amplifier_core.models import HookResult
 from amplifier_core.testing import MockCoordinator
 
@@ -42,9 +42,7 @@ class HookBehaviorTests:
     async def test_cleanup_does_not_raise(self, hook_cleanup: Cleanup) -> None:
         """The fixture calls it once more afterwards: unregistering twice has to be harmless."""
         if hook_cleanup is not None:
-            outcome = hook_cleanup()
-            if inspect.isawaitable(outcome):
-                await outcome
+            await settle(hook_cleanup())
 
     @pytest.mark.asyncio
     async def test_handler_does_not_crash_on_malformed_data(

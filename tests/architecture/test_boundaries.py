@@ -1,0 +1,81 @@
+"""What happens once, not ten times: emitting without failing, and awaiting what may be awaitable."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+OWNER = "src/amplifier_core/boundary.py"
+
+# Where a registry that fails decides something: a tool that its guards could not see does not run.
+DECIDES = "src/amplifier_kit/loops/hook_points.py"
+
+
+def sources() -> dict[str, str]:
+    """Return the files of the packages and modules, by their path in the repository."""
+    files = [*ROOT.glob("src/**/*.py"), *ROOT.glob("modules/**/*.py")]
+    return {str(file.relative_to(ROOT)): file.read_text(encoding="utf-8") for file in files}
+
+
+def quiet_emits(text: str) -> Iterator[int]:
+    """Yield the lines of `try` blocks that emit an event and forgive every error."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Try) and any(_is_broad(handler) for handler in node.handlers):
+            awaited = [one.value for part in node.body for one in ast.walk(part) if isinstance(one, ast.Await)]
+            if any(_called(one) == "emit" for one in awaited):
+                yield node.lineno
+
+
+def conditional_awaits(text: str) -> Iterator[int]:
+    """Yield the lines that await a value if it is awaitable."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.If | ast.IfExp) and _called(node.test) in ("isawaitable", "iscoroutine"):
+            parts = node.body if isinstance(node, ast.If) else [node.body]
+            if any(isinstance(one, ast.Await) for part in parts for one in ast.walk(part)):
+                yield node.lineno
+
+
+def _is_broad(handler: ast.ExceptHandler) -> bool:
+    return isinstance(handler.type, ast.Name) and handler.type.id in ("Exception", "BaseException")
+
+
+def _called(node: ast.expr) -> str | None:
+    match node:
+        case ast.Call(func=ast.Attribute(attr=name)) | ast.Call(func=ast.Name(id=name)):
+            return name
+    return None
+
+
+def test_emitting_without_failing_is_written_once() -> None:
+    assert {path for path, text in sources().items() if [*quiet_emits(text)]} <= {OWNER, DECIDES}
+
+
+def test_awaiting_what_may_be_awaitable_is_written_once() -> None:
+    assert {path for path, text in sources().items() if [*conditional_awaits(text)]} == {OWNER}
+
+
+@pytest.mark.parametrize(
+    ("text", "is_found"),
+    [
+        ("async def f(h):\n    try:\n        await h.emit('a', {})\n    except Exception:\n        pass", True),
+        ("async def f(emit):\n    try:\n        await emit('a', {})\n    except BaseException:\n        pass", True),
+        ("async def f(h):\n    try:\n        await h.emit('a', {})\n    except TypeError:\n        pass", False),
+        ("async def f(h):\n    await h.emit('a', {})", False),
+    ],
+)
+def test_a_quiet_emit_is_recognised(text: str, is_found: bool) -> None:
+    assert bool([*quiet_emits(text)]) == is_found
+
+
+@pytest.mark.parametrize(
+    ("text", "is_found"),
+    [
+        ("async def f(v):\n    return await v if inspect.isawaitable(v) else v", True),
+        ("async def f(v):\n    if iscoroutine(v):\n        v = await v", True),
+        ("async def f(v):\n    if iscoroutine(v):\n        v.close()", False),
+    ],
+)
+def test_a_conditional_await_is_recognised(text: str, is_found: bool) -> None:
+    assert bool([*conditional_awaits(text)]) == is_found
