@@ -45,10 +45,10 @@ def find_backend(settings: Settings) -> Backend:
 
 
 def _search_ddgs(settings: Settings, query: str, *, backend: str = "auto") -> list[Hit]:
-    with _ddgs_errors():
-        # Imported here: not every session searches.
-        from ddgs import DDGS
+    # Imported here: not every session searches.
+    from ddgs import DDGS
 
+    with _ddgs_errors():
         client = DDGS(timeout=math.ceil(settings.search_timeout_s))
         return _hits(client.text(query, max_results=settings.max_results, backend=backend), ("title", "href", "body"))
 
@@ -59,9 +59,9 @@ def _search_duckduckgo(settings: Settings, query: str) -> list[Hit]:
 
 def _search_html(settings: Settings, query: str) -> list[Hit]:
     """Ask an endpoint that answers like the HTML page of DuckDuckGo."""
-    with _ddgs_errors():
-        from ddgs.engines.duckduckgo import Duckduckgo
+    from ddgs.engines.duckduckgo import Duckduckgo
 
+    with _ddgs_errors():
         engine = Duckduckgo(timeout=math.ceil(settings.search_timeout_s))
         engine.search_url = settings.search_url or engine.search_url
         engine.http_client.client.headers_update(_authorization(settings))
@@ -120,12 +120,8 @@ _BACKENDS = {
 
 @contextmanager
 def _ddgs_errors() -> Iterator[None]:
-    """Translate what ddgs raises, and its absence."""
-    try:
-        from ddgs.exceptions import DDGSException, RatelimitException, TimeoutException
-    except ImportError as exc:
-        reason = "the package ddgs is not installed; install amplifier[web]"
-        raise SearchError("search_failed", reason, retryable=False) from exc
+    """Translate what ddgs raises."""
+    from ddgs.exceptions import DDGSException, RatelimitException, TimeoutException
 
     try:
         yield

@@ -80,7 +80,7 @@ class WebSearchTool:
         except TimeoutError:
             raise SearchError("search_timeout", "no answer in time", retryable=True) from None
         except ModuleNotFoundError as exc:
-            reason = f"the package {exc.name} is not installed"
+            reason = f"the package {exc.name} is not installed; install amplifier[web]"
             raise SearchError("search_unavailable", reason, retryable=False) from None
         except Exception:
             logger.warning("web_search: the backend %s failed", backend.name, exc_info=True)

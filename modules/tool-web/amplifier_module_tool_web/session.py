@@ -33,7 +33,7 @@ class WebSession:
                     client = await asyncio.to_thread(_build, self._settings)
                 except ModuleNotFoundError as exc:
                     raise ToolFailure(
-                        "web_fetch needs the package httpx2, which is not installed", "capability_missing"
+                        "web_fetch needs the package httpx2; install amplifier[web]", "capability_missing"
                     ) from exc
                 self._slot.put(client)
         return client
