@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeVar
 from weakref import WeakValueDictionary
 
 from amplifier_kit.mounting import find_capability
+from amplifier_kit.policy import PolicyError, session_policy
 from amplifier_kit.tools.descriptors import LinkInTheWayError, opened_directory, real_path
 from amplifier_kit.tools.input import ToolFailure
 from amplifier_kit.tools.paths import PathRules, WorkingDir, resolve, resolve_roots
@@ -59,6 +60,7 @@ class Workspace:
         for _ in range(_ATTEMPTS):
             rules, real = self._rules(intent), resolve(shown)
             _require(rules, real, shown, file_path, intent)
+            self._ask_policy(shown, intent)
             try:
                 with (
                     nullcontext() if intent == "read" else _alone(real),
@@ -67,12 +69,22 @@ class Workspace:
                     lies_in = real_path(directory)
                     if lies_in is not None:
                         _require(rules, lies_in / real.name, shown, file_path, intent)
+                        self._ask_policy(lies_in / real.name, intent)
                     return work(Entry(directory, real.name or ".", shown, real))
             except LinkInTheWayError:
                 continue
         raise ToolFailure(
             f"Access denied: {file_path} leads through a symbolic link that cannot be followed safely", "access_denied"
         )
+
+    def _ask_policy(self, path: Path, intent: Intent) -> None:
+        policy = session_policy(self.coordinator, self._working_dir.path())
+        try:
+            policy.check_read(path)
+            if intent != "read":
+                policy.check_write(path)
+        except PolicyError as exc:
+            raise ToolFailure(f"Access denied: {exc}", "access_denied", rule=exc.rule) from None
 
     def _rules(self, intent: Intent) -> PathRules:
         base, settings = self._working_dir.path(), self.settings

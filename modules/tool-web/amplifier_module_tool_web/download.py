@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from amplifier_kit.mounting import find_capability
+from amplifier_kit.policy import PolicyError, SessionPolicy, session_policy
 from amplifier_kit.tools.descriptors import LinkInTheWayError, open_in, opened_directory, real_path, stat_in
 from amplifier_kit.tools.input import ToolFailure, os_failure
 from amplifier_kit.tools.paths import PathRules, WorkingDir, resolve, resolve_roots
@@ -29,6 +30,7 @@ class Destination:
     given: str
     shown: Path
     rules: PathRules
+    policy: SessionPolicy
 
     def real(self) -> Path:
         """Return where the path leads now; raises `ToolFailure` when that may not be written."""
@@ -40,6 +42,10 @@ class Destination:
         if self.rules.verdict(real) != "allowed":
             message = f"Access denied: {as_text(self.shown)} is not within allowed write paths"
             raise ToolFailure(message, "access_denied")
+        try:
+            self.policy.check_write(real)
+        except PolicyError as exc:
+            raise ToolFailure(f"Access denied: {exc}", "access_denied", rule=exc.rule) from None
 
     def require_file(self, found: os.stat_result | None) -> None:
         if found is not None and stat.S_ISDIR(found.st_mode):
@@ -54,7 +60,8 @@ def find_destination(given: str, settings: Settings, coordinator: Any) -> Destin
     base = working_dir.path()
     entries = settings.allowed_write_paths
     roots = resolve_roots((".", tempfile.gettempdir()) if entries is None else entries, base)
-    destination = Destination(given, _located(given, working_dir, coordinator), PathRules(roots))
+    policy = session_policy(coordinator, base)
+    destination = Destination(given, _located(given, working_dir, coordinator), PathRules(roots), policy)
     real = destination.real()
     with suppress(OSError):
         destination.require_file(real.lstat())

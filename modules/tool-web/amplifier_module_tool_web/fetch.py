@@ -9,6 +9,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin
 
+from amplifier_kit.policy import PolicyError, SessionPolicy
 from amplifier_kit.tools.input import ToolFailure
 from amplifier_kit.tools.runs import announce
 
@@ -35,6 +36,7 @@ class Fetch:
     url: str
     settings: Settings
     session: WebSession
+    policy: SessionPolicy
     source_url: str | None = None
     status_code: int | None = None
     content_type: ContentType | None = None
@@ -51,7 +53,7 @@ class Fetch:
 
         Making the session, which the first fetch does, is no part of that time.
         """
-        target = self.settings.policy.check(self.url)
+        target = self.require(self.url)
         client = await self.session.client()
         limit = asyncio.timeout(self.settings.timeout_s)
         try:
@@ -63,6 +65,15 @@ class Fetch:
                     await self.body.close()
         except TimeoutError:
             raise ToolFailure(f"Timeout fetching {shown_url(self.url)}", "timeout", retryable=True) from None
+
+    def require(self, url: str, *, https_only: bool = False) -> Target:
+        """Return the target of a URL; raises `ToolFailure` when tool or session may not reach it."""
+        target = self.settings.policy.check(url, https_only=https_only)
+        try:
+            self.policy.check_url(target.text)
+        except PolicyError as exc:
+            raise blocked(url, str(exc)) from None
+        return target
 
     def source(self) -> dict[str, Any]:
         """Return what is said about where an output comes from."""
@@ -129,7 +140,7 @@ class Fetch:
             if self.redirects == _MAX_REDIRECTS:
                 raise ToolFailure("Too many redirects", "too_many_redirects", retryable=False)
             self.status_code = self.source_url = None
-            target = self.settings.policy.check(_joined(target.text, location), https_only=https_only)
+            target = self.require(_joined(target.text, location), https_only=https_only)
             self.redirects += 1
 
 

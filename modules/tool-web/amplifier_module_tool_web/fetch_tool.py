@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from amplifier_core import ToolResult
+from amplifier_kit.policy import session_policy
 from amplifier_kit.tools.input import ToolFailure, read_input
+from amplifier_kit.tools.paths import WorkingDir
 from amplifier_kit.tools.paths import shown as as_text
 from amplifier_kit.tools.runs import answered, in_worker, run_to_end
 
@@ -80,7 +82,8 @@ class WebFetchTool:
         for key, least in (("offset", 0), ("limit", 1)):
             if given[key] < least:
                 raise ToolFailure(f"{self.name}: {key!r} must be at least {least}, got {given[key]}", "invalid_input")
-        fetch = Fetch(given["url"].strip(), self.settings, self.session)
+        policy = session_policy(self.coordinator, WorkingDir(self.settings.working_dir, self.coordinator).path())
+        fetch = Fetch(given["url"].strip(), self.settings, self.session, policy)
         logger.debug("web_fetch %s", shown_url(fetch.url))
         try:
             output = await self._fetch(fetch, given)
@@ -101,7 +104,7 @@ class WebFetchTool:
     async def _fetch(self, fetch: Fetch, given: dict[str, Any]) -> dict[str, Any]:
         path = given.get("save_to_file")
         if path:
-            self.settings.policy.check(fetch.url)
+            fetch.require(fetch.url)
             destination = await in_worker(lambda stop: find_destination(path, self.settings, self.coordinator))
             return await self._save(fetch, destination)
         window = Window(given["offset"], min(given["limit"], self.settings.max_download_bytes))

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from amplifier_system.policy import SessionPolicy
+
 PDF = b"%PDF-1.7\n" + bytes(range(256)) * 700
 
 
@@ -195,3 +197,32 @@ async def test_each_session_saves_to_its_own_working_directory(mount_web: Any, s
         await web.page(url, save_to_file="a.txt")
 
     assert (tmp_path / "one/a.txt").read_text() == (tmp_path / "other/a.txt").read_text() == "text"
+
+
+async def test_the_configuration_of_a_repository_is_never_saved_over(
+    local_web: Any, site: Any, code_of: Any, work: Path
+) -> None:
+    (work / ".git").mkdir()
+    (work / ".git/config").write_text("[core]\n")
+    url = site.put("/config", "[core]\nfsmonitor = ./run-me\n")
+
+    for path in (".git/config", ".git/hooks/pre-commit", "sub/.git/config"):
+        assert code_of(await local_web.fetch(url, save_to_file=path)) == "access_denied"
+
+    assert (work / ".git/config").read_text() == "[core]\n"
+    assert everything_in(work) == [".git", ".git/config"]
+
+
+async def test_a_policy_of_the_application_says_where_is_saved_and_what_is_reached(
+    local_web: Any, site: Any, code_of: Any, work: Path
+) -> None:
+    rules = {"write": {"allow": ["out"]}, "network": {"allow": ["127.0.0.1", "private"]}}
+    local_web.coordinator.register_capability("session.policy", SessionPolicy.of(rules, working_dir=work))
+    url = site.put("/a", "text")
+
+    assert code_of(await local_web.fetch(url, save_to_file="a.txt")) == "access_denied"
+    assert (await local_web.fetch(url, save_to_file="out/a.txt")).success
+
+    closed = SessionPolicy.of({"network": {"allow": []}}, working_dir=work)
+    local_web.coordinator.register_capability("session.policy", closed)
+    assert code_of(await local_web.fetch(url)) == "blocked_url"
