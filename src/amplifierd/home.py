@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from amplifier_foundation.sources import Limits, Progress, Sources
 
 from .collections.builtin import find_shipped_collection
-from .collections.home_collections import Collections
+from .collections.catalogue import Catalogue
 from .identifiers import ProfileId
 from .paths import Paths
 from .settings import Settings, load_settings
@@ -19,6 +19,7 @@ from .settings import Settings, load_settings
 if TYPE_CHECKING:
     from .builds.home_profiles import Profiles
     from .builds.module_resolver import DaemonModuleSourceResolver
+    from .collections.home_collections import Collections
     from .plans.home_plans import Plans
 
 
@@ -42,20 +43,30 @@ class Home:
     in_use: Callable[[ProfileId], bool] = _never
 
     @cached_property
+    def catalogue(self) -> Catalogue:
+        shipped, in_use = self.shipped_collection, self.in_use
+        return Catalogue(self.paths, self.sources, shipped=shipped, in_use=in_use, progress=self.progress)
+
+    @cached_property
     def collections(self) -> Collections:
-        return Collections(self)
+        from .collections.home_collections import Collections  # loaded when a collection is asked for
+
+        startup = self.settings.startup
+        return Collections(self.catalogue, self.profiles, self.paths, self.sources, startup, in_use=self.in_use)
 
     @cached_property
     def profiles(self) -> Profiles:
         from .builds.home_profiles import Profiles  # loaded when a profile is asked for
 
-        return Profiles(self)
+        return Profiles(
+            self.paths, self.settings, self.catalogue, self.sources, in_use=self.in_use, progress=self.progress
+        )
 
     @cached_property
     def plans(self) -> Plans:
         from .plans.home_plans import Plans  # loaded when a plan is asked for
 
-        return Plans(self)
+        return Plans(self.paths, self.profiles)
 
     def resolver(self, *, pins: Mapping[str, Path] | None = None) -> DaemonModuleSourceResolver:
         """Return the resolver of this home's compiled modules; `pins` binds profiles to builds."""

@@ -73,6 +73,11 @@ class Paths:
         return self.config / "overlays"
 
     @property
+    def own_profiles(self) -> Path:
+        """The user's own profiles, as they are written: collection `local`."""
+        return self.config / "profiles"
+
+    @property
     def collections_file(self) -> Path:
         return self.share / "collections.yaml"
 

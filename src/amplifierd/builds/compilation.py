@@ -6,10 +6,10 @@ import asyncio
 import contextlib
 import logging
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from amplifier_core.exceptions import AmplifierError
 from amplifier_foundation.exceptions import RefResolutionError
@@ -23,18 +23,18 @@ from amplifier_system.tasks import run_to_end
 from amplifier_system.threads import Stop, in_thread
 from amplifierd.documents.inheritance import MergedProfile
 from amplifierd.exceptions import ProfileCompilationError
-from amplifierd.identifiers import LOCAL, ProfileId
+from amplifierd.identifiers import ProfileId
+from amplifierd.paths import Paths
+from amplifierd.settings import CompileSettings
 
 from . import publication
 from .build import Build
+from .catalogue import Roots
 from .dependencies import Dependencies, DependencyInstaller, Earlier
 from .fingerprints import Fingerprints, copy_files, hash_files, list_content
-from .lock import DEPENDENCIES_DIR, FILE_NAME, VERSION, ProfileLock, ResourceKey, make_lock, resource_path, write_lock
-from .resources import Located, ResourceError, Roots, Wanted, locate
+from .lock import FILE_NAME, VERSION, ProfileLock, ResourceKey, make_lock, resource_path, write_lock
+from .resources import Located, ResourceError, ResourceLocator, Wanted
 from .staleness import RESTORABLE, Inspection
-
-if TYPE_CHECKING:
-    from amplifierd.home import Home
 
 logger = logging.getLogger(__name__)
 
@@ -53,6 +53,17 @@ class _Failure:
         return f"{self.wanted}: {self.error.message}"
 
 
+@dataclass(frozen=True)
+class Workshop:
+    """What every compile of a home works with; `in_use` says whether a session uses a profile."""
+
+    paths: Paths
+    locator: ResourceLocator
+    settings: CompileSettings
+    offline: bool
+    in_use: Callable[[ProfileId], bool]
+
+
 class Compilation:
     """One compile of one profile, whose lock the caller holds.
 
@@ -64,7 +75,7 @@ class Compilation:
 
     def __init__(
         self,
-        home: Home,
+        workshop: Workshop,
         merged: MergedProfile,
         roots: Roots,
         inspection: Inspection,
@@ -73,7 +84,7 @@ class Compilation:
         force: bool = False,
         frozen: bool = False,
     ) -> None:
-        self._home, self._merged, self._roots = home, merged, roots
+        self._workshop, self._merged, self._roots = workshop, merged, roots
         self._inspection, self._fingerprints = inspection, fingerprints
         self._force, self._frozen = force, frozen
         self._warnings: list[str] = []
@@ -91,7 +102,7 @@ class Compilation:
         inspection = self._inspection
         kept = {} if self._force else self._find_kept()
         located, missing = await self._locate([each for key, each in inspection.wanted.items() if key not in kept])
-        staging = await in_thread(lambda stop: publication.make_staging(self._home.paths, self._profile_id))
+        staging = await in_thread(lambda stop: publication.make_staging(self._workshop.paths, self._profile_id))
         try:
             entries = await in_thread(lambda stop: self._stage(staging, kept, located, missing, stop))
             lock = await self._finish(staging, entries)
@@ -116,7 +127,7 @@ class Compilation:
             async with slots:
                 try:
                     commit = self._locked_commit(each)
-                    return await locate(self._home, each, self._roots, refresh=self._force, commit=commit)
+                    return await self._workshop.locator.locate(each, self._roots, refresh=self._force, commit=commit)
                 except (RefResolutionError, ProfileCompilationError) as error:
                     return _Failure(each, error)
 
@@ -127,7 +138,7 @@ class Compilation:
 
     def _sort_out(self, failures: Sequence[_Failure]) -> dict[ResourceKey, _Failure]:
         """Return the failures that the build is made in spite of."""
-        keep_going = self._home.settings.compile.keep_going
+        keep_going = self._workshop.settings.keep_going
         if any(each.wanted.is_required or not keep_going for each in failures):
             raise _failed(self._profile_id, failures)
         for each in failures:
@@ -177,8 +188,7 @@ class Compilation:
         if locked["path"] is None:
             return dict(locked)
         source, target = self._inspection.directory / locked["path"], staging / locked["path"]
-        # Whoever writes a profile of their own may edit in place what it names beside itself.
-        move = shutil.copy2 if locked["kind"] == "local" else publication.link_or_copy
+        move = publication.link_or_copy
         make_directory(target.parent)
         if source.is_dir():
             shutil.copytree(source, target, copy_function=move, ignore=_IGNORED)
@@ -225,17 +235,17 @@ class Compilation:
 
     async def _finish(self, staging: Path, entries: Mapping[ResourceKey, dict[str, Any]]) -> ProfileLock:
         """Install dependencies, and write what is beside the resources."""
-        inspection, settings = self._inspection, self._home.settings
+        inspection, workshop = self._inspection, self._workshop
         earlier = None
         if inspection.directory is not None and inspection.lock is not None and not self._force:
             earlier = Earlier(inspection.directory, inspection.lock, inspection.has_damaged_dependencies)
         installer = DependencyInstaller(
             staging,
             {key: staging / entry["path"] for key, entry in entries.items() if _is_copied_module(key, entry)},
-            cache_dir=self._home.paths.cache,
+            cache_dir=workshop.paths.cache,
             earlier=earlier,
-            mode=settings.compile.install_dependencies,
-            offline=settings.offline,
+            mode=workshop.settings.install_dependencies,
+            offline=workshop.offline,
             only_pins=self._frozen,
         )
         dependencies = await installer.install()
@@ -258,12 +268,12 @@ class Compilation:
             warnings=list(dict.fromkeys([*issues, *unpinned, *self._warnings, *dependencies.warnings])),
         )
         write_atomically(staging / publication.PROFILE_FILE, self._merged.document.text.encode())
-        self._carry_over(staging, lock)
+        self._carry_over(staging)
         write_lock(staging, lock)
         return lock
 
-    def _carry_over(self, staging: Path, lock: ProfileLock) -> None:
-        """Keep backups of older locks, and, for the user's own profiles, the files that lie beside the profile."""
+    def _carry_over(self, staging: Path) -> None:
+        """Keep backups of older locks."""
         inspection = self._inspection
         directory = inspection.directory
         if directory is None:
@@ -274,17 +284,15 @@ class Compilation:
             name = f"{FILE_NAME}.v{inspection.lock.stored_version}.bak"
             with contextlib.suppress(FileExistsError):
                 shutil.copy2(directory / FILE_NAME, staging / name)
-        if self._profile_id.collection == LOCAL:
-            _copy_own_files(directory, staging, [lock, *([inspection.lock] if inspection.lock else [])])
 
     def _publish(self, staging: Path, lock: ProfileLock, located: Iterable[ResourceKey]) -> Build:
-        paths, before = self._home.paths, self._inspection
+        paths, before = self._workshop.paths, self._inspection
         if before.directory is not None and before.lock is not None and self._is_same(lock, before):
             self._remember(before.directory)
             return Build.of(self._profile_id, before.directory, before.lock)
         directory = publication.publish(paths, self._profile_id, staging, lock.build_id)
         self._remember(directory)
-        if not self._home.in_use(self._profile_id):
+        if not self._workshop.in_use(self._profile_id):
             publication.remove_old_builds(paths, self._profile_id)
         logger.info("profile %s is built: %s (%d resolved)", self._profile_id, lock.build_id, len(list(located)))
         return Build.of(self._profile_id, directory, lock)
@@ -292,7 +300,7 @@ class Compilation:
     def _is_same(self, lock: ProfileLock, before: Inspection) -> bool:
         """Say whether the published build is what was just made, so that there is no reason for another."""
         assert before.lock is not None
-        is_link = self._home.paths.profile_dir(self._profile_id).is_symlink()
+        is_link = self._workshop.paths.profile_dir(self._profile_id).is_symlink()
         is_whole = before.lock.stored_version == VERSION and not RESTORABLE & set(before.codes)
         return is_link and is_whole and lock.is_same_build(before.lock)
 
@@ -326,23 +334,6 @@ def _check_text(file: Path, ref: str) -> None:
         raise ResourceError(
             f"Agent ref must be a markdown file: {shown(ref)} (not UTF-8)", code="agent-not-file"
         ) from error
-
-
-def _copy_own_files(directory: Path, staging: Path, locks: Iterable[ProfileLock]) -> None:
-    """Copy what the user put beside a profile: all that neither the build before nor this one brought itself."""
-    made = {FILE_NAME, publication.PROFILE_FILE, DEPENDENCIES_DIR}
-    made |= {entry["path"] for lock in locks for _, entry in lock.resources() if entry["path"]}
-    own = {file for file in directory.rglob("*") if file.is_file() and not _is_below(file, directory, made)}
-    for file in sorted(own):
-        target = staging / file.relative_to(directory)
-        if not target.exists() and not _IGNORED(str(file.parent), list(file.relative_to(directory).parts)):
-            make_directory(target.parent)
-            shutil.copy2(file, target)
-
-
-def _is_below(file: Path, directory: Path, made: set[str]) -> bool:
-    relative = file.relative_to(directory)
-    return any(part.as_posix() in made for part in (relative, *relative.parents))
 
 
 def _failed(profile_id: ProfileId, failures: Sequence[_Failure]) -> ProfileCompilationError:

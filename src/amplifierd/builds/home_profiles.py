@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from amplifier_core.exceptions import AmplifierError
-from amplifier_foundation.sources import ProgressEvent
+from amplifier_foundation.sources import Progress, ProgressEvent, Sources
 from amplifier_foundation.sources.locks import locked
 from amplifier_foundation.sources.resolved import Phase, report
 from amplifier_system.threads import in_thread
@@ -22,18 +22,18 @@ from amplifierd.documents.profile_reader import read_document
 from amplifierd.exceptions import ProfileCompilationError, ProfileNotFoundError, ProfileValidationError
 from amplifierd.identifiers import LOCAL, ProfileId, is_collection_or_profile_name
 from amplifierd.issues import Issue
+from amplifierd.paths import Paths
+from amplifierd.settings import Settings
 
 from . import publication
 from .build import Build
-from .compilation import Compilation
+from .catalogue import ProfileCatalogue, Roots
+from .compilation import Compilation, Workshop
 from .fingerprints import Fingerprints
 from .lock import LockUnusableError, ProfileLock, read_lock
-from .profile_texts import HomeProfiles, WithDocument
-from .resources import MACHINE, Roots, collections_of
+from .profile_texts import ProfileTexts, WithDocument
+from .resources import MACHINE, ResourceLocator, collections_of
 from .staleness import RESTORABLE, Inspection, ProfileStatus, Reason, StatusWord, inspect
-
-if TYPE_CHECKING:
-    from amplifierd.home import Home
 
 _LOCK_TIMEOUT_S = 1800.0
 _TRIES = 5
@@ -73,13 +73,28 @@ class Profile:
 class Profiles:
     """The profiles of one home. Ids are `collection/profile`; another form is a `ValueError`."""
 
-    def __init__(self, home: Home) -> None:
-        self._home = home
-        self._source = HomeProfiles(home)
+    def __init__(
+        self,
+        paths: Paths,
+        settings: Settings,
+        catalogue: ProfileCatalogue,
+        sources: Sources,
+        *,
+        in_use: Callable[[ProfileId], bool],
+        progress: Progress | None = None,
+    ) -> None:
+        self._paths, self._settings, self._catalogue, self._progress = paths, settings, catalogue, progress
+        self._texts = ProfileTexts(paths, catalogue)
+        self._locator = ResourceLocator(sources, settings.security)
+        self._workshop = Workshop(paths, self._locator, settings.compile, settings.offline, in_use)
 
     def list(self) -> tuple[Profile, ...]:
         """Return every profile that can be used, those among them that are not valid included."""
-        return tuple(self._describe_any(profile_id) for profile_id in self._home.collections.profile_ids())
+        self._catalogue.look()
+        known = {*self._catalogue.profile_ids(), *self._catalogue.broken_profiles()}
+        order = {name: number for number, name in enumerate(self._catalogue.collection_ids())}
+        ordered = sorted(known, key=lambda each: (order[each.collection], each.name))
+        return tuple(self._describe_any(profile_id) for profile_id in ordered)
 
     def get(self, profile_id: ProfileId | str) -> Profile:
         """Return one profile.
@@ -87,7 +102,9 @@ class Profiles:
         Raises:
             ProfileNotFoundError: there is none of that id.
         """
-        return self._describe(ProfileId.parse(profile_id))
+        known = ProfileId.parse(profile_id)
+        self._catalogue.look()
+        return self._describe(known)
 
     def merged(self, profile_id: ProfileId | str, overrides: Mapping[str, Any] | None = None) -> MergedProfile:
         """Return a profile with all it inherits, the user's overlay, and a request's overrides.
@@ -96,13 +113,17 @@ class Profiles:
             ProfileNotFoundError: there is no such profile.
             ProfileValidationError: the overrides are not allowed, or profiles extend each other in a circle.
         """
-        known = ProfileId.parse(profile_id)
-        merged = resolve_profile(self._source, known)
+        self._catalogue.look()
+        return self._merged(ProfileId.parse(profile_id), overrides)
+
+    def _merged(self, known: ProfileId, overrides: Mapping[str, Any] | None = None) -> MergedProfile:
+        self._check_readable(known)
+        merged = resolve_profile(self._texts, known)
         if not overrides:
             return merged
-        allow_modules = self._home.settings.security.allow_override_modules
+        allow_modules = self._settings.security.allow_override_modules
         sections = read_overrides(overrides, merged.sections, allow_modules=allow_modules)
-        return resolve_profile(self._source, known, overrides=sections)
+        return resolve_profile(self._texts, known, overrides=sections)
 
     def validate(self, text_or_path: str | Path) -> tuple[Issue, ...]:
         """Return what is wrong with a profile's text, or with the file at a path, its ancestors taken into account.
@@ -118,7 +139,7 @@ class Profiles:
         base = ReferenceBase(MACHINE, PurePosixPath(path.parent))
         document = read_document(text, path=path, profile_id=ProfileId(LOCAL, name), base=base)
         try:
-            return resolve_profile(WithDocument(self._source, document), document.profile_id).issues
+            return resolve_profile(WithDocument(self._texts, document), document.profile_id).issues
         except ProfileValidationError as error:
             return error.issues
 
@@ -129,7 +150,7 @@ class Profiles:
             FormatUnsupportedError: a newer version wrote it.
         """
         try:
-            return read_lock(self._home.paths.profile_dir(profile_id))
+            return read_lock(self._paths.profile_dir(profile_id))
         except LockUnusableError:
             return None
 
@@ -137,9 +158,9 @@ class Profiles:
         """Return the published build, or the one of an id, as it is on disk; `None` when it is not there."""
         known = ProfileId.parse(profile_id)
         if build_id is None:
-            path = publication.find_published(self._home.paths, known)
+            path = publication.find_published(self._paths, known)
         else:
-            path = publication.find_build(self._home.paths, known, build_id)
+            path = publication.find_build(self._paths, known, build_id)
         if path is None:
             return None
         try:
@@ -152,7 +173,7 @@ class Profiles:
 
         Raises what `compile` raises; without compiling `ProfileNotFoundError` when there is no build.
         """
-        if self._home.settings.startup.auto_compile:
+        if self._settings.startup.auto_compile:
             return await self.compile(profile_id)
         build = await asyncio.to_thread(self.find_build, profile_id)
         if build is None:
@@ -174,11 +195,11 @@ class Profiles:
                 continue
             seen.add(each)
             try:
-                await self._home.collections.ensure_profile(each)
+                await self._catalogue.ensure_profile(each)
             except AmplifierError:
                 if each == known:
                     raise
-            document = await asyncio.to_thread(self._source.read, each)
+            document = await asyncio.to_thread(self._texts.read, each)
             waiting += self._parents_of(document) if document is not None else []
 
     async def compile(
@@ -198,10 +219,10 @@ class Profiles:
         """
         known = ProfileId.parse(profile_id)
         try:
-            async with asyncio.timeout(self._home.settings.compile.timeout_seconds):
+            async with asyncio.timeout(self._settings.compile.timeout_seconds):
                 return await self._compile(known, force=force, frozen=frozen, refresh=refresh)
         except TimeoutError as error:
-            seconds = self._home.settings.compile.timeout_seconds
+            seconds = self._settings.compile.timeout_seconds
             raise ProfileCompilationError(
                 f"Profile {known} was not built within {seconds:g} s", code="timeout"
             ) from error
@@ -239,7 +260,7 @@ class Profiles:
         removed: list[Path] = []
         for each in wanted:
             async with self._locked(each):
-                removed += await asyncio.to_thread(publication.remove_old_builds, self._home.paths, each, keep=keep)
+                removed += await asyncio.to_thread(publication.remove_old_builds, self._paths, each, keep=keep)
         return tuple(removed)
 
     async def _compile(self, profile_id: ProfileId, *, force: bool, frozen: bool, refresh: bool) -> Build:
@@ -247,16 +268,17 @@ class Profiles:
         if not frozen:
             await self.ensure_extracted(profile_id)
         merged, fingerprints = await asyncio.to_thread(self._load, profile_id)
-        inspection = await inspect(self._home, merged, await self._find_roots(merged), fingerprints)
+        inspection = await inspect(self._paths, self._locator, merged, await self._find_roots(merged), fingerprints)
         if frozen:
-            _check_frozen(profile_id, inspection, force=force or refresh)
+            unseen = await asyncio.to_thread(self._find_unseen, merged)
+            _check_frozen(profile_id, (*unseen, *inspection.reasons), force=force or refresh)
         if not force and not refresh and (build := _fresh(profile_id, inspection)):
             await fingerprints.save_if_changed()
             return build
         roots = await self._roots(merged)
         for _ in range(_TRIES):
             async with self._locked(profile_id):
-                await in_thread(lambda stop: publication.sweep(self._home.paths, profile_id))
+                await in_thread(lambda stop: publication.sweep(self._paths, profile_id))
                 merged = await asyncio.to_thread(self._valid, profile_id)
                 if collections_of(merged) <= roots.keys():
                     return await self._compile_locked(merged, roots, force=force, frozen=frozen, refresh=refresh)
@@ -268,15 +290,17 @@ class Profiles:
         self, merged: MergedProfile, roots: Roots, *, force: bool, frozen: bool, refresh: bool
     ) -> Build:
         profile_id = merged.profile_id
-        fingerprints = await asyncio.to_thread(Fingerprints, self._home.paths, profile_id)
-        inspection = await inspect(self._home, merged, roots, fingerprints, refresh=refresh and not force)
+        fingerprints = await asyncio.to_thread(Fingerprints, self._paths, profile_id)
+        inspection = await inspect(
+            self._paths, self._locator, merged, roots, fingerprints, refresh=refresh and not force
+        )
         if not force and (build := _fresh(profile_id, inspection)):
             await fingerprints.save_if_changed()
             return build
         if frozen:
-            _check_frozen(profile_id, inspection, force=False)
+            _check_frozen(profile_id, inspection.reasons, force=False)
         self._tell(profile_id, "fetching", ", ".join("forced" if force else str(each) for each in inspection.reasons))
-        compilation = Compilation(self._home, merged, roots, inspection, fingerprints, force=force, frozen=frozen)
+        compilation = Compilation(self._workshop, merged, roots, inspection, fingerprints, force=force, frozen=frozen)
         try:
             build = await compilation.run()
         except Exception as error:
@@ -286,18 +310,20 @@ class Profiles:
         return build
 
     async def _status(self, profile_id: ProfileId, *, verify: bool) -> ProfileStatus:
-        if self._home.collections.is_orphaned(profile_id):
+        if self._catalogue.is_orphaned(profile_id):
             return ProfileStatus(profile_id, "orphaned")
         await self.ensure_extracted(profile_id)
         try:
-            merged = await asyncio.to_thread(self.merged, profile_id)
+            merged = await asyncio.to_thread(self._merged, profile_id)
         except ProfileValidationError as error:
             return ProfileStatus(profile_id, "invalid", issues=error.issues)
         if not merged.is_valid:
             return ProfileStatus(profile_id, "invalid", issues=merged.issues)
-        fingerprints = await asyncio.to_thread(Fingerprints, self._home.paths, profile_id)
+        fingerprints = await asyncio.to_thread(Fingerprints, self._paths, profile_id)
         try:
-            inspection = await inspect(self._home, merged, await self._find_roots(merged), fingerprints, verify=verify)
+            inspection = await inspect(
+                self._paths, self._locator, merged, await self._find_roots(merged), fingerprints, verify=verify
+            )
         except ProfileCompilationError as error:
             issue = Issue(error.code, error.message, file=merged.document.path, fix=error.hint)
             return ProfileStatus(profile_id, "invalid", issues=(*merged.issues, issue))
@@ -321,28 +347,41 @@ class Profiles:
         if not is_collection_or_profile_name(written):
             return []
         near = [ProfileId(owner, written) for owner in (document.profile_id.collection, LOCAL)]
-        if found := [each for each in near if self._source.read(each) is not None]:
+        if found := [each for each in near if self._texts.read(each) is not None]:
             return found[:1]
-        return [ProfileId(each.identifier, written) for each in self._home.collections.list()]
+        return [ProfileId(each, written) for each in self._catalogue.collection_ids()]
+
+    def _find_unseen(self, merged: MergedProfile) -> Sequence[Reason]:
+        """Return what the user changed about a profile and its ancestors, and nobody has extracted yet."""
+        unseen = self._catalogue.find_unseen()
+        own = [Reason("profile-changed")] if merged.profile_id in unseen else []
+        above = [each.profile_id for each in merged.ancestors if each.profile_id in unseen]
+        return [*own, *(Reason("parent-changed", str(each)) for each in above)]
+
+    def _check_readable(self, profile_id: ProfileId) -> None:
+        """Raise for a profile that is there and cannot be read: it is not to be called missing."""
+        if issues := self._catalogue.broken_profiles().get(profile_id):
+            text = "\n".join(f"  {issue}" for issue in issues)
+            raise ProfileValidationError(f"Profile {profile_id} is not valid:\n{text}", issues)
 
     def _load(self, profile_id: ProfileId) -> tuple[MergedProfile, Fingerprints]:
-        return self._valid(profile_id), Fingerprints(self._home.paths, profile_id)
+        return self._valid(profile_id), Fingerprints(self._paths, profile_id)
 
     def _valid(self, profile_id: ProfileId) -> MergedProfile:
-        merged = self.merged(profile_id)
+        merged = self._merged(profile_id)
         merged.raise_for_errors()
         return merged
 
     async def _roots(self, merged: MergedProfile) -> Roots:
         """Return the files of the collections that a profile refers to; what left the cache is fetched."""
-        return {name: await self._home.collections.root(name) for name in sorted(collections_of(merged))}
+        return {name: await self._catalogue.root(name) for name in sorted(collections_of(merged))}
 
     async def _find_roots(self, merged: MergedProfile) -> Roots:
         """Return the same as far as it can be had: a build that is there does not need it."""
         found = {}
         for name in sorted(collections_of(merged)):
             with contextlib.suppress(AmplifierError):
-                found[name] = await self._home.collections.root(name)
+                found[name] = await self._catalogue.root(name)
         return found
 
     def _describe_any(self, profile_id: ProfileId) -> Profile:
@@ -350,16 +389,18 @@ class Profiles:
         try:
             return self._describe(profile_id)
         except ProfileNotFoundError as error:
-            path = self._home.paths.profile_file(profile_id)
+            path = self._paths.profile_file(profile_id)
             issue = Issue("profile-missing", f"There is no {path}", file=path, fix=error.hint)
             return Profile(profile_id, path, "", "", None, None, valid=False, is_compiled=False, issues=(issue,))
 
     def _describe(self, profile_id: ProfileId) -> Profile:
         try:
-            merged = self.merged(profile_id)
+            merged = self._merged(profile_id)
         except ProfileValidationError as error:
-            document = self._source.read(profile_id)
-            assert document is not None  # what is not there is not found to be circular
+            document = self._texts.read(profile_id)
+            if document is None:  # its header cannot be read
+                file = error.issues[0].file or self._paths.profile_file(profile_id)
+                return Profile(profile_id, file, "", "", None, None, False, False, error.issues)
             issues, ui = error.issues, dict[str, Any]()
         else:
             document, issues, ui = merged.document, merged.issues, merged.sections.get("ui") or {}
@@ -372,25 +413,25 @@ class Profiles:
             extends=document.extends,
             model=metadata.get("model"),
             valid=not any(issue.severity == "error" for issue in issues),
-            is_compiled=(self._home.paths.profile_dir(profile_id) / "profile.lock").is_file(),
+            is_compiled=(self._paths.profile_dir(profile_id) / "profile.lock").is_file(),
             issues=tuple(issues),
             ui=ui,
         )
 
     def _built(self) -> Sequence[ProfileId]:
-        found = self._home.paths.profiles.glob(f"*/{publication.BUILDS_DIR}/*")
+        found = self._paths.profiles.glob(f"*/{publication.BUILDS_DIR}/*")
         return sorted(ProfileId(path.parents[1].name, path.name) for path in found)
 
     def _locked(self, profile_id: ProfileId) -> AbstractAsyncContextManager[None]:
         return locked(
-            publication.lock_path(self._home.paths, profile_id),
+            publication.lock_path(self._paths, profile_id),
             ref=f"profile {profile_id}",
             timeout_s=_LOCK_TIMEOUT_S,
             on_wait=lambda: self._tell(profile_id, "waiting"),
         )
 
     def _tell(self, profile_id: ProfileId, phase: Phase, detail: str = "") -> None:
-        report(self._home.progress, ProgressEvent("profile", str(profile_id), phase, detail=detail))
+        report(self._progress, ProgressEvent("profile", str(profile_id), phase, detail=detail))
 
 
 def _fresh(profile_id: ProfileId, inspection: Inspection) -> Build | None:
@@ -399,9 +440,9 @@ def _fresh(profile_id: ProfileId, inspection: Inspection) -> Build | None:
     return Build.of(profile_id, inspection.directory, inspection.lock)
 
 
-def _check_frozen(profile_id: ProfileId, inspection: Inspection, *, force: bool) -> None:
+def _check_frozen(profile_id: ProfileId, found: Sequence[Reason], *, force: bool) -> None:
     """Refuse what would need something new."""
-    reasons = [Reason("forced")] if force else [each for each in inspection.reasons if each.code not in RESTORABLE]
+    reasons = [Reason("forced")] if force else [each for each in found if each.code not in RESTORABLE]
     if reasons:
         told = ", ".join(dict.fromkeys(each.code for each in reasons))
         raise ProfileCompilationError(

@@ -5,48 +5,46 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
 
 from amplifierd.documents.document import ProfileDocument, ReferenceBase
 from amplifierd.documents.profile_reader import read_document
 from amplifierd.identifiers import ProfileId
 from amplifierd.issues import Issue
+from amplifierd.paths import Paths
 
 from . import publication
+from .catalogue import ProfileCatalogue
 from .resources import MACHINE
 
-if TYPE_CHECKING:
-    from amplifierd.home import Home
 
-
-class HomeProfiles:
+class ProfileTexts:
     """Where inheritance finds the profiles of a home, and the user's overlays."""
 
-    def __init__(self, home: Home) -> None:
-        self._home = home
+    def __init__(self, paths: Paths, catalogue: ProfileCatalogue) -> None:
+        self._paths, self._catalogue = paths, catalogue
         self._read: dict[ProfileId, tuple[object, ProfileDocument]] = {}
 
     def read(self, profile_id: ProfileId) -> ProfileDocument | None:
         """Return a profile's document; a file that was not written since is not read again."""
-        path = self._home.paths.profile_file(profile_id)
+        if not self._catalogue.has_profile(profile_id):
+            return None
+        path = self._paths.profile_file(profile_id)
         try:
             status = path.stat()
         except (FileNotFoundError, NotADirectoryError):
-            if not publication.recover(self._home.paths, profile_id):
+            if not publication.recover(self._paths, profile_id):
                 return None
             status = path.stat()
-        if not self._home.collections.has_profile(profile_id):
-            return None
-        base = self._home.collections.reference_base(profile_id)
-        seen = (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino, base)
+        base, authored = self._catalogue.reference_base(profile_id), self._catalogue.authored_file(profile_id)
+        seen = (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino, base, authored)
         known = self._read.get(profile_id)
         if known is None or known[0] != seen:
-            known = (seen, self._load(path, profile_id, base))
+            known = (seen, self._load(path.read_bytes(), authored, profile_id, base))
             self._read[profile_id] = known
         return known[1]
 
-    def _load(self, path: Path, profile_id: ProfileId, base: ReferenceBase) -> ProfileDocument:
-        document = _read(path.read_bytes(), path, profile_id, base)
+    def _load(self, content: bytes, path: Path, profile_id: ProfileId, base: ReferenceBase) -> ProfileDocument:
+        document = _read(content, path, profile_id, base)
         if document.profile_id == profile_id:
             return document
         message = f"The profile is named '{document.profile_id.name}' and its directory '{profile_id.name}'"
@@ -54,7 +52,7 @@ class HomeProfiles:
         return replace(document, profile_id=profile_id, issues=(*document.issues, issue))
 
     def read_overlay(self, profile_id: ProfileId) -> ProfileDocument | None:
-        path = self._home.paths.overlay_file(profile_id)
+        path = self._paths.overlay_file(profile_id)
         try:
             content = path.read_bytes()
         except (FileNotFoundError, NotADirectoryError):
@@ -63,14 +61,14 @@ class HomeProfiles:
         return _read(content, path, profile_id, base, is_overlay=True)
 
     def owners(self, name: str) -> Sequence[ProfileId]:
-        return self._home.collections.find_owners(name)
+        return self._catalogue.find_owners(name)
 
 
 @dataclass(frozen=True)
 class WithDocument:
     """The profiles of a home, and one that is not in it."""
 
-    source: HomeProfiles
+    source: ProfileTexts
     document: ProfileDocument
 
     def read(self, profile_id: ProfileId) -> ProfileDocument | None:

@@ -31,6 +31,7 @@ logger = logging.getLogger(__name__)
 
 BUILDS_DIR = ".builds"
 PROFILE_FILE = "profile.md"
+PLAN_FILE = "plan.json"
 
 _PARKED = ".parked"
 _LEFTOVERS = (".staging-*", ".trash-*", ".link-*")

@@ -8,25 +8,30 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from amplifier_foundation.exceptions import RefResolutionError
 from amplifier_foundation.modules.requirements import read_project
-from amplifier_foundation.sources import FileReference, GitReference, NameReference, ResolvedRef, parse_reference
+from amplifier_foundation.sources import (
+    FileReference,
+    GitReference,
+    NameReference,
+    ResolvedRef,
+    Sources,
+    parse_reference,
+)
 from amplifier_foundation.sources.reference import shown
 from amplifier_foundation.sources.store import now
 from amplifierd.documents.document import ALL_AGENTS, MODULE_SECTIONS, SESSION_MEMBERS, DeclaredReference, ReferenceBase
 from amplifierd.documents.inheritance import MergedProfile
 from amplifierd.exceptions import ProfileCompilationError
 from amplifierd.identifiers import is_agent_or_context_name, package_name
+from amplifierd.settings import SecuritySettings
 
-from .collection_root import CollectionRoot
+from .catalogue import Roots
 from .fingerprints import Content, list_content
 from .installed_modules import InstalledModules, installed_modules
 from .lock import NAMED_RESOURCES, ResourceKey
-
-if TYPE_CHECKING:
-    from amplifierd.home import Home
 
 MACHINE = ""
 """The collection of a `ReferenceBase` whose directory is a path of this machine: an overlay's."""
@@ -34,8 +39,6 @@ MACHINE = ""
 _ENTRY_POINTS = "amplifier.modules"
 _MARKDOWN = (".md", ".markdown")
 _RELATIVE = ("./", "../")
-
-Roots = Mapping[str, CollectionRoot]
 
 
 class ResourceError(ProfileCompilationError):
@@ -126,41 +129,85 @@ def collections_of(merged: MergedProfile) -> set[str]:
     }
 
 
-async def locate(
-    home: Home, wanted: Wanted, roots: Roots, *, refresh: bool = False, commit: str | None = None
-) -> Located:
-    """Find a resource's files; what is not in the cache is fetched. Only names and sizes are read.
+class ResourceLocator:
+    """Finds the files of resources; `security` says which references are allowed."""
 
-    `refresh` asks remotes about what may have moved. `commit` is the one that a git reference must mean.
+    def __init__(self, sources: Sources, security: SecuritySettings) -> None:
+        self._sources, self._security = sources, security
 
-    Raises:
-        RefResolutionError: the reference leads nowhere.
-        ProfileCompilationError: it leads to something else than a resource of this kind.
-    """
-    resolved = await resolve(home, wanted, roots, refresh=refresh, commit=commit)
-    return await asyncio.to_thread(find_files, wanted, resolved)
+    async def locate(
+        self, wanted: Wanted, roots: Roots, *, refresh: bool = False, commit: str | None = None
+    ) -> Located:
+        """Find a resource's files; what is not in the cache is fetched. Only names and sizes are read.
 
+        `refresh` asks remotes about what may have moved. `commit` is the one that a git reference must mean.
 
-async def resolve(
-    home: Home, wanted: Wanted, roots: Roots, *, refresh: bool = False, commit: str | None = None
-) -> ResolvedRef | None:
-    """Resolve the reference of a resource; None for a module that is installed.
+        Raises:
+            RefResolutionError: the reference leads nowhere.
+            ProfileCompilationError: it leads to something else than a resource of this kind.
+        """
+        resolved = await self.resolve(wanted, roots, refresh=refresh, commit=commit)
+        return await asyncio.to_thread(find_files, wanted, resolved)
 
-    Raises:
-        RefResolutionError: it leads nowhere.
-        ProfileCompilationError: the settings do not allow it.
-    """
-    if _find_kind(wanted, roots) == "installed":
-        return None
-    _check_allowed(home, wanted)
-    resolved = await _resolve(home, wanted, roots, refresh=refresh, commit=commit)
-    if home.settings.security.require_pinned and resolved.mutable and resolved.kind in ("git", "fsspec"):
+    async def resolve(
+        self, wanted: Wanted, roots: Roots, *, refresh: bool = False, commit: str | None = None
+    ) -> ResolvedRef | None:
+        """Resolve the reference of a resource; None for a module that is installed.
+
+        Raises:
+            RefResolutionError: it leads nowhere.
+            ProfileCompilationError: the settings do not allow it.
+        """
+        if _find_kind(wanted, roots) == "installed":
+            return None
+        self._check_allowed(wanted)
+        resolved = await self._resolve(wanted, roots, refresh=refresh, commit=commit)
+        if self._security.require_pinned and resolved.mutable and resolved.kind in ("git", "fsspec"):
+            raise ResourceError(
+                f"source-not-pinned: {shown(wanted.ref)} can move, and security.require_pinned forbids that",
+                code="source-not-pinned",
+                hint="name a tag or a commit",
+            )
+        return resolved
+
+    def _check_allowed(self, wanted: Wanted) -> None:
+        patterns = self._security.allowed_sources
+        if wanted.is_relative or any(fnmatch.fnmatchcase(str(wanted.ref), pattern) for pattern in patterns):
+            return
         raise ResourceError(
-            f"source-not-pinned: {shown(wanted.ref)} can move, and security.require_pinned forbids that",
-            code="source-not-pinned",
-            hint="name a tag or a commit",
+            f"source-not-allowed: {shown(wanted.ref)} matches none of security.allowed_sources",
+            code="source-not-allowed",
         )
-    return resolved
+
+    async def _resolve(self, wanted: Wanted, roots: Roots, *, refresh: bool, commit: str | None) -> ResolvedRef:
+        ref = str(wanted.ref)
+        if wanted.is_relative:
+            return await self._resolve_relative(wanted, ref, roots)
+        reference = parse_reference(ref)
+        if commit is None or not isinstance(reference, GitReference) or reference.ref == commit:
+            return await self._sources.resolve(ref, refresh=refresh)
+        if "/" in (reference.ref or ""):  # a path may be written behind the ref
+            known = await self._sources.resolve(ref)
+            if known.commit == commit:
+                return known
+            reference = GitReference(reference.url, commit, known.subpath)
+        return await self._sources.resolve(GitReference(reference.url, commit, reference.subpath))
+
+    async def _resolve_relative(self, wanted: Wanted, ref: str, roots: Roots) -> ResolvedRef:
+        """Resolve a reference inside of its collection: it counts as a part of what the collection is."""
+        base = wanted.base
+        if base is None or (base.collection != MACHINE and base.collection not in roots):
+            raise RefResolutionError(f"{ref} counts from no file", ref, "not-found", hint="write an absolute reference")
+        if base.collection == MACHINE:
+            return await self._sources.resolve(ref, base_dir=Path(base.directory))
+        root = roots[base.collection]
+        resolved = await self._sources.resolve(ref, base_dir=root.path / base.directory)
+        if not _is_inside(resolved.path, root.boundary):
+            message = f"{ref} leads out of the collection {base.collection!r}"
+            raise RefResolutionError(message, ref, "unsafe-path", hint="keep what it names inside of the collection")
+        if root.commit is None:
+            return replace(resolved, root=root.boundary)
+        return replace(resolved, root=root.boundary, kind="git", commit=root.commit, mutable=False)
 
 
 def find_files(wanted: Wanted, resolved: ResolvedRef | None, installed: InstalledModules | None = None) -> Located:
@@ -244,47 +291,6 @@ def _locate_installed(wanted: Wanted, modules: InstalledModules) -> Located:
     part = "" if installed.path.is_file() else installed.path.name
     content = list_content({part: installed.path}, boundary=installed.path.parent, ref=module_id)
     return Located(wanted, "installed", content, now(), version=installed.version)
-
-
-def _check_allowed(home: Home, wanted: Wanted) -> None:
-    patterns = home.settings.security.allowed_sources
-    if wanted.is_relative or any(fnmatch.fnmatchcase(str(wanted.ref), pattern) for pattern in patterns):
-        return
-    raise ResourceError(
-        f"source-not-allowed: {shown(wanted.ref)} matches none of security.allowed_sources", code="source-not-allowed"
-    )
-
-
-async def _resolve(home: Home, wanted: Wanted, roots: Roots, *, refresh: bool, commit: str | None) -> ResolvedRef:
-    ref = str(wanted.ref)
-    if wanted.is_relative:
-        return await _resolve_relative(home, wanted, ref, roots)
-    reference = parse_reference(ref)
-    if commit is None or not isinstance(reference, GitReference) or reference.ref == commit:
-        return await home.sources.resolve(ref, refresh=refresh)
-    if "/" in (reference.ref or ""):  # a path may be written behind the ref
-        known = await home.sources.resolve(ref)
-        if known.commit == commit:
-            return known
-        reference = GitReference(reference.url, commit, known.subpath)
-    return await home.sources.resolve(GitReference(reference.url, commit, reference.subpath))
-
-
-async def _resolve_relative(home: Home, wanted: Wanted, ref: str, roots: Roots) -> ResolvedRef:
-    """Resolve a reference inside of its collection: it counts as a part of what the collection is."""
-    base = wanted.base
-    if base is None or (base.collection != MACHINE and base.collection not in roots):
-        raise RefResolutionError(f"{ref} counts from no file", ref, "not-found", hint="write an absolute reference")
-    if base.collection == MACHINE:
-        return await home.sources.resolve(ref, base_dir=Path(base.directory))
-    root = roots[base.collection]
-    resolved = await home.sources.resolve(ref, base_dir=root.path / base.directory)
-    if not _is_inside(resolved.path, root.boundary):
-        message = f"{ref} leads out of the collection {base.collection!r}"
-        raise RefResolutionError(message, ref, "unsafe-path", hint="keep what it names inside of the collection")
-    if root.commit is None:
-        return replace(resolved, root=root.boundary)
-    return replace(resolved, root=root.boundary, kind="git", commit=root.commit, mutable=False)
 
 
 def _is_inside(path: Path, boundary: Path) -> bool:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from amplifier_core.exceptions import AmplifierError
 from amplifier_foundation.modules.host_packages import host_packages
@@ -16,7 +16,9 @@ from amplifierd.documents.inheritance import MergedProfile
 from amplifierd.exceptions import ProfileCompilationError
 from amplifierd.identifiers import ProfileId
 from amplifierd.issues import Issue
+from amplifierd.paths import Paths
 
+from .catalogue import Roots
 from .fingerprints import Fingerprints, hash_files, list_content
 from .installed_modules import installed_modules
 from .lock import (
@@ -32,10 +34,7 @@ from .lock import (
     read_lock,
 )
 from .publication import find_published
-from .resources import Located, Roots, Wanted, current_commit, find_files, find_wanted, is_near, locate, resolve
-
-if TYPE_CHECKING:
-    from amplifierd.home import Home
+from .resources import Located, ResourceLocator, Wanted, current_commit, find_files, find_wanted, is_near
 
 StatusWord = Literal["missing", "stale", "fresh", "degraded", "invalid", "orphaned"]
 
@@ -134,7 +133,8 @@ class Inspection:
 
 
 async def inspect(
-    home: Home,
+    paths: Paths,
+    locator: ResourceLocator,
     merged: MergedProfile,
     roots: Roots,
     fingerprints: Fingerprints,
@@ -149,10 +149,10 @@ async def inspect(
         ProfileCompilationError: the profile names two sources for one module; or, with `refresh`, a remote no longer
             has what the profile names.
     """
-    directory, lock, wanted, reason = await asyncio.to_thread(_read, home, merged, roots)
+    directory, lock, wanted, reason = await asyncio.to_thread(_read, paths, merged, roots)
     if directory is None or lock is None:
         return Inspection(directory, None, wanted, (reason or Reason("lock-missing"),))
-    looking = _Looking(home, merged, roots, fingerprints, directory, lock, wanted)
+    looking = _Looking(paths, locator, merged, roots, fingerprints, directory, lock, wanted)
     await looking.resolve_sources()
     if refresh:
         await looking.look_at_remotes()
@@ -165,7 +165,8 @@ class _Looking:
 
     def __init__(
         self,
-        home: Home,
+        paths: Paths,
+        locator: ResourceLocator,
         merged: MergedProfile,
         roots: Roots,
         fingerprints: Fingerprints,
@@ -173,7 +174,8 @@ class _Looking:
         lock: ProfileLock,
         wanted: Mapping[ResourceKey, Wanted],
     ) -> None:
-        self._home, self._merged, self._roots, self._fingerprints = home, merged, roots, fingerprints
+        self._paths, self._locator = paths, locator
+        self._merged, self._roots, self._fingerprints = merged, roots, fingerprints
         self._directory, self._lock, self._wanted = directory, lock, wanted
         self._locked = {
             key: entry for key, entry in lock.resources() if key in wanted and entry["ref"] == wanted[key].ref
@@ -199,7 +201,7 @@ class _Looking:
         for key, entry in self._locked.items():
             if entry["status"] == "ok" and is_near(self._wanted[key], self._roots):
                 try:
-                    self._near[key] = await resolve(self._home, self._wanted[key], self._roots)
+                    self._near[key] = await self._locator.resolve(self._wanted[key], self._roots)
                 except AmplifierError as error:
                     self._note_lost(key, error)
 
@@ -238,7 +240,7 @@ class _Looking:
             if entry["kind"] in ("git", "fsspec") and entry["mutable"] and entry["status"] == "ok"
         ]
         asked = await asyncio.gather(
-            *(locate(self._home, each, self._roots, refresh=True) for each in movable), return_exceptions=True
+            *(self._locator.locate(each, self._roots, refresh=True) for each in movable), return_exceptions=True
         )
         if failures := [each for each in asked if isinstance(each, BaseException)]:
             raise _unreachable(self._merged.profile_id, failures)
@@ -276,7 +278,7 @@ class _Looking:
         if verify:
             self._fingerprints.note_damage(self._directory, found)
         if recorded := self._lock.pins("host"):
-            versions = host_packages(self._home.paths.cache).versions
+            versions = host_packages(self._paths.cache).versions
             changed = [pin for pin in recorded if versions.get(pin.partition("==")[0]) != pin.partition("==")[2]]
             self.reasons += [Reason("installed-changed", pin) for pin in changed]
 
@@ -301,12 +303,12 @@ class _Looking:
 
 
 def _read(
-    home: Home, merged: MergedProfile, roots: Roots
+    paths: Paths, merged: MergedProfile, roots: Roots
 ) -> tuple[Path | None, ProfileLock | None, dict[ResourceKey, Wanted], Reason | None]:
     """Return a profile's published directory, its lock, what the profile wants, and why there is no lock if so."""
-    directory = find_published(home.paths, merged.profile_id)
+    directory = find_published(paths, merged.profile_id)
     try:
-        lock = read_lock(directory or home.paths.profile_dir(merged.profile_id))
+        lock = read_lock(directory or paths.profile_dir(merged.profile_id))
     except LockUnusableError as error:
         return directory, None, find_wanted(merged, roots), Reason(error.code)
     return directory, lock, find_wanted(merged, roots, list(_locked(lock))), None

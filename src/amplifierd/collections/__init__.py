@@ -1,6 +1,6 @@
 """Collections: named sources of profiles, registered, fetched, extracted and kept in step."""
 
-from amplifierd.builds.collection_root import CollectionRoot
+from amplifierd.builds.catalogue import CollectionRoot
 
 from .home_collections import Collections
 from .models import AddResult, Collection, CollectionProfile, Inventory, SyncResult

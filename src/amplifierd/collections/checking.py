@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from amplifier_foundation.sources import FileReference, GitReference, parse_reference
 from amplifier_system.threads import in_thread
-from amplifierd.exceptions import CollectionError
 
-from .builtin import BUILTIN_SOURCE
 from .models import CollectionEntry, LockedCollection, SyncResult
-from .sources import resolve_source
-
-if TYPE_CHECKING:
-    from amplifierd.home import Home
+from .sources import LABELS, CollectionSources
 
 
 async def check_collection(
-    home: Home, entry: CollectionEntry, state: LockedCollection | None, *, refresh: bool
+    sources: CollectionSources, entry: CollectionEntry, state: LockedCollection | None, *, refresh: bool
 ) -> SyncResult:
     """Compare a collection's source with its last sync; with `refresh` the remote of a git source is asked.
 
@@ -30,21 +23,13 @@ async def check_collection(
         return SyncResult("synced")
     if state.source != entry.source:
         return SyncResult("updated", state.commit)
-    reference = None if entry.source == BUILTIN_SOURCE else parse_reference(entry.source)
+    reference = None if entry.source in LABELS else parse_reference(entry.source)
     if isinstance(reference, GitReference):
-        commit = await _ask_for_commit(home, reference) if refresh else None
+        commit = await sources.ask_for_commit(reference) if refresh else None
         after = commit or state.commit
         return SyncResult("unchanged" if after == state.commit else "updated", state.commit, after)
     if reference is not None and not isinstance(reference, FileReference):
         return SyncResult("unchanged")
-    resolved = await resolve_source(home, entry.source)
+    resolved = await sources.resolve(entry.source)
     content_hash = await in_thread(lambda stop: resolved.content_hash)
     return SyncResult("unchanged" if content_hash == state.content_hash else "updated")
-
-
-async def _ask_for_commit(home: Home, reference: GitReference) -> str | None:
-    """Return what the ref means now, None for one that does not move."""
-    status = await home.sources.get_status(reference)
-    if status.error:
-        raise CollectionError(status.error, code="sync-failed")
-    return status.remote_commit

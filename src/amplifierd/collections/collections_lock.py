@@ -90,7 +90,7 @@ def _to_dict(state: LockedCollection) -> dict[str, Any]:
     value = asdict(state)
     value["profiles"] = {name: _without_none(value["profiles"][name]) for name in sorted(value["profiles"])}
     value["errors"] = [issue.to_dict() for issue in state.errors]
-    for optional in ("subpath", "orphaned"):
+    for optional in ("subpath", "orphaned", "broken"):
         if not value[optional]:
             del value[optional]
     return value
@@ -114,6 +114,7 @@ def _from_dict(value: Mapping[str, Any]) -> LockedCollection:
         subpath=value.get("subpath"),
         profiles=profiles,
         orphaned=tuple(name for name in value.get("orphaned") or () if is_collection_or_profile_name(name)),
+        broken={name: str(file) for name, file in (value.get("broken") or {}).items()},
         errors=tuple(_issue(item) for item in value.get("errors") or ()),
     )
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from amplifierd.documents.document import ProfileDocument, ReferenceBase
@@ -20,10 +21,14 @@ _MAX_BYTES = 8 * 1024 * 1024
 
 @dataclass(frozen=True)
 class Discovery:
-    """The usable profiles of a collection by name, and what is wrong with its files."""
+    """The usable profiles of a collection by name, and what is wrong with its files.
+
+    `broken` are the files whose header cannot be read, by the name that each should have.
+    """
 
     profiles: dict[str, ProfileDocument]
     issues: tuple[Issue, ...]
+    broken: dict[str, str] = field(default_factory=dict)
 
 
 def discover(root: Path, collection_id: str, *, boundary: Path) -> Discovery:
@@ -33,31 +38,40 @@ def discover(root: Path, collection_id: str, *, boundary: Path) -> Discovery:
     one that leads out of `boundary`; the paths in them count from the root.
     """
     profiles: dict[str, ProfileDocument] = {}
+    broken: dict[str, str] = {}
     issues: list[Issue] = []
     limit = Path(os.path.realpath(boundary))
     for relative in _candidates(root):
-        document = _read(root, relative, collection_id, limit, issues)
-        if document is None:
-            continue
-        name = document.profile_id.name
-        if name in profiles:
-            first = profiles[name].path.as_posix()
-            message = f"Profile '{name}' of {relative} is defined in {first} already"
-            line = find_location(document.text, "profile.name")
-            fix = "give one of them another name"
-            issues.append(
-                Issue("duplicate-profile", message, "profile.name", Path(relative), line, fix, severity="warning")
-            )
+        document, problems = _read(root, relative, collection_id, limit)
+        name = document.profile_id.name if document else _default_name(relative, collection_id)
+        if problems or document is None:
+            issues += problems
+            if problems:
+                broken.setdefault(name, relative.as_posix())
+        elif name in profiles:
+            issues.append(_duplicate(document, profiles[name]))
         else:
             profiles[name] = document
-    return Discovery(profiles, tuple(issues))
+    return Discovery(profiles, tuple(issues), {name: file for name, file in broken.items() if name not in profiles})
 
 
-def read_local_profile(file: Path, profile_id: ProfileId) -> ProfileDocument:
-    """Read one of the user's own profiles, which is used where it lies; its name is that of its directory."""
-    base = ReferenceBase(profile_id.collection, PurePosixPath(profile_id.name))
-    text = file.read_text(encoding="utf-8-sig", errors="replace")
-    return read_document(text, path=file, profile_id=profile_id, base=base)
+def stamp_texts(root: Path) -> tuple[tuple[str, int, int, int], ...]:
+    """Return what changes when a file that may be a profile is written, added or removed; nothing is read."""
+    found = []
+    for relative in _candidates(root):
+        status = (root / relative).stat()
+        found.append((str(relative), status.st_ctime_ns, status.st_size, status.st_ino))
+    return tuple(found)
+
+
+def hash_texts(root: Path) -> str:
+    """Return `sha256:<hex>` of the files that may be profiles, with their names."""
+    digest = hashlib.sha256()
+    for relative in _candidates(root):
+        path = root / relative
+        content = path.read_bytes() if path.stat().st_size <= _MAX_BYTES else b""
+        digest.update(f"{relative}\0{hashlib.sha256(content).hexdigest()}\n".encode())
+    return f"sha256:{digest.hexdigest()}"
 
 
 def _candidates(root: Path) -> Iterator[PurePosixPath]:
@@ -73,31 +87,34 @@ def _candidates(root: Path) -> Iterator[PurePosixPath]:
 
 
 def _read(
-    root: Path, relative: PurePosixPath, collection_id: str, limit: Path, issues: list[Issue]
-) -> ProfileDocument | None:
-    """Return a file's profile; None, and the reason in `issues` where there is one to tell, when it has none."""
+    root: Path, relative: PurePosixPath, collection_id: str, limit: Path
+) -> tuple[ProfileDocument | None, list[Issue]]:
+    """Return a file's profile, and what keeps it from being used; neither when it is no profile at all."""
     file = Path(relative)
     path = root / relative
     if not Path(os.path.realpath(path)).is_relative_to(limit):
-        issues.append(Issue("unsafe-path", f"{relative} leads out of the collection", file=file))
-        return None
+        return None, [Issue("unsafe-path", f"{relative} leads out of the collection", file=file)]
     if path.stat().st_size > _MAX_BYTES:
-        issues.append(Issue("too-large", f"{relative} has more than {_MAX_BYTES:,} bytes", file=file))
-        return None
+        return None, [Issue("too-large", f"{relative} has more than {_MAX_BYTES:,} bytes", file=file)]
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        issues.append(Issue("unreadable", f"{relative} cannot be read: {error}", file=file))
-        return None
+        return None, [Issue("unreadable", f"{relative} cannot be read: {error}", file=file)]
     default_name = _default_name(relative, collection_id)
     base = ReferenceBase(collection_id, relative.parent)
     document = read_document(text, path=file, profile_id=ProfileId(collection_id, default_name), base=base)
-    broken = [issue for issue in document.issues if issue.code in HEADER_CODES and issue.severity == "error"]
-    if not broken:
-        return document
-    if relative.name == _PROFILE_FILE or not any(issue.code in _NO_PROFILE for issue in broken):
-        issues += broken
-    return None
+    problems = [issue for issue in document.issues if issue.code in HEADER_CODES and issue.severity == "error"]
+    if relative.name != _PROFILE_FILE and any(issue.code in _NO_PROFILE for issue in problems):
+        return None, []
+    return document, problems
+
+
+def _duplicate(document: ProfileDocument, first: ProfileDocument) -> Issue:
+    name, file = document.profile_id.name, document.path
+    message = f"Profile '{name}' of {file.as_posix()} is defined in {first.path.as_posix()} already"
+    line = find_location(document.text, "profile.name")
+    fix = "give one of them another name"
+    return Issue("duplicate-profile", message, "profile.name", file, line, fix, severity="warning")
 
 
 def _default_name(relative: PurePosixPath, collection_id: str) -> str:

@@ -52,7 +52,7 @@ def extract(
     """
     known = before if before is not None and before.synced_at is not None else None
     if known is not None and _is_same(known, entry, resolved) and _is_intact(paths, entry.identifier, known):
-        orphaned, removed = _remove_vanished(paths, entry.identifier, set(known.profiles), in_use)
+        orphaned, removed = _remove_vanished(paths, entry.identifier, {*known.profiles, *known.broken}, in_use)
         errors = tuple(issue for issue in known.errors if issue.code != SYNC_FAILED)
         return Extraction(replace(known, orphaned=orphaned, errors=errors), removed=removed)
     return _extract_anew(paths, entry, resolved, known, in_use)
@@ -87,7 +87,7 @@ def _extract_anew(
             changed.add(name)
         elif has_changed and _uses_own_files(document.sections):
             touched.add(name)
-    orphaned, removed = _remove_vanished(paths, collection_id, set(found.profiles), in_use)
+    orphaned, removed = _remove_vanished(paths, collection_id, {*found.profiles, *found.broken}, in_use)
     is_restored = known is not None and known.source == entry.source and not has_changed
     state = LockedCollection(
         source=entry.source,
@@ -95,8 +95,9 @@ def _extract_anew(
         content_hash=content_hash,
         synced_at=known.synced_at if known is not None and is_restored else now(),
         subpath=resolved.subpath if resolved.commit else None,
-        profiles={name: _locked(document) for name, document in found.profiles.items()},
+        profiles={name: locked_profile(document) for name, document in found.profiles.items()},
         orphaned=orphaned,
+        broken=found.broken,
         errors=found.issues,
     )
     return Extraction(
@@ -154,7 +155,7 @@ def _remove_vanished(
     return orphaned, frozenset(removed)
 
 
-def _locked(document: ProfileDocument) -> LockedProfile:
+def locked_profile(document: ProfileDocument) -> LockedProfile:
     return LockedProfile(
         path=document.path.as_posix(),
         version=document.metadata["version"],

@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from collections.abc import Collection as SizedCollection
-from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
 
-from amplifier_foundation.sources import parse_reference
+from amplifier_foundation.sources import Sources, parse_reference
 from amplifier_foundation.sources.store import now
 from amplifier_system.threads import in_thread
-from amplifierd.builds.collection_root import CollectionRoot
-from amplifierd.documents.document import ReferenceBase
-from amplifierd.exceptions import CollectionError, ProfileNotFoundError
+from amplifierd.builds.home_profiles import Profiles
+from amplifierd.exceptions import CollectionError
 from amplifierd.identifiers import LOCAL, ProfileId, checked_collection_id
 from amplifierd.issues import Issue, errors
+from amplifierd.paths import Paths
+from amplifierd.settings import StartupSettings
 
-from .collections_lock import CollectionsLock
+from .catalogue import Catalogue
 from .inventory import take_inventory
 from .listing import Listing
 from .models import AddResult, Collection, CollectionEntry, Inventory, SyncResult
-from .registry_file import RegistryFile, already_exists, not_found
-from .sources import resolve_root, resolve_source
+from .own_profiles import OWN_ENTRY
+from .registry_file import already_exists, not_found
 from .sync import CollectionSync
-
-if TYPE_CHECKING:
-    from amplifierd.home import Home
 
 
 class Collections:
@@ -33,17 +30,27 @@ class Collections:
     Ids are checked wherever they enter: an invalid one is a `CollectionError` with code `invalid-identifier`.
     """
 
-    def __init__(self, home: Home) -> None:
-        self._home = home
-        self._registry = RegistryFile(home.paths.collections_file, home.paths.locks)
-        self._lock = CollectionsLock(home.paths.collections_lock, home.paths.locks)
-        self._sync = CollectionSync(home, self._registry, self._lock)
-        self._listing = Listing(home, self._registry, self._lock, shipped_hash=self._sync.shipped_hash)
+    def __init__(
+        self,
+        catalogue: Catalogue,
+        profiles: Profiles,
+        paths: Paths,
+        sources: Sources,
+        startup: StartupSettings,
+        *,
+        in_use: Callable[[ProfileId], bool],
+    ) -> None:
+        self._catalogue, self._paths, self._startup = catalogue, paths, startup
+        self._registry, self._lock = catalogue.registry, catalogue.lock
+        workers = startup.max_parallel_workers
+        self._sync = CollectionSync(catalogue, profiles, paths, sources, workers=workers, in_use=in_use)
+        self._listing = Listing(paths, catalogue)
 
     def list(self) -> tuple[Collection, ...]:
         """Return every collection: the shipped one, the registered ones in order, and `local` if it has profiles."""
-        found = [self._listing.describe(entry) for entry in self._sync.entries().values()]
-        return (*found, self._listing.describe_local()) if self._listing.local_names() else tuple(found)
+        self._catalogue.look()
+        found = [self._listing.describe(entry) for entry in self._catalogue.entries().values()]
+        return tuple(each for each in found if each.identifier != LOCAL or each.profiles)
 
     def get(self, collection_id: str) -> Collection:
         """Return one collection; `local` is there even while it is empty.
@@ -52,12 +59,13 @@ class Collections:
             CollectionError: there is none of that id.
         """
         if checked_collection_id(collection_id) == LOCAL:
-            return self._listing.describe_local()
-        return self._listing.describe(self._entry(collection_id))
+            self._catalogue.look()
+            return self._listing.describe(OWN_ENTRY)
+        return self._listing.describe(self._catalogue.entry(collection_id))
 
     def warnings(self) -> tuple[Issue, ...]:
-        """Return what is wrong with `collections.yaml`."""
-        return self._registry.read().issues
+        """Return what is wrong with `collections.yaml`, and what was moved here from an older layout."""
+        return (*self._registry.read().issues, *self._catalogue.own.moved)
 
     async def inventory(self, collection_id: str) -> Inventory:
         """Return what a collection holds beside profiles, and what its `pyproject.toml` says.
@@ -66,7 +74,7 @@ class Collections:
             CollectionError: there is none of that id.
             RefResolutionError: its files cannot be had.
         """
-        root = await self.root(collection_id)
+        root = await self._catalogue.root(collection_id)
         return await in_thread(lambda stop: take_inventory(root.path))
 
     async def add(self, collection_id: str, source: str, *, compile: bool | None = None) -> AddResult:
@@ -113,7 +121,7 @@ class Collections:
         self._check_registered(collection_id)
         if source is not None:
             parse_reference(source)
-            await resolve_source(self._home, source)
+            await self._catalogue.sources.resolve(source)
         given = {"source": source, "enabled": enabled, "auto_sync": auto_sync}
         changes = {key: value for key, value in given.items() if value is not None}
         if changes:
@@ -156,38 +164,6 @@ class Collections:
         compile = self._compiles(compile)
         return await self._sync.run(ids, refresh=refresh, check=check, compile=compile, force_compile=force_compile)
 
-    async def root(self, collection_id: str) -> CollectionRoot:
-        """Return a collection's files as of its last sync; what left the cache is fetched again.
-
-        Raises:
-            CollectionError: there is none of that id, or it is disabled.
-            RefResolutionError: its files cannot be had.
-        """
-        if checked_collection_id(collection_id) == LOCAL:
-            directory = self._home.paths.profiles / LOCAL
-            return CollectionRoot(directory, directory)
-        entry = self._entry(collection_id)
-        if not entry.enabled:
-            raise CollectionError(f"Collection is disabled: {collection_id}", code="collection-disabled")
-        await self._sync.ensure(entry)
-        state = self._lock.get(collection_id)
-        if state is None:
-            raise not_found(collection_id)
-        return await resolve_root(self._home, state)
-
-    async def ensure_profile(self, profile_id: ProfileId | str) -> None:
-        """See to it that a profile's text is in the home: a collection that was never synced, or whose extracted
-        profiles were deleted, is extracted, without asking remotes what is new.
-
-        Raises:
-            ValueError: it is not the id of a profile.
-            RefResolutionError: the collection cannot be had.
-        """
-        known = ProfileId.parse(profile_id)
-        entry = self._sync.entries().get(known.collection)
-        if entry is not None and entry.enabled:
-            await self._sync.ensure(entry, name=known.name)
-
     async def extract_missing(self) -> dict[str, SyncResult]:
         """Extract, without compiling, the collections that were never synced: on a new home the shipped one.
 
@@ -197,10 +173,8 @@ class Collections:
 
     def profile_ids(self) -> tuple[ProfileId, ...]:
         """Return every profile that can be used, collection by collection."""
-        states = self._lock.read()
-        usable = [key for key, entry in self._sync.entries().items() if entry.enabled and key in states]
-        found = [ProfileId(owner, name) for owner in usable for name in sorted(states[owner].profiles)]
-        return (*found, *(ProfileId(LOCAL, name) for name in self._listing.local_names()))
+        self._catalogue.look()
+        return self._catalogue.profile_ids()
 
     def has_profile(self, profile_id: ProfileId | str) -> bool:
         """Say whether a profile can be used.
@@ -208,64 +182,18 @@ class Collections:
         Raises:
             ValueError: it is not the id of a profile.
         """
-        known = ProfileId.parse(profile_id)
-        if known.collection == LOCAL:
-            return self._home.paths.profile_file(known).is_file()
-        entry, state = self._sync.entries().get(known.collection), self._lock.get(known.collection)
-        return entry is not None and entry.enabled and state is not None and known.name in state.profiles
-
-    def is_orphaned(self, profile_id: ProfileId | str) -> bool:
-        """Say whether a profile is gone from its collection, and kept only for the sessions that use it.
-
-        Raises:
-            ValueError: it is not the id of a profile.
-        """
-        known = ProfileId.parse(profile_id)
-        state = self._lock.get(known.collection)
-        return state is not None and known.name in state.orphaned
+        self._catalogue.look()
+        return self._catalogue.has_profile(profile_id)
 
     async def remove_orphans(self) -> tuple[ProfileId, ...]:
         """Remove orphaned profiles that no session uses any more, and return them."""
         return await self._sync.remove_orphans()
 
-    def find_owners(self, name: str) -> tuple[ProfileId, ...]:
-        """Return the usable profiles of a bare name, in all collections."""
-        return tuple(profile_id for profile_id in self.profile_ids() if profile_id.name == name)
-
-    def profile_file(self, profile_id: ProfileId | str) -> Path:
-        """Return where a profile's extracted text is, whether or not it is there.
-
-        Raises:
-            ValueError: it is not the id of a profile.
-        """
-        return self._home.paths.profile_file(profile_id)
-
-    def reference_base(self, profile_id: ProfileId | str) -> ReferenceBase:
-        """Return where a profile's relative references count from.
-
-        Raises:
-            ValueError: it is not the id of a profile.
-            ProfileNotFoundError: it is in no collection.
-        """
-        known = ProfileId.parse(profile_id)
-        if known.collection == LOCAL:
-            return ReferenceBase(LOCAL, PurePosixPath(known.name))
-        state = self._lock.get(known.collection)
-        if state is None or known.name not in state.profiles:
-            raise ProfileNotFoundError(f"Profile not found: {known}")
-        return ReferenceBase(known.collection, PurePosixPath(state.profiles[known.name].path).parent)
-
-    def _entry(self, collection_id: str) -> CollectionEntry:
-        entry = self._sync.entries().get(checked_collection_id(collection_id))
-        if entry is None:
-            raise not_found(collection_id)
-        return entry
-
     def _compiles(self, wanted: bool | None) -> bool:
-        return self._home.settings.startup.auto_compile if wanted is None else wanted
+        return self._startup.auto_compile if wanted is None else wanted
 
     def _is_known(self, collection_id: str) -> bool:
-        return collection_id in self._sync.entries() or collection_id in self._registry.read().rejected
+        return collection_id in self._catalogue.entries() or collection_id in self._registry.read().rejected
 
     def _check_registered(self, collection_id: str) -> None:
         if checked_collection_id(collection_id) == LOCAL:
@@ -273,7 +201,7 @@ class Collections:
         registry = self._registry.read()
         if collection_id in registry.entries or collection_id in registry.rejected:
             return
-        if collection_id in self._sync.entries():
+        if collection_id in self._catalogue.entries():
             message = f"Collection '{collection_id}' is shipped with the distribution and has no entry to change"
             hint = f"an entry named {collection_id} in collections.yaml replaces it"
             raise CollectionError(message, code="builtin-collection", hint=hint)

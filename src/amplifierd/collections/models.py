@@ -36,7 +36,11 @@ class LockedProfile:
 
 @dataclass(frozen=True)
 class LockedCollection:
-    """A collection at its last sync. `orphaned` are profiles that are gone from it while a session still uses them."""
+    """A collection at its last sync.
+
+    `orphaned` are profiles that are gone from it while a session still uses them. `broken` are files whose header
+    cannot be read, by the name of the profile that each should be.
+    """
 
     source: str
     commit: str | None = None
@@ -45,6 +49,7 @@ class LockedCollection:
     subpath: str | None = None
     profiles: Mapping[str, LockedProfile] = field(default_factory=dict)
     orphaned: tuple[str, ...] = ()
+    broken: Mapping[str, str] = field(default_factory=dict)
     errors: tuple[Issue, ...] = ()
 
 

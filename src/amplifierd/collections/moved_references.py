@@ -4,35 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from amplifier_foundation.exceptions import RefResolutionError
-from amplifier_foundation.sources import FileReference, NameReference, parse_reference
+from amplifier_foundation.sources import FileReference, NameReference, Sources, parse_reference
 from amplifier_system.threads import in_thread
 from amplifierd.builds.lock import LockUnusableError, read_lock
 from amplifierd.exceptions import FormatUnsupportedError
 from amplifierd.identifiers import ProfileId
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from amplifierd.home import Home
+from amplifierd.paths import Paths
 
 logger = logging.getLogger(__name__)
 
-_Uses = dict[str, list[tuple[ProfileId, "Mapping[str, Any]"]]]
+_Uses = dict[str, list[tuple[ProfileId, Mapping[str, Any]]]]
 
 
-async def find_moved(home: Home, profile_ids: Iterable[ProfileId]) -> set[ProfileId]:
+async def find_moved(paths: Paths, sources: Sources, profile_ids: Iterable[ProfileId]) -> set[ProfileId]:
     """Return the profiles that a remote has something newer for. A remote that gives no answer has nothing newer."""
     candidates = tuple(profile_ids)
-    uses = await in_thread(lambda stop: _find_uses(home, candidates))
+    uses = await in_thread(lambda stop: _find_uses(paths, candidates))
     moved: set[ProfileId] = set()
 
     async def ask(ref: str) -> None:
         try:
-            resolved = await home.sources.resolve(ref, refresh=True)
+            resolved = await sources.resolve(ref, refresh=True)
             content_hash = None if resolved.commit else await in_thread(lambda stop: resolved.content_hash)
         except RefResolutionError as error:
             logger.warning("%s cannot be asked for something newer: %s", ref, error.message)
@@ -45,12 +41,12 @@ async def find_moved(home: Home, profile_ids: Iterable[ProfileId]) -> set[Profil
     return moved
 
 
-def _find_uses(home: Home, profile_ids: Iterable[ProfileId]) -> _Uses:
+def _find_uses(paths: Paths, profile_ids: Iterable[ProfileId]) -> _Uses:
     """Return the references that can move, each with the entries of the locks that it is in."""
     uses: _Uses = {}
     for profile_id in profile_ids:
         try:
-            lock = read_lock(home.paths.profile_dir(profile_id))
+            lock = read_lock(paths.profile_dir(profile_id))
         except (LockUnusableError, FormatUnsupportedError):
             continue
         for _, entry in lock.resources():

@@ -5,16 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Collection, Iterable, Mapping
-from typing import TYPE_CHECKING
 
+from amplifierd.builds.home_profiles import Profiles
 from amplifierd.exceptions import ProfileValidationError
 from amplifierd.identifiers import ProfileId
 from amplifierd.issues import Issue, errors
+from amplifierd.paths import Paths
 
 from .models import ProfileOutcome
-
-if TYPE_CHECKING:
-    from amplifierd.home import Home
 
 logger = logging.getLogger(__name__)
 
@@ -25,10 +23,12 @@ Outcomes = dict[ProfileId, tuple[ProfileOutcome, Issue | None]]
 
 
 async def recompile(
-    home: Home,
+    profiles: Profiles,
+    paths: Paths,
     profile_ids: Collection[ProfileId],
     *,
     parents: Mapping[ProfileId, str | None],
+    workers: int,
     moved: Collection[ProfileId] = (),
     force: bool = False,
 ) -> Outcomes:
@@ -37,14 +37,14 @@ async def recompile(
     `parents` has what each known profile extends; `moved` are those whose remotes have something newer. A profile that
     is incomplete and that others extend is meant to be so, and is no failure.
     """
-    slots = asyncio.Semaphore(home.settings.startup.max_parallel_workers)
+    slots = asyncio.Semaphore(workers)
     extended = {_bare_name(written) for written in parents.values() if written}
 
     async def compile_one(profile_id: ProfileId) -> tuple[ProfileOutcome, Issue | None]:
         async with slots:
-            before = _stamp(home, profile_id)
+            before = _stamp(paths, profile_id)
             try:
-                await home.profiles.compile(profile_id, force=force, refresh=profile_id in moved)
+                await profiles.compile(profile_id, force=force, refresh=profile_id in moved)
             except ProfileValidationError as error:
                 is_incomplete = {issue.code for issue in errors(error.issues)} <= _INCOMPLETE
                 if is_incomplete and profile_id.name in extended:
@@ -53,7 +53,7 @@ async def recompile(
             except Exception as error:  # a profile names foreign code and servers; what goes wrong there stays its own
                 logger.debug("%s cannot be compiled", profile_id, exc_info=True)
                 return "error", _failure(profile_id, error)
-            return ("unchanged" if before == _stamp(home, profile_id) else "compiled"), None
+            return ("unchanged" if before == _stamp(paths, profile_id) else "compiled"), None
 
     ordered = sorted(profile_ids)
     return dict(zip(ordered, await asyncio.gather(*map(compile_one, ordered)), strict=True))
@@ -77,14 +77,14 @@ def find_descendants(changed: Iterable[ProfileId], parents: Mapping[ProfileId, s
     return found
 
 
-def is_built(home: Home, profile_id: ProfileId) -> bool:
-    return _stamp(home, profile_id) is not None
+def is_built(paths: Paths, profile_id: ProfileId) -> bool:
+    return _stamp(paths, profile_id) is not None
 
 
-def _stamp(home: Home, profile_id: ProfileId) -> tuple[int, int] | None:
+def _stamp(paths: Paths, profile_id: ProfileId) -> tuple[int, int] | None:
     """Return what tells one published build from another."""
     try:
-        status = (home.paths.profile_dir(profile_id) / "profile.lock").stat()
+        status = (paths.profile_dir(profile_id) / "profile.lock").stat()
     except OSError:
         return None
     return status.st_ino, status.st_mtime_ns

@@ -2,52 +2,98 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from amplifier_foundation.exceptions import RefResolutionError
-from amplifier_foundation.sources import GitReference, ResolvedRef, parse_reference
+from amplifier_foundation.sources import FileReference, GitReference, ResolvedRef, Sources, parse_reference
 from amplifier_foundation.sources.store import now
-from amplifierd.builds.collection_root import CollectionRoot
+from amplifierd.builds.catalogue import CollectionRoot
 from amplifierd.exceptions import CollectionError
+from amplifierd.paths import Paths
 
 from .builtin import BUILTIN_SOURCE
+from .discovery import hash_texts
 from .models import LockedCollection
 
-if TYPE_CHECKING:
-    from amplifierd.home import Home
+OWN_SOURCE = "config/profiles"
+"""How the source of the user's own profiles is shown; it is no reference."""
+
+LABELS = frozenset({BUILTIN_SOURCE, OWN_SOURCE})
 
 
-async def resolve_source(home: Home, source: str, *, refresh: bool = False) -> ResolvedRef:
-    """Return a collection's directory; a relative path counts from `collections.yaml`.
+class CollectionSources:
+    """Finds the files of a home's collections; `shipped` is the directory of the one that comes with us."""
 
-    Raises:
-        RefResolutionError: it cannot be had.
-        CollectionError: it is not a directory.
-    """
-    if source == BUILTIN_SOURCE:
-        return _shipped(home)
-    resolved = await home.sources.resolve(source, base_dir=home.paths.share, refresh=refresh)
-    if not resolved.path.is_dir():
-        message = f"The source of a collection must be a directory: {source}"
-        raise CollectionError(message, code="source-not-directory", hint="name the directory that holds its profiles")
-    return resolved
+    def __init__(self, paths: Paths, sources: Sources, shipped: Path | None) -> None:
+        self._paths, self._sources, self._shipped = paths, sources, shipped
 
+    async def resolve(self, source: str, *, refresh: bool = False) -> ResolvedRef:
+        """Return a collection's directory; a relative path counts from `collections.yaml`.
 
-async def resolve_root(home: Home, state: LockedCollection) -> CollectionRoot:
-    """Return a collection's files as of its last sync; a commit that left the cache is fetched again.
+        Raises:
+            RefResolutionError: it cannot be had.
+            CollectionError: it is not a directory.
+        """
+        if source == BUILTIN_SOURCE:
+            return self._resolve_shipped()
+        if source == OWN_SOURCE:
+            return self.resolve_own()
+        resolved = await self._sources.resolve(source, base_dir=self._paths.share, refresh=refresh)
+        if not resolved.path.is_dir():
+            message = f"The source of a collection must be a directory: {source}"
+            hint = "name the directory that holds its profiles"
+            raise CollectionError(message, code="source-not-directory", hint=hint)
+        return resolved
 
-    Raises:
-        RefResolutionError: they cannot be had.
-        CollectionError: the source is no longer a directory.
-    """
-    resolved = await resolve_source(home, pinned_source(state))
-    return CollectionRoot(
-        path=resolved.path,
-        boundary=resolved.root,
-        commit=state.commit,
-        reference=_git_reference(state.source),
-        content_hash=state.content_hash,
-    )
+    async def root(self, state: LockedCollection) -> CollectionRoot:
+        """Return a collection's files as of its last sync; a commit that left the cache is fetched again.
+
+        Raises:
+            RefResolutionError: they cannot be had.
+            CollectionError: the source is no longer a directory.
+        """
+        resolved = await self.resolve(pinned_source(state))
+        return CollectionRoot(
+            path=resolved.path,
+            boundary=resolved.root,
+            commit=state.commit,
+            reference=_git_reference(state.source),
+            content_hash=state.content_hash,
+        )
+
+    async def ask_for_commit(self, reference: GitReference) -> str | None:
+        """Return what a ref means now, None for one that does not move.
+
+        Raises:
+            CollectionError: the remote does not answer.
+        """
+        status = await self._sources.get_status(reference)
+        if status.error:
+            raise CollectionError(status.error, code="sync-failed")
+        return status.remote_commit
+
+    def resolve_own(self) -> ResolvedRef:
+        """Return the directory of the user's own profiles; only their texts count for its hash."""
+        root = self._paths.own_profiles
+        return ResolvedRef(OWN_SOURCE, "local", root, root, now(), known_hash=hash_texts(root))
+
+    def directory_of(self, state: LockedCollection) -> Path | None:
+        """Return where a person edits the files of a collection, `None` when that is not on this machine."""
+        if state.source == BUILTIN_SOURCE:
+            return self._shipped
+        if state.source == OWN_SOURCE:
+            return self._paths.own_profiles
+        reference = parse_reference(state.source)
+        if not isinstance(reference, FileReference) or reference.subpath:
+            return None
+        return self._paths.share / Path(reference.path).expanduser()
+
+    def _resolve_shipped(self) -> ResolvedRef:
+        root = self._shipped
+        if root is None or not root.is_dir():
+            message = f"The collection shipped with the distribution is missing: {root} does not exist"
+            raise RefResolutionError(message, BUILTIN_SOURCE, "not-found", hint="install the distribution again")
+        return ResolvedRef(ref=BUILTIN_SOURCE, kind="local", path=root, root=root, resolved_at=now())
 
 
 def pinned_source(state: LockedCollection) -> str:
@@ -59,13 +105,5 @@ def pinned_source(state: LockedCollection) -> str:
 
 
 def _git_reference(source: str) -> GitReference | None:
-    reference = None if source == BUILTIN_SOURCE else parse_reference(source)
+    reference = None if source in LABELS else parse_reference(source)
     return reference if isinstance(reference, GitReference) else None
-
-
-def _shipped(home: Home) -> ResolvedRef:
-    root = home.shipped_collection
-    if root is None or not root.is_dir():
-        message = f"The collection shipped with the distribution is missing: {root} does not exist"
-        raise RefResolutionError(message, BUILTIN_SOURCE, "not-found", hint="install the distribution again")
-    return ResolvedRef(ref=BUILTIN_SOURCE, kind="local", path=root, root=root, resolved_at=now())

@@ -4,38 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from amplifier_core.exceptions import AmplifierError
-from amplifier_foundation.sources import ProgressEvent, hash_content
-from amplifier_foundation.sources.locks import locked
-from amplifier_foundation.sources.resolved import Phase, report
+from amplifier_foundation.sources import Sources
 from amplifier_system.threads import in_thread
+from amplifierd.builds.home_profiles import Profiles
 from amplifierd.builds.publication import remove_profile
 from amplifierd.exceptions import CollectionError
 from amplifierd.identifiers import LOCAL, ProfileId
 from amplifierd.issues import Issue
+from amplifierd.paths import Paths
 
-from .builtin import BUILTIN_SOURCE, FOUNDATION
+from .catalogue import Catalogue
 from .checking import check_collection
-from .collections_lock import CollectionsLock
-from .discovery import read_local_profile
-from .extraction import SYNC_FAILED, Extraction, extract, failed, remove_all
+from .extraction import SYNC_FAILED, Extraction, failed, remove_all
 from .models import CollectionEntry, LockedCollection, ProfileOutcome, SyncResult, SyncStatus
 from .moved_references import find_moved
 from .recompiling import Outcomes, find_descendants, is_built, recompile
-from .registry_file import RegistryFile
-from .sources import pinned_source, resolve_source
-
-if TYPE_CHECKING:
-    from amplifierd.home import Home
 
 logger = logging.getLogger(__name__)
-
-_LOCK_TIMEOUT_S = 1800.0
 
 
 @dataclass(frozen=True)
@@ -49,35 +38,29 @@ class _Step:
 
 
 class CollectionSync:
-    """Extracts collections and compiles what that changed, for one home."""
+    """Extracts collections and compiles what that changed, `workers` of them at a time."""
 
-    def __init__(self, home: Home, registry: RegistryFile, lock: CollectionsLock) -> None:
-        self._home = home
-        self._registry = registry
-        self._lock = lock
-        self._shipped_hash: str | None = None
-
-    def entries(self) -> Mapping[str, CollectionEntry]:
-        """Return every collection there is, the shipped one among them, by id."""
-        registered = self._registry.read()
-        replaced = FOUNDATION in registered.entries or FOUNDATION in registered.rejected
-        if replaced or self._home.shipped_collection is None:
-            return registered.entries
-        return {FOUNDATION: CollectionEntry(FOUNDATION, BUILTIN_SOURCE), **registered.entries}
-
-    def shipped_hash(self) -> str | None:
-        """Return the hash of the shipped collection, which is read once; None when its directory is not there."""
-        shipped = self._home.shipped_collection
-        if self._shipped_hash is None and shipped is not None and shipped.is_dir():
-            self._shipped_hash = hash_content(shipped)
-        return self._shipped_hash
+    def __init__(
+        self,
+        catalogue: Catalogue,
+        profiles: Profiles,
+        paths: Paths,
+        sources: Sources,
+        *,
+        workers: int,
+        in_use: Callable[[ProfileId], bool],
+    ) -> None:
+        self._catalogue, self._profiles, self._paths, self._sources = catalogue, profiles, paths, sources
+        self._registry, self._lock = catalogue.registry, catalogue.lock
+        self._workers, self._in_use = workers, in_use
 
     async def run(
         self, ids: Collection[str] | None, *, refresh: bool, check: bool, compile: bool, force_compile: bool
     ) -> dict[str, SyncResult]:
         """Sync the collections of these ids, all by default."""
         self._lock.read()  # a file of a newer format stops here, before anything is fetched
-        slots = asyncio.Semaphore(self._home.settings.startup.max_parallel_workers)
+        await in_thread(lambda stop: self._catalogue.own.bring())
+        slots = asyncio.Semaphore(self._workers)
 
         async def step(collection_id: str) -> _Step:
             async with slots:
@@ -96,8 +79,8 @@ class CollectionSync:
         Raises:
             CollectionError, RefResolutionError: nothing is registered.
         """
-        async with self._locked(entry.identifier):
-            await resolve_source(self._home, entry.source, refresh=True)
+        async with self._catalogue.locked(entry.identifier):
+            await self._catalogue.sources.resolve(entry.source, refresh=True)
             await in_thread(lambda stop: self._registry.add(entry))
             step = await self._extract(entry, entry.source, refresh=False)
         if not compile:
@@ -111,49 +94,37 @@ class CollectionSync:
         Raises:
             CollectionError: a session uses one of its profiles, and not `force`.
         """
-        async with self._locked(collection_id):
+        async with self._catalogue.locked(collection_id):
             state = self._lock.get(collection_id)
             names = (*state.profiles, *state.orphaned) if state else ()
-            users = [name for name in sorted(names) if self._home.in_use(ProfileId(collection_id, name))]
+            users = [name for name in sorted(names) if self._in_use(ProfileId(collection_id, name))]
             if users and not force:
                 message = f"Collection '{collection_id}' is in use: sessions use {', '.join(users)}"
                 raise CollectionError(message, code="collection-in-use", hint="end them, or force the removal")
             await in_thread(lambda stop: self._registry.remove(collection_id))
             await in_thread(lambda stop: self._forget(collection_id, keep_used=False))
 
-    async def ensure(self, entry: CollectionEntry, *, name: str | None = None) -> None:
-        """Extract a collection that was never synced, whose extracted profile is gone, or that came with an upgrade.
-
-        Raises:
-            CollectionError, RefResolutionError: it cannot be had.
-        """
-        if self._is_ready(entry, name):
-            return
-        async with self._locked(entry.identifier):
-            if self._is_ready(entry, name):
-                return
-            before = self._lock.get(entry.identifier)
-            if before is not None and before.synced_at is not None:
-                entry = replace(entry, source=before.source)  # a changed source waits for a sync
-            await self._extract(entry, self._known_source(entry), refresh=False)
-
     async def extract_missing(self) -> dict[str, SyncResult]:
         """Extract the enabled collections that are not in the home yet, or came with an upgrade."""
         self._lock.read()
-        missing = [key for key, entry in self.entries().items() if entry.enabled and not self._is_ready(entry, None)]
+        missing = [
+            key
+            for key, entry in self._catalogue.entries().items()
+            if entry.enabled and not self._catalogue.is_ready(entry, None)
+        ]
         return await self.run(missing, refresh=False, check=False, compile=False, force_compile=False)
 
     async def remove_orphans(self) -> tuple[ProfileId, ...]:
         """Remove the orphaned profiles that no session uses any more."""
         gone: list[ProfileId] = []
         for collection_id, state in self._lock.read().items():
-            if any(not self._home.in_use(ProfileId(collection_id, name)) for name in state.orphaned):
-                async with self._locked(collection_id):
+            if any(not self._in_use(ProfileId(collection_id, name)) for name in state.orphaned):
+                async with self._catalogue.locked(collection_id):
                     gone += await asyncio.to_thread(self._remove_orphans_of, collection_id)
         return tuple(gone)
 
     async def _step(self, collection_id: str, *, refresh: bool, check: bool, explicit: bool) -> _Step:
-        entry = self.entries().get(collection_id)
+        entry = self._catalogue.entries().get(collection_id)
         if entry is None:
             return await self._step_without_entry(collection_id, check=check)
         if not entry.enabled or not (explicit or entry.auto_sync):
@@ -162,19 +133,19 @@ class CollectionSync:
         commit = before.commit if before else None
         try:
             if check:
-                return _Step(await check_collection(self._home, entry, before, refresh=refresh))
-            async with self._locked(collection_id):
-                current = self.entries().get(collection_id)
+                return _Step(await check_collection(self._catalogue.sources, entry, before, refresh=refresh))
+            async with self._catalogue.locked(collection_id):
+                current = self._catalogue.entries().get(collection_id)
                 if current is None:
                     return self._skipped(collection_id)  # somebody removed it while this one waited
-                source = current.source if refresh else self._known_source(current)
+                source = current.source if refresh else self._catalogue.known_source(current)
                 return await self._extract(current, source, refresh=refresh)
         except (AmplifierError, OSError) as error:
             message, fix = (error.message, error.hint) if isinstance(error, AmplifierError) else (str(error), "")
         except Exception as error:  # sources are foreign content, fetched by foreign backends
             logger.exception("collection %r cannot be synced", collection_id)
             message, fix = f"{type(error).__name__}: {error}", ""
-        self._report(collection_id, "failed", message)
+        self._catalogue.report(collection_id, "failed", message)
         issue = Issue(SYNC_FAILED, message, fix=fix or "correct the collection's source, then sync again")
         if not check:
             await self._record_failure(entry, issue)
@@ -188,25 +159,15 @@ class CollectionSync:
             return self._skipped(collection_id)
         removed = frozenset(state.profiles)
         if not check:
-            async with self._locked(collection_id):
+            async with self._catalogue.locked(collection_id):
                 removed = await in_thread(lambda stop: self._forget(collection_id, keep_used=True))
         outcomes: dict[str, ProfileOutcome] = dict.fromkeys(sorted(removed), "removed")
         return _Step(SyncResult("updated", state.commit, None, outcomes), removed=removed)
 
     async def _extract(self, entry: CollectionEntry, source: str, *, refresh: bool) -> _Step:
         """Extract what `source` has for a collection; the caller holds its lock."""
-        self._report(entry.identifier, "fetching")
-        resolved = await resolve_source(self._home, source, refresh=refresh)
-
-        def work() -> _Step:
-            before = self._lock.get(entry.identifier)
-            done = extract(self._home.paths, entry, resolved, before, self._home.in_use)
-            self._lock.record(entry.identifier, done.state)
-            return _Step(_result(done, before, resolved.warnings), done.changed, done.touched, done.removed)
-
-        step = await in_thread(lambda stop: work())
-        self._report(entry.identifier, "ready")
-        return step
+        done, before, warnings = await self._catalogue.extract(entry, source, refresh=refresh)
+        return _Step(_result(done, before, warnings), done.changed, done.touched, done.removed)
 
     async def _recompile(self, steps: Mapping[str, _Step], *, refresh: bool, force: bool) -> Outcomes:
         """Compile what the steps changed, all that inherits from it, what has no build yet, and, with `refresh`, what
@@ -219,50 +180,31 @@ class CollectionSync:
         ]
         synced = {key for key, step in steps.items() if step.result.status not in ("skipped", "error")}
         own = [profile_id for profile_id in parents if profile_id.collection in synced]
-        asked = [*own, *(profile_id for profile_id in parents if profile_id.collection == LOCAL)]
-        moved = await find_moved(self._home, asked) if refresh and not force else set()
-        unbuilt = {profile_id for profile_id in own if force or not is_built(self._home, profile_id)}
-        wanted = {*changed, *find_descendants(changed, parents), *moved, *unbuilt} & parents.keys()
-        return await recompile(self._home, wanted, parents=parents, moved=moved, force=force)
+        users = [profile_id for profile_id in parents if profile_id.collection == LOCAL]
+        asked = dict.fromkeys((*own, *users))
+        moved = await find_moved(self._paths, self._sources, asked) if refresh and not force else set()
+        unbuilt = {profile_id for profile_id in own if force or not is_built(self._paths, profile_id)}
+        near = users if LOCAL in synced else ()  # what lies beside them may have changed, whatever their texts say
+        wanted = {*changed, *find_descendants(changed, parents), *moved, *unbuilt, *near} & parents.keys()
+        return await recompile(
+            self._profiles, self._paths, wanted, parents=parents, workers=self._workers, moved=moved, force=force
+        )
 
     def _parents(self) -> dict[ProfileId, str | None]:
         """Return every usable profile with what it extends."""
-        collections = self._home.collections
         states = self._lock.read()
-        found: dict[ProfileId, str | None] = {}
-        for profile_id in collections.profile_ids():
-            if profile_id.collection == LOCAL:
-                found[profile_id] = read_local_profile(collections.profile_file(profile_id), profile_id).extends
-            else:
-                found[profile_id] = states[profile_id.collection].profiles[profile_id.name].extends
-        return found
+        known = self._catalogue.profile_ids()
+        return {each: states[each.collection].profiles[each.name].extends for each in known}
 
     def _all_ids(self) -> list[str]:
         """Return the ids in the registry, and those whose entry was taken out of it since their last sync."""
         registry = self._registry.read()
         forgotten = sorted(self._lock.read()) if registry.is_valid else []
-        return [*self.entries(), *sorted(registry.rejected), *forgotten]
-
-    def _is_ready(self, entry: CollectionEntry, name: str | None) -> bool:
-        state = self._lock.get(entry.identifier)
-        if state is None or state.synced_at is None:
-            return False
-        if state.source == BUILTIN_SOURCE == entry.source and self.shipped_hash() not in (None, state.content_hash):
-            return False
-        return (
-            name is None
-            or name not in state.profiles
-            or self._home.paths.profile_file(ProfileId(entry.identifier, name)).is_file()
-        )
-
-    def _known_source(self, entry: CollectionEntry) -> str:
-        """Return the source to use when remotes are not asked: the last commit synced, unless the source changed."""
-        state = self._lock.get(entry.identifier)
-        return pinned_source(state) if state and state.synced_at and state.source == entry.source else entry.source
+        return [*self._catalogue.entries(), *sorted(registry.rejected), *forgotten]
 
     def _forget(self, collection_id: str, *, keep_used: bool) -> frozenset[str]:
-        in_use = self._home.in_use if keep_used else _never
-        orphaned, removed = remove_all(self._home.paths, collection_id, in_use)
+        in_use = self._in_use if keep_used else _never
+        orphaned, removed = remove_all(self._paths, collection_id, in_use)
         state = self._lock.get(collection_id)
         keep = replace(state, profiles={}, orphaned=orphaned) if state is not None and orphaned else None
         self._lock.record(collection_id, keep)
@@ -272,9 +214,9 @@ class CollectionSync:
         state = self._lock.get(collection_id)
         if state is None:
             return []
-        gone = [name for name in state.orphaned if not self._home.in_use(ProfileId(collection_id, name))]
+        gone = [name for name in state.orphaned if not self._in_use(ProfileId(collection_id, name))]
         for name in gone:
-            remove_profile(self._home.paths, ProfileId(collection_id, name))
+            remove_profile(self._paths, ProfileId(collection_id, name))
         left = tuple(name for name in state.orphaned if name not in gone)
         self._lock.record(collection_id, replace(state, orphaned=left))
         return [ProfileId(collection_id, name) for name in gone]
@@ -291,17 +233,6 @@ class CollectionSync:
         state = self._lock.get(collection_id)
         commit = state.commit if state else None
         return _Step(SyncResult("skipped", commit, commit, errors=self._registry.read().issues_of(collection_id)))
-
-    def _locked(self, collection_id: str) -> AbstractAsyncContextManager[None]:
-        return locked(
-            self._home.paths.locks / f"collection-{collection_id}.lock",
-            ref=collection_id,
-            timeout_s=_LOCK_TIMEOUT_S,
-            on_wait=lambda: self._report(collection_id, "waiting"),
-        )
-
-    def _report(self, collection_id: str, phase: Phase, detail: str = "") -> None:
-        report(self._home.progress, ProgressEvent("collection", collection_id, phase, detail=detail))
 
 
 def _never(profile_id: ProfileId) -> bool:

@@ -6,10 +6,11 @@ import asyncio
 import re
 from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from amplifier_foundation.provenance import explain, parse_path
 from amplifierd.builds.build import Build
+from amplifierd.builds.home_profiles import Profiles
 from amplifierd.builds.lock import ProfileLock
 from amplifierd.builds.plan_generation import generate_modules, generate_portable, portable_agent_source
 from amplifierd.documents.document import ALL_AGENTS, module_identity
@@ -17,13 +18,11 @@ from amplifierd.documents.inheritance import DEFAULTS, MergedProfile
 from amplifierd.exceptions import FormatUnsupportedError, MountPlanError, ProfileNotFoundError
 from amplifierd.identifiers import ProfileId, mount_type, package_name
 from amplifierd.issues import Issue
+from amplifierd.paths import Paths
 
 from .conversion import Form, find_hint, find_profile, path_of, to_portable, to_resolved
 from .difference import PlanDiff, diff_plans
 from .validation import PlanReport, validate_mount_plan
-
-if TYPE_CHECKING:
-    from amplifierd.home import Home
 
 _SESSION_SECTION = re.compile(r"^(orchestrator|context)(?=\.config|$)")
 _SESSION_SOURCE = re.compile(r"^session\.(orchestrator|context)_source$")
@@ -34,8 +33,8 @@ _NO_PLAN = ("plan", "session", "wrong-type")
 class Plans:
     """The plans of one home."""
 
-    def __init__(self, home: Home) -> None:
-        self._home = home
+    def __init__(self, paths: Paths, profiles: Profiles) -> None:
+        self._paths, self._profiles = paths, profiles
 
     async def generate(
         self,
@@ -56,12 +55,12 @@ class Plans:
             ProfileCompilationError: the build cannot be made.
         """
         known = ProfileId.parse(profile_id)
-        profiles = self._home.profiles
+        profiles = self._profiles
         try:
             build = await profiles.ensure(known)
             merged = await asyncio.to_thread(profiles.merged, known, overrides=overrides)
         except ProfileNotFoundError as error:
-            directory = self._home.paths.profile_dir(known)
+            directory = self._paths.profile_dir(known)
             raise FileNotFoundError(
                 f"Profile cache directory not found: {directory}. Profile {known} must be compiled/cached first."
             ) from error
@@ -79,7 +78,7 @@ class Plans:
         if form not in ("portable", "resolved"):
             raise ValueError(f"form must be portable or resolved, not {form!r}")
         _check_shape(plan)
-        profiles_dir = self._home.paths.profiles
+        profiles_dir = self._paths.profiles
         refs = self._agent_refs(find_profile(plan, profiles_dir))
         convert = to_portable if form == "portable" else to_resolved
         return convert(plan, profiles_dir, refs)
@@ -100,8 +99,8 @@ class Plans:
             KeyError: the plan has no such value.
         """
         known = ProfileId.parse(profile_id)
-        await self._home.profiles.ensure_extracted(known)
-        merged = await asyncio.to_thread(self._home.profiles.merged, known, overrides=overrides)
+        await self._profiles.ensure_extracted(known)
+        merged = await asyncio.to_thread(self._profiles.merged, known, overrides=overrides)
         path = _SESSION_SECTION.sub(r"session.\1", _SESSION_SOURCE.sub(r"session.\1.source", key))
         if not merged.is_valid:
             plan: Mapping[str, Any] = {}
@@ -124,7 +123,7 @@ class Plans:
         the profile's published build; where there is none, its source stands for it.
         """
         locks = [
-            build.lock if build else self._lock_of(find_profile(plan, self._home.paths.profiles))
+            build.lock if build else self._lock_of(find_profile(plan, self._paths.profiles))
             for build, plan in zip(builds, (before, after), strict=True)
         ]
         versions = [{entry["name"]: _version_of(entry) for entry in lock.modules()} if lock else {} for lock in locks]
@@ -132,7 +131,7 @@ class Plans:
         return diff_plans(portable[0], portable[1], versions=(versions[0], versions[1]))
 
     def _lock_of(self, profile_id: ProfileId | None) -> ProfileLock | None:
-        return self._home.profiles.read_lock(profile_id) if profile_id is not None else None
+        return self._profiles.read_lock(profile_id) if profile_id is not None else None
 
     def _agent_refs(self, profile_id: ProfileId | None) -> dict[str, str]:
         """Return the references that a profile's agents came from, by the source that a portable plan names."""

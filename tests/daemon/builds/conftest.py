@@ -37,7 +37,7 @@ class Bench:
 
     def write_profile(self, name: str = "mine", text: str | None = None, *, body: str = "", **sections: Any) -> Path:
         """Write a profile of the user's own; it has the installed loop and context unless it says otherwise."""
-        path = self.home.paths.profiles / "local" / name / "profile.md"
+        path = self.home.paths.own_profiles / name / "profile.md"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text if text is not None else profile_text(name, body=body, **sections))
         return path

@@ -66,6 +66,15 @@ def count():
     return int(os.read(reader, 100))
 
 
+def snapshot():
+    """Return every file that a person wrote, with its content, mode and time."""
+    found = {}
+    for entry in sorted(home.paths.config.rglob("*")):
+        status = entry.lstat()
+        found[str(entry)] = (status.st_mode, status.st_mtime_ns, entry.read_bytes() if entry.is_file() else b"")
+    return found
+
+
 def is_whole(build):
     entries = [entry for _, entry in build.lock.resources() if entry["path"]] if build is not None else []
     paths = [(build.path / entry["path"], entry["content_hash"]) for entry in entries]
@@ -76,7 +85,9 @@ reset()
 asyncio.run(home.profiles.compile("local/mine"))  # so that everything is imported
 reset()
 before = home.profiles.find_build("local/mine")
-text = home.paths.profile_file("local/mine").read_text()
+path = home.paths.own_profiles / "mine" / "profile.md"
+text = path.read_text()
+authored = snapshot()
 total = count()
 expected = home.profiles.find_build("local/mine").build_id
 tried = sorted({1 + round(step * (total - 1) / (points - 1)) for step in range(points)})
@@ -87,13 +98,14 @@ for point in tried:
     usable = is_whole(after) or (before is None and after is None)
     repaired = asyncio.run(home.profiles.compile("local/mine"))
     status = asyncio.run(home.profiles.verify("local/mine"))
-    path = home.paths.profile_file("local/mine")
+    untouched = snapshot() == authored
     path.write_text(path.read_text() + "More words.\n")
     last = asyncio.run(home.profiles.compile("local/mine"))
     print(json.dumps({
         "point": point,
         "killed": os.WIFSIGNALED(ended) and os.WTERMSIG(ended) == signal.SIGKILL,
         "usable": usable,
+        "untouched": untouched,
         "text": path.read_text() == text + "More words.\n",
         "repaired": repaired.build_id == expected,
         "status": status.status,
@@ -110,7 +122,9 @@ async def test_wherever_it_is_killed(bench: Any, compiled_before: bool, points: 
     agent = bench.tmp_path / "agent.md"
     agent.write_text("An agent.\n")
     sections = {"tools": [{"module": "tool-own", "source": source}], "agents": {"one": str(agent)}}
-    bench.write_profile(**sections)
+    own = bench.write_profile(**sections).parent
+    bench.write_files(own, {".git/HEAD": "ref: refs/heads/main\n", ".venv/pyvenv.cfg": "", "notes.txt": "keep\n"})
+    (own / "empty").mkdir()
     if compiled_before:
         await bench.home.profiles.compile("local/mine")
         bench.write_profile(**sections, body="Words.\n")
@@ -122,16 +136,25 @@ async def test_wherever_it_is_killed(bench: Any, compiled_before: bool, points: 
 
     assert done.returncode == 0, done.stderr
     outcomes = [json.loads(line) for line in done.stdout.splitlines()]
-    good = {"killed": True, "usable": True, "text": True, "repaired": True, "status": "fresh", "left": True}
+    good = {
+        "killed": True,
+        "usable": True,
+        "untouched": True,
+        "text": True,
+        "repaired": True,
+        "status": "fresh",
+        "left": True,
+    }
     assert len(outcomes) == points
-    assert outcomes == [{"point": outcome["point"], **good} for outcome in outcomes]
+    assert outcomes == [{"point": outcome["point"], "status": "fresh", **good} for outcome in outcomes]
 
 
 async def test_a_directory_that_was_put_aside_is_put_back(bench: Any) -> None:
     path = bench.write_profile(body="My only words.\n")
     builds = bench.home.paths.profiles / "local/.builds/mine"
     builds.mkdir(parents=True)
-    path.parent.rename(builds / ".parked")
+    bench.home.profiles.get("local/mine")
+    bench.home.paths.profile_dir("local/mine").rename(builds / ".parked")
 
     build = await bench.home.profiles.compile("local/mine")
 

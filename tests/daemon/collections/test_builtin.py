@@ -29,7 +29,7 @@ def test_the_distribution_ships_a_collection(tmp_path: Path) -> None:
 async def test_the_shipped_profiles_are_extracted_on_demand_and_by_sync(
     home: Home, new_home: Callable[..., Home]
 ) -> None:
-    await home.collections.ensure_profile("foundation/core")
+    await home.catalogue.ensure_profile("foundation/core")
 
     assert home.collections.profile_ids() == (ProfileId("foundation", "core"),)
     assert home.paths.profile_file("foundation/core").is_file()
@@ -50,12 +50,12 @@ async def test_missing_collections_are_extracted_once(home: Home, snapshot: Call
 async def test_an_upgrade_of_the_distribution_is_noticed_without_a_sync(
     home: Home, shipped: Path, new_home: Callable[..., Home], text: Callable[..., str]
 ) -> None:
-    await home.collections.ensure_profile("foundation/core")
+    await home.catalogue.ensure_profile("foundation/core")
     (shipped / "profiles" / "core.md").write_text(text("core", body="Newer."))
     (shipped / "profiles" / "more.md").write_text(text("more"))
 
     upgraded = new_home()
-    await upgraded.collections.ensure_profile("foundation/core")
+    await upgraded.catalogue.ensure_profile("foundation/core")
 
     assert "Newer." in upgraded.paths.profile_file("foundation/core").read_text()
     assert upgraded.collections.has_profile("foundation/more")
@@ -84,7 +84,7 @@ async def test_an_entry_of_its_name_replaces_it_until_the_entry_is_removed(
     assert home.collections.profile_ids() == (ProfileId("foundation", "mine"),)
     assert not home.paths.profile_dir("foundation/core").exists()
     await home.collections.remove("foundation")
-    await home.collections.ensure_profile("foundation/core")
+    await home.catalogue.ensure_profile("foundation/core")
     assert home.collections.profile_ids() == (ProfileId("foundation", "core"),)
 
 
@@ -99,7 +99,7 @@ async def test_a_home_whose_shipped_collection_is_gone_still_works(
     assert result.status == "error"
     assert "does not exist" in result.errors[0].message
     later = new_home()
-    await later.collections.ensure_profile("foundation/core")
+    await later.catalogue.ensure_profile("foundation/core")
     assert later.collections.has_profile("foundation/core")
     assert [(each.identifier, each.status) for each in later.collections.list()] == [("foundation", "error")]
 
@@ -113,7 +113,7 @@ async def test_a_home_can_be_moved(home: Home, shipped: Path, repository: Any, t
     )
 
     assert moved.collections.profile_ids() == (ProfileId("team", "base"),)
-    assert (await moved.collections.root("team")).path.is_relative_to(tmp_path / "elsewhere")
+    assert (await moved.catalogue.root("team")).path.is_relative_to(tmp_path / "elsewhere")
     assert (await moved.collections.sync(["team"]))["team"].status == "unchanged"
 
 
@@ -121,24 +121,35 @@ async def test_the_users_own_profiles_are_a_collection_when_there_are_any(home: 
     assert "local" not in {collection.identifier for collection in home.collections.list()}
     assert home.collections.get("local").profiles == ()
 
-    file = home.paths.profile_file("local/mine")
-    file.parent.mkdir(parents=True)
-    file.write_text(text("mine"))
-    (home.paths.profiles / "local" / ".builds").mkdir()
+    own = home.paths.own_profiles
+    (own / "mine").mkdir(parents=True)
+    (own / "mine" / "profile.md").write_text(text("mine"))
+    (own / "short.md").write_text(text())
 
     local = home.collections.list()[-1]
-    assert (local.identifier, local.profile_count, local.profiles[0].version) == ("local", 1, "1.0.0")
+    assert (local.identifier, local.source, local.profile_count) == ("local", "config/profiles", 2)
+    assert [(each.name, each.version, each.path) for each in local.profiles] == [
+        ("mine", "1.0.0", "mine/profile.md"),
+        ("short", "1.0.0", "short.md"),
+    ]
     assert home.collections.has_profile("local/mine")
-    assert home.collections.find_owners("mine") == (ProfileId("local", "mine"),)
-    assert home.collections.reference_base("local/mine").directory == PurePosixPath("mine")
-    root = await home.collections.root("local")
-    assert root.path == root.boundary == home.paths.profiles / "local"
-    assert (await home.collections.sync(["local"]))["local"].status == "skipped"
-    assert file.read_text() == text("mine")
+    assert home.catalogue.find_owners("mine") == (ProfileId("local", "mine"),)
+    assert home.catalogue.reference_base("local/mine").directory == PurePosixPath("mine")
+    root = await home.catalogue.root("local")
+    assert root.path == root.boundary == own
+    assert (await home.collections.sync(["local"]))["local"].status == "unchanged"
+    (own / "mine" / "profile.md").write_text(text("mine", body="Other words."))
+    assert home.paths.profile_file("local/mine").read_text() == text("mine")
+    assert home.profiles.get("local/mine").path == own / "mine" / "profile.md"
+    assert home.paths.profile_file("local/mine").read_text() == text("mine", body="Other words.")
+
+    shutil.rmtree(own)
+    assert "local" not in {collection.identifier for collection in home.collections.list()}
+    assert not home.paths.profile_dir("local/mine").exists()
 
 
 def test_a_directory_where_a_profile_should_be_is_no_profile(home: Home) -> None:
-    (home.paths.profiles / "local" / "odd" / "profile.md").mkdir(parents=True)
+    (home.paths.own_profiles / "odd" / "profile.md").mkdir(parents=True)
 
     assert "local" not in [collection.identifier for collection in home.collections.list()]
     assert home.profiles.list() == ()

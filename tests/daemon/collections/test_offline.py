@@ -39,11 +39,11 @@ async def test_a_synced_collection_works_without_a_network(
     home = new_home(offline=True)
     shutil.rmtree(home.paths.profiles / "team")
 
-    await home.collections.ensure_profile("team/base")
+    await home.catalogue.ensure_profile("team/base")
     result = (await home.collections.sync(["team"]))["team"]
 
     assert home.paths.profile_file("team/base").read_text() == text("base")
-    assert (await home.collections.root("team")).path.is_dir()
+    assert (await home.catalogue.root("team")).path.is_dir()
     assert (result.status, result.warnings) == ("unchanged", ("offline-stale",))
 
 

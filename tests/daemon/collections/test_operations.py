@@ -160,10 +160,10 @@ async def test_a_changed_source_is_checked_at_once_and_takes_effect_at_the_next_
     changed = await home.collections.update("team", str(directory))
 
     assert changed.source == str(directory)
-    assert (await home.collections.root("team")).commit is not None
+    assert (await home.catalogue.root("team")).commit is not None
     result = (await home.collections.sync(["team"]))["team"]
     assert (result.status, result.commit_after) == ("updated", None)
-    assert (await home.collections.root("team")).path == directory
+    assert (await home.catalogue.root("team")).path == directory
 
 
 async def test_removing_takes_the_entry_and_the_profiles_and_leaves_the_cache(home: Home, repository: Any) -> None:
@@ -201,9 +201,9 @@ async def test_a_disabled_collection_is_listed_and_its_profiles_are_unusable(hom
     assert home.collections.get("team").status == "disabled"
     assert ProfileId("team", "base") not in home.collections.profile_ids()
     assert not home.collections.has_profile("team/base")
-    assert home.collections.find_owners("base") == ()
+    assert home.catalogue.find_owners("base") == ()
     with pytest.raises(CollectionError) as refused:
-        await home.collections.root("team")
+        await home.catalogue.root("team")
     assert refused.value.code == "collection-disabled"
 
 
@@ -231,7 +231,7 @@ async def test_hostile_ids_are_refused_at_every_entrance(
         lambda: collections.update(hostile, str(directory)),
         lambda: collections.remove(hostile, force=True),
         lambda: collections.sync([hostile]),
-        lambda: collections.root(hostile),
+        lambda: home.catalogue.root(hostile),
         lambda: collections.inventory(hostile),
     ):
         with pytest.raises(CollectionError) as refused:
@@ -240,10 +240,10 @@ async def test_hostile_ids_are_refused_at_every_entrance(
     with pytest.raises(CollectionError):
         collections.get(hostile)
     for look in (
-        collections.profile_file,
-        collections.reference_base,
+        home.paths.profile_file,
+        home.catalogue.reference_base,
         collections.has_profile,
-        collections.is_orphaned,
+        home.catalogue.is_orphaned,
         home.paths.profile_dir,
         home.paths.overlay_file,
     ):
@@ -256,7 +256,7 @@ async def test_hostile_ids_are_refused_at_every_entrance(
             with pytest.raises(ValueError, match="Invalid profile_id format"):
                 look(profile_id)
     with pytest.raises(ValueError, match="Invalid profile_id format"):
-        await collections.ensure_profile(f"team/{hostile}")
+        await home.catalogue.ensure_profile(f"team/{hostile}")
     assert victim.is_dir()
     assert not home.paths.collections_file.exists()
 

@@ -78,8 +78,8 @@ async def test_a_moved_branch_changes_nothing_until_sync_and_then_only_what_move
     )
 
     assert home.collections.get("team").commit == first
-    assert (await home.collections.root("team")).commit == first
-    await home.collections.ensure_profile("team/base")
+    assert (await home.catalogue.root("team")).commit == first
+    await home.catalogue.ensure_profile("team/base")
     assert (await home.collections.sync(["team"], refresh=False))["team"].status == "unchanged"
     assert snapshot() == before
     results = await home.collections.sync()
@@ -148,7 +148,7 @@ async def test_a_subdirectory_of_a_repository_is_a_collection(
 
     assert home.collections.profile_ids() == ("team/base", "legacy/other")
     for collection, folder in (("team", "sets/a"), ("legacy", "sets/b")):
-        root = await home.collections.root(collection)
+        root = await home.catalogue.root(collection)
         assert root.path == root.boundary / folder
         assert root.boundary == home.paths.cache / "git" / str(root.commit)
 
@@ -192,7 +192,7 @@ async def test_one_failure_touches_no_other_and_the_last_good_state_stays(
     assert (results["bad"].status, results["good"].status) == ("error", "updated")
     assert [issue.code for issue in results["bad"].errors] == ["sync-failed"]
     assert home.collections.has_profile("bad/base")
-    assert (await home.collections.root("bad")).path.is_dir()
+    assert (await home.catalogue.root("bad")).path.is_dir()
     listed = new_home().collections.get("bad")
     assert (listed.status, [issue.code for issue in listed.warnings]) == ("error", ["sync-failed"])
     shutil.move(repository.path.with_name("away"), repository.path)
@@ -276,7 +276,7 @@ async def test_a_vanished_profile_stays_as_an_orphan_while_a_session_uses_it(
 
     assert dict(result.profiles) == {"other": "removed"}
     assert home.paths.profile_file("team/base").is_file()
-    assert home.collections.is_orphaned("team/base")
+    assert home.catalogue.is_orphaned("team/base")
     assert not home.collections.has_profile("team/base")
     assert [(profile.name, profile.status) for profile in home.collections.get("team").profiles] == [
         ("base", "orphaned")
@@ -285,7 +285,7 @@ async def test_a_vanished_profile_stays_as_an_orphan_while_a_session_uses_it(
     used.clear()
     assert await home.collections.remove_orphans() == (ProfileId("team", "base"),)
     assert not home.paths.profile_dir("team/base").exists()
-    assert not home.collections.is_orphaned("team/base")
+    assert not home.catalogue.is_orphaned("team/base")
 
 
 async def test_an_orphan_is_also_removed_by_the_sync_after_its_last_session(
@@ -301,7 +301,7 @@ async def test_an_orphan_is_also_removed_by_the_sync_after_its_last_session(
     await home.collections.sync()
 
     assert not home.paths.profile_dir("team/base").exists()
-    assert not home.collections.is_orphaned("team/base")
+    assert not home.catalogue.is_orphaned("team/base")
 
 
 async def test_deleted_or_edited_copies_come_back_from_the_synced_commit(
@@ -313,7 +313,7 @@ async def test_deleted_or_edited_copies_come_back_from_the_synced_commit(
     shutil.rmtree(home.paths.profiles / "team")
     shutil.rmtree(home.paths.cache)
 
-    await home.collections.ensure_profile("team/base")
+    await home.catalogue.ensure_profile("team/base")
 
     assert home.paths.profile_file("team/base").read_text() == text("base")
     assert home.paths.collections_lock.read_bytes() == lock
@@ -331,7 +331,7 @@ async def test_the_files_of_the_synced_commit_are_fetched_again_when_the_cache_w
     repository.commit({"profiles/base.md": text("base", body="Moved.")})
     shutil.rmtree(home.paths.cache)
 
-    root = await home.collections.root("team")
+    root = await home.catalogue.root("team")
 
     assert (root.commit, root.path) == (first, home.paths.cache / "git" / str(first))
     assert (root.path / "profiles" / "base.md").read_text() == text("base")
@@ -342,7 +342,7 @@ async def test_the_files_of_the_synced_commit_are_fetched_again_when_the_cache_w
 async def test_relative_references_count_from_the_original_directory(home: Home, repository: Any) -> None:
     await home.collections.add("team", f"{repository.source}@main")
 
-    base = home.collections.reference_base("team/base")
+    base = home.catalogue.reference_base("team/base")
 
     assert (base.collection, base.directory.as_posix()) == ("team", "profiles")
 
@@ -441,7 +441,7 @@ async def test_a_lock_of_a_newer_format_is_refused_and_left_alone(home: Home) ->
     content = '{"format_version": 2, "collections": {}}'
     home.paths.collections_lock.write_text(content)
 
-    for attempt in (home.collections.sync(), home.collections.sync(check=True), home.collections.root("foundation")):
+    for attempt in (home.collections.sync(), home.collections.sync(check=True), home.catalogue.root("foundation")):
         with pytest.raises(FormatUnsupportedError, match=r"collections\.lock has format 2, this version reads up to 1"):
             await attempt
     with pytest.raises(FormatUnsupportedError):

@@ -46,7 +46,7 @@ HELPER = "---\nmeta: {description: Helps}\n---\nYou help.\n"
 @pytest.fixture
 def home(tmp_path: Path) -> Home:
     home = open_home(tmp_path / "home")
-    local = home.paths.profiles / "local"
+    local = home.paths.own_profiles
     files = {
         local / "parent" / "profile.md": PARENT,
         local / "parent" / "helper.md": HELPER,
@@ -68,7 +68,7 @@ async def test_a_value_names_its_file_and_line_and_all_that_it_overrode(home: Ho
 
     assert explained["value"] == 4
     assert explained["origin"] == {"profile": "request", "file": None, "line": None}
-    parent, child = home.paths.profile_file("local/parent"), home.paths.profile_file("local/child")
+    parent, child = (home.paths.own_profiles / name / "profile.md" for name in ("parent", "child"))
     overlay = home.paths.overlay_file("local/child")
     assert [(old["value"], *old["origin"].values()) for old in explained["overrode"]] == [
         (1, "local/parent", str(parent), 6),

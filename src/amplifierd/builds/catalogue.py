@@ -1,0 +1,72 @@
+"""What compiling asks of the collections of a home; they come from the layer above."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from amplifier_foundation.sources import GitReference
+from amplifierd.documents.document import ReferenceBase
+from amplifierd.identifiers import ProfileId
+from amplifierd.issues import Issue
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionRoot:
+    """A collection's files on this machine.
+
+    `boundary` is the repository or source directory that relative references must stay in. `reference` is the source
+    of a git collection as it was synced, `commit` what it meant then, `content_hash` what the files were.
+    """
+
+    path: Path
+    boundary: Path
+    commit: str | None = None
+    reference: GitReference | None = None
+    content_hash: str | None = None
+
+
+Roots = Mapping[str, CollectionRoot]
+"""Collections by id."""
+
+
+class ProfileCatalogue(Protocol):
+    """The profiles of a home's collections, and the files that they refer to."""
+
+    def look(self) -> None:
+        """Take in what the user wrote since the last look."""
+
+    def find_unseen(self) -> Collection[ProfileId]:
+        """Return the user's own profiles whose texts were written, added or removed since the last look."""
+
+    def collection_ids(self) -> Sequence[str]:
+        """Return the collections there are."""
+
+    def profile_ids(self) -> Sequence[ProfileId]:
+        """Return every profile that can be used."""
+
+    def has_profile(self, profile_id: ProfileId) -> bool:
+        """Say whether a profile can be used."""
+
+    def is_orphaned(self, profile_id: ProfileId) -> bool:
+        """Say whether a profile is gone from its collection, and kept only for the sessions that use it."""
+
+    def find_owners(self, name: str) -> Sequence[ProfileId]:
+        """Return the usable profiles of a bare name, in all collections."""
+
+    def reference_base(self, profile_id: ProfileId) -> ReferenceBase:
+        """Return where a profile's relative references count from."""
+
+    def authored_file(self, profile_id: ProfileId) -> Path:
+        """Return the file that a person wrote, where it is on this machine, else the extracted copy."""
+
+    def broken_profiles(self) -> Mapping[ProfileId, Sequence[Issue]]:
+        """Return the files whose header cannot be read, by the profile each should be, with what is wrong."""
+
+    async def root(self, collection_id: str) -> CollectionRoot:
+        """Return a collection's files as of its last sync."""
+
+    async def ensure_profile(self, profile_id: ProfileId) -> None:
+        """See to it that a profile's text is in the home."""

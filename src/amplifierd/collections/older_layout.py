@@ -1,0 +1,130 @@
+"""What people wrote into `share/profiles/local`, as earlier versions had it: moved to `config/profiles`, whole.
+
+Each entry is moved by one rename, so that a crash leaves it in one place or in the other. A profile that an earlier
+version compiled is a link to a build with the author's files in it; those are copied out, and the build stays.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import os
+import shutil
+from collections.abc import Collection
+from pathlib import Path
+
+from amplifier_foundation.sources.store import make_directory, remove, unique
+from amplifierd.builds.lock import DEPENDENCIES_DIR, FILE_NAME, LockUnusableError, read_lock
+from amplifierd.builds.publication import BUILDS_DIR, PLAN_FILE, PROFILE_FILE
+from amplifierd.exceptions import FormatUnsupportedError
+from amplifierd.identifiers import LOCAL
+from amplifierd.issues import Issue
+from amplifierd.paths import Paths
+
+logger = logging.getLogger(__name__)
+
+MOVED = "profile-moved"
+
+_ARRIVING = ".arriving-"
+
+
+def find_older(paths: Paths, recorded: Collection[str]) -> list[Path]:
+    """Return what people wrote below `share/profiles/local`.
+
+    `recorded` are the profiles there that were extracted from `config/profiles`: they are ours.
+    """
+    source, target = paths.profiles / LOCAL, paths.own_profiles
+    names = set(os.listdir(source)) - {BUILDS_DIR, *recorded} if source.is_dir() else ()  # noqa: PTH208 - names are enough
+    return [entry for name in sorted(names) if not _is_ours(entry := source / name, target)]
+
+
+def move_older_layout(paths: Paths, recorded: Collection[str]) -> tuple[Issue, ...]:
+    """Move what people wrote below `share/profiles/local` to `config/profiles`, and report each move."""
+    target = paths.own_profiles
+    for leftover in target.glob(f"{_ARRIVING}*"):
+        remove(leftover)
+    moved = []
+    for entry in find_older(paths, recorded):
+        place = _free_place(target, entry.name)
+        if _leads_to_build(entry):
+            _copy_out(entry, place)
+        else:
+            _move(entry, place)
+        moved.append(_report(paths, entry, place))
+    return tuple(moved)
+
+
+def _is_ours(entry: Path, target: Path) -> bool:
+    if _leads_to_build(entry):
+        return _is_artefact(entry) or (target / entry.name).exists()
+    return _is_extracted(entry, target)
+
+
+def _is_extracted(entry: Path, target: Path) -> bool:
+    """Say whether a directory holds nothing but the copy of a profile that is in `config/profiles`."""
+    if entry.is_symlink() or not entry.is_dir() or os.listdir(entry) != [PROFILE_FILE]:  # noqa: PTH208 - names are enough
+        return False
+    text = (entry / PROFILE_FILE).read_bytes()
+    written = (target / f"{entry.name}.md", target / entry.name / PROFILE_FILE)
+    return any(file.is_file() and file.read_bytes() == text for file in written)
+
+
+def _leads_to_build(entry: Path) -> bool:
+    return entry.is_symlink() and entry.readlink().parts[:1] == (BUILDS_DIR,)
+
+
+def _is_artefact(entry: Path) -> bool:
+    """Say whether a link leads to nothing, or to a build of a version that keeps people's files elsewhere."""
+    return not entry.is_dir() or (entry / PLAN_FILE).exists()
+
+
+def _free_place(directory: Path, name: str) -> Path:
+    place, number = directory / name, 2
+    while os.path.lexists(place):
+        place, number = directory / f"{name}-{number}", number + 1
+    return place
+
+
+def _move(entry: Path, place: Path) -> None:
+    make_directory(place.parent)
+    try:
+        entry.rename(place)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        _copy(entry, place, without=set())
+        gone = make_directory(entry.parent / BUILDS_DIR) / f".trash-{unique()}"
+        entry.rename(gone)
+        remove(gone)
+
+
+def _copy_out(entry: Path, place: Path) -> None:
+    """Copy a build's directory without what the compile made itself: what the author named beside the profile stays."""
+    made = {FILE_NAME, DEPENDENCIES_DIR, *(path.name for path in entry.glob(f"{FILE_NAME}.v*.bak"))}
+    with contextlib.suppress(LockUnusableError, FormatUnsupportedError):
+        for _, resource in read_lock(entry).resources():
+            if resource["path"] and not str(resource["ref"]).startswith("."):
+                made.add(resource["path"])
+    _copy(entry.resolve(), place, without=made)
+
+
+def _copy(source: Path, place: Path, *, without: set[str]) -> None:
+    """Copy a file or a directory, everything in it and links as links; it appears at its place in one step."""
+
+    def ignored(directory: str, names: list[str]) -> list[str]:
+        inside = Path(directory).relative_to(source)
+        return [name for name in names if (inside / name).as_posix() in without]
+
+    arriving = make_directory(place.parent) / f"{_ARRIVING}{unique()}"
+    if source.is_dir() and not source.is_symlink():
+        shutil.copytree(source, arriving, symlinks=True, ignore=ignored)
+    else:
+        shutil.copy2(source, arriving, follow_symlinks=False)
+    arriving.rename(place)
+
+
+def _report(paths: Paths, entry: Path, place: Path) -> Issue:
+    message = f"{entry} was moved to {place}: what you write is in {paths.own_profiles}"
+    logger.warning("%s", message)
+    return Issue(MOVED, message, file=place, fix="edit it there", severity="warning")
