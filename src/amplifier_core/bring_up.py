@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from . import events
 from .boundary import emit_quietly
-from .coordinator import Checkpoint, ModuleCoordinator
+from .coordinator import ModuleCoordinator
 from .exceptions import MountPlanError, ProviderNotMounted, describe, describe_with_type
 from .loader import ModuleLoader, module_failure_reason
 from .module_log import heard_from
 from .mount_plan import SESSION_MEMBERS, MountPlan, PlanEntry
+from .mounting import Mounting
 from .packages import TYPE_TO_MOUNT_POINT, package_name
 from .utils.serialize import json_safe
 from .utils.truncate import redact_secrets
@@ -124,20 +125,19 @@ async def _mount(loader: ModuleLoader, coordinator: ModuleCoordinator, entry: Pl
     config = entry.spec.get("config")
     if config and not _is_config(config):
         raise MountPlanError(f"{entry.config_place} must be a dict, got {type(config).__name__}")
-    checkpoint = Checkpoint(coordinator)
+    if entry.module_type == "provider" and (before_load := coordinator.get_capability("provider.before_load")):
+        await before_load(coordinator, _copy_of(entry.spec))
+    mount = await loader.load(entry.module_id, config or {}, source_hint=entry.source, coordinator=coordinator)
     undo_load = None
     try:
-        if entry.module_type == "provider" and (before_load := coordinator.get_capability("provider.before_load")):
-            await before_load(coordinator, _copy_of(entry.spec))
-        mount = await loader.load(entry.module_id, config or {}, source_hint=entry.source, coordinator=coordinator)
-        with heard_from(_package_of(mount, entry.module_id)) as said:
-            returned = await mount(coordinator)
-        undo_load = getattr(mount, "__undo_load__", None)
-        await _take_returned(coordinator, checkpoint, entry, returned)
-        if entry.module_type == "provider":
-            await _settle_provider(coordinator, checkpoint, entry, said)
+        async with Mounting(coordinator, is_offered=True) as mounting:
+            with heard_from(_package_of(mount, entry.module_id)) as said:
+                returned = await mount(coordinator)
+            undo_load = getattr(mount, "__undo_load__", None)
+            await _take_returned(coordinator, mounting, entry, returned)
+            if entry.module_type == "provider":
+                await _settle_provider(coordinator, mounting, entry, said)
     except BaseException:
-        await checkpoint.restore()
         if undo_load is not None:
             undo_load()
         raise
@@ -159,16 +159,14 @@ def _copy_of(spec: Mapping[str, Any]) -> dict[str, Any]:
         return {key: {**value} if isinstance(value, dict) else value for key, value in spec.items()}
 
 
-async def _take_returned(
-    coordinator: ModuleCoordinator, checkpoint: Checkpoint, entry: PlanEntry, returned: Any
-) -> None:
+async def _take_returned(coordinator: ModuleCoordinator, mounting: Mounting, entry: PlanEntry, returned: Any) -> None:
     """Mount an instance that the module only returned; keep a callable as its cleanup."""
     if returned is None:
         return
     mount_point = TYPE_TO_MOUNT_POINT[entry.module_type]
-    if not checkpoint.mounted_since(mount_point) and _is_instance(entry.module_type, returned):
+    if not mounting.mounted(mount_point) and _is_instance(entry.module_type, returned):
         await coordinator.mount(mount_point, returned)
-    elif not checkpoint.mounted_anywhere_since(returned):
+    elif not mounting.has_mounted(returned):
         coordinator.register_cleanup(returned)
 
 
@@ -186,13 +184,13 @@ def _package_of(mount: Any, module_id: str) -> str:
 
 
 async def _settle_provider(
-    coordinator: ModuleCoordinator, checkpoint: Checkpoint, entry: PlanEntry, said: list[str]
+    coordinator: ModuleCoordinator, mounting: Mounting, entry: PlanEntry, said: list[str]
 ) -> None:
     """Check that a provider is there, and move it from its default name to its `instance_id`.
 
     `said` is what the module logged meanwhile: when it installed nothing, that is why.
     """
-    mounted = checkpoint.mounted_since("providers")
+    mounted = mounting.mounted("providers")
     if not mounted:
         reasons = "".join(f"\n  {text}" for text in said)
         raise ProviderNotMounted(f"Provider mount did not install a new provider instance{reasons}")
@@ -204,7 +202,7 @@ async def _settle_provider(
     if default_name == entry.instance_id:
         return
     await coordinator.mount("providers", mounted[default_name], name=entry.instance_id)
-    previous = checkpoint.before("providers").get(default_name)
+    previous = mounting.before("providers", default_name)
     if previous is not None:
         await coordinator.mount("providers", previous, name=default_name)
     else:

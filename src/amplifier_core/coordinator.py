@@ -3,13 +3,14 @@
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .boundary import cancellations_met, is_cancelled, settle
 from .cancellation import CancellationToken
 from .hook_effects import HookEffects
 from .hooks import HookRegistry
 from .models import HookResult
+from .mounting import COLLECTIONS, SLOTS, NotedDict, current_mounting, run_cleanups
 
 if TYPE_CHECKING:
     from .approval import ApprovalSystem
@@ -20,9 +21,7 @@ __all__ = ["ModuleCoordinator"]
 
 logger = logging.getLogger(__name__)
 
-_SLOTS = frozenset({"orchestrator", "context", "module-source-resolver"})
-_COLLECTIONS = frozenset({"providers", "tools"})
-_READABLE = _SLOTS | _COLLECTIONS | {"hooks"}
+_READABLE = SLOTS | COLLECTIONS | {"hooks"}
 _DEFAULT_INJECTION_BUDGET = 10_000
 _DEFAULT_INJECTION_SIZE = 10_240
 _UNSET = object()
@@ -65,17 +64,19 @@ class ModuleCoordinator:
         self.display_system = display_system
         self.loader: ModuleLoader | None = None
         self.cancellation = CancellationToken()
-        self.mount_points: dict[str, Any] = {
-            "orchestrator": None,
-            "providers": {},
-            "tools": {},
-            "context": None,
-            "hooks": HookRegistry(),
-            "module-source-resolver": None,
-        }
+        self.mount_points: dict[str, Any] = NotedDict(
+            {
+                "orchestrator": None,
+                "providers": NotedDict(),
+                "tools": NotedDict(),
+                "context": None,
+                "hooks": HookRegistry(),
+                "module-source-resolver": None,
+            }
+        )
         self.channels: dict[str, list[dict[str, Any]]] = {}
         self.session_state: dict[str, Any] = {}
-        self._capabilities: dict[str, Any] = {}
+        self._capabilities: dict[str, Any] = NotedDict()
         self._cleanups: list[Callable[[], Any]] = []
         self._hook_effects = HookEffects()
 
@@ -109,9 +110,9 @@ class ModuleCoordinator:
     async def mount(self, mount_point: str, module: Any, name: str | None = None) -> None:
         """Attach `module`; providers and tools go by `name`, else by their own `name`."""
         point = self._point(mount_point, name)
-        if point in _SLOTS:
+        if point in SLOTS:
             self.mount_points[point] = module
-        elif point in _COLLECTIONS:
+        elif point in COLLECTIONS:
             key = getattr(module, "name", None) if name is None else name
             if key is None:
                 raise ValueError(f"Name required for {point}")
@@ -126,9 +127,9 @@ class ModuleCoordinator:
     async def unmount(self, mount_point: str, name: str | None = None) -> None:
         """Detach what is mounted there; an empty place is left as it is."""
         point = self._point(mount_point, name)
-        if point in _SLOTS:
+        if point in SLOTS:
             self.mount_points[point] = None
-        elif point in _COLLECTIONS:
+        elif point in COLLECTIONS:
             if name is None:
                 raise ValueError(f"Name required to unmount from {point}")
             self.mount_points[point].pop(name, None)
@@ -136,14 +137,14 @@ class ModuleCoordinator:
     def get(self, mount_point: str, name: str | None = None) -> Any:
         """Return what is mounted there; for providers and tools without a name the live dict of all."""
         point = self._point(mount_point, name)
-        if point in _COLLECTIONS and name is not None:
+        if point in COLLECTIONS and name is not None:
             return self.mount_points[point].get(name)
         return self.mount_points[point] if point in _READABLE else None
 
     def get_mounted(self, mount_point: str) -> list[str]:
         """Return the names mounted there, in order."""
         mounted = self.get(mount_point)
-        if mount_point in _COLLECTIONS:
+        if mount_point in COLLECTIONS:
             return list(mounted)
         if mount_point == "hooks":
             return list(dict.fromkeys(name for names in mounted.list_handlers().values() for name in names))
@@ -159,7 +160,10 @@ class ModuleCoordinator:
 
     def register_contributor(self, channel: str, name: str, callback: Callable[[], Any]) -> None:
         """Have `callback` asked whenever somebody collects the channel's contributions."""
-        self.channels.setdefault(channel, []).append({"name": name, "callback": callback})
+        contribution = _Contribution(self.channels, channel, {"name": name, "callback": callback})
+        self.channels.setdefault(channel, []).append(contribution.contributor)
+        if mounting := current_mounting():
+            mounting.note(contribution)
 
     async def collect_contributions(self, channel: str) -> list[Any]:
         """Ask the channel's contributors in turn; one that fails is left out."""
@@ -207,10 +211,12 @@ class ModuleCoordinator:
         """Have a callable run when the session ends; anything else is ignored."""
         if callable(cleanup_fn):
             self._cleanups.append(cleanup_fn)
+            if mounting := current_mounting():
+                mounting.note_cleanup(self._cleanups, cleanup_fn)
 
     async def cleanup(self) -> None:
         """Run the registered cleanups, last one first, each once; errors are logged and the rest still run."""
-        await self._run_cleanups(down_to=0)
+        await run_cleanups(lambda: self._cleanups.pop() if self._cleanups else None)
 
     def to_dict(self) -> dict[str, Any]:
         """Return a summary of what is mounted."""
@@ -235,72 +241,16 @@ class ModuleCoordinator:
         section = self.config.get("session") if isinstance(self.config, Mapping) else None
         return section.get(key, default) if isinstance(section, Mapping) else default
 
-    async def _run_cleanups(self, *, down_to: int) -> None:
-        interruption: BaseException | None = None
-        while len(self._cleanups) > down_to:
-            cleanup = self._cleanups.pop()
-            try:
-                await settle(cleanup())
-            except BaseException as exc:  # the session ends whatever a module does
-                logger.exception("Error during cleanup: %s", exc)  # noqa: TRY401 - applications search for this text
-                if interruption is None and not isinstance(exc, Exception):
-                    interruption = exc
-        if interruption is not None:
-            raise interruption
 
+class _Contribution(NamedTuple):
+    """A contributor on a channel."""
 
-class Checkpoint:
-    """What was mounted, registered and offered on a coordinator at one moment, and the way back there.
+    channels: dict[str, list[dict[str, Any]]]
+    channel: str
+    contributor: dict[str, Any]
 
-    A module that fails after it began to mount must leave nothing behind.
-    """
-
-    def __init__(self, coordinator: ModuleCoordinator) -> None:
-        self._coordinator = coordinator
-        points = coordinator.mount_points
-        self._slots = {point: points.get(point) for point in _SLOTS}
-        self._collections = {point: dict(points.get(point) or {}) for point in _COLLECTIONS}
-        self._handlers = coordinator.hooks.registration_mark()
-        self._capabilities = dict(coordinator._capabilities)
-        self._channels = {channel: list(contributors) for channel, contributors in coordinator.channels.items()}
-        self._cleanups = len(coordinator._cleanups)
-
-    def mounted_since(self, mount_point: str) -> dict[str, Any]:
-        """Return what is new or replaced at a mount point, by name."""
-        now = self._coordinator.mount_points.get(mount_point)
-        if mount_point in _COLLECTIONS:
-            before = self._collections[mount_point]
-            return {name: module for name, module in (now or {}).items() if before.get(name) is not module}
-        is_new = now is not None and mount_point in _SLOTS and now is not self._slots[mount_point]
-        return {mount_point: now} if is_new else {}
-
-    def mounted_anywhere_since(self, module: object) -> bool:
-        """Say whether `module` is among what was mounted."""
-        points = (*_SLOTS, *_COLLECTIONS)
-        return any(module is other for point in points for other in self.mounted_since(point).values())
-
-    def has_new_handlers(self) -> bool:
-        return self._coordinator.hooks.has_registrations_since(self._handlers)
-
-    def before(self, mount_point: str) -> dict[str, Any]:
-        """Return the providers or tools of that moment, by name."""
-        return self._collections[mount_point]
-
-    async def restore(self) -> None:
-        """Run the cleanups registered since, then take everything else back."""
-        coordinator = self._coordinator
-        try:
-            await coordinator._run_cleanups(down_to=self._cleanups)
-        finally:
-            coordinator.hooks.drop_since(self._handlers)
-            coordinator.mount_points.update(self._slots)
-            for point, modules in self._collections.items():
-                _refill(coordinator.mount_points[point], modules)
-            _refill(coordinator._capabilities, self._capabilities)
-            _refill(coordinator.channels, self._channels)
-
-
-def _refill(live: dict[str, Any], contents: dict[str, Any]) -> None:
-    """Give a dict that others hold the contents and the order it had."""
-    live.clear()
-    live.update(contents)
+    def undo(self) -> None:
+        contributors = self.channels.get(self.channel, [])
+        contributors[:] = [other for other in contributors if other is not self.contributor]
+        if not contributors:
+            self.channels.pop(self.channel, None)

@@ -8,11 +8,12 @@ import sys
 from bisect import bisect_right
 from collections.abc import Callable, Coroutine
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from .correlation import INTERIM_EVENTS, REQUEST_EVENTS, REQUEST_ID_FIELD, TERMINAL_EVENTS, resolve_request_id
 from .handler_call import Handler, SuspendedHandler, ask
 from .models import ContextInjection, HookResult
+from .mounting import current_mounting
 from .utils.timestamps import utc_timestamp
 
 __all__ = ["ContextInjection", "HookRegistry", "HookResult"]
@@ -71,6 +72,8 @@ class HookRegistry:
         place = bisect_right(present, priority, key=attrgetter("priority"))
         self._by_event[event] = (*present[:place], registration, *present[place:])
         self._by_name.setdefault(name, []).append(registration)
+        if mounting := current_mounting():
+            mounting.note_handler(_Registered(self, registration), lambda: self._has(registration))
 
         def unregister() -> None:
             self._remove(registration)
@@ -180,29 +183,27 @@ class HookRegistry:
             name += "'"
         return name
 
+    def _has(self, registration: _Registration) -> bool:
+        return registration in self._by_event[registration.event]
+
     def _remove(self, registration: _Registration) -> None:
-        present = self._by_event[registration.event]
-        if registration in present:
+        if self._has(registration):
+            present = self._by_event[registration.event]
             self._by_event[registration.event] = tuple(other for other in present if other is not registration)
             namesakes = self._by_name[registration.name]
             namesakes.remove(registration)
             if not namesakes:
                 del self._by_name[registration.name]
 
-    def registration_mark(self) -> int:
-        """Return a mark for `drop_since`."""
-        return next(self._sequence)
 
-    def has_registrations_since(self, mark: int) -> bool:
-        """Say whether a handler registered after `mark` was taken is still there."""
-        return any(one.sequence > mark for registrations in self._by_event.values() for one in registrations)
+class _Registered(NamedTuple):
+    """A handler that a module registered."""
 
-    def drop_since(self, mark: int) -> None:
-        """Remove every handler registered after `mark` was taken."""
-        for registrations in list(self._by_event.values()):
-            for registration in registrations:
-                if registration.sequence > mark:
-                    self._remove(registration)
+    registry: HookRegistry
+    registration: _Registration
+
+    def undo(self) -> None:
+        self.registry._remove(self.registration)
 
 
 async def _unheard(data: Any, stamp: dict[str, str]) -> HookResult:

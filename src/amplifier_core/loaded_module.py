@@ -14,7 +14,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from .coordinator import Checkpoint, ModuleCoordinator
+from .coordinator import ModuleCoordinator
 from .exceptions import (
     ModuleImportError,
     ModuleLoadError,
@@ -22,6 +22,7 @@ from .exceptions import (
     ModuleValidationError,
     describe,
 )
+from .mounting import Mounting
 from .packages import TYPE_TO_MOUNT_POINT, find_package, import_module_from_path, module_type_of, package_name
 from .validation.base import (
     CONTRACTS,
@@ -157,17 +158,15 @@ def load_function(module_id: str, mount: Any, module: ModuleType | None, origin:
     return LoadedModule(module_id, "", mount, file, ready)
 
 
-async def check_mounted(
-    loaded: LoadedModule, checkpoint: Checkpoint, coordinator: ModuleCoordinator, returned: Any
-) -> None:
+def check_mounted(loaded: LoadedModule, mounting: Mounting, coordinator: ModuleCoordinator, returned: Any) -> None:
     """Hold what a module mounted to the contract of its type; raises `ModuleValidationError`."""
     if loaded.module_type not in CONTRACTS:
         return
-    mounted = checkpoint.mounted_since(TYPE_TO_MOUNT_POINT[loaded.module_type])
-    has_handlers = checkpoint.has_new_handlers()
+    mounted = mounting.mounted(TYPE_TO_MOUNT_POINT[loaded.module_type])
+    has_handlers = mounting.has_handlers()
     found = instance_checks(loaded.module_type, mounted, returned, handlers_registered=has_handlers)
     if any(not check.passed and check.severity == "error" for check in found):
-        if not checkpoint.mounted_anywhere_since(returned):
+        if not mounting.has_mounted(returned):
             coordinator.register_cleanup(returned)
         hint = f"make what {loaded.file} mounts a {loaded.module_type} (docs/contracts/{loaded.module_type}.md)"
         raise _validation_error(loaded.module_id, loaded.module_type, Path(loaded.file), [*loaded.checks, *found], hint)

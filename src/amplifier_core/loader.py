@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 
 from . import sys_path
 from .boundary import settle
-from .coordinator import Checkpoint, ModuleCoordinator
+from .coordinator import ModuleCoordinator
 from .exceptions import (
     ModuleDiscoveryError,
     ModuleLoadError,
@@ -35,6 +35,7 @@ from .loaded_module import (
     load_unchecked,
 )
 from .models import ModuleInfo
+from .mounting import Mounting
 from .packages import (
     TYPE_TO_MOUNT_POINT,
     find_package,
@@ -252,14 +253,13 @@ class ModuleLoader:
         """Return the one closure around a loaded module, however it was found."""
 
         async def mount_module(coordinator: ModuleCoordinator) -> Any:
-            checkpoint = Checkpoint(coordinator) if isinstance(coordinator, ModuleCoordinator) else None
             try:
-                returned = await loaded.mount(coordinator, config)
-                if checkpoint is not None and loaded.folder is not None:
-                    await check_mounted(loaded, checkpoint, coordinator, returned)
+                if offered := Mounting.offered_for(coordinator):
+                    returned = await _mount_and_check(loaded, coordinator, config, offered)
+                else:
+                    async with Mounting(coordinator) as mounting:
+                        returned = await _mount_and_check(loaded, coordinator, config, mounting)
             except BaseException:
-                if checkpoint is not None:
-                    await checkpoint.restore()
                 discard()
                 raise
             loaded.mounted += 1
@@ -299,6 +299,15 @@ class ModuleLoader:
         if self._search_paths:
             return (Path(path) for path in self._search_paths)
         return (Path(path) for path in os.environ.get("AMPLIFIER_MODULES", "").split(":") if path)
+
+
+async def _mount_and_check(
+    loaded: LoadedModule, coordinator: ModuleCoordinator, config: Mapping[str, Any], mounting: Mounting
+) -> Any:
+    returned = await loaded.mount(coordinator, config)
+    if loaded.folder is not None and isinstance(coordinator, ModuleCoordinator):
+        check_mounted(loaded, mounting, coordinator, returned)
+    return returned
 
 
 def _from_entry_point(module_id: str) -> LoadedModule | None:

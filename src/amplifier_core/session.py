@@ -223,8 +223,8 @@ class AmplifierSession:
 
 def _may_be_heard(hooks: Any, event: str) -> bool:
     """Say whether somebody listens; whatever stands in for the registry, or for its `emit`, always does."""
-    is_ours = getattr(getattr(hooks, "emit", None), "__func__", None) is HookRegistry.emit
-    return not is_ours or bool(hooks.has_handlers(event))
+    is_ours = isinstance(hooks, HookRegistry) and getattr(hooks.emit, "__func__", None) is HookRegistry.emit
+    return not is_ours or hooks.has_handlers(event)
 
 
 def _require_session_section(config: Any) -> None:

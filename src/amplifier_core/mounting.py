@@ -1,0 +1,283 @@
+"""What one module does to a session while it mounts, so that exactly that can be taken back.
+
+A module that fails after it began to mount must leave nothing behind, and what others do meanwhile must stay: the
+application, the background tasks of other modules. So every change is noted with the module in whose context it is
+made; a task that a module starts belongs to that module.
+"""
+
+import logging
+from collections.abc import Callable
+from contextvars import ContextVar, Token
+from types import TracebackType
+from typing import Any, NamedTuple, Protocol, Self
+
+from .boundary import settle
+
+logger = logging.getLogger(__name__)
+
+SLOTS = frozenset({"orchestrator", "context", "module-source-resolver"})
+COLLECTIONS = frozenset({"providers", "tools"})
+
+_ABSENT: Any = object()
+_current: ContextVar["Mounting | None"] = ContextVar("amplifier_core.mounting", default=None)
+
+
+class Step(Protocol):
+    """Something a module did."""
+
+    def undo(self) -> None:
+        """Take it back, unless somebody else has changed it since."""
+
+
+def current_mounting() -> "Mounting | None":
+    """Return the mounting that the running code is part of."""
+    mounting = _current.get()
+    return mounting if mounting is not None and mounting.is_open else None
+
+
+class Change(NamedTuple):
+    """One key of a dict: what was there before and after, and for a key that was taken out the order of all."""
+
+    mapping: dict[Any, Any]
+    key: Any
+    before: Any
+    after: Any
+    order: tuple[Any, ...] = ()
+
+    @property
+    def is_visible(self) -> bool:
+        """Whether something new is there and has stayed."""
+        is_there = self.mapping.get(self.key, _ABSENT) is self.after
+        return is_there and not any(self.after is one for one in (_ABSENT, None, self.before))
+
+    def undo(self) -> None:
+        if self.mapping.get(self.key, _ABSENT) is not self.after:
+            return
+        if self.before is _ABSENT:
+            dict.pop(self.mapping, self.key, None)
+            return
+        dict.__setitem__(self.mapping, self.key, self.before)
+        if self.after is _ABSENT:
+            known = {key: self.mapping[key] for key in self.order if key in self.mapping}
+            contents = {**known, **self.mapping}
+            dict.clear(self.mapping)
+            dict.update(self.mapping, contents)
+
+
+class NotedDict(dict[Any, Any]):
+    """A dict whose changes are noted for the module that makes them; modules also write to mount points directly."""
+
+    __slots__ = ()
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        if mounting := current_mounting():
+            mounting.note(Change(self, key, self.get(key, _ABSENT), value))
+        super().__setitem__(key, value)
+
+    def __delitem__(self, key: Any) -> None:
+        if (mounting := current_mounting()) and key in self:
+            mounting.note(Change(self, key, self[key], _ABSENT, tuple(self)))
+        super().__delitem__(key)
+
+    def pop(self, key: Any, default: Any = _ABSENT) -> Any:
+        if key not in self and default is not _ABSENT:
+            return default
+        value = self[key]
+        del self[key]
+        return value
+
+    def popitem(self) -> tuple[Any, Any]:
+        if not self:
+            raise KeyError("popitem(): dictionary is empty")
+        key = next(reversed(self))
+        return key, self.pop(key)
+
+    def setdefault(self, key: Any, default: Any = None) -> Any:
+        if key not in self:
+            self[key] = default
+        return self[key]
+
+    def clear(self) -> None:
+        for key in list(self):
+            del self[key]
+
+    def update(self, *others: Any, **more: Any) -> None:
+        for key, value in dict(*others, **more).items():
+            self[key] = value
+
+    def __ior__(self, other: Any) -> Self:  # type: ignore[misc] # dict has several
+        self.update(other)
+        return self
+
+
+class Mounting:
+    """One module's mounting on one coordinator: `async with` it; an error takes back what the module did.
+
+    Whoever mounts through a loader's closure and has more to do afterwards opens one before and offers it: the
+    closure adds to that one instead of opening its own.
+    """
+
+    __slots__ = (
+        "_cleanups",
+        "_coordinator",
+        "_handlers",
+        "_is_offered",
+        "_parent",
+        "_points",
+        "_snapshot",
+        "_steps",
+        "_token",
+        "is_open",
+    )
+
+    def __init__(self, coordinator: Any, *, is_offered: bool = False) -> None:
+        self._coordinator = coordinator
+        self._points = _noted_points(coordinator)
+        self._snapshot = {} if self._points is not None else _snapshot(coordinator)
+        self._steps: list[Step] = []
+        self._handlers: list[Callable[[], bool]] = []
+        self._cleanups: list[tuple[list[Callable[[], Any]], Callable[[], Any]]] = []
+        self._parent: Mounting | None = None
+        self._token: Token[Mounting | None] | None = None
+        self._is_offered = is_offered
+        self.is_open = False
+
+    @classmethod
+    def offered_for(cls, coordinator: Any) -> "Mounting | None":
+        """Return the mounting that waits for the module which is about to mount; only the first who asks gets it."""
+        mounting = current_mounting()
+        if mounting is None or not mounting._is_offered or mounting._coordinator is not coordinator:
+            return None
+        mounting._is_offered = False
+        return mounting
+
+    async def __aenter__(self) -> Self:
+        self._parent = current_mounting()
+        self._token = _current.set(self)
+        self.is_open = True
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.is_open = False
+        if self._token is not None:
+            _current.reset(self._token)
+        try:
+            if exc is not None:
+                await self._take_back()
+            elif self._parent is not None and self._parent.is_open:
+                self._parent._steps += self._steps  # what a module mounts itself is part of what it does
+                self._parent._cleanups += self._cleanups
+        finally:  # a task that the module started may live on, with this in its context
+            self._steps, self._handlers, self._cleanups, self._snapshot = [], [], [], {}
+            self._coordinator = self._points = self._parent = self._token = None
+
+    def note(self, step: Step) -> None:
+        self._steps.append(step)
+
+    def note_handler(self, step: Step, is_live: Callable[[], bool]) -> None:
+        self._steps.append(step)
+        self._handlers.append(is_live)
+
+    def note_cleanup(self, registered: list[Callable[[], Any]], cleanup: Callable[[], Any]) -> None:
+        self._cleanups.append((registered, cleanup))
+
+    def mounted(self, mount_point: str) -> dict[str, Any]:
+        """Return what the module put at a mount point, or replaced there, by name; a slot's goes by the slot's."""
+        if self._points is None:
+            known = self._snapshot.get(mount_point, {})
+            now = _occupants(self._coordinator, mount_point)
+            return {name: module for name, module in now.items() if known.get(name) is not module}
+        mapping = self._points if mount_point in SLOTS else self._points.get(mount_point)
+        return {
+            step.key: step.after
+            for step in self._steps
+            if isinstance(step, Change) and step.mapping is mapping and step.is_visible
+            if mount_point in COLLECTIONS or step.key == mount_point
+        }
+
+    def has_mounted(self, module: object) -> bool:
+        """Say whether `module` is among what was mounted."""
+        return any(module is other for point in (*SLOTS, *COLLECTIONS) for other in self.mounted(point).values())
+
+    def has_handlers(self) -> bool:
+        """Say whether a handler that the module registered is still there."""
+        return any(is_live() for is_live in self._handlers)
+
+    def before(self, mount_point: str, name: str) -> Any:
+        """Return what the module found there under a name, None when there was nothing."""
+        if self._points is None:
+            return self._snapshot.get(mount_point, {}).get(name)
+        mapping = self._points[mount_point]
+        changes = (step for step in self._steps if isinstance(step, Change) and step.mapping is mapping)
+        first = next((change.before for change in changes if change.key == name), mapping.get(name))
+        return None if first is _ABSENT else first
+
+    async def _take_back(self) -> None:
+        """Run the module's cleanups, last one first, then undo the rest in the same order."""
+        try:
+            await run_cleanups(self._next_cleanup)
+        finally:
+            for step in reversed(self._steps):
+                step.undo()
+            for mount_point, known in self._snapshot.items():
+                _refill(self._coordinator, mount_point, known)
+
+    def _next_cleanup(self) -> Callable[[], Any] | None:
+        while self._cleanups:
+            registered, cleanup = self._cleanups.pop()
+            for index in reversed(range(len(registered))):
+                if registered[index] is cleanup:
+                    del registered[index]
+                    return cleanup
+        return None
+
+
+async def run_cleanups(take: Callable[[], Callable[[], Any] | None]) -> None:
+    """Call what `take` hands out until there is no more; errors are logged and the rest still run."""
+    interruption: BaseException | None = None
+    while (cleanup := take()) is not None:
+        try:
+            await settle(cleanup())
+        except BaseException as exc:  # the session ends whatever a module does
+            logger.exception("Error during cleanup: %s", exc)  # noqa: TRY401 - applications search for this text
+            if interruption is None and not isinstance(exc, Exception):
+                interruption = exc
+    if interruption is not None:
+        raise interruption
+
+
+def _noted_points(coordinator: Any) -> NotedDict | None:
+    """Return the mount points if they note their changes; those of a stand-in do not."""
+    points = getattr(coordinator, "mount_points", None)
+    if isinstance(points, NotedDict) and all(isinstance(points.get(point), NotedDict) for point in COLLECTIONS):
+        return points
+    return None
+
+
+def _snapshot(coordinator: Any) -> dict[str, dict[str, Any]]:
+    return {point: dict(_occupants(coordinator, point)) for point in (*SLOTS, *COLLECTIONS)}
+
+
+def _occupants(coordinator: Any, mount_point: str) -> dict[str, Any]:
+    """Return what is mounted there by name, as far as a stand-in for a coordinator tells."""
+    try:
+        found = coordinator.get(mount_point)
+    except Exception:
+        logger.debug("the coordinator has no mount point %r", mount_point, exc_info=True)
+        return {}
+    if mount_point in COLLECTIONS:
+        return found if isinstance(found, dict) else {}
+    return {} if found is None else {mount_point: found}
+
+
+def _refill(coordinator: Any, mount_point: str, known: dict[str, Any]) -> None:
+    """Give a stand-in's mount point the contents and the order it had."""
+    live = _occupants(coordinator, mount_point)
+    points = getattr(coordinator, "mount_points", None)
+    if mount_point in COLLECTIONS:
+        live.clear()
+        live.update(known)
+    elif live != known and isinstance(points, dict) and mount_point in points:
+        points[mount_point] = known.get(mount_point)
