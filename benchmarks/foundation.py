@@ -1,4 +1,4 @@
-"""What bundles cost: loading and composing 30 includes, preparing 11 modules, and importing the package.
+"""What bundles cost: loading and composing 30 includes, preparing 11 modules, a system prompt, and the import.
 
 The floor reads and parses the same files, one after the other, and does nothing with them. Run it with `make bench`, or
 alone:
@@ -31,7 +31,9 @@ from _harness import (
     times,
 )
 
+from amplifier_core import AmplifierSession
 from amplifier_foundation import Bundle, BundleRegistry, load_bundle
+from amplifier_foundation.bundle import PreparedBundle
 
 INCLUDES = 30
 LOAD_TARGET_RATIO = 2.5
@@ -43,6 +45,10 @@ MODULES = (
 COLD_TARGET_MS = 150
 WARM_TARGET_MS = 20
 BLOCK_TARGET_MS = 20
+
+CONTEXT_FILES = 30
+MENTIONED_FILES = 20
+PROMPT_TARGET_MS = 5
 
 IMPORT_TARGET_RATIO = 1.4
 FLOOR_IMPORT = "import amplifier_core, yaml"
@@ -196,6 +202,51 @@ def prepare_rows(rounds: int) -> list[Row]:
     return rows
 
 
+def write_context(folder: Path) -> Bundle:
+    """Write a bundle's context files and return the bundle: half of what it mentions leads to another file."""
+    text = "A line of guidance for the model, as long as lines are.\n" * 80
+    files = [folder / f"guide-{number}.md" for number in range(CONTEXT_FILES + MENTIONED_FILES)]
+    for number, file in enumerate(files):
+        onwards = f"See @big:guide-{number + 1}.md for more.\n" if number % 2 else ""
+        file.write_text(f"# Guide {number}\n{onwards}{text}", encoding="utf-8")
+    declared = {f"big:{file.name}": file for file in files[:CONTEXT_FILES]}
+    mentions = " ".join(f"@big:{file.name}" for file in files[CONTEXT_FILES - 5 : -5])
+    namespaces = {f"behaviour-{number}": folder for number in range(INCLUDES)}
+    return Bundle(
+        "big", instruction=f"Follow {mentions}", context=declared, base_path=folder, source_base_paths=namespaces
+    )
+
+
+async def prompting(bundle: Bundle, rounds: int) -> list[float]:
+    """Return the milliseconds that each building of a system prompt takes, after a first one."""
+    session = AmplifierSession({"session": {"orchestrator": "loop-basic", "context": "context-simple"}})
+    factory = PreparedBundle({}, None, bundle)._create_system_prompt_factory(bundle, session)
+    await factory()
+    elapsed = []
+    for _ in range(rounds):
+        started = time.perf_counter()
+        await factory()
+        elapsed.append((time.perf_counter() - started) * 1000)
+    return elapsed
+
+
+def bare_prompting(folder: Path) -> float:
+    started = time.perf_counter()
+    for file in folder.iterdir():
+        file.read_text(encoding="utf-8")
+    return (time.perf_counter() - started) * 1000
+
+
+def prompt_rows(rounds: int) -> list[Row]:
+    with tempfile.TemporaryDirectory() as directory:
+        bundle = write_context(Path(directory))
+        ours = asyncio.run(prompting(bundle, rounds))
+        floor = [bare_prompting(Path(directory)) for _ in range(rounds)]
+    figures = {"ours": Figure(ours), "floor": Figure(floor)}
+    target = Target("best", figures["ours"].best, PROMPT_TARGET_MS, "ms")
+    return [Row(f"{CONTEXT_FILES + MENTIONED_FILES} files, for every request", "ms", figures, [target])]
+
+
 def import_rows(report: Report, rounds: int) -> list[Row]:
     """Measure the import as a process sees it, less what a bare interpreter takes."""
 
@@ -224,6 +275,7 @@ def main() -> int:
     report = Report("foundation", None)
     report.add("load and compose", load_rows(rounds * 4))
     report.add(f"prepare {len(MODULES)} local modules", prepare_rows(rounds))
+    report.add("system prompt", prompt_rows(rounds * 4))
     report.add("import", import_rows(report, rounds))
     return report.finish(check=arguments.check)
 

@@ -5,6 +5,7 @@ import contextlib
 import errno
 import logging
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
@@ -18,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 async def read_with_retry(path: Path, max_retries: int = 3, initial_delay: float = 0.1) -> str:
     """Return a file's text, trying again while its folder is being synced (input/output errors)."""
-    return await _with_retry(lambda: path.read_text(encoding="utf-8"), path, max_retries, initial_delay)
+    return await asyncio.to_thread(read_patiently, path, max_retries, initial_delay)
 
 
 async def write_with_retry(path: Path, content: str, max_retries: int = 3, initial_delay: float = 0.1) -> None:
@@ -28,7 +29,12 @@ async def write_with_retry(path: Path, content: str, max_retries: int = 3, initi
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(content, encoding="utf-8")
 
-    await _with_retry(write, path, max_retries, initial_delay)
+    await asyncio.to_thread(_with_retry, write, path, max_retries, initial_delay)
+
+
+def read_patiently(path: Path, max_retries: int = 3, initial_delay: float = 0.1) -> str:
+    """Read as `read_with_retry` does, for callers that are in a worker thread already."""
+    return _with_retry(lambda: path.read_text(encoding="utf-8"), path, max_retries, initial_delay)
 
 
 def write_with_backup(
@@ -51,14 +57,14 @@ def write_with_backup(
     write_atomically(path, encoded)
 
 
-async def _with_retry(act: Callable[[], T], path: Path, max_retries: int, initial_delay: float) -> T:
+def _with_retry(act: Callable[[], T], path: Path, max_retries: int, initial_delay: float) -> T:
     for attempt in range(1, max_retries):
         try:
-            return await asyncio.to_thread(act)
+            return act()
         except OSError as error:
             if error.errno != errno.EIO:
                 raise
         if attempt == 1:
             logger.warning("%s: input/output error; is the folder synced by a cloud service? Trying again", path)
-        await asyncio.sleep(initial_delay * 2 ** (attempt - 1))
-    return await asyncio.to_thread(act)
+        time.sleep(initial_delay * 2 ** (attempt - 1))
+    return act()

@@ -1,6 +1,7 @@
 """One copy of each content, however many names it has."""
 
 import hashlib
+import os
 from pathlib import Path
 
 from .models import ContextFile
@@ -11,29 +12,39 @@ class ContentDeduplicator:
 
     def __init__(self) -> None:
         self._files: dict[str, ContextFile] = {}
+        self._places: dict[Path, Path] = {}
 
     def add_file(self, path: Path, content: str) -> bool:
         """Add a file and say whether its content is new."""
-        key = _hash(content)
-        resolved = path.resolve()
+        key = hash_content(content)
+        place = self._places[path] = _resolved(path)
         known = self._files.get(key)
         if known is None:
-            self._files[key] = ContextFile(content, key, [resolved])
+            self._files[key] = ContextFile(content, key, [place])
             return True
-        if resolved not in known.paths:
-            known.paths.append(resolved)
+        if place not in known.paths:
+            known.paths.append(place)
         return False
+
+    def place_of(self, path: Path) -> Path:
+        """Return a path as it stands in the files: without links and dots."""
+        return self._places.get(path) or _resolved(path)
 
     def get_unique_files(self) -> list[ContextFile]:
         """Return the files in the order in which their contents were first added."""
         return list(self._files.values())
 
     def is_seen(self, content: str) -> bool:
-        return _hash(content) in self._files
+        return hash_content(content) in self._files
 
     def get_known_hashes(self) -> set[str]:
         return set(self._files)
 
 
-def _hash(content: str) -> str:
+def _resolved(path: Path) -> Path:
+    return Path(os.path.realpath(path))
+
+
+def hash_content(content: str) -> str:
+    """Return what tells contents apart: SHA-256, as hexadecimal digits."""
     return hashlib.sha256(content.encode()).hexdigest()

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from amplifier_foundation.io.files import read_with_retry
+from amplifier_foundation.io.files import read_patiently
 
 from .deduplicator import ContentDeduplicator
 from .models import ContextFile, MentionResult
@@ -49,7 +49,9 @@ async def load_mentions(
         max_total_bytes: bytes to load in all.
         max_entries: entries of a folder that are listed.
     """
-    loading = _Loading(
+    if not parse_mentions(text, quoted=quoted):
+        return []
+    loading = MentionLoading(
         resolver,
         ContentDeduplicator() if deduplicator is None else deduplicator,
         max_depth=max_depth,
@@ -60,37 +62,40 @@ async def load_mentions(
         bytes_left=max_total_bytes,
         max_entries=max_entries,
     )
-    return await loading.load(text, relative_to, depth=0)
+    return await asyncio.to_thread(loading.load, text, relative_to)
 
 
 @dataclass
-class _Loading:
+class MentionLoading:
+    """One loading of mentions. It blocks while it reads: a text with many of them takes one worker thread, once."""
+
     resolver: MentionResolverProtocol
     deduplicator: ContentDeduplicator
-    max_depth: int
-    quoted: bool
-    nested_relative: bool
-    files_left: int | None
-    max_file_bytes: int | None
-    bytes_left: int | None
-    max_entries: int | None
+    max_depth: int = 3
+    quoted: bool = False
+    nested_relative: bool = False
+    files_left: int | None = None
+    max_file_bytes: int | None = None
+    bytes_left: int | None = None
+    max_entries: int | None = None
 
-    async def load(self, text: str, directory: Path | None, depth: int) -> list[MentionResult]:
-        return [await self._load_one(mention, directory, depth) for mention in parse_mentions(text, quoted=self.quoted)]
+    def load(self, text: str, directory: Path | None = None, depth: int = 0) -> list[MentionResult]:
+        """Return one result per mention; `directory` is tried first for relative ones."""
+        return [self._load_one(mention, directory, depth) for mention in parse_mentions(text, quoted=self.quoted)]
 
-    async def _load_one(self, mention: str, directory: Path | None, depth: int) -> MentionResult:
+    def _load_one(self, mention: str, directory: Path | None, depth: int) -> MentionResult:
         path: Path | None = None
         try:
-            path = await asyncio.to_thread(self._resolve, mention, directory)
-            is_directory = await asyncio.to_thread(path.is_dir)
-            content = await self._read(path, is_directory)
+            path = self._resolve(mention, directory)
+            is_directory = path.is_dir()
+            content = self._read(path, is_directory)
             is_new = self._admit(path, content)
         except _Refused as refusal:
             return MentionResult(mention, path, None, None, failure_reason=refusal.reason)
         if not is_new and not is_directory:
             return MentionResult(mention, path, None, None)
         if not is_directory and depth < self.max_depth:
-            await self.load(content, path.parent if self.nested_relative else None, depth + 1)
+            self.load(content, path.parent if self.nested_relative else None, depth + 1)
         return MentionResult(mention, path, content, None, is_directory)
 
     def _resolve(self, mention: str, directory: Path | None) -> Path:
@@ -109,13 +114,13 @@ class _Loading:
             raise _Refused("unknown") from error
         raise _Refused(reason if isinstance(reason, str) else "not_found")
 
-    async def _read(self, path: Path, is_directory: bool) -> str:
+    def _read(self, path: Path, is_directory: bool) -> str:
         try:
             if is_directory:
-                return await asyncio.to_thread(format_directory_listing, path, self.max_entries)
-            if self.max_file_bytes is not None and (await asyncio.to_thread(path.stat)).st_size > self.max_file_bytes:
+                return format_directory_listing(path, self.max_entries)
+            if self.max_file_bytes is not None and path.stat().st_size > self.max_file_bytes:
                 raise _Refused("too_large")
-            return await read_with_retry(path)
+            return read_patiently(path)
         except PermissionError as error:
             raise _Refused("permission_error") from error
         except UnicodeDecodeError as error:
@@ -125,7 +130,8 @@ class _Loading:
 
     def _admit(self, path: Path, content: str) -> bool:
         """Hand the content to the deduplicator, within the limits, and say whether it was new."""
-        if not self.deduplicator.is_seen(content):
+        has_limits = self.files_left is not None or self.bytes_left is not None
+        if has_limits and not self.deduplicator.is_seen(content):
             size = len(content.encode())
             if self.files_left is not None and self.files_left <= 0:
                 raise _Refused("limit_reached")
@@ -152,9 +158,11 @@ def _takes(function: Callable[..., Any], parameter: str) -> bool:
 
 def format_context_block(deduplicator: ContentDeduplicator, mention_to_path: Mapping[str, Path] | None = None) -> str:
     """Return all collected files as blocks that name their paths and the mentions that led to them."""
-    names: dict[Path, list[str]] = {}
-    for mention, path in (mention_to_path or {}).items():
-        names.setdefault(path.resolve(), []).append(mention)
+    return format_files(deduplicator.get_unique_files(), names_by_path(deduplicator, mention_to_path or {}))
+
+
+def format_files(files: Iterable[ContextFile], names: Mapping[Path, Sequence[str]]) -> str:
+    """Return files as blocks that name their paths and the `names` that led to these."""
 
     def title(file: ContextFile) -> str:
         return ", ".join(
@@ -163,10 +171,15 @@ def format_context_block(deduplicator: ContentDeduplicator, mention_to_path: Map
             for part in ([f"{name} → {path}" for name in names.get(path, ())] or [str(path)])
         )
 
-    return "\n\n".join(
-        f'<context_file paths="{title(file)}">\n{file.content}\n</context_file>'
-        for file in deduplicator.get_unique_files()
-    )
+    return "\n\n".join(f'<context_file paths="{title(file)}">\n{file.content}\n</context_file>' for file in files)
+
+
+def names_by_path(deduplicator: ContentDeduplicator, mention_to_path: Mapping[str, Path]) -> dict[Path, list[str]]:
+    """Return the mentions that lead to each path, as it stands in the collected files."""
+    names: dict[Path, list[str]] = {}
+    for mention, path in mention_to_path.items():
+        names.setdefault(deduplicator.place_of(path), []).append(mention)
+    return names
 
 
 async def expand_mentions_in_instruction(
@@ -177,7 +190,7 @@ async def expand_mentions_in_instruction(
     relative_to: Path | None = None,
 ) -> str:
     """Return the instruction with the files it mentions put in front of it; the mentions stay where they are."""
-    if not instruction or not parse_mentions(instruction):
+    if not parse_mentions(instruction):
         return instruction
     files = ContentDeduplicator() if deduplicator is None else deduplicator
     results = await load_mentions(instruction, resolver, files, relative_to)

@@ -15,6 +15,7 @@ from amplifier_foundation.sources.installed import find_package
 from amplifier_foundation.sources.reference import NameReference, parse_reference
 
 from .environments import Environments, read_in_turn
+from .failed_activations import find_failure, note_failure, note_success
 from .host_packages import host_packages, is_installed
 from .import_paths import ImportPaths
 from .in_place import InPlacePackages, import_roots
@@ -82,6 +83,20 @@ class ModuleActivator:
         """
         if not isinstance(source_uri, str):  # it comes from a file that somebody wrote
             raise BundleNotFoundError(f"No handler for URI: {source_uri!r} is not text")
+        memory = (self.cache_dir, self._base_path, module_name, source_uri)
+        try:
+            path = await self._activate(module_name, source_uri, progress_callback)
+        except Exception as error:
+            note_failure(memory, error)
+            raise
+        note_success(memory)
+        return path
+
+    def find_failure(self, module_name: str, source_uri: str) -> str | None:
+        """Return why the last activation of this module in this process failed, None when it did not."""
+        return find_failure((self.cache_dir, self._base_path, module_name, source_uri))
+
+    async def _activate(self, module_name: str, source_uri: str, progress_callback: ProgressCallback | None) -> Path:
         key = (module_name, source_uri)
         if key not in self._activated:
             _tell(progress_callback, "activating", module_name)

@@ -70,6 +70,12 @@ class BundleModuleResolver:
             return
         if await asyncio.to_thread(is_installed_package, hint):
             raise ModuleNotFound(f"Module '{module_id}' has no folder: {hint!r} is an installed package")
+        reason = activator.find_failure(module_id, hint) if _remembers(activator, hint) else None
+        if reason is not None:
+            raise ModuleNotFound(
+                f"Module '{module_id}' cannot be activated from {hint!r}, as before: {reason}\n"
+                "  fix: put that right and prepare the bundle again"
+            )
         try:
             self._paths[module_id] = await activator.activate(module_id, hint)
         except Exception as error:
@@ -78,3 +84,8 @@ class BundleModuleResolver:
     def _unknown(self, module_id: str) -> ModuleNotFound:
         known = ", ".join(sorted(self._paths)) or "none"
         return ModuleNotFound(f"Module '{module_id}' is not among the bundle's activated modules ({known})")
+
+
+def _remembers(activator: Any, hint: Any) -> bool:
+    """Say whether failures are known: an application may have an activator of its own kind."""
+    return isinstance(activator, ModuleActivator) and isinstance(hint, str)

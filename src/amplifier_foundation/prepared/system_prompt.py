@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from amplifier_core.boundary import emit_quietly
-from amplifier_foundation.io.files import read_with_retry
-from amplifier_foundation.mentions import (
-    BaseMentionResolver,
-    ContentDeduplicator,
-    ContextFile,
-    format_context_block,
-    load_mentions,
-)
+from amplifier_foundation.io.files import read_patiently
+from amplifier_foundation.mentions import BaseMentionResolver, ContentDeduplicator, ContextFile
+from amplifier_foundation.mentions.loader import MentionLoading, format_files, names_by_path
 
 if TYPE_CHECKING:
     from amplifier_foundation.bundle import Bundle
@@ -49,6 +45,16 @@ async def give_system_prompt(context: Any, factory: Callable[[], Awaitable[str]]
         await take(factory)
 
 
+@dataclass(frozen=True, slots=True)
+class _Collected:
+    """A system prompt, the files in it, the names they were reached by, and what could not be read."""
+
+    text: str
+    files: list[ContextFile]
+    names: dict[Path, list[str]]
+    failed: list[tuple[str, str]]
+
+
 @dataclass
 class SystemPrompt:
     """Builds a session's system prompt anew for each request, and tells once which files went into it."""
@@ -61,47 +67,54 @@ class SystemPrompt:
 
     async def build(self) -> str:
         """Return the instruction, followed by the context files as they are now. Never raises for a file."""
+        collected = await asyncio.to_thread(self._collect)
+        await self._announce(collected)
+        return collected.text
+
+    def _collect(self) -> _Collected:
+        """Read everything, in one go: a worker thread for each of a hundred files costs more than reading them."""
         instruction = self.bundle.instruction or ""
         files = ContentDeduplicator()
         paths: dict[str, Path] = {}
         failed: list[tuple[str, str]] = []
         for name, path in self.bundle.context.items():
-            if reason := await _add_declared(files, path):
+            if reason := _add_declared(files, path):
                 failed += [(name, reason)] if reason != "not_found" else []
             else:
                 paths[name] = path
         literal = self.bundle._agent_instruction
         resolver = BaseMentionResolver(namespaces_of(self.bundle), self.base_path, literal=literal)
-        for result in await load_mentions(instruction, resolver, files):
+        for result in MentionLoading(resolver, files).load(instruction):
             if result.failure_reason is not None:
                 failed.append((result.mention, result.failure_reason))
             elif result.resolved_path is not None:
                 paths[result.mention] = result.resolved_path
-        await self._announce(files.get_unique_files(), paths, failed)
-        block = format_context_block(files, paths)
-        return f"{instruction}\n\n---\n\n{block}" if block else instruction
+        unique, names = files.get_unique_files(), names_by_path(files, paths)
+        block = format_files(unique, names)
+        text = f"{instruction}\n\n---\n\n{block}" if block else instruction
+        return _Collected(text, unique, names, failed)
 
-    async def _announce(self, files: list[ContextFile], paths: dict[str, Path], failed: list[tuple[str, str]]) -> None:
-        new = [file for file in files if file.content_hash not in self._announced]
-        new_failures = [failure for failure in failed if failure not in self._told_failures]
+    async def _announce(self, collected: _Collected) -> None:
+        new = [file for file in collected.files if file.content_hash not in self._announced]
+        new_failures = [failure for failure in collected.failed if failure not in self._told_failures]
         if not new and not new_failures:
             return
         self._announced.update(file.content_hash for file in new)
         self._told_failures.update(new_failures)
         payload = {
             "source": "bundle_context",
-            "resolutions": [entry for file in new for entry in _resolutions(file, paths)],
+            "resolutions": [entry for file in new for entry in _resolutions(file, collected.names)],
             "failed": [{"mention": mention, "reason": reason} for mention, reason in new_failures],
-            "deduplicated_count": len(files) - len(new),
+            "deduplicated_count": len(collected.files) - len(new),
             "turn": None,
         }
         await emit_quietly(self.session.coordinator.hooks, MENTIONS_RESOLVED, payload)
 
 
-async def _add_declared(files: ContentDeduplicator, path: Path) -> str | None:
+def _add_declared(files: ContentDeduplicator, path: Path) -> str | None:
     """Add a declared context file; returns why it cannot be used, None when it can."""
     try:
-        files.add_file(path, await read_with_retry(path))
+        files.add_file(path, read_patiently(path))
     except FileNotFoundError:
         return "not_found"
     except PermissionError:
@@ -115,22 +128,20 @@ async def _add_declared(files: ContentDeduplicator, path: Path) -> str | None:
     return None
 
 
-def _resolutions(file: ContextFile, paths: dict[str, Path]) -> list[dict[str, Any]]:
+def _resolutions(file: ContextFile, names: Mapping[Path, list[str]]) -> list[dict[str, Any]]:
     """Return one entry for each path of a file and each name it was reached by."""
-    entries = []
-    for path in file.paths:
-        mentions: list[str | None] = [name for name, target in paths.items() if target.resolve() == path]
-        for mention in mentions or [None]:
-            entries.append(
-                {
-                    "mention": mention,
-                    "resolved_path": str(path),
-                    "source_type": _source_type(mention),
-                    "content_hash": file.content_hash,
-                    "is_new": True,
-                }
-            )
-    return entries
+    nameless: list[str | None] = [None]
+    return [
+        {
+            "mention": mention,
+            "resolved_path": str(path),
+            "source_type": _source_type(mention),
+            "content_hash": file.content_hash,
+            "is_new": True,
+        }
+        for path in file.paths
+        for mention in names.get(path) or nameless
+    ]
 
 
 def _source_type(mention: str | None) -> str:

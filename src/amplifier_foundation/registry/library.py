@@ -1,11 +1,15 @@
 """What the registry knows while it works: states, bundles read, bundles complete."""
 
-from collections.abc import Callable, Iterable
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
+from amplifier_core.mount_plan import MountPlan
 from amplifier_foundation.bundle import Bundle
 from amplifier_foundation.paths.resolution import ResolvedSource, parse_uri
+from amplifier_foundation.sources.reference import shown
 from amplifier_foundation.sources.resolver import SimpleSourceResolver
 from amplifier_foundation.sources.worker_batches import WorkerBatches
 
@@ -13,6 +17,8 @@ from .include_sources import file_uri, is_local, names_subpath, subdirectory_uri
 from .reading import BundleReader, Reading
 from .shared_tasks import SharedTasks
 from .state import BundleState
+
+logger = logging.getLogger(__name__)
 
 IncludeSourceResolver = Callable[[str], str | None]
 
@@ -62,6 +68,16 @@ class Library:
         self._readings[key] = reading
         self._register(reading, reference if reference in self.states else None)
         return reading
+
+    async def update_modules(self, bundles: Iterable[Bundle]) -> None:
+        """Ask the repositories of the modules that bundles and their agents name for news; a failure is logged."""
+        sources = list(dict.fromkeys(source for bundle in bundles for source in _module_sources(bundle)))
+        outcomes = await asyncio.gather(*map(self._update_source, sources), return_exceptions=True)
+        for source, outcome in zip(sources, outcomes, strict=True):
+            if isinstance(outcome, Exception):
+                logger.warning("what is new at %s is not known: %s", shown(source), outcome)
+            elif isinstance(outcome, BaseException):
+                raise outcome
 
     def request(self, reference: str, bundle: Bundle) -> bool:
         """Note that somebody asked for this bundle by itself, and say whether that is new."""
@@ -133,3 +149,11 @@ class Library:
         self.states[root.name] = BundleState(
             root_uri, root.name, root.version, datetime.now(UTC), local_path=str(root.directory)
         )
+
+
+def _module_sources(bundle: Bundle) -> Iterator[str]:
+    plan = MountPlan(bundle.to_mount_plan())
+    for part in (plan, *(overlay for _, overlay in plan.overlays())):
+        for entry in part.entries():
+            if isinstance(entry.source, str) and parse_uri(entry.source).is_git:
+                yield entry.source

@@ -137,15 +137,20 @@ class BundleRegistry:
     async def update(self, name: str | None = None) -> Bundle | dict[str, Bundle]:
         """Load a registered bundle, or all of them, anew: sources are asked for news, files are read again.
 
+        The modules they name are asked for, too: what is prepared after this has their newest commits.
+
         Raises:
             KeyError: the name is not registered.
             BundleError: the bundle cannot be found or used.
         """
         if name is None:
-            return await self._load_many(self.list_registered(), refresh=True)
+            bundles = await self._load_many(self.list_registered(), refresh=True)
+            await self._library.update_modules(bundles.values())
+            return bundles
         if name not in self._states:
             raise KeyError(name)
         bundle, has_recorded_relations = await self._load(name, refresh=True)
+        await self._library.update_modules([bundle])
         self._states[name].checked_at = datetime.now(UTC)
         if has_recorded_relations:
             await asyncio.to_thread(self._save_or_warn)

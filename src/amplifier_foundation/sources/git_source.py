@@ -18,6 +18,9 @@ from .resolved import OFFLINE_STALE, UNPINNED, ResolvedRef
 from .store import now
 from .work import UNREACHABLE, CacheContext, Slots, find_subpath, key_of, not_cached
 
+_absent: dict[tuple[Path, GitReference], str] = {}
+"""The commit in which the remote was last asked in vain for a path; there is no point in asking about it again."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Found:
@@ -43,13 +46,19 @@ class GitSource:
         """Return the tree of a reference, or what its subpath names in it."""
         self._check_allowed(reference, ref)
         found = await self._find(reference, ref, refresh=refresh)
+        absent = (self._context.cache_dir, reference)
         try:
             return self._resolved(reference, ref, found)
         except RefResolutionError as error:
             moved_on = error.reason == "subpath-missing" and found.known.mutable and not (found.asked or found.stale)
-            if not moved_on or self._must_stay_offline(reference):
+            if not moved_on or self._must_stay_offline(reference) or _absent.get(absent) == found.known.commit:
                 raise
-        return self._resolved(reference, ref, await self._find(reference, ref, refresh=True))
+        found = await self._find(reference, ref, refresh=True)
+        try:
+            return self._resolved(reference, ref, found)
+        except RefResolutionError:
+            _absent[absent] = found.known.commit
+            raise
 
     def find_known(self, reference: GitReference) -> KnownRef | None:
         """Return what the cache knows of a reference's ref, without asking anybody."""

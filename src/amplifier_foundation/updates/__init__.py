@@ -79,7 +79,9 @@ async def update_bundle(
         BundleNotFoundError: a source cannot be fetched.
         InstallError: dependencies cannot be installed.
     """
-    from amplifier_foundation.modules import ModuleActivator  # installing is not a part of what most importers need
+    # Installing is not a part of what most importers need.
+    from amplifier_foundation.modules import ModuleActivator
+    from amplifier_foundation.modules.failed_activations import forget_failures
 
     cache = cache_dir or get_amplifier_home() / "cache"
     wanted = selective
@@ -87,6 +89,7 @@ async def update_bundle(
         status = await check_bundle_status(bundle, cache)
         wanted = [source.source_uri for source in status.updateable_sources]
     handler, activator = GitSourceHandler(), ModuleActivator(cache)
+    forget_failures()
     own = [path for path in (bundle.base_path, *bundle.source_base_paths.values()) if path]
     await activator.note_in_place(dict.fromkeys(own), _modules_of(bundle))
     for source in dict.fromkeys(wanted):

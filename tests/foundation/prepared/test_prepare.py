@@ -137,6 +137,27 @@ async def test_a_resolver_activates_an_unknown_module_when_it_is_asked_for(
     assert resolver.resolve("tool-late").resolve() == folder
 
 
+async def test_an_activation_that_failed_is_tried_again_by_preparing_and_not_by_every_session(
+    cache_dir: Path, make_bundle: Callable[..., Bundle], make_module: Callable[..., Path], tmp_path: Path
+) -> None:
+    source = str(tmp_path / "modules" / "hooks-later")
+    bundle = make_bundle(hooks=[{"module": "hooks-later", "source": source}])
+    prepared = await bundle.prepare(cache_dir=cache_dir)
+    make_module("hooks-later")
+
+    for _ in range(2):
+        async with prepared.create_session() as session:
+            (failure,) = session.status.load_failures
+            assert "as before: File not found" in str(failure)
+    with pytest.raises(ModuleNotFound, match="as before"):
+        await BundleModuleResolver({}, ModuleActivator(cache_dir, base_path=bundle.base_path)).async_resolve(
+            "hooks-later", source
+        )
+
+    prepared = await bundle.prepare(strict=True, cache_dir=cache_dir)
+    assert prepared.resolver.get_module_source("hooks-later") == source
+
+
 @pytest.mark.parametrize("hint", [None, "/does/not/exist", "amplifier_core", {"not": "text"}])
 async def test_what_a_resolver_cannot_find_is_the_kernels_not_found_error(cache_dir: Path, hint: Any) -> None:
     resolver = BundleModuleResolver({}, ModuleActivator(cache_dir))

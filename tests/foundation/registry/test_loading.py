@@ -211,6 +211,30 @@ async def test_an_update_asks_a_git_source_for_news(repository: Path, registry: 
     assert (await registry.update("rep")).version == "3.0.0"
 
 
+async def test_an_update_moves_the_modules_of_a_bundle_and_of_its_agents(
+    write: Write, registry: BundleRegistry, home: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    module = write("module/amplifier_module_tool_m/__init__.py", "VERSION = 1\n").parents[1]
+    of_agent = write("of-agent/amplifier_module_tool_a/__init__.py", "VERSION = 1\n").parents[1]
+    source, agent_source = commit(module), commit(of_agent)
+    tools = [{"module": "tool-m", "source": source}, {"module": "tool-gone", "source": f"git+file://{home}/gone@main"}]
+    agents = {"a": {"tools": [{"module": "tool-a", "source": agent_source}]}}
+    path = write("x.yaml", json.dumps({"bundle": {"name": "x"}, "tools": tools, "agents": agents}))
+    bundle = await registry.load(str(path))
+    before = (await bundle.prepare(cache_dir=home / "cache")).resolver
+    for folder in (module, of_agent):
+        next(folder.glob("amplifier*/__init__.py")).write_text("VERSION = 2\n")
+        commit(folder)
+
+    bundle = await registry.update("x")
+    after = (await bundle.prepare(cache_dir=home / "cache")).resolver
+
+    for module_id, package in (("tool-m", "amplifier_module_tool_m"), ("tool-a", "amplifier_module_tool_a")):
+        files = [resolver.resolve(module_id).resolve() / package / "__init__.py" for resolver in (before, after)]
+        assert [file.read_text() for file in files] == ["VERSION = 1\n", "VERSION = 2\n"]
+    assert "what is new at" in caplog.text
+
+
 def test_strictness_belongs_to_the_registry(registry: BundleRegistry) -> None:
     with pytest.raises(ValueError, match="Cannot pass strict=True"):
         asyncio.run(load_bundle("x", registry=registry, strict=True))

@@ -260,6 +260,9 @@ async def test_a_subpath_that_is_nowhere_is_asked_for_once(
         await sources.resolve(f"{repository.source}@main#nowhere")
 
     assert (caught.value.reason, len(git_calls()) - calls) == ("subpath-missing", 1)
+    with pytest.raises(RefResolutionError, match="Subpath not found"):
+        await Sources(sources.cache_dir).resolve(f"{repository.source}@main#nowhere")
+    assert len(git_calls()) - calls == 1
 
 
 async def test_a_tree_without_sidecar_is_discarded_and_fetched_again(repository: Any, sources: Sources) -> None:
