@@ -354,13 +354,14 @@ class TestTheToken:
             seen.append((sorted(token_of(stage).running_tools), token_of(stage).running_tool_names))
 
         calls = [("c1", "look"), ("c2", "delegate", {"agent": "scout"}), ("c3", "delegate", {"agent": ""})]
-        stage = Stage(
-            [*(calling(call) for call in calls), answer()], [FunctionTool("look", look), FunctionTool("delegate", look)]
-        )
+        calls += [("c4", "ask", {"whom": "sage"})]
+        tools = [FunctionTool(name, look) for name in ("look", "delegate", "ask")]
+        vars(tools[-1])["display_argument"] = "whom"
+        stage = Stage([*(calling(call) for call in calls), answer()], tools)
 
         await stage.run(orchestrator)
 
-        assert seen == [(["c1"], ["look"]), (["c2"], ["scout"]), (["c3"], ["delegate"])]
+        assert seen == [(["c1"], ["look"]), (["c2"], ["scout"]), (["c3"], ["delegate"]), (["c4"], ["sage"])]
         assert token_of(stage).running_tools == set()
 
     async def test_they_are_unregistered_whatever_happens(self, orchestrator: Any) -> None:

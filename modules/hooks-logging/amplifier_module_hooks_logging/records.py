@@ -7,6 +7,7 @@ from typing import Any
 
 from amplifier_core.events import PROVIDER_REQUEST, SESSION_RESUME, SESSION_START
 from amplifier_core.utils import json_safe, redact_secrets
+from amplifier_kit.log_views import STAMP
 from amplifier_kit.mounting import find_capability
 
 from .message_chain import MessageChain
@@ -17,7 +18,7 @@ logger = logging.getLogger(__name__)
 Record = dict[str, Any]
 
 PROMOTED = (
-    "redaction",
+    STAMP,
     "status",
     "duration_ms",
     "module",
@@ -87,7 +88,7 @@ class RecordBuilder:
 
     def _scrubbed(self, payload: Record) -> Record:
         """Have masked what hooks-redaction, where it is mounted, left alone."""
-        skipped = _skipped(payload.get("redaction"))
+        skipped = _skipped(payload.get(STAMP))
         scrub = find_capability(self._coordinator, "redaction.scrub") if skipped != [] else None
         if not callable(scrub):
             return payload

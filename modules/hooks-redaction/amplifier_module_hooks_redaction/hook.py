@@ -6,6 +6,7 @@ from typing import Any
 
 from amplifier_core import HookResult
 from amplifier_core.events import ALL_EVENTS, CONTENT_BLOCK_DELTA, CONTENT_BLOCK_END, PROVIDER_REQUEST, THINKING_DELTA
+from amplifier_kit.log_views import STAMP
 from amplifier_kit.mounting import Handlers, declared_events, offer_capability
 
 from .protection import IDENTIFIER_KEYS
@@ -63,7 +64,7 @@ class RedactionHook:
             )
         identifiers = {key: data[key] for key in IDENTIFIER_KEYS if isinstance(data.get(key), str)}
         stamp = {"applied": False, "error": "scrub_failed"}
-        return HookResult(action="modify", data={**identifiers, "redaction": stamp})
+        return HookResult(action="modify", data={**identifiers, STAMP: stamp})
 
     def cleanup(self) -> None:
         """Unregister, and let go of everything that was seen; whoever scrubs can still do it."""
@@ -86,7 +87,7 @@ class RedactionHook:
             sequence = block.data.get("sequence")
             following = {} if not isinstance(sequence, int) else {"sequence": sequence + 1}
             stamp = {"applied": True, "rules": list(self.settings.rule_names), "held_back": True}
-            await self.coordinator.hooks.emit(block.event, {**block.data, **following, key: rest, "redaction": stamp})
+            await self.coordinator.hooks.emit(block.event, {**block.data, **following, key: rest, STAMP: stamp})
 
     def _register(self, events: Iterable[str]) -> int:
         return sum(
@@ -101,17 +102,17 @@ class RedactionHook:
         if key is not None and isinstance(data.get(key), str):
             return self._redacted_piece(event, data, key, stamp)
         if event != PROVIDER_REQUEST or "messages" not in data:
-            return {**self._scrubber.scrub(data), "redaction": stamp}
+            return {**self._scrubber.scrub(data), STAMP: stamp}
         # The whole conversation: whoever writes it down scrubs it, and then each message only once.
         rest = {key: value for key, value in data.items() if key != "messages"}
         stamp["skipped"] = ["messages"]
-        return {**self._scrubber.scrub(rest), "messages": data["messages"], "redaction": stamp}
+        return {**self._scrubber.scrub(rest), "messages": data["messages"], STAMP: stamp}
 
     def _redacted_piece(self, event: str, data: dict[str, Any], key: str, stamp: dict[str, Any]) -> dict[str, Any]:
-        if data.get("redaction", {}).get("held_back"):
+        if data.get(STAMP, {}).get("held_back"):
             return {**data, key: self._scrubber.scrub(data[key])}  # the rest of a block, which this hook emitted
         rest = {name: value for name, value in data.items() if name != key}
-        redacted = {**self._scrubber.scrub(rest), "redaction": stamp}
+        redacted = {**self._scrubber.scrub(rest), STAMP: stamp}
         redacted[key] = self._streams.pass_on(_block_id(event, data), event, redacted, data[key])
         return redacted
 

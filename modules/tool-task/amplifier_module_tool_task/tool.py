@@ -39,6 +39,7 @@ class TaskTool:
     """Delegates through the capabilities `session.spawn` and `session.resume`, which the application registers."""
 
     name = "task"
+    display_argument = "agent"
     input_schema: ClassVar[dict[str, Any]] = {
         "type": "object",
         "properties": {

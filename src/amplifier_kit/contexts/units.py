@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from enum import IntEnum
 
 from amplifier_core.utils.tool_messages import Call
-from amplifier_kit.messages.stored import Message, metadata_of
+from amplifier_kit.messages.stored import Message, is_pinned, metadata_of
 from amplifier_kit.messages.tool_pairs import answers_of, has_content_beside_results
 
 COMPACTION_SOURCE = "context-compaction"
@@ -13,7 +13,6 @@ Form = tuple[Message, int]
 """A message as a request shows it, and its tokens."""
 
 _NOT_HUMAN = frozenset({"hook", COMPACTION_SOURCE})
-_TOOL_STATE = "openai:tool_search_items"  # a vendor's dynamically loaded tools, without which calls are refused
 
 
 class Cut(IntEnum):
@@ -55,7 +54,7 @@ class Entry:
         self.answers = answers_of(message)
         metadata = metadata_of(message)
         self.is_human = self.role == "user" and _is_human(message, metadata, self.answers)
-        self.is_pinned = _TOOL_STATE in metadata
+        self.is_pinned = is_pinned(metadata)
         self.is_synthetic = is_synthetic
         self.cut = Cut.NONE
         self.tokens = self.full_tokens = 0

@@ -15,13 +15,13 @@ from amplifier_core.boundary import emit_quietly
 from amplifier_core.correlation import TERMINAL_EVENTS
 from amplifier_core.events import TOOL_PRE
 from amplifier_core.hooks import injected_items
+from amplifier_kit.log_views import is_log_view
 
 logger = logging.getLogger(__name__)
 
 NO_REASON = "no reason given"
 
 _KERNEL_METHODS = {name: getattr(HookRegistry, name) for name in ("emit", "has_handlers")}
-_STAMP = "redaction"  # data that carries it was masked for logs and is not meant for the conversation
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Decision:
     @property
     def is_stamped(self) -> bool:
         """Whether the data is a masked view for logs."""
-        return _STAMP in self.data
+        return is_log_view(self.data)
 
     def changed(self, key: str, kind: type, sent: Any) -> Any:
         """Return the value that hooks put in place of what was sent, None when there is none of that type."""

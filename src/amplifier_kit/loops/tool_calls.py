@@ -12,6 +12,7 @@ from amplifier_core.events import TOOL_ERROR, TOOL_POST, TOOL_PRE
 from amplifier_core.exceptions import describe
 from amplifier_core.utils.tool_messages import Call
 from amplifier_kit.messages.results import Content, as_tool_result, replaced_content, result_content
+from amplifier_kit.undeclared import DISPLAY_ARGUMENTS
 
 from .cancellation import Cancellation
 from .hook_points import NO_REASON, Decision, HookPoints, Injection
@@ -101,7 +102,7 @@ class ToolCalls:
     async def _run_one(self, outcome: Outcome) -> None:
         call = outcome.call
         try:
-            self._cancellation.register_tool(call.id, _display_name(call))
+            self._cancellation.register_tool(call.id, _display_name(call, self.tools.get(call.name)))
             await self.answer(outcome)
         except Exception as exc:
             logger.exception("the call of tool %r failed outside the tool", call.name)
@@ -227,10 +228,11 @@ def _payload(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def _display_name(call: Call) -> str:
+def _display_name(call: Call, tool: object) -> str:
     """Return the name under which a call is shown as running: a delegation is known by its agent."""
-    agent = call.arguments.get("agent") if call.name == "delegate" else None
-    return agent if isinstance(agent, str) and agent else call.name
+    argument = getattr(tool, "display_argument", None) or DISPLAY_ARGUMENTS.get(call.name)
+    shown = call.arguments.get(argument) if isinstance(argument, str) else None
+    return shown if isinstance(shown, str) and shown else call.name
 
 
 def _dispatches_of(coordinator: Any) -> dict[Any, dict[str, str]]:

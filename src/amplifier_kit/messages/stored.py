@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from amplifier_core.utils.timestamps import utc_timestamp
+from amplifier_kit.undeclared import PINNING_METADATA
 
 Message = dict[str, Any]
 
@@ -36,6 +37,11 @@ def metadata_of(message: Message) -> Message:
     """Return a message's metadata, empty when it has none that can be read."""
     metadata = message.get("metadata")
     return metadata if isinstance(metadata, dict) else {}
+
+
+def is_pinned(metadata: Message) -> bool:
+    """Say whether a message with this metadata may never be removed, because something refers to it from outside."""
+    return metadata.get("pinned") is True or not PINNING_METADATA.isdisjoint(metadata)
 
 
 class StoredMessages(list[Message]):

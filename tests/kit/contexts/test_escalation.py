@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from amplifier_kit.contexts.compacting import CompactingContext
 from amplifier_kit.messages.token_estimate import estimate_message, estimate_messages
 
@@ -213,8 +215,9 @@ class TestRemoval:
 
         assert cut.view == [systems[0], user("go"), systems[1], user("and?")]
 
-    async def test_a_vendors_tool_state_is_never_removed(self) -> None:
-        state = reply("x" * 400, **{"openai:tool_search_items": [{"tool": "read"}]})
+    @pytest.mark.parametrize("mark", [{"pinned": True}, {"openai:tool_search_items": [{"tool": "read"}]}])
+    async def test_what_is_pinned_is_never_removed(self, mark: dict[str, Any]) -> None:
+        state = reply("x" * 400, **mark)
         history = [user("go"), state, *(reply("x" * 400) for _ in range(10)), user("and?")]
 
         cut = await compact(history, 200, protected_recent=0.0)
