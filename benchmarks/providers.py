@@ -23,10 +23,10 @@ sys.path.append(str(REPOSITORY / "modules/provider-openai"))
 from amplifier_module_provider_anthropic.model_facts import facts_of as anthropic_facts_of
 from amplifier_module_provider_anthropic.request_body import RequestBuilder as MessagesBuilder
 from amplifier_module_provider_anthropic.settings import AnthropicSettings
-from amplifier_module_provider_openai.asked import Asked
-from amplifier_module_provider_openai.chat_request import RequestBuilder as ChatBuilder
+from amplifier_module_provider_openai.chat.request import RequestBuilder as ChatBuilder
 from amplifier_module_provider_openai.model_facts import facts_of as openai_facts_of
-from amplifier_module_provider_openai.responses_request import RequestBuilder as ResponsesBuilder
+from amplifier_module_provider_openai.pending_request import Asked
+from amplifier_module_provider_openai.responses.request import RequestBuilder as ResponsesBuilder
 from amplifier_module_provider_openai.settings import OpenAISettings
 
 from amplifier_core import ChatRequest, Message, ToolSpec

@@ -12,12 +12,12 @@ from amplifier_kit.providers.call import ProviderCall
 from amplifier_kit.providers.events import ProviderEvents
 from amplifier_kit.providers.gate import ConcurrencyGate
 
+from .content_blocks import is_blank
 from .conversation import without_thinking
 from .errors import is_challenge
 from .received import Received
 from .request_body import WireRequest
 from .transport import Transport
-from .wire_blocks import is_blank
 
 THINKING_BINDING_RETRY = "provider:thinking_binding_retry"
 CLOUDFLARE_CHALLENGE = "provider:cloudflare_challenge"

@@ -11,8 +11,8 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any
 
+from .content_blocks import is_blank
 from .conversation import THINKING_BLOCKS, Conversation, WireMessage
-from .wire_blocks import is_blank
 
 logger = logging.getLogger(__name__)
 

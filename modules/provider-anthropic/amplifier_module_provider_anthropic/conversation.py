@@ -14,8 +14,8 @@ from amplifier_core.utils.serialize import sanitize_text
 from amplifier_kit.providers.identity_cache import IdentityCache
 from amplifier_kit.providers.messages import Block, NormalMessage
 
+from .content_blocks import assistant_block, is_blank, result_block, user_block, wire_id
 from .model_facts import family_of
-from .wire_blocks import assistant_block, is_blank, result_block, user_block, wire_id
 
 WIRE_METADATA = "anthropic"  # the key under which a response's metadata has what only this vendor understands
 THINKING_BLOCKS = frozenset({"thinking", "redacted_thinking"})

@@ -11,7 +11,7 @@ from amplifier_kit.providers.events import STREAM_EVENTS
 from amplifier_kit.providers.gate import CONCURRENCY
 
 from .provider import API_SELECTED, OpenAIChatResponse, OpenAIProvider
-from .responses_api import CHAIN_INVALIDATED, CONTINUATION
+from .responses.api import CHAIN_INVALIDATED, CONTINUATION
 from .settings import MODULE_ID
 
 __all__ = ["OpenAIChatResponse", "OpenAIProvider", "mount"]

@@ -15,15 +15,15 @@ from amplifier_kit.providers.options import OptionDefaults, read_options
 from amplifier_kit.providers.response import ProviderResponse, parse_tool_calls
 from amplifier_kit.providers.tool_sequence import ToolSequence
 
-from .asked import Asked
-from .body_parts import thinking_budget
 from .catalogue import models_from, provider_info
-from .chat_api import ChatApi
+from .chat.api import ChatApi
+from .complete_answer import Outcome
 from .errors import OpenAIErrors
 from .model_facts import facts_of
-from .outcome import Outcome
-from .responses_api import ResponsesApi, outcome_of
-from .sending import Link
+from .pending_request import Asked
+from .request_fields import thinking_budget
+from .responses.api import ResponsesApi, outcome_of
+from .sender import Link
 from .settings import MODULE_ID, OpenAISettings
 from .transport import Transport, build_client
 

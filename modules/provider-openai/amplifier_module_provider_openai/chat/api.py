@@ -5,17 +5,17 @@ from typing import Any
 from amplifier_core import Usage
 from amplifier_core.llm_errors import InvalidToolCallError
 from amplifier_kit.providers.stream import StreamEvents
+from amplifier_module_provider_openai.complete_answer import Outcome
+from amplifier_module_provider_openai.pending_request import Asked, Prepared
+from amplifier_module_provider_openai.refused_fields import CHAT_FIELDS, Tolerance
+from amplifier_module_provider_openai.sender import Link, Sender
+from amplifier_module_provider_openai.tools import arguments_text
+from amplifier_module_provider_openai.transport import Reply
+from amplifier_module_provider_openai.usage import chat_usage, estimated_usage, priced, rate_limits
 
-from .asked import Asked, Prepared
-from .chat_answer import CallPieces, ChatAnswer
-from .chat_request import RequestBuilder
-from .outcome import Outcome
-from .sending import Link, Sender
+from .answer import CallPieces, ChatAnswer
+from .request import RequestBuilder
 from .think_tags import Fragment, ThinkTags
-from .tolerance import CHAT_FIELDS, Tolerance
-from .transport import Reply
-from .usage import chat_usage, estimated_usage, priced, rate_limits
-from .wire import arguments_text
 
 _Collected = tuple[ChatAnswer, Any, dict[str, str]]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from amplifier_core.llm_errors import InvalidRequestError
 
-from .asked import Asked
+from .pending_request import Asked
 from .settings import OpenAISettings
 
 logger = logging.getLogger(__name__)

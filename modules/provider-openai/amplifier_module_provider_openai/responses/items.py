@@ -8,8 +8,7 @@ from typing import Any
 
 from amplifier_kit.providers.identity_cache import IdentityCache
 from amplifier_kit.providers.messages import Block, NormalMessage, NormalResult
-
-from . import wire
+from amplifier_module_provider_openai import message_parts, tools
 
 logger = logging.getLogger(__name__)
 
@@ -91,13 +90,13 @@ def _convert(message: NormalMessage, *, has_vision: bool) -> WireMessage:
     if message.role == "assistant":
         return WireMessage(tuple(_assistant_items(message)))
     if message.role == "developer":
-        return WireMessage((_user_item([_text_part(wire.context_file(message))]),))
+        return WireMessage((_user_item([_text_part(message_parts.context_file(message))]),))
     if message.results:
         outputs = [_output_item(result, has_vision=has_vision) for result in message.results]
         return WireMessage(tuple(item for item, _ in outputs), frozenset().union(*(lost for _, lost in outputs)))
     if message.role == "tool":
         logger.warning("provider-openai: a tool message without tool_call_id is sent as the user's: %s", message.name)
-        return WireMessage((_user_item([_text_part(wire.unanswered_tool_text(message))]),))
+        return WireMessage((_user_item([_text_part(message_parts.unanswered_tool_text(message))]),))
     parts, lost = _parts(message.blocks, has_vision=has_vision)
     return WireMessage((_user_item(parts),) if parts else (), lost)
 
@@ -133,9 +132,9 @@ def _add_text(items: list[Item], text: str) -> None:
 def _call_item(block: Block) -> Item:
     return {
         "type": "function_call",
-        "call_id": wire.call_id(block["id"], _LONGEST_ID),
-        "name": wire.tool_name(block["name"]),
-        "arguments": wire.arguments_text(block["input"]),
+        "call_id": tools.call_id(block["id"], _LONGEST_ID),
+        "name": tools.tool_name(block["name"]),
+        "arguments": tools.arguments_text(block["input"]),
     }
 
 
@@ -179,7 +178,7 @@ def _output_item(result: NormalResult, *, has_vision: bool) -> tuple[Item, froze
     if result.images:
         output, lost = _parts(result.images, has_vision=has_vision)
         output = [_text_part(result.text), *output] if result.text else output
-    call_id = wire.call_id(result.call_id, _LONGEST_ID)
+    call_id = tools.call_id(result.call_id, _LONGEST_ID)
     return {"type": "function_call_output", "call_id": call_id, "output": output}, lost
 
 
@@ -189,14 +188,14 @@ def _parts(blocks: Iterable[Block], *, has_vision: bool) -> tuple[list[Item], fr
     lost: set[str] = set()
     for block in blocks:
         kind = block["type"]
-        url = wire.image_url(block) if has_vision and kind == "image" else None
+        url = message_parts.image_url(block) if has_vision and kind == "image" else None
         if url:
             parts.append({"type": "input_image", "image_url": url})
         elif kind == "text":
             parts += [_text_part(block["text"])] if block["text"] else []
-        elif kind not in wire.THOUGHTS:
+        elif kind not in message_parts.THOUGHTS:
             lost.add(kind)
-            parts.append(_text_part(wire.placeholder(block)))
+            parts.append(_text_part(message_parts.placeholder(block)))
     return parts, frozenset(lost)
 
 

@@ -6,12 +6,13 @@ from typing import Any
 
 from amplifier_kit.providers.identity_cache import IdentityCache
 from amplifier_kit.providers.messages import NormalMessage
+from amplifier_module_provider_openai.pending_request import Asked, Prepared
+from amplifier_module_provider_openai.request_fields import note_lost, output_cap, resolve_reasoning, with_extras
+from amplifier_module_provider_openai.response_formats import JsonSchema, wanted_format
+from amplifier_module_provider_openai.settings import OpenAISettings, parse_chaining
+from amplifier_module_provider_openai.tools import OfferedTool, chosen_tool, offered_tool
 
-from . import wire
-from .asked import Asked, Prepared
-from .body_parts import note_lost, output_cap, resolve_reasoning, with_extras
-from .responses_items import RESPONSE_ID, Input, ItemConverter
-from .settings import OpenAISettings, parse_chaining
+from .items import RESPONSE_ID, Input, ItemConverter
 
 logger = logging.getLogger(__name__)
 
@@ -26,7 +27,7 @@ class RequestBuilder:
     settings: OpenAISettings
     is_chaining_lost: bool = False  # the server does not keep responses
     _converter: ItemConverter = field(default_factory=ItemConverter)
-    _offered: IdentityCache[wire.OfferedTool] = field(default_factory=IdentityCache)
+    _offered: IdentityCache[OfferedTool] = field(default_factory=IdentityCache)
     _overridden: set[str] = field(default_factory=set)
 
     def build(self, asked: Asked) -> Prepared:
@@ -76,14 +77,14 @@ class RequestBuilder:
 
     def _tools(self, asked: Asked) -> dict[str, Any]:
         tools: list[dict[str, Any]] = []
-        for offered in self._offered.get_all(asked.tools, wire.offered_tool):
+        for offered in self._offered.get_all(asked.tools, offered_tool):
             if offered.native:
                 tools.append(offered.native)
             elif offered.function:
                 tools.append({"type": "function", **offered.function})
         if not tools:
             return {}
-        choice = wire.chosen_tool(asked.options.tool_choice) or "auto"
+        choice = chosen_tool(asked.options.tool_choice) or "auto"
         if isinstance(choice, dict) and set(choice) == {"name"}:
             choice = {"type": "function", **choice}
         return {
@@ -94,8 +95,8 @@ class RequestBuilder:
 
     def _text(self, asked: Asked) -> dict[str, Any] | None:
         text: dict[str, Any] = {}
-        wanted = wire.wanted_format(asked.request.response_format)
-        if isinstance(wanted, wire.JsonSchema):
+        wanted = wanted_format(asked.request.response_format)
+        if isinstance(wanted, JsonSchema):
             text["format"] = {"type": "json_schema", **wanted.to_dict()}
         elif wanted:
             text["format"] = {"type": wanted}

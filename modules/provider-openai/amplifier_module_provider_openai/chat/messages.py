@@ -8,8 +8,7 @@ from typing import Any
 
 from amplifier_kit.providers.identity_cache import IdentityCache
 from amplifier_kit.providers.messages import Block, NormalMessage, NormalResult
-
-from . import wire
+from amplifier_module_provider_openai import message_parts, tools
 
 logger = logging.getLogger(__name__)
 
@@ -69,12 +68,12 @@ def _convert(message: NormalMessage, *, has_vision: bool) -> WireMessage:
     if message.role == "assistant":
         return WireMessage(_assistant(message))
     if message.role == "developer":
-        return WireMessage((_user(wire.context_file(message)),))
+        return WireMessage((_user(message_parts.context_file(message)),))
     if message.results:
         return _results(message.results, has_vision=has_vision)
     if message.role == "tool":
         logger.warning("provider-openai: a tool message without tool_call_id is sent as the user's: %s", message.name)
-        return WireMessage((_user(wire.unanswered_tool_text(message)),))
+        return WireMessage((_user(message_parts.unanswered_tool_text(message)),))
     parts, lost = _parts(message.blocks, has_vision=has_vision)
     if len(parts) == 1 and parts[0]["type"] == "text":
         return WireMessage((_user(parts[0]["text"]),), lost=lost)
@@ -84,9 +83,9 @@ def _convert(message: NormalMessage, *, has_vision: bool) -> WireMessage:
 def _assistant(message: NormalMessage) -> tuple[Item, ...]:
     calls = [
         {
-            "id": wire.call_id(call["id"], _LONGEST_ID),
+            "id": tools.call_id(call["id"], _LONGEST_ID),
             "type": "function",
-            "function": {"name": wire.tool_name(call["name"]), "arguments": wire.arguments_text(call["input"])},
+            "function": {"name": tools.tool_name(call["name"]), "arguments": tools.arguments_text(call["input"])},
         }
         for call in message.calls
     ]
@@ -106,7 +105,7 @@ def _results(results: tuple[NormalResult, ...], *, has_vision: bool) -> WireMess
         lost |= lost_here
         texts = [result.text, *(part["text"] for part in parts if part["type"] == "text")]
         images += [part for part in parts if part["type"] != "text"]
-        call_id = wire.call_id(result.call_id, _LONGEST_ID)
+        call_id = tools.call_id(result.call_id, _LONGEST_ID)
         content = "\n".join(filter(None, texts))
         messages.append({"role": "tool", "tool_call_id": call_id, "content": content})
     return WireMessage(tuple(messages), tuple(images), lost)
@@ -118,14 +117,14 @@ def _parts(blocks: Iterable[Block], *, has_vision: bool) -> tuple[list[Item], fr
     lost: set[str] = set()
     for block in blocks:
         kind = block["type"]
-        url = wire.image_url(block) if has_vision and kind == "image" else None
+        url = message_parts.image_url(block) if has_vision and kind == "image" else None
         if url:
             parts.append({"type": "image_url", "image_url": {"url": url}})
         elif kind == "text":
             parts += [_text_part(block["text"])] if block["text"] else []
-        elif kind not in wire.THOUGHTS:
+        elif kind not in message_parts.THOUGHTS:
             lost.add(kind)
-            parts.append(_text_part(wire.placeholder(block)))
+            parts.append(_text_part(message_parts.placeholder(block)))
     return parts, frozenset(lost)
 
 

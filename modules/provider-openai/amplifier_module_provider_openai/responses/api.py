@@ -11,17 +11,17 @@ from amplifier_core.llm_errors import InvalidToolCallError
 from amplifier_core.utils import json_safe
 from amplifier_kit.providers.errors import VendorFailure
 from amplifier_kit.providers.stream import StreamEvents
+from amplifier_module_provider_openai.complete_answer import Outcome
+from amplifier_module_provider_openai.errors import message_of, refusal_of
+from amplifier_module_provider_openai.pending_request import Asked, Prepared
+from amplifier_module_provider_openai.refused_fields import RESPONSES_FIELDS, Tolerance
+from amplifier_module_provider_openai.sender import Link, Sender
+from amplifier_module_provider_openai.transport import Reply
+from amplifier_module_provider_openai.usage import priced, rate_limits, responses_usage, summed
 
-from .asked import Asked, Prepared
-from .errors import message_of, refusal_of
-from .outcome import Outcome
-from .responses_answer import Answer
-from .responses_request import RequestBuilder
-from .responses_stream import Received, ResponseCollector
-from .sending import Link, Sender
-from .tolerance import RESPONSES_FIELDS, Tolerance
-from .transport import Reply
-from .usage import priced, rate_limits, responses_usage, summed
+from .answer import Answer
+from .request import RequestBuilder
+from .stream import Received, ResponseCollector
 
 logger = logging.getLogger(__name__)
 

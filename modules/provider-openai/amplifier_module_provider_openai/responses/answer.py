@@ -5,9 +5,9 @@ from typing import Any
 
 from amplifier_core.llm_errors import InvalidToolCallError
 from amplifier_core.message_models import TextBlock, ThinkingBlock, ToolCallBlock
+from amplifier_module_provider_openai.tool_arguments import parse_arguments
 
-from .arguments import parse_arguments
-from .responses_items import HOSTED_ITEMS, RESPONSE_ID, Item, assistant_item, reasoning_item, without_open_reasoning
+from .items import HOSTED_ITEMS, RESPONSE_ID, Item, assistant_item, reasoning_item, without_open_reasoning
 
 _CALLS = frozenset({"function_call", "tool_call"})
 

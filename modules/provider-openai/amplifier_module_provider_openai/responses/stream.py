@@ -4,9 +4,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from amplifier_kit.providers.stream import BlockType, StreamEvents
-
-from .errors import OpenAIErrors
-from .transport import Reply
+from amplifier_module_provider_openai.errors import OpenAIErrors
+from amplifier_module_provider_openai.transport import Reply
 
 _TERMINAL = frozenset({"response.completed", "response.incomplete", "response.failed"})
 _BLOCKS: dict[str, BlockType] = {"message": "text", "reasoning": "thinking", "function_call": "tool_use"}

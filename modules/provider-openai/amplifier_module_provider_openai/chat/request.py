@@ -4,12 +4,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from amplifier_kit.providers.identity_cache import IdentityCache
+from amplifier_module_provider_openai.pending_request import Asked, Prepared
+from amplifier_module_provider_openai.request_fields import note_lost, output_cap, resolve_reasoning, with_extras
+from amplifier_module_provider_openai.response_formats import JsonSchema, wanted_format
+from amplifier_module_provider_openai.settings import OpenAISettings
+from amplifier_module_provider_openai.tools import OfferedTool, chosen_tool, offered_tool
 
-from . import wire
-from .asked import Asked, Prepared
-from .body_parts import note_lost, output_cap, resolve_reasoning, with_extras
-from .chat_messages import MessageConverter
-from .settings import OpenAISettings
+from .messages import MessageConverter
 
 
 @dataclass(slots=True)
@@ -18,7 +19,7 @@ class RequestBuilder:
 
     settings: OpenAISettings
     _converter: MessageConverter = field(default_factory=MessageConverter)
-    _offered: IdentityCache[wire.OfferedTool] = field(default_factory=IdentityCache)
+    _offered: IdentityCache[OfferedTool] = field(default_factory=IdentityCache)
     _overridden: set[str] = field(default_factory=set)
 
     def build(self, asked: Asked) -> Prepared:
@@ -49,7 +50,7 @@ class RequestBuilder:
 
     def _tools(self, asked: Asked) -> dict[str, Any]:
         tools: list[dict[str, Any]] = []
-        for offered in self._offered.get_all(asked.tools, wire.offered_tool):
+        for offered in self._offered.get_all(asked.tools, offered_tool):
             if offered.native:
                 reason = "the Chat Completions API has no hosted tools"
                 asked.shortfalls.add("hosted tools", "the model does without", reason)
@@ -58,14 +59,14 @@ class RequestBuilder:
                 tools.append({"type": "function", "function": function})
         if not tools:
             return {}
-        choice = wire.chosen_tool(asked.options.tool_choice)
+        choice = chosen_tool(asked.options.tool_choice)
         if isinstance(choice, dict) and set(choice) == {"name"}:
             choice = {"type": "function", "function": choice}
         return {"tools": tools, "tool_choice": choice, "parallel_tool_calls": self.settings.parallel_tool_calls}
 
 
 def _response_format(asked: Asked) -> dict[str, Any] | None:
-    wanted = wire.wanted_format(asked.request.response_format)
-    if isinstance(wanted, wire.JsonSchema):
+    wanted = wanted_format(asked.request.response_format)
+    if isinstance(wanted, JsonSchema):
         return {"type": "json_schema", "json_schema": wanted.to_dict()}
     return {"type": wanted} if wanted else None

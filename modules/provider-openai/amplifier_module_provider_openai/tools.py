@@ -1,4 +1,4 @@
-"""What both APIs share: tools, tool choice, response formats, images, ids and names as OpenAI accepts them."""
+"""Tools, the choice among them, and their calls as OpenAI accepts them."""
 
 import hashlib
 import json
@@ -7,30 +7,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from amplifier_core.message_models import ResponseFormatJson, ResponseFormatJsonSchema
 from amplifier_kit.messages.conversation import block_dict
-from amplifier_kit.providers.messages import NormalMessage, clean
+from amplifier_kit.providers.messages import clean
 
 NATIVE_TOOLS = frozenset(
     {"web_search_preview", "web_search_preview_2025_03_11", "web_search", "file_search", "code_interpreter"}
 )
-THOUGHTS = frozenset({"thinking", "redacted_thinking", "reasoning"})  # blocks that nobody but the model has
 
 _NAME_LENGTH = 64
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
 _CHOICES = {"none": "none", "auto": "auto", "required": "required", "any": "required"}
-
-
-@dataclass(frozen=True, slots=True)
-class JsonSchema:
-    """A schema that an answer has to follow."""
-
-    name: str
-    schema: dict[str, Any]
-    strict: bool
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"name": self.name, "schema": self.schema, "strict": self.strict}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,35 +25,6 @@ class OfferedTool:
 
     native: dict[str, Any] | None = None
     function: dict[str, Any] | None = None
-
-
-def context_file(message: NormalMessage) -> str:
-    """Return a developer's message as the file it is presented as."""
-    return f"<context_file>\n{message.text}\n</context_file>"
-
-
-def unanswered_tool_text(message: NormalMessage) -> str:
-    """Return a tool's message that belongs to no call, as something a user could have said."""
-    return f"[Tool: {message.name or 'unknown'}]\n{message.text}"
-
-
-def image_url(block: Mapping[str, Any]) -> str | None:
-    """Return the address of an image, the data itself if need be; None for a source that nobody can follow."""
-    source = block.get("source")
-    if not isinstance(source, Mapping):
-        return None
-    if source.get("type") == "base64" and isinstance(source.get("data"), str):
-        return f"data:{source.get('media_type') or source.get('mime_type') or 'image/png'};base64,{source['data']}"
-    return source["url"] if source.get("type") == "url" and isinstance(source.get("url"), str) else None
-
-
-def placeholder(block: Mapping[str, Any]) -> str:
-    """Return the text that stands for an image, or anything else, which cannot be sent."""
-    if block["type"] != "image":
-        return f"[{block['type']} omitted]"
-    source = block.get("source")
-    kind = source.get("type") if isinstance(source, Mapping) else None
-    return f"[image omitted: {kind or 'unknown'} source]"
 
 
 def call_id(given: str, longest: int) -> str:
@@ -120,16 +77,3 @@ def chosen_tool(choice: str | dict[str, Any] | None) -> str | dict[str, Any] | N
     if name:
         return {"name": name}
     return _CHOICES.get(str(choice.get("type")), choice)
-
-
-def wanted_format(response_format: Any) -> JsonSchema | str | None:
-    """Return a response format: a schema, the word `json_object`, or None for plain text."""
-    if isinstance(response_format, ResponseFormatJson):
-        return "json_object"
-    if not isinstance(response_format, ResponseFormatJsonSchema):
-        return None
-    given = response_format.json_schema
-    schema = given.get("schema")
-    wrapper = given if isinstance(schema, dict) else {"schema": given}
-    strict = response_format.strict if response_format.strict is not None else wrapper.get("strict")
-    return JsonSchema(str(wrapper.get("name") or "response"), wrapper["schema"], strict is True)

@@ -7,8 +7,8 @@ from typing import Any
 
 from amplifier_core.llm_errors import InvalidToolCallError
 from amplifier_core.message_models import TextBlock, ThinkingBlock, ToolCallBlock
+from amplifier_module_provider_openai.tool_arguments import parse_arguments
 
-from .arguments import parse_arguments
 from .think_tags import Fragment, ThinkTags
 
 _THINKING = ("reasoning_content", "reasoning")

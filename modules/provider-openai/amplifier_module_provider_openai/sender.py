@@ -12,10 +12,10 @@ from amplifier_kit.providers.events import ProviderEvents
 from amplifier_kit.providers.gate import ConcurrencyGate
 from amplifier_kit.providers.stream import StreamEvents
 
-from .asked import Asked
 from .errors import OpenAIErrors, refusal_of
+from .pending_request import Asked
+from .refused_fields import Tolerance
 from .settings import OpenAISettings
-from .tolerance import Tolerance
 from .transport import Reply, Transport
 
 logger = logging.getLogger(__name__)

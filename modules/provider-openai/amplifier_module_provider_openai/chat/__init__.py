@@ -1,0 +1,1 @@
+"""The Chat Completions API: `request` and `messages` build a body, `answer` reads what comes, `api` runs a call."""
