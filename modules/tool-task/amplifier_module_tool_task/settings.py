@@ -9,16 +9,11 @@ from amplifier_kit.lenient_config import LenientConfig
 MODULE_ID = "tool-task"
 UNLIMITED = -1
 
-_EVERYTHING = ["*"]
+_EVERYTHING = ["*"]  # what an invalid list excludes: then nothing is inherited
 
 
-def read_inheritance(config: LenientConfig, what: str) -> dict[str, list[str]]:
-    """Return what the application is told about modules of one kind: an exclusion wins, empty is for all of them.
-
-    Of a list that cannot be read, nothing is inherited.
-    """
-    excluded = config.strings(f"exclude_{what}", [], takes_one=True, when_unusable=_EVERYTHING)
-    inherited = config.strings(f"inherit_{what}", None, when_unusable=[])
+def _inheritance(what: str, excluded: list[str], inherited: list[str] | None) -> dict[str, list[str]]:
+    """Return what the application is told about modules of one kind: an exclusion wins, empty means all of them."""
     if excluded is _EVERYTHING:
         return {f"inherit_{what}": []}
     if excluded:
@@ -41,8 +36,16 @@ class TaskSettings:
     def read(cls, given: Mapping[str, Any] | None) -> "TaskSettings":
         config = LenientConfig(MODULE_ID, given)
         settings = cls(
-            tool_inheritance=read_inheritance(config, "tools"),
-            hook_inheritance=read_inheritance(config, "hooks"),
+            tool_inheritance=_inheritance(
+                "tools",
+                config.strings("exclude_tools", [], takes_one=True, when_unusable=_EVERYTHING),
+                config.strings("inherit_tools", None, when_unusable=[]),
+            ),
+            hook_inheritance=_inheritance(
+                "hooks",
+                config.strings("exclude_hooks", [], takes_one=True, when_unusable=_EVERYTHING),
+                config.strings("inherit_hooks", None, when_unusable=[]),
+            ),
             max_recursion_depth=config.integer("max_recursion_depth", 1, minimum=UNLIMITED),
             timeout_s=config.number("timeout", None, above=0),
             max_concurrent=config.integer("max_concurrent", None, minimum=1, when_unusable=1),
