@@ -4,6 +4,8 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
+from amplifier_kit.types import Config, JsonObject
+
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
@@ -21,7 +23,7 @@ class ModuleConfig:
 
     _switches: ClassVar[Mapping[str, bool]] = {"true": True, "false": False}
 
-    def __init__(self, module_id: str, config: Mapping[str, Any] | None, *, is_guard: bool = False) -> None:
+    def __init__(self, module_id: str, config: Config | None, *, is_guard: bool = False) -> None:
         self.module_id = module_id
         self._is_guard = is_guard
         if config is not None and not isinstance(config, Mapping):
@@ -42,7 +44,7 @@ class ModuleConfig:
         """Return a whole number within the bounds."""
         allowed = f"an integer{_bounds(minimum, maximum)}"
 
-        def convert(value: Any) -> int:
+        def convert(value: object) -> int:
             return _within(_integer(value), minimum, maximum)
 
         return self._read(key, default, allowed, convert, aliases, when_unusable=when_unusable)
@@ -61,7 +63,7 @@ class ModuleConfig:
         """Return a finite number within the bounds; `above` is a lower bound that is itself excluded."""
         allowed = f"a number{f' > {above}' if above is not None else ''}{_bounds(minimum, maximum)}"
 
-        def convert(value: Any) -> float:
+        def convert(value: object) -> float:
             converted = _within(_number(value), minimum, maximum)
             if above is not None and converted <= above:
                 raise ValueError
@@ -72,7 +74,7 @@ class ModuleConfig:
     def boolean(self, key: str, default: bool, *, when_unusable: bool | None = None) -> bool:
         """Return true or false, also when they are given as text."""
 
-        def convert(value: Any) -> bool:
+        def convert(value: object) -> bool:
             return self._switches[str(value).strip().lower()]
 
         return self._read(key, default, "true or false", convert, when_unusable=when_unusable)
@@ -84,7 +86,7 @@ class ModuleConfig:
     def choice(self, key: str, default: str, choices: Sequence[str], *, when_unusable: str | None = None) -> str:
         """Return one of `choices`."""
 
-        def convert(value: Any) -> str:
+        def convert(value: object) -> str:
             if value not in choices:
                 raise ValueError
             return str(value)
@@ -96,13 +98,13 @@ class ModuleConfig:
     ) -> list[str] | T:
         """Return a list of strings; with `takes_one` a single string counts as a list of one."""
 
-        def convert(value: Any) -> list[str]:
+        def convert(value: object) -> list[str]:
             items = [value] if takes_one and isinstance(value, str) else _typed(value, list)
             return [_typed(item, str) for item in items]
 
         return self._read(key, default, "a list of strings", convert, when_unusable=when_unusable)
 
-    def mapping(self, key: str, default: Mapping[str, Any]) -> dict[str, Any]:
+    def mapping(self, key: str, default: Config) -> JsonObject:
         """Return a mapping, copied."""
         return self._read(key, dict(default), "a mapping", lambda value: dict(_typed(value, Mapping)))
 
@@ -124,7 +126,7 @@ class ModuleConfig:
         self._known.update(keys)
         return [key for key in keys if self.is_set(key)]
 
-    def refuse(self, key: str, value: Any, allowed: str, safe: T) -> T:
+    def refuse(self, key: str, value: object, allowed: str, safe: T) -> T:
         """Report a value that does not fit: raise, or for a guard log and return the safe value."""
         problem = f"{self.module_id}: config key {key!r} is {value!r}, allowed: {allowed}"
         if not self._is_guard:
@@ -143,7 +145,7 @@ class ModuleConfig:
         key: str,
         default: T,
         allowed: str,
-        convert: Callable[[Any], V],
+        convert: Callable[[object], V],
         aliases: Sequence[str] = (),
         *,
         when_unusable: V | None = None,
@@ -177,13 +179,13 @@ def _typed(value: Any, kind: Any) -> Any:
     return value
 
 
-def _integer(value: Any) -> int:
+def _integer(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int | str):
         raise TypeError
     return int(value)
 
 
-def _number(value: Any) -> float:
+def _number(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise TypeError
     converted = float(value)

@@ -4,7 +4,9 @@ import difflib
 import logging
 import re
 from collections.abc import Mapping
-from typing import Any, ClassVar, TypeVar
+from typing import ClassVar, TypeVar
+
+from amplifier_kit.types import Config
 
 from .config import ModuleConfig
 
@@ -25,7 +27,7 @@ class LenientConfig(ModuleConfig):
         **dict.fromkeys(("0", "false", "no", "off"), False),
     }
 
-    def __init__(self, module_id: str, config: Mapping[str, Any] | None) -> None:
+    def __init__(self, module_id: str, config: Config | None) -> None:
         super().__init__(module_id, config)
         for key, value in list(self._config.items()):
             if isinstance(value, str) and _UNEXPANDED.fullmatch(value):
@@ -36,7 +38,7 @@ class LenientConfig(ModuleConfig):
             elif value == "":
                 del self._config[key]
 
-    def refuse(self, key: str, value: Any, allowed: str, safe: T) -> T:
+    def refuse(self, key: str, value: object, allowed: str, safe: T) -> T:
         """Report a value that does not fit, and return the one to use instead."""
         logger.warning("%s: config key %r is %r, allowed: %s; %r is used", self.module_id, key, value, allowed, safe)
         return safe

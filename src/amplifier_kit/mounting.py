@@ -6,40 +6,42 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from amplifier_core import HookRegistry
+from amplifier_core import HookRegistry, ModuleCoordinator
 from amplifier_core.events import ALL_EVENTS
+from amplifier_core.handler_call import Handler
+from amplifier_kit.types import Coordinator
 
 logger = logging.getLogger(__name__)
 
 
-def hook_registry(coordinator: Any) -> HookRegistry | None:
+def hook_registry(coordinator: Coordinator) -> HookRegistry | None:
     """Return the session's hook registry, or what stands in for one: something that takes handlers or events."""
     registry = getattr(coordinator, "hooks", None)
     if registry is None:
-        registry = _try(lambda: coordinator.get("hooks"), "hook registry")
+        registry = _try(lambda: _present(coordinator).get("hooks"), "hook registry")
     return registry if hasattr(registry, "register") or hasattr(registry, "emit") else None
 
 
-def find_capability(coordinator: Any, name: str) -> Any:
+def find_capability(coordinator: Coordinator, name: str) -> Any:
     """Return a capability, None when it is not offered."""
-    return _try(lambda: coordinator.get_capability(name), f"capability {name}")
+    return _try(lambda: _present(coordinator).get_capability(name), f"capability {name}")
 
 
-def offer_capability(coordinator: Any, name: str, value: Any) -> None:
+def offer_capability(coordinator: Coordinator, name: str, value: object) -> None:
     """Register a capability where that is possible."""
-    _try(lambda: coordinator.register_capability(name, value), f"capability {name}")
+    _try(lambda: _present(coordinator).register_capability(name, value), f"capability {name}")
 
 
-def contribute_events(coordinator: Any, module_id: str, events: Iterable[str]) -> None:
+def contribute_events(coordinator: Coordinator, module_id: str, events: Iterable[str]) -> None:
     """Announce the events a module emits beyond the kernel's own list."""
     names = list(events)
     _try(
-        lambda: coordinator.register_contributor("observability.events", module_id, lambda: list(names)),
+        lambda: _present(coordinator).register_contributor("observability.events", module_id, lambda: list(names)),
         "contribution channel",
     )
 
 
-async def declared_events(coordinator: Any) -> list[str]:
+async def declared_events(coordinator: Coordinator) -> list[str]:
     """Return the events that modules announce beyond the kernel's own list, each once, in the order announced.
 
     They come from the capability `observability.events`, a list or a callable that returns one, and from the channel
@@ -48,7 +50,7 @@ async def declared_events(coordinator: Any) -> list[str]:
     declared = find_capability(coordinator, "observability.events")
     announcements = [_try(declared, "declared events") if callable(declared) else declared]
     try:
-        announcements += await coordinator.collect_contributions("observability.events")
+        announcements += await _present(coordinator).collect_contributions("observability.events")
     except Exception:
         logger.debug("the coordinator offers no contributions", exc_info=True)
     events: dict[str, None] = {}
@@ -62,17 +64,17 @@ async def declared_events(coordinator: Any) -> list[str]:
     return list(events)
 
 
-def find_mounted(coordinator: Any, mount_point: str) -> Any:
+def find_mounted(coordinator: Coordinator, mount_point: str) -> Any:
     """Return what is mounted there, None when nothing is."""
-    return _try(lambda: coordinator.get(mount_point), f"mount point {mount_point}")
+    return _try(lambda: _present(coordinator).get(mount_point), f"mount point {mount_point}")
 
 
-def session_id_of(coordinator: Any) -> str | None:
+def session_id_of(coordinator: Coordinator) -> str | None:
     session_id = getattr(coordinator, "session_id", None)
     return session_id if session_id and isinstance(session_id, str) else None
 
 
-def working_dir(coordinator: Any) -> Path:
+def working_dir(coordinator: Coordinator) -> Path:
     """Return the session's working directory, else the process's."""
     declared = find_capability(coordinator, "session.working_dir")
     return Path(declared).expanduser() if isinstance(declared, str | Path) and str(declared) else Path.cwd()
@@ -87,7 +89,7 @@ def project_slug(directory: Path) -> str:
 class Handlers:
     """The handlers one module registers, and the cleanup that takes them back."""
 
-    def __init__(self, module_id: str, coordinator: Any, enabled_events: list[str] | None = None) -> None:
+    def __init__(self, module_id: str, coordinator: Coordinator, enabled_events: list[str] | None = None) -> None:
         self.module_id = module_id
         registry = hook_registry(coordinator)
         self._registry = registry if hasattr(registry, "register") else None
@@ -96,7 +98,7 @@ class Handlers:
         if self._registry is None:
             logger.warning("%s: the coordinator has no hook registry; no handler is registered", module_id)
 
-    def register(self, event: str, handler: Callable[..., Any], *, priority: int, name: str) -> bool:
+    def register(self, event: str, handler: Handler, *, priority: int, name: str) -> bool:
         """Register once for each event and name; False when the event is not enabled or nobody can register."""
         if self._registry is None or (event, name) in self._unregister or not self.is_enabled(event):
             return False
@@ -119,6 +121,12 @@ class Handlers:
         for event, name in list(self._unregister):
             if event != keep:
                 self.unregister(event, name)
+
+
+def _present(coordinator: Coordinator) -> ModuleCoordinator:
+    if coordinator is None:
+        raise LookupError("there is no coordinator")
+    return coordinator
 
 
 def _try(call: Callable[[], Any], what: str) -> Any:

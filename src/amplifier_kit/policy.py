@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
+from amplifier_kit.types import Coordinator
 from amplifier_system.addresses import Address, canonical_host, is_public
 from amplifier_system.policy import PolicyError, SessionPolicy
 
@@ -18,7 +18,7 @@ _VARIABLES = ("HOME", "AMPLIFIERD_HOME", "AMPLIFIERD_CONFIG_DIR")  # where the s
 _OWN_LISTS_DECIDE = {"write": {"allow": ["/"]}, "network": {"allow": ["*", "private"]}}
 
 
-def session_policy(coordinator: Any, working_dir: Path) -> SessionPolicy:
+def session_policy(coordinator: Coordinator, working_dir: Path) -> SessionPolicy:
     """Return the policy that the application set for this session.
 
     Where it set none, a module's own lists say what may be written and reached; secret places stay closed.

@@ -11,7 +11,8 @@ from typing import Any, ClassVar
 from amplifier_kit.config import ModuleConfig
 from amplifier_kit.contexts.compacting import CompactingContext
 from amplifier_kit.contexts.groups import missing_results
-from amplifier_kit.messages.stored import Message, stamped
+from amplifier_kit.messages.stored import stamped
+from amplifier_kit.types import Message
 
 from .memory_files import load_memory_files
 from .message_file import MessageFile

@@ -4,7 +4,8 @@ import logging
 from collections.abc import Iterable
 from pathlib import Path
 
-from amplifier_kit.messages.stored import Message, stamped
+from amplifier_kit.messages.stored import stamped
+from amplifier_kit.types import Message
 
 logger = logging.getLogger(__name__)
 

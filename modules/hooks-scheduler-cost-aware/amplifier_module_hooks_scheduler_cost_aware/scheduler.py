@@ -13,13 +13,13 @@ from amplifier_kit.loops.requests import tool_schema
 from amplifier_kit.loops.scheduling import (
     TOOL_SELECTED,
     Choice,
-    EventData,
     Scheduler,
     model_decides_on_error,
     options,
     use_instead,
 )
 from amplifier_kit.mounting import Handlers, find_mounted, hook_registry
+from amplifier_kit.types import EventData
 
 from .ledger import Ledger, exact
 from .prices import Prices

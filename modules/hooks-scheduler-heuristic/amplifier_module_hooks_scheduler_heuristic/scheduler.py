@@ -6,7 +6,8 @@ from typing import Any
 
 from amplifier_core import HookResult
 from amplifier_kit.config import ModuleConfig
-from amplifier_kit.loops.scheduling import Choice, EventData, Scheduler, options, use_instead
+from amplifier_kit.loops.scheduling import Choice, Scheduler, options, use_instead
+from amplifier_kit.types import EventData
 
 from .strategies import STRATEGIES
 

@@ -6,7 +6,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from amplifier_kit.providers.messages import Block, NormalResult
+from amplifier_kit.providers.messages import NormalResult
+from amplifier_kit.types import Block
 
 logger = logging.getLogger(__name__)
 

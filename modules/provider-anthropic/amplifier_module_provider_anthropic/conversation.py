@@ -12,7 +12,8 @@ from typing import Any
 
 from amplifier_core.utils.serialize import sanitize_text
 from amplifier_kit.providers.identity_cache import IdentityCache
-from amplifier_kit.providers.messages import Block, NormalMessage
+from amplifier_kit.providers.messages import NormalMessage
+from amplifier_kit.types import Block
 
 from .content_blocks import assistant_block, is_blank, result_block, user_block, wire_id
 from .model_facts import family_of

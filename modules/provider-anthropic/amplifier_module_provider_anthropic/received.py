@@ -7,8 +7,8 @@ from decimal import Decimal
 from typing import Any
 
 from amplifier_core.llm_errors import InvalidToolCallError, StreamError
-from amplifier_kit.providers.messages import Block
 from amplifier_kit.providers.stream import BlockType, StreamEvents
+from amplifier_kit.types import Block
 
 logger = logging.getLogger(__name__)
 

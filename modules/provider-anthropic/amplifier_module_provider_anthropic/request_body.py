@@ -9,8 +9,9 @@ from amplifier_core import ChatRequest
 from amplifier_core.llm_errors import InvalidRequestError
 from amplifier_core.message_models import Degradation, ResponseFormatJson, ResponseFormatJsonSchema
 from amplifier_kit.providers.identity_cache import IdentityCache
-from amplifier_kit.providers.messages import Block, NormalMessage
+from amplifier_kit.providers.messages import NormalMessage
 from amplifier_kit.providers.options import CallOptions
+from amplifier_kit.types import Block
 
 from .caching import PromptCache, marker
 from .conversation import Conversation, ConversationConverter, WireMessage

@@ -8,8 +8,8 @@ from typing import Any
 from amplifier_core import Usage
 from amplifier_core.message_models import Degradation, RedactedThinkingBlock, TextBlock, ThinkingBlock, ToolCallBlock
 from amplifier_kit.providers.cost import TokenCounts
-from amplifier_kit.providers.messages import Block
 from amplifier_kit.providers.response import ProviderResponse
+from amplifier_kit.types import Block
 
 from .conversation import WIRE_METADATA
 from .received import Received

@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from amplifier_core import ToolSpec
-from amplifier_kit.providers.messages import Block, clean
+from amplifier_kit.providers.messages import clean
+from amplifier_kit.types import Block
 
 _FORCED = ("any", "tool")
 _WORDS = {"auto": "auto", "none": "none", "required": "any", "any": "any"}

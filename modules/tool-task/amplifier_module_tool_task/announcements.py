@@ -3,8 +3,8 @@
 import asyncio
 from typing import Any
 
+from amplifier_core.boundary import emit_quietly
 from amplifier_kit.mounting import contribute_events, find_capability, find_mounted, offer_capability
-from amplifier_kit.tools.runs import announce
 
 from .settings import MODULE_ID
 
@@ -43,7 +43,7 @@ class Announcer:
 
     async def tell(self, event: str, data: dict[str, Any]) -> None:
         """Emit one event."""
-        await announce(self, event, data)
+        await emit_quietly(self.hooks, event, data)
 
     async def tell_surely(self, *events: Event) -> None:
         """Emit events in order; all of them are emitted even if the caller is cancelled meanwhile."""

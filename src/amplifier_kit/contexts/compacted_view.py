@@ -1,10 +1,10 @@
 """The request view of a growing history: kept up to date, measured, and compacted when it grows too large."""
 
 import logging
-from typing import Any
 
-from amplifier_kit.messages.stored import Message, StoredMessages
+from amplifier_kit.messages.stored import StoredMessages
 from amplifier_kit.messages.token_estimate import estimate_message
+from amplifier_kit.types import EventData, Message
 
 from .escalation import Escalation
 from .groups import GroupedConversation
@@ -26,7 +26,7 @@ class CompactedView:
     """
 
     def __init__(self, settings: CompactionSettings, module_id: str) -> None:
-        self.stats: dict[str, Any] | None = None
+        self.stats: EventData | None = None
         self.conversation = GroupedConversation(self._measure)
         self._settings = settings
         self._module_id = module_id

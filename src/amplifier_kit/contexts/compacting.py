@@ -13,14 +13,15 @@ import threading
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, ClassVar
 
-from amplifier_core import HookResult
+from amplifier_core import HookRegistry, HookResult, ModuleCoordinator, Provider
 from amplifier_core.boundary import emit_quietly, settle
 from amplifier_core.events import CONTEXT_COMPACTION, CONTEXT_POST_COMPACT, CONTEXT_PRE_COMPACT, LLM_RESPONSE
 from amplifier_kit.config import ModuleConfig
-from amplifier_kit.messages.stored import Message, StoredMessages, check_message, stamped
+from amplifier_kit.messages.stored import StoredMessages, check_message, stamped
 from amplifier_kit.messages.token_estimate import estimate_message, estimate_messages
 from amplifier_kit.messages.tool_pairs import answers_of
 from amplifier_kit.mounting import Handlers, contribute_events, hook_registry
+from amplifier_kit.types import EventData, Message
 
 from .compacted_view import CompactedView
 from .settings import CompactionSettings
@@ -47,7 +48,9 @@ class CompactingContext(CompactionSettings):
     module_id: ClassVar[str] = "context"
     default_protected_recent: ClassVar[float] = 0.30
 
-    def __init__(self, *, hooks: Any = None, max_tokens_explicit: bool = False, **settings: Any) -> None:
+    def __init__(
+        self, *, hooks: HookRegistry | None = None, max_tokens_explicit: bool = False, **settings: Any
+    ) -> None:
         super().__init__(ModuleConfig(self.module_id, settings), protected_recent=self.default_protected_recent)
         if unknown := settings.keys() - vars(self).keys() - {"compaction_threshold"}:
             raise TypeError(f"{type(self).__name__} has no keyword {', '.join(sorted(unknown))}")
@@ -92,7 +95,7 @@ class CompactingContext(CompactionSettings):
         self._messages = StoredMessages(messages)
 
     @property
-    def compaction_stats(self) -> dict[str, Any] | None:
+    def compaction_stats(self) -> EventData | None:
         """The statistics of the last compaction, as in `context:compaction`; `over_budget` is that of the last view."""
         with self.lock:
             return dict(self._view.stats) if self._view.stats else None
@@ -133,7 +136,9 @@ class CompactingContext(CompactionSettings):
     async def compact(self) -> None:
         """Do nothing: views compact themselves."""
 
-    async def get_messages_for_request(self, token_budget: int | None = None, provider: Any = None) -> list[Message]:
+    async def get_messages_for_request(
+        self, token_budget: int | None = None, provider: Provider | None = None
+    ) -> list[Message]:
         """Return the messages for the next request, compacted to the budget."""
         budget, source = find_budget(
             token_budget,
@@ -171,7 +176,7 @@ class CompactingContext(CompactionSettings):
             await self._announce_compacted(stats)
         return messages
 
-    async def record_usage(self, event: str, data: dict[str, Any]) -> HookResult:
+    async def record_usage(self, event: str, data: EventData) -> HookResult:
         """Take note of how many tokens a request really took; the handler of `llm:response`."""
         usage = data.get("usage") if isinstance(data, dict) else None
         if isinstance(usage, dict) and (tokens := _number(usage.get("input_tokens"))) is not None:
@@ -179,7 +184,7 @@ class CompactingContext(CompactionSettings):
                 self._measured_tokens = tokens + (_number(usage.get("cache_write_tokens")) or 0)
         return HookResult()
 
-    async def emit(self, event: str, data: dict[str, Any]) -> None:
+    async def emit(self, event: str, data: EventData) -> None:
         """Emit an event without waiting for an answer that counts; errors are logged."""
         await emit_quietly(self.hooks, event, data)
 
@@ -252,7 +257,7 @@ class CompactingContext(CompactionSettings):
             },
         )
 
-    async def _announce_compacted(self, stats: dict[str, Any]) -> None:
+    async def _announce_compacted(self, stats: EventData) -> None:
         logger.info(
             "%s: compacted to level %d: %d → %d tokens, %d → %d messages",
             self.module_id,
@@ -266,7 +271,7 @@ class CompactingContext(CompactionSettings):
 
 
 async def mount_context(
-    coordinator: Any, context: CompactingContext, events: Iterable[str] = COMPACTION_EVENTS
+    coordinator: ModuleCoordinator, context: CompactingContext, events: Iterable[str] = COMPACTION_EVENTS
 ) -> Callable[[], None]:
     """Mount a context, announce its `events` and let it hear what requests really take; returns the cleanup."""
     module_id = context.module_id
@@ -285,5 +290,5 @@ async def mount_context(
     return cleanup
 
 
-def _number(value: Any) -> int | None:
+def _number(value: object) -> int | None:
     return int(value) if isinstance(value, int | float) and not isinstance(value, bool) else None

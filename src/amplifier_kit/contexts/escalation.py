@@ -17,8 +17,8 @@ takes a few passes over the messages, however many there are to cut.
 from collections.abc import Callable, Iterable
 from itertools import chain
 
-from amplifier_kit.messages.stored import Message
 from amplifier_kit.messages.token_estimate import estimate_message
+from amplifier_kit.types import Message
 
 from .candidates import Candidates
 from .groups import GroupedConversation

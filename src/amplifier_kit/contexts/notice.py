@@ -1,9 +1,6 @@
 """What the model is told about a compacted conversation."""
 
-from collections.abc import Mapping
-from typing import Any
-
-from amplifier_kit.messages.stored import Message
+from amplifier_kit.types import Config, Message
 
 from .settings import HIGHEST_LEVEL
 from .units import COMPACTION_SOURCE
@@ -25,7 +22,7 @@ _VERBOSE = """
 _TEXTS = {"minimal": _STATEMENT, "normal": _STATEMENT + _NORMAL, "verbose": _STATEMENT + _NORMAL + _VERBOSE}
 
 
-def compaction_notice(stats: Mapping[str, Any], verbosity: str) -> Message:
+def compaction_notice(stats: Config, verbosity: str) -> Message:
     """Return the message that ends a compacted view; `stats` are those of the event `context:compaction`."""
     text = _TEXTS[verbosity].format(**stats, highest_level=HIGHEST_LEVEL)
     return {

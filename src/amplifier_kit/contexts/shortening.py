@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from amplifier_core.utils import json_safe
-from amplifier_kit.messages.stored import Message
 from amplifier_kit.messages.token_estimate import CHARACTERS_PER_TOKEN
+from amplifier_kit.types import Message
 
 STUBBED_FROM_CHARACTERS = 80
 
@@ -149,7 +149,7 @@ def _map_result_block(block: Any, change: Callable[[str], str]) -> Any:
     return {**block, **{key: _map_content(block[key], change) for key in ("content", "output") if key in block}}
 
 
-def _is_text(block: Any) -> bool:
+def _is_text(block: object) -> bool:
     return isinstance(block, dict) and block.get("type") == "text" and isinstance(block.get("text"), str)
 
 

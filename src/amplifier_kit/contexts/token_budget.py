@@ -2,8 +2,11 @@
 
 import inspect
 import logging
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from amplifier_core import Provider
+from amplifier_core.utils.tool_messages import field_of
 
 logger = logging.getLogger(__name__)
 
@@ -18,7 +21,12 @@ class Budget(NamedTuple):
 
 
 def find_budget(
-    token_budget: int | None, provider: Any, *, max_tokens: int, is_ceiling: bool, output_reserve_fraction: float
+    token_budget: int | None,
+    provider: Provider | None,
+    *,
+    max_tokens: int,
+    is_ceiling: bool,
+    output_reserve_fraction: float,
 ) -> Budget:
     """Return the first budget that can be had: `token_budget`, the provider's, else `max_tokens`.
 
@@ -35,15 +43,16 @@ def find_budget(
     return Budget(max_tokens, "max_tokens")
 
 
-def _model_infos(provider: Any) -> Iterator[tuple[str, Any]]:
+def _model_infos(provider: Provider | None) -> Iterator[tuple[str, object]]:
+    """Yield where a model's limits may be found; many providers have `get_model_info`, which no contract asks for."""
     if provider is not None:
-        yield "provider.get_model_info", _ask(lambda: provider.get_model_info())
-        yield "provider.get_info", _field(_ask(lambda: provider.get_info()), "defaults")
+        yield "provider.get_model_info", _ask(provider, "get_model_info")
+        yield "provider.get_info", field_of(_ask(provider, "get_info"), "defaults")
 
 
-def _ask(question: Callable[[], Any]) -> Any:
+def _ask(provider: Provider, question: str) -> object:
     try:
-        answer = question()
+        answer: object = getattr(provider, question)()
     except Exception:
         logger.debug("the provider does not say what its model allows", exc_info=True)
         return None
@@ -54,10 +63,6 @@ def _ask(question: Callable[[], Any]) -> Any:
     return answer
 
 
-def _number(info: Any, name: str) -> int:
-    value = _field(info, name)
+def _number(info: object, name: str) -> int:
+    value = field_of(info, name)
     return int(value) if isinstance(value, int | float) and not isinstance(value, bool) and value > 0 else 0
-
-
-def _field(info: Any, name: str) -> Any:
-    return info.get(name) if isinstance(info, dict) else getattr(info, name, None)

@@ -2,13 +2,13 @@
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any
 
-from amplifier_core import LLMError
+from amplifier_core import ChatResponse, LLMError
 from amplifier_core.events import CONTENT_BLOCK_END, CONTENT_BLOCK_START, PROVIDER_RESPONSE
 from amplifier_core.utils import json_safe
 from amplifier_core.utils.tool_messages import Call, block_type
 from amplifier_kit.messages.conversation import block_dict, content_blocks, display_blocks, usage_of
+from amplifier_kit.types import EventData, JsonObject
 
 from .hook_points import HookPoints
 
@@ -16,7 +16,7 @@ from .hook_points import HookPoints
 class ResponseAnnouncement:
     """Announces one response."""
 
-    def __init__(self, points: HookPoints, response: Any) -> None:
+    def __init__(self, points: HookPoints, response: ChatResponse) -> None:
         self._points = points
         self._response = response
 
@@ -25,7 +25,7 @@ class ResponseAnnouncement:
         points, response = self._points, self._response
         if not points.reaches(PROVIDER_RESPONSE):
             return
-        payload: dict[str, Any] = {
+        payload: EventData = {
             "provider": provider,
             "iteration": iteration,
             "usage": self._usage,
@@ -37,7 +37,7 @@ class ResponseAnnouncement:
             payload["response"] = {"content": content, "tool_calls": [json_safe(call.to_dict()) for call in calls]}
         await points.emit(PROVIDER_RESPONSE, payload)
 
-    async def announce_blocks(self, details: Callable[[Any], dict[str, Any]] = lambda block: {}) -> None:
+    async def announce_blocks(self, details: Callable[[object], EventData] = lambda block: {}) -> None:
         """Emit a start and an end for every block: those made for display, else those of the content.
 
         `details` says what the start of a block made for display carries besides.
@@ -51,7 +51,7 @@ class ResponseAnnouncement:
         for index, block in enumerate(blocks):
             start = {"block_type": block_type(block), "block_index": index, "total_blocks": total}
             await points.emit(CONTENT_BLOCK_START, {**start, **details(block)} if displayed else start)
-            end: dict[str, Any] = {"block_index": index, "total_blocks": total}
+            end: EventData = {"block_index": index, "total_blocks": total}
             if points.listens(CONTENT_BLOCK_END):
                 end["block"] = json_safe(block_dict(block)) if displayed else self._content[index]
             if self._usage is not None:
@@ -59,17 +59,17 @@ class ResponseAnnouncement:
             await points.emit(CONTENT_BLOCK_END, end)
 
     @cached_property
-    def _usage(self) -> dict[str, Any] | None:
+    def _usage(self) -> JsonObject | None:
         return usage_of(self._response)
 
     @cached_property
-    def _content(self) -> list[Any]:
+    def _content(self) -> list[object]:
         return [json_safe(block_dict(block)) for block in content_blocks(self._response)]
 
 
-def provider_error(provider: str, error: Exception) -> dict[str, Any]:
+def provider_error(provider: str, error: Exception) -> EventData:
     """Return the payload of `provider:error`."""
-    payload: dict[str, Any] = {"provider": provider, "error": {"type": type(error).__name__, "msg": str(error)}}
+    payload: EventData = {"provider": provider, "error": {"type": type(error).__name__, "msg": str(error)}}
     if isinstance(error, LLMError):
         payload |= {"retryable": error.retryable, "status_code": error.status_code}
     return payload

@@ -1,7 +1,8 @@
 """The session's wish to stop, as a turn sees it; what a coordinator's token lacks counts as not asked for."""
 
 import logging
-from typing import Any
+
+from amplifier_kit.types import Coordinator
 
 logger = logging.getLogger(__name__)
 
@@ -9,7 +10,7 @@ logger = logging.getLogger(__name__)
 class Cancellation:
     """A cancellation token, or what there is of one."""
 
-    def __init__(self, coordinator: Any) -> None:
+    def __init__(self, coordinator: Coordinator) -> None:
         self._token = token = getattr(coordinator, "cancellation", None)
         self._register_start = getattr(token, "register_tool_start", None)
         self._register_end = getattr(token, "register_tool_complete", None)

@@ -8,16 +8,20 @@ import inspect
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TypeVar
 
-from amplifier_core import HookRegistry, HookResult
+from amplifier_core import ContextManager, HookRegistry, HookResult
 from amplifier_core.boundary import emit_quietly
 from amplifier_core.correlation import TERMINAL_EVENTS
 from amplifier_core.events import TOOL_PRE
 from amplifier_core.hooks import injected_items
+from amplifier_core.models import ContextInjection
 from amplifier_kit.log_views import is_log_view
+from amplifier_kit.types import Coordinator, EventData, Message
 
 logger = logging.getLogger(__name__)
+
+V = TypeVar("V")
 
 NO_REASON = "no reason given"
 
@@ -37,7 +41,7 @@ class Ephemeral:
 class Injection:
     """What hooks want in the conversation, until there is a place for it."""
 
-    result: Any
+    result: HookResult
     event: str
     hook_name: str
 
@@ -48,7 +52,7 @@ class Decision:
 
     denied: bool = False
     reason: str = ""
-    data: dict[str, Any] = field(default_factory=dict)
+    data: EventData = field(default_factory=dict)
     injection: Injection | None = None
     has_stored: bool = False
 
@@ -57,7 +61,7 @@ class Decision:
         """Whether the data is a masked view for logs."""
         return is_log_view(self.data)
 
-    def changed(self, key: str, kind: type, sent: Any) -> Any:
+    def changed(self, key: str, kind: type[V], sent: object) -> V | None:
         """Return the value that hooks put in place of what was sent, None when there is none of that type."""
         value = self.data.get(key)
         if value is sent or not isinstance(value, kind) or self.is_stamped or value == sent:
@@ -68,7 +72,7 @@ class Decision:
 class HookPoints:
     """Emits a turn's events, carries out what hooks answer, and keeps what they want in the next request."""
 
-    def __init__(self, hooks: Any, coordinator: Any, context: Any) -> None:
+    def __init__(self, hooks: HookRegistry, coordinator: Coordinator, context: ContextManager) -> None:
         self._hooks = hooks
         self._context = context
         self._process = getattr(coordinator, "process_hook_result", None)
@@ -83,12 +87,12 @@ class HookPoints:
         """Say whether emitting an event has any effect; one that the kernel's registry would drop has none."""
         return not self._skips_unheard or self.listens(event) or event in TERMINAL_EVENTS
 
-    async def emit(self, event: str, payload: dict[str, Any]) -> None:
+    async def emit(self, event: str, payload: EventData) -> None:
         """Emit an event at which hooks have no say; a registry that fails is logged."""
         if self.reaches(event):
             await emit_quietly(self._hooks, event, payload)
 
-    async def collect(self, event: str, payload: dict[str, Any], timeout_s: float) -> list[dict[str, Any]]:
+    async def collect(self, event: str, payload: EventData, timeout_s: float) -> list[EventData]:
         """Ask every handler of a decision event for its answer."""
         collect = getattr(self._hooks, "emit_and_collect", None)
         if collect is None:
@@ -100,14 +104,14 @@ class HookPoints:
             return []
         return [answer for answer in answers if isinstance(answer, dict)]
 
-    async def decide(self, event: str, payload: dict[str, Any], hook_name: str = "orchestrator") -> Decision:
+    async def decide(self, event: str, payload: EventData, hook_name: str = "orchestrator") -> Decision:
         """Emit an event at which hooks decide, and carry out their answer at once."""
         decision = await self.offer(event, payload, hook_name)
         if decision.injection is not None:
             decision.has_stored = await self.inject(decision.injection)
         return decision
 
-    async def offer(self, event: str, payload: dict[str, Any], hook_name: str) -> Decision:
+    async def offer(self, event: str, payload: EventData, hook_name: str) -> Decision:
         """Emit an event at which hooks decide; what they inject is left in the decision, to be injected when it fits.
 
         A registry that fails leaves everything as it is, except that no tool runs which its guards could not see.
@@ -167,14 +171,14 @@ class HookPoints:
         taken, self._queued = self._queued, []
         return taken
 
-    async def _store(self, items: list[Any], event: str) -> None:
+    async def _store(self, items: list[ContextInjection], event: str) -> None:
         add_message = getattr(self._context, "add_message", None)
         for item in items:
             if item.content and add_message is not None:
                 metadata = {"source": "hook", "event": event}
                 await add_message({"role": item.role, "content": item.content, "metadata": metadata})
 
-    async def _ask_user(self, result: Any, event: str, hook_name: str) -> Decision:
+    async def _ask_user(self, result: HookResult, event: str, hook_name: str) -> Decision:
         if self._process is None:
             return Decision(denied=True, reason="No approval system available")
         try:
@@ -186,7 +190,7 @@ class HookPoints:
             return Decision()
         return Decision(denied=True, reason=getattr(answer, "reason", None) or "")
 
-    async def _show_message(self, result: Any, event: str, hook_name: str) -> None:
+    async def _show_message(self, result: HookResult, event: str, hook_name: str) -> None:
         """Let the user see a message that came with an answer."""
         if self._process is not None and getattr(result, "user_message", None):
             try:
@@ -195,7 +199,7 @@ class HookPoints:
                 logger.warning("the message of a hook at %s could not be shown", event, exc_info=True)
 
 
-def _left_of(items: list[Any], rest: Any) -> list[Any]:
+def _left_of(items: list[ContextInjection], rest: HookResult) -> list[ContextInjection]:
     """Return the items of an injection that a coordinator left: those it hands back, else all unless it denies them."""
     match getattr(rest, "action", None):
         case "inject_context":
@@ -205,7 +209,7 @@ def _left_of(items: list[Any], rest: Any) -> list[Any]:
     return items
 
 
-def apply_ephemerals(messages: list[dict[str, Any]], ephemerals: list[Ephemeral]) -> list[dict[str, Any]]:
+def apply_ephemerals(messages: list[Message], ephemerals: list[Ephemeral]) -> list[Message]:
     """Return the request's messages with ephemeral text added; only the list and a changed message are copied."""
     if not ephemerals:
         return messages
@@ -224,7 +228,7 @@ def apply_ephemerals(messages: list[dict[str, Any]], ephemerals: list[Ephemeral]
     return view
 
 
-def _is_the_kernels(hooks: Any) -> bool:
+def _is_the_kernels(hooks: HookRegistry) -> bool:
     """Say whether nothing but the kernel's own code sees what is emitted, so that the unheard can be left out."""
     return type(hooks) is HookRegistry and all(
         getattr(HookRegistry, name) is method and name not in vars(hooks) for name, method in _KERNEL_METHODS.items()

@@ -5,6 +5,9 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
 from typing import Any
 
+from amplifier_core import ContextManager, HookRegistry, Provider, Tool
+from amplifier_kit.types import Coordinator
+
 from .turn import Turn
 
 
@@ -18,12 +21,12 @@ class LoopOrchestrator(ABC):
     async def execute(
         self,
         prompt: str,
-        context: Any,
-        providers: Mapping[str, Any],
-        tools: Mapping[str, Any],
-        hooks: Any,
-        coordinator: Any = None,
-        **_: Any,
+        context: ContextManager,
+        providers: Mapping[str, Provider],
+        tools: Mapping[str, Tool],
+        hooks: HookRegistry,
+        coordinator: Coordinator = None,
+        **_: object,
     ) -> str:
         """Run one turn and return its answer."""
         return await self.begin(prompt, context, providers, tools, hooks, coordinator).answer()
@@ -31,11 +34,11 @@ class LoopOrchestrator(ABC):
     async def execute_stream(
         self,
         prompt: str,
-        context: Any,
-        providers: Mapping[str, Any],
-        tools: Mapping[str, Any],
-        hooks: Any,
-        coordinator: Any = None,
+        context: ContextManager,
+        providers: Mapping[str, Provider],
+        tools: Mapping[str, Tool],
+        hooks: HookRegistry,
+        coordinator: Coordinator = None,
     ) -> AsyncIterator[str]:
         """Run one turn and yield its answer as it comes; a reader that leaves early cancels the turn."""
         turn = self.begin(prompt, context, providers, tools, hooks, coordinator)

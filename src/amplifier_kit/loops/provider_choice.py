@@ -2,14 +2,17 @@
 
 import logging
 from collections.abc import Mapping
-from typing import Any
+
+from amplifier_core import Provider
 
 logger = logging.getLogger(__name__)
 
 _DEFAULT_PRIORITY = 100.0
 
 
-def by_preference(providers: Mapping[str, Any], preferred: str | None, *, rank: bool = True) -> list[tuple[str, Any]]:
+def by_preference(
+    providers: Mapping[str, Provider], preferred: str | None, *, rank: bool = True
+) -> list[tuple[str, Provider]]:
     """Return name and provider of all that are mounted: the preferred one first, then by priority number.
 
     Without `rank` the rest keeps the order in which it was mounted.
@@ -26,7 +29,7 @@ def by_preference(providers: Mapping[str, Any], preferred: str | None, *, rank: 
     return ordered
 
 
-def priority_of(provider: Any) -> float:
+def priority_of(provider: Provider) -> float:
     """Return a provider's priority number; lower comes first."""
     priority = getattr(provider, "priority", None)
     if priority is None:
@@ -37,7 +40,7 @@ def priority_of(provider: Any) -> float:
     return float(priority)
 
 
-def model_of(provider: Any) -> str | None:
+def model_of(provider: Provider) -> str | None:
     """Return the model a provider is set to, as far as it says so."""
     config = getattr(provider, "config", None)
     candidates = [getattr(provider, name, None) for name in ("default_model", "model")]

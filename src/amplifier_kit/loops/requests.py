@@ -1,18 +1,24 @@
 """Building a provider request from stored messages and mounted tools, each converted once."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from amplifier_core import ChatRequest, Message, ToolSpec
+from amplifier_core import ChatRequest, Message, Tool, ToolSpec
 from amplifier_core.utils.tool_messages import field_of
 from amplifier_kit.messages.results import json_text
+from amplifier_kit.types import JsonObject
+from amplifier_kit.types import Message as StoredDict
 
 logger = logging.getLogger(__name__)
 
-_EMPTY_SCHEMA: dict[str, Any] = {"type": "object", "properties": {}}
+_EMPTY_SCHEMA: JsonObject = {"type": "object", "properties": {}}
 _KNOWN_BLOCKS = frozenset({"text", "thinking", "redacted_thinking", "tool_call", "tool_result", "image", "reasoning"})
 _SPARE_CONVERSIONS = 256
+
+
+Stored = Message | StoredDict
+"""A message as a context hands it out."""
 
 
 class RequestBuilder:
@@ -23,15 +29,15 @@ class RequestBuilder:
     """
 
     def __init__(self) -> None:
-        self._view: list[Any] = []  # the messages of the last request
+        self._view: list[Stored] = []  # the messages of the last request
         self._converted: list[Message | None] = []  # and what became of them; None is left out
-        self._known: dict[int, tuple[Any, Message | None]] = {}
-        self._specs: dict[int, tuple[Any, ToolSpec]] = {}
-        self._template: tuple[dict[str, Any], ChatRequest] | None = None
+        self._known: dict[int, tuple[Stored, Message | None]] = {}
+        self._specs: dict[int, tuple[Tool, ToolSpec]] = {}
+        self._template: tuple[JsonObject, ChatRequest] | None = None
 
-    def build(self, messages: list[Any], tools: Mapping[str, Any], **options: Any) -> ChatRequest:
+    def build(self, messages: Sequence[Stored], tools: Mapping[str, Tool], **options: Any) -> ChatRequest:
         """Return a request; `options` that are None are left to the provider."""
-        parts: dict[str, Any] = {"messages": self.convert(messages)}
+        parts: dict[str, object] = {"messages": self.convert(messages)}
         if tools:
             parts["tools"] = self.tool_specs(tools)
         if self._template is None or self._template[0] != options:
@@ -39,7 +45,7 @@ class RequestBuilder:
             self._template = (options, ChatRequest(messages=[], **given))
         return self._template[1].model_copy(update=parts)  # the parts are models already and not validated again
 
-    def convert(self, messages: list[Any]) -> list[Message]:
+    def convert(self, messages: Sequence[Stored]) -> list[Message]:
         """Return the messages as the kernel's models; one that cannot be converted at all is left out."""
         start = self._count_unchanged(messages)
         del self._view[start:], self._converted[start:]
@@ -54,11 +60,11 @@ class RequestBuilder:
             self._known = {id(pair[0]): pair for pair in zip(self._view, self._converted, strict=True)}
         return list(filter(None, self._converted))
 
-    def tool_specs(self, tools: Mapping[str, Any]) -> list[ToolSpec]:
+    def tool_specs(self, tools: Mapping[str, Tool]) -> list[ToolSpec]:
         """Return the specification of every tool as it is now."""
         return [self.tool_spec(name, tool) for name, tool in tools.items()]
 
-    def tool_spec(self, name: str, tool: Any) -> ToolSpec:
+    def tool_spec(self, name: str, tool: Tool) -> ToolSpec:
         """Return the specification of one tool; loops that know other forms override this."""
         description, schema = str(getattr(tool, "description", "") or ""), tool_schema(tool)
         known = self._specs.get(id(tool))
@@ -70,7 +76,7 @@ class RequestBuilder:
         self._specs[id(tool)] = (tool, spec)
         return spec
 
-    def _count_unchanged(self, messages: list[Any]) -> int:
+    def _count_unchanged(self, messages: Sequence[Stored]) -> int:
         """Return how many messages at the beginning are those of the last request: usually all but a few."""
         count, step = min(len(self._view), len(messages)), 1
         while count and messages[:count] != self._view[:count]:
@@ -78,7 +84,7 @@ class RequestBuilder:
         return count
 
 
-def tool_schema(tool: Any) -> dict[str, Any]:
+def tool_schema(tool: Tool) -> JsonObject:
     """Return a tool's JSON schema, whichever way it offers it."""
     schema = getattr(tool, "input_schema", None)
     if not isinstance(schema, dict) and callable(get_schema := getattr(tool, "get_schema", None)):
@@ -86,7 +92,7 @@ def tool_schema(tool: Any) -> dict[str, Any]:
     return schema if isinstance(schema, dict) else _EMPTY_SCHEMA
 
 
-def _convert(stored: Any, index: int) -> Message | None:
+def _convert(stored: Stored, index: int) -> Message | None:
     if type(stored) is not dict and isinstance(stored, Message):
         return stored
     try:
@@ -110,11 +116,11 @@ def _content(content: Any) -> Any:
     return [block if _is_known(block) else {"type": "text", "text": json_text(block)} for block in content]
 
 
-def _is_known(block: Any) -> bool:
+def _is_known(block: object) -> bool:
     return field_of(block, "type") in _KNOWN_BLOCKS
 
 
-def _reduced(stored: Any) -> dict[str, Any]:
+def _reduced(stored: StoredDict) -> JsonObject:
     """Return a message with its content as text and nothing else but what pairs calls and results."""
     reduced = {"role": stored["role"], "content": json_text(stored.get("content"))}
     if stored.get("tool_calls"):

@@ -13,10 +13,12 @@ import functools
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, TypeGuard, TypeVar
+from typing import ClassVar, TypeGuard, TypeVar
 
 from amplifier_core import HookResult
+from amplifier_core.handler_call import Handler
 from amplifier_kit.mounting import Handlers
+from amplifier_kit.types import EventData, JsonObject
 
 logger = logging.getLogger(__name__)
 
@@ -26,7 +28,6 @@ DECISION_TOOL = "decision:tool_resolution"
 DECISION_AGENT = "decision:agent_resolution"
 DECISION_CONTEXT = "decision:context_resolution"
 
-EventData = dict[str, Any]
 S = TypeVar("S", bound="Scheduler")
 
 _UNDECIDED = 0.5  # the score of an answer for which nothing better speaks
@@ -39,7 +40,7 @@ class Choice:
     option: str
     score: float
     rationale: str
-    metadata: dict[str, Any] = field(default_factory=dict)
+    metadata: JsonObject = field(default_factory=dict)
 
 
 def model_decides_on_error(
@@ -95,7 +96,7 @@ class Scheduler:
         ):
             self.register_one(handlers, event, handler, priority=self.priority)
 
-    def register_one(self, handlers: Handlers, event: str, handler: Callable[..., Any], *, priority: int) -> None:
+    def register_one(self, handlers: Handlers, event: str, handler: Handler, *, priority: int) -> None:
         """Register a handler under the scheduler's name for the event, such as `cost:tool_selecting`."""
         name = f"{self.handler_prefix}:{event.removeprefix('decision:').replace(':', '_')}"
         handlers.register(event, handler, priority=priority, name=name)
@@ -159,5 +160,5 @@ def _answer(key: str, choice: Choice | None) -> HookResult:
     return HookResult(data=answer)
 
 
-def _is_number(value: Any) -> TypeGuard[float]:
+def _is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool)

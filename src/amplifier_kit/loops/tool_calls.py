@@ -7,11 +7,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from amplifier_core import ToolResult
+from amplifier_core import Tool, ToolResult
 from amplifier_core.events import TOOL_ERROR, TOOL_POST, TOOL_PRE
 from amplifier_core.exceptions import describe
 from amplifier_core.utils.tool_messages import Call
 from amplifier_kit.messages.results import Content, as_tool_result, replaced_content, result_content
+from amplifier_kit.types import Coordinator, EventData, JsonObject
 from amplifier_kit.undeclared import DISPLAY_ARGUMENTS
 
 from .cancellation import Cancellation
@@ -29,13 +30,16 @@ class Outcome:
     call: Call
     group_id: str
     tool_name: str = field(init=False)
-    arguments: dict[str, Any] = field(init=False)
+    arguments: JsonObject = field(init=False)
     content: Content | None = None
     injections: list[Injection] = field(default_factory=list)
     started_s: float = field(default_factory=time.perf_counter)
 
     def __post_init__(self) -> None:
         self.tool_name, self.arguments = self.call.name, self.call.arguments
+
+
+Dispatches = dict["asyncio.Task[Any] | None", dict[str, str]]
 
 
 class ToolCalls:
@@ -46,7 +50,12 @@ class ToolCalls:
     """
 
     def __init__(
-        self, task: TurnTask, cancellation: Cancellation, points: HookPoints, tools: Mapping[str, Any], coordinator: Any
+        self,
+        task: TurnTask,
+        cancellation: Cancellation,
+        points: HookPoints,
+        tools: Mapping[str, Tool],
+        coordinator: Coordinator,
     ) -> None:
         self.points = points
         self.tools = tools
@@ -177,7 +186,7 @@ class ToolCalls:
     def internal_error_text(self, error: Exception) -> str:
         return f"Error executing tool: {describe(error)}"
 
-    async def ask(self, outcome: Outcome, event: str, payload: dict[str, Any]) -> Decision:
+    async def ask(self, outcome: Outcome, event: str, payload: EventData) -> Decision:
         """Let hooks decide about a call; what they inject waits until the batch is answered."""
         decision = await self.points.offer(event, payload, outcome.tool_name)
         if decision.injection is not None:
@@ -194,7 +203,7 @@ class ToolCalls:
         }
         await self.points.emit(TOOL_ERROR, payload)
 
-    async def _execute(self, tool: Any, outcome: Outcome) -> Any:
+    async def _execute(self, tool: Tool, outcome: Outcome) -> object:
         """Run the tool; meanwhile the coordinator says which call the current task serves.
 
         The tool gets a dict of its own: what it does to that must not change the stored call.
@@ -219,7 +228,7 @@ def failure(error: Exception) -> ToolResult:
     return ToolResult(success=False, error={"message": describe(error) or type(error).__name__})
 
 
-def _payload(outcome: Outcome) -> dict[str, Any]:
+def _payload(outcome: Outcome) -> EventData:
     return {
         "tool_name": outcome.tool_name,
         "tool_call_id": outcome.call.id,
@@ -235,7 +244,7 @@ def _display_name(call: Call, tool: object) -> str:
     return shown if isinstance(shown, str) and shown else call.name
 
 
-def _dispatches_of(coordinator: Any) -> dict[Any, dict[str, str]]:
+def _dispatches_of(coordinator: Coordinator) -> Dispatches:
     """Return the coordinator's running calls by task, under the name that delegating tools read."""
     running = getattr(coordinator, "_tool_dispatch_contexts", None)
     if isinstance(running, dict):
@@ -246,7 +255,7 @@ def _dispatches_of(coordinator: Any) -> dict[Any, dict[str, str]]:
     return running
 
 
-def _set_attribute(coordinator: Any, name: str, value: Any) -> None:
+def _set_attribute(coordinator: Coordinator, name: str, value: object) -> None:
     try:
         setattr(coordinator, name, value)
     except Exception:

@@ -3,9 +3,10 @@
 import asyncio
 import logging
 from collections.abc import Iterable
-from typing import Any
 
+from amplifier_core import ContextManager, Provider
 from amplifier_kit.messages.conversation import CLOSING_MESSAGE, user_message
+from amplifier_kit.types import Message
 
 logger = logging.getLogger(__name__)
 
@@ -13,18 +14,18 @@ logger = logging.getLogger(__name__)
 class Transcript:
     """A context manager in the hands of a turn. A context without `add_message` is read-only."""
 
-    def __init__(self, context: Any) -> None:
+    def __init__(self, context: ContextManager) -> None:
         self._context = context
         self._add = getattr(context, "add_message", None)
         self._ends_with_result = False
 
-    async def add(self, message: dict[str, Any]) -> None:
+    async def add(self, message: Message) -> None:
         """Store a message."""
         if self._add is not None:
             await self._add(message)
             self._ends_with_result = message["role"] == "tool"
 
-    async def add_all(self, messages: Iterable[dict[str, Any]]) -> None:
+    async def add_all(self, messages: Iterable[Message]) -> None:
         """Store each of the messages; what goes wrong with one is raised when the others are stored."""
         failure: BaseException | None = None
         for message in messages:
@@ -43,14 +44,14 @@ class Transcript:
             except Exception:
                 logger.exception("the closing message of a cancelled turn could not be stored")
 
-    async def view_for(self, provider: Any, prompt: str) -> list[dict[str, Any]]:
+    async def view_for(self, provider: Provider, prompt: str) -> list[Message]:
         """Return the messages for a request to `provider`."""
         context = self._context
         if callable(get_messages := getattr(context, "get_messages_for_request", None)):
-            view: list[dict[str, Any]] = await get_messages(provider=provider)
+            view: list[Message] = await get_messages(provider=provider)
             return view
         if callable(get_messages := getattr(context, "get_messages", None)):
-            history: list[dict[str, Any]] = await get_messages()
+            history: list[Message] = await get_messages()
             return history
         messages = getattr(context, "messages", None)
         return list(messages) if isinstance(messages, list) else [user_message(prompt)]

@@ -11,9 +11,20 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from amplifier_core import LLMError, LLMTimeoutError, ProviderUnavailableError, events
+from amplifier_core import (
+    ChatRequest,
+    ChatResponse,
+    ContextManager,
+    HookRegistry,
+    LLMError,
+    LLMTimeoutError,
+    Provider,
+    ProviderUnavailableError,
+    Tool,
+    events,
+)
 from amplifier_core.utils.tool_messages import Call
 from amplifier_kit.messages.conversation import (
     as_response,
@@ -25,6 +36,7 @@ from amplifier_kit.messages.conversation import (
     tool_message,
     user_message,
 )
+from amplifier_kit.types import Coordinator, EventData, JsonObject, Message
 
 from .announcements import ResponseAnnouncement, provider_error
 from .cancellation import Cancellation
@@ -51,7 +63,7 @@ _EXECUTION_STATUS = {"success": "completed", "incomplete": "completed", "cancell
 class Reply:
     """A provider's response, taken apart."""
 
-    response: Any
+    response: ChatResponse
     text: str
     calls: list[Call] = field(default_factory=list)
 
@@ -75,11 +87,11 @@ class Turn:
         settings: LoopSettings,
         builder: RequestBuilder,
         prompt: str,
-        context: Any,
-        providers: Mapping[str, Any],
-        tools: Mapping[str, Any],
-        hooks: Any,
-        coordinator: Any = None,
+        context: ContextManager,
+        providers: Mapping[str, Provider],
+        tools: Mapping[str, Tool],
+        hooks: HookRegistry,
+        coordinator: Coordinator = None,
     ) -> None:
         self.settings = settings
         self.prompt = prompt
@@ -94,7 +106,7 @@ class Turn:
         self.status = "incomplete"
         self.iteration = 0
         self.provider_calls = 0
-        self.candidates: list[tuple[str, Any]] = []  # the providers still worth a try, best first
+        self.candidates: list[tuple[str, Provider]] = []  # the providers still worth a try, best first
         self._builder = builder
         self._said: list[str] = []
         self._unsent: list[Ephemeral] = []
@@ -186,7 +198,7 @@ class Turn:
 
     # --- the provider
 
-    def select_providers(self) -> list[tuple[str, Any]]:
+    def select_providers(self) -> list[tuple[str, Provider]]:
         """Return the providers in the order in which they are tried."""
         return by_preference(self.providers, self.settings.default_provider)
 
@@ -213,7 +225,7 @@ class Turn:
                     raise
                 self.candidates.pop(0)
 
-    async def prepare(self, name: str, provider: Any, *, is_last: bool) -> Any:
+    async def prepare(self, name: str, provider: Provider, *, is_last: bool) -> ChatRequest | None:
         """Return the request for a provider, None when the turn ends here because hooks deny it."""
         messages = await self.transcript.view_for(provider, self.prompt)
         self._unsent += self.points.take()
@@ -231,7 +243,7 @@ class Turn:
         effort, timeout_s = self.settings.reasoning_effort, self.settings.timeout
         return self._builder.build(messages, self.tools, reasoning_effort=effort, timeout=timeout_s)
 
-    def _facts(self, name: str, provider: Any, messages: list[dict[str, Any]], is_last: bool) -> dict[str, Any]:
+    def _facts(self, name: str, provider: Provider, messages: list[Message], is_last: bool) -> EventData:
         """Return the payload of `provider:request`."""
         model = model_of(provider)
         payload = {"provider": name, "iteration": self.iteration, "model": model, "messages": messages}
@@ -241,17 +253,18 @@ class Turn:
         """Return ephemeral text that goes into every request of the turn."""
         return []
 
-    async def call(self, name: str, provider: Any, request: Any) -> Any:
+    async def call(self, name: str, provider: Provider, request: ChatRequest) -> ChatResponse:
         """Return the provider's response."""
         complete = getattr(provider, "complete", None)
         if not callable(complete):
             raise RuntimeError(f"provider {name!r} has no complete() method")  # noqa: TRY004 - as for no provider
-        return await complete(request, **self.provider_options())
+        response: ChatResponse = await complete(request, **self.provider_options())
+        return response
 
-    def provider_options(self) -> dict[str, Any]:
+    def provider_options(self) -> JsonObject:
         return {"extended_thinking": True} if self.settings.extended_thinking else {}
 
-    async def receive(self, name: str, provider: Any, response: Any) -> Reply | None:
+    async def receive(self, name: str, provider: Provider, response: ChatResponse) -> Reply | None:
         """Announce a response and take it apart; None when the turn was meanwhile cancelled at once."""
         calls = self.read_calls(provider, response)
         announcement = ResponseAnnouncement(self.points, response)
@@ -262,7 +275,7 @@ class Turn:
         await self.announce_blocks(announcement)
         return Reply(response, self.read_text(response), calls)
 
-    def read_calls(self, provider: Any, response: Any) -> list[Call]:
+    def read_calls(self, provider: Provider, response: ChatResponse) -> list[Call]:
         """Return the calls of a response in normal form."""
         calls = getattr(response, "tool_calls", None)
         if calls is None and has_call_blocks(getattr(response, "content", None)):
@@ -270,7 +283,7 @@ class Turn:
             calls = parse(response) if callable(parse) else None
         return read_calls(calls)
 
-    def read_text(self, response: Any) -> str:
+    def read_text(self, response: ChatResponse) -> str:
         """Return the text of a response."""
         return text_of(getattr(response, "content", None))
 
@@ -310,7 +323,7 @@ class Turn:
     async def say_denied(self, reason: str) -> None:
         await self.say(f"Operation denied: {reason or NO_REASON}")
 
-    def assistant_message(self, reply: Reply) -> dict[str, Any]:
+    def assistant_message(self, reply: Reply) -> Message:
         """Return the message that records a reply."""
         return assistant_message(reply.response, reply.text, reply.calls)
 
@@ -333,7 +346,7 @@ class Turn:
         settings = self.settings
         return await self.tool_calls.run(batch, parallel=settings.parallel_tools, limit=settings.max_parallel_tools)
 
-    def _result_message(self, outcome: Outcome) -> dict[str, Any]:
+    def _result_message(self, outcome: Outcome) -> Message:
         call = outcome.call
         content = cancelled_content(call.name) if outcome.content is None else outcome.content
         return tool_message(call, content, name=call.name if self.names_results else None)
@@ -383,7 +396,7 @@ class Turn:
             text = self.text
             await self.points.emit(events.PROMPT_COMPLETE, {"response_preview": text[:200], "length": len(text)})
         outcome = {"orchestrator": self.orchestrator, "turn_count": self.provider_calls, "status": self.status}
-        payloads: dict[str, dict[str, Any]] = {events.ORCHESTRATOR_COMPLETE: outcome}
+        payloads: dict[str, EventData] = {events.ORCHESTRATOR_COMPLETE: outcome}
         if self._is_accepted:
             execution = {"response": self.text, "status": _EXECUTION_STATUS[self.status]}
             payloads[events.EXECUTION_END] = execution

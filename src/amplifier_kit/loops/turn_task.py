@@ -26,12 +26,12 @@ class TurnTask:
 
     # --- for the caller
 
-    async def run(self, work: Coroutine[Any, Any, T]) -> T:
+    async def run(self, work: Coroutine[object, None, T]) -> T:
         """Run `work` and return its result."""
         task = asyncio.create_task(work)
         return await self._end_of(task)
 
-    async def stream(self, work: Coroutine[Any, Any, Any]) -> AsyncGenerator[str, None]:
+    async def stream(self, work: Coroutine[object, None, object]) -> AsyncGenerator[str, None]:
         """Run `work` and yield what it says; a reader that leaves cancels it."""
         fragments = self._fragments = asyncio.Queue()
         task = asyncio.create_task(work)

@@ -2,21 +2,22 @@
 
 import json
 import uuid
-from typing import Any
+from typing import Any, cast
 
 from amplifier_core import ChatResponse, ToolCall, Usage
 from amplifier_core.utils import json_safe
 from amplifier_core.utils.tool_messages import CALL_BLOCKS, Call, block_type, field_of, read_call
+from amplifier_kit.types import Block, JsonObject, Message
 
 from .results import Content
 
 
-def read_calls(calls: Any) -> list[Call]:
+def read_calls(calls: object) -> list[Call]:
     """Return a response's tool calls, in whatever spelling they are given; one without an id is given one."""
     return [_read_call(call) for call in calls] if isinstance(calls, list | tuple) else []
 
 
-def _read_call(call: Any) -> Call:
+def _read_call(call: object) -> Call:
     if isinstance(call, ToolCall):
         return Call(call.id or _new_call_id(), call.name, call.arguments)
     read = read_call(call)
@@ -28,7 +29,7 @@ def _new_call_id() -> str:
     return f"call_{uuid.uuid4().hex}"
 
 
-def block_dict(block: Any) -> dict[str, Any]:
+def block_dict(block: object) -> Block:
     """Return a content block as a dict with everything it carries."""
     if isinstance(block, dict):
         return block
@@ -39,38 +40,38 @@ def block_dict(block: Any) -> dict[str, Any]:
     return safe if isinstance(safe, dict) else {"type": "text", "text": str(safe)}
 
 
-class DictResponse(dict[str, Any]):
+class DictResponse(JsonObject):
     """A response that a provider gave as a dict; its items can be read like the fields of any other."""
 
     def __getattr__(self, name: str) -> Any:
         return self.get(name)
 
 
-def as_response(returned: Any) -> Any:
+def as_response(returned: object) -> ChatResponse:
     """Return what a provider returned as something that has a response's fields."""
-    return DictResponse(returned) if isinstance(returned, dict) else returned
+    return cast(ChatResponse, DictResponse(returned) if isinstance(returned, dict) else returned)
 
 
-def display_blocks(response: Any) -> list[Any]:
+def display_blocks(response: ChatResponse) -> list[object]:
     """Return the blocks that a response carries for display beside its content."""
     blocks = extra_field(response, "content_blocks")
     return list(blocks) if isinstance(blocks, list | tuple) else []
 
 
-def content_blocks(response: Any) -> list[Any]:
+def content_blocks(response: ChatResponse) -> list[object]:
     """Return the blocks of a response's content; text alone has none."""
     content = getattr(response, "content", None)
     return list(content) if isinstance(content, list | tuple) else []
 
 
-def extra_field(response: Any, name: str) -> Any:
+def extra_field(response: ChatResponse, name: str) -> Any:
     """Return what a response may carry beyond the kernel's own fields, None when it does not."""
     if type(response) is ChatResponse:  # which takes microseconds to say that it lacks a field
         return (response.model_extra or {}).get(name)
     return getattr(response, name, None)
 
 
-def usage_of(response: Any) -> dict[str, Any] | None:
+def usage_of(response: object) -> JsonObject | None:
     """Return what a response says it used, as JSON data."""
     usage = getattr(response, "usage", None)
     if type(usage) is Usage and not usage.model_extra:
@@ -79,7 +80,7 @@ def usage_of(response: Any) -> dict[str, Any] | None:
     return safe if isinstance(safe, dict) else None
 
 
-def text_of(content: Any) -> str:
+def text_of(content: object) -> str:
     """Return the text of a response: its text blocks only, separated by a blank line."""
     if isinstance(content, str):
         return content
@@ -89,16 +90,16 @@ def text_of(content: Any) -> str:
     return "\n\n".join([text for text in texts if isinstance(text, str) and text])
 
 
-def has_call_blocks(content: Any) -> bool:
+def has_call_blocks(content: object) -> bool:
     """Say whether a response's content itself holds tool calls."""
     return isinstance(content, list | tuple) and any(block_type(block) in CALL_BLOCKS for block in content)
 
 
-def user_message(text: str) -> dict[str, Any]:
+def user_message(text: str) -> Message:
     return {"role": "user", "content": text}
 
 
-def assistant_message(response: Any, text: str, calls: list[Call]) -> dict[str, Any]:
+def assistant_message(response: ChatResponse, text: str, calls: list[Call]) -> Message:
     """Return the message that records a response with its blocks, in the order the model gave them.
 
     A block that calls a tool stays only if it is among the calls that will be answered.
@@ -110,7 +111,7 @@ def assistant_message(response: Any, text: str, calls: list[Call]) -> dict[str, 
         for block in (content if isinstance(content, list) else ())
         if block_type(block) not in CALL_BLOCKS or field_of(block, "id") in answered
     ]
-    message: dict[str, Any] = {"role": "assistant", "content": blocks or text}
+    message: Message = {"role": "assistant", "content": blocks or text}
     if calls:
         message["tool_calls"] = [call.to_dict() for call in calls]
     metadata = getattr(response, "metadata", None)
@@ -119,9 +120,9 @@ def assistant_message(response: Any, text: str, calls: list[Call]) -> dict[str, 
     return message
 
 
-def tool_message(call: Call, content: Content, *, name: str | None = None) -> dict[str, Any]:
+def tool_message(call: Call, content: Content, *, name: str | None = None) -> Message:
     """Return the message that answers a call."""
-    message: dict[str, Any] = {"role": "tool", "tool_call_id": call.id, "content": content}
+    message: Message = {"role": "tool", "tool_call_id": call.id, "content": content}
     if name is not None:
         message["name"] = name
     return message
@@ -132,7 +133,7 @@ def cancelled_content(name: str) -> str:
     return json.dumps({"error": "Tool execution was cancelled by user", "cancelled": True, "tool": name})
 
 
-CLOSING_MESSAGE: dict[str, Any] = {
+CLOSING_MESSAGE: Message = {
     "role": "assistant",
     "content": "The operation was cancelled. Results of tools that had finished were kept.",
 }

@@ -2,19 +2,19 @@
 
 import json
 import logging
-from typing import Any
 
 from amplifier_core import ToolResult
 from amplifier_core.utils import json_safe
 from amplifier_core.utils.serialize import sanitize_text
 from amplifier_core.utils.tool_messages import block_type, field_of
+from amplifier_kit.types import Block, EventData
 
 logger = logging.getLogger(__name__)
 
-Content = str | list[dict[str, Any]]
+Content = str | list[Block]
 
 
-def as_tool_result(returned: Any) -> ToolResult:
+def as_tool_result(returned: object) -> ToolResult:
     """Return what a tool returned as a result; anything that is none is the output of a success."""
     return returned if isinstance(returned, ToolResult) else ToolResult(success=True, output=returned)
 
@@ -55,7 +55,7 @@ def json_text(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(json_safe(value), ensure_ascii=False)
 
 
-def replaced_content(data: dict[str, Any], sent: Any) -> str | None:
+def replaced_content(data: EventData, sent: object) -> str | None:
     """Return the content that hooks put in place of a result, None when they left it alone.
 
     The very object that was sent is unchanged, without a look inside.
@@ -67,7 +67,7 @@ def replaced_content(data: dict[str, Any], sent: Any) -> str | None:
     return None
 
 
-def _content_from(value: Any) -> str:
+def _content_from(value: object) -> str:
     if isinstance(value, dict) and "success" in value and "output" in value:
         try:
             return result_text(ToolResult(success=value["success"], output=value["output"], error=value.get("error")))

@@ -4,15 +4,14 @@ from collections.abc import Callable
 from typing import Any
 
 from amplifier_core.utils.timestamps import utc_timestamp
+from amplifier_kit.types import Message
 from amplifier_kit.undeclared import PINNING_METADATA
-
-Message = dict[str, Any]
 
 _MILLISECONDS_END = len("2000-01-01T00:00:00.000")
 _MICROSECONDS_END = len("2000-01-01T00:00:00.000000")
 
 
-def check_message(message: Any) -> Message:
+def check_message(message: object) -> Message:
     """Return `message` when it can be kept: a dict with a role. Anything else is a `ValueError`."""
     if not isinstance(message, dict):
         raise ValueError(f"a message must be a dict with a 'role', got {type(message).__name__}")  # noqa: TRY004
@@ -22,7 +21,7 @@ def check_message(message: Any) -> Message:
     return message
 
 
-def stamped(message: Any) -> Message:
+def stamped(message: object) -> Message:
     """Return the copy of a message that a history keeps: checked, with the time in its metadata unless it has one."""
     copied = dict(check_message(message))
     metadata = copied.get("metadata")

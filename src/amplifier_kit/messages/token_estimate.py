@@ -20,7 +20,7 @@ _TEXT_SOURCES = frozenset({"text", "content"})
 _ATOMS = frozenset({str, int, float, bool, type(None)})
 
 
-def estimate_message(message: Any, image_tokens: int = IMAGE_TOKENS) -> int:
+def estimate_message(message: object, image_tokens: int = IMAGE_TOKENS) -> int:
     """Return the tokens of one message; never raises."""
     reduction = None
     try:
@@ -33,7 +33,7 @@ def estimate_message(message: Any, image_tokens: int = IMAGE_TOKENS) -> int:
     return len(text) // CHARACTERS_PER_TOKEN + (reduction.media * image_tokens if reduction is not None else 0)
 
 
-def estimate_messages(messages: Iterable[Any], image_tokens: int = IMAGE_TOKENS) -> int:
+def estimate_messages(messages: Iterable[object], image_tokens: int = IMAGE_TOKENS) -> int:
     """Return the sum of the messages' estimates."""
     return sum(estimate_message(message, image_tokens) for message in messages)
 
@@ -84,7 +84,7 @@ class _Reduction:
         return value if reduced is None else reduced
 
 
-def _may_hold_payload(value: Any) -> bool:
+def _may_hold_payload(value: object) -> bool:
     """Say whether a closer look is needed; most messages are text, and a glance will do."""
     if isinstance(value, dict):
         kind = value.get("type")

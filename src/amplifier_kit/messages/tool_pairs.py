@@ -12,8 +12,7 @@ from amplifier_core.utils.tool_messages import (
     read_result,
     results_in,
 )
-
-from .stored import Message
+from amplifier_kit.types import Message
 
 
 def answers_of(message: Message) -> list[str] | None:

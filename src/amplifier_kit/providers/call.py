@@ -15,7 +15,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, nullcontext
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar
 
 from amplifier_core import ChatResponse, LLMError
 from amplifier_core.events import LLM_REQUEST, LLM_RESPONSE, PROVIDER_RETRY
@@ -23,6 +23,7 @@ from amplifier_core.llm_errors import LLMTimeoutError
 from amplifier_core.utils import json_safe, redact_secrets
 from amplifier_core.utils.retry import RetryConfig, retry_with_backoff
 from amplifier_kit.lenient_config import LenientConfig
+from amplifier_kit.types import EventData, JsonObject
 
 from .events import ProviderEvents
 from .gate import ConcurrencyGate
@@ -31,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-Raw = Callable[[], Any]
+Raw = Callable[[], object]
 
 
 def read_raw(config: LenientConfig) -> bool:
@@ -52,7 +53,7 @@ class ProviderCall:
         self._started_s = clock()
         self._is_open = False
 
-    async def announce(self, message_count: int, *, raw: Raw | None = None, **extras: Any) -> None:
+    async def announce(self, message_count: int, *, raw: Raw | None = None, **extras: object) -> None:
         """Emit `llm:request`."""
         self._started_s = self._clock()
         self._is_open = True
@@ -95,7 +96,7 @@ class ProviderCall:
             raise LLMTimeoutError(message, provider=self._facts["provider"], model=self._facts["model"]) from exc
 
     async def finish(
-        self, response: ChatResponse, *, raw: Raw | None = None, usage: dict[str, Any] | None = None, **extras: Any
+        self, response: ChatResponse, *, raw: Raw | None = None, usage: JsonObject | None = None, **extras: object
     ) -> None:
         """Emit `llm:response` for a success; `usage` and `extras` are added to what every provider tells."""
         self._is_open = False
@@ -154,7 +155,7 @@ class ProviderCall:
         }
         await self._events.emit(PROVIDER_RETRY, payload)
 
-    async def _emit(self, event: str, payload: dict[str, Any], raw: Raw | None) -> None:
+    async def _emit(self, event: str, payload: EventData, raw: Raw | None) -> None:
         if raw is not None and self._events.listens(event):
             payload["raw"] = redact_secrets(json_safe(raw()))
         await self._events.emit(event, payload)
@@ -163,12 +164,12 @@ class ProviderCall:
         return round((self._clock() - self._started_s) * 1000)
 
 
-def usage_payload(response: ChatResponse) -> dict[str, Any]:
+def usage_payload(response: ChatResponse) -> JsonObject:
     """Return what a response used, with the keys that `llm:response` has for every provider."""
     usage = response.usage
     if usage is None:
         return {"input_tokens": 0, "output_tokens": 0, "cost_usd": None}
-    payload: dict[str, Any] = {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens}
+    payload: EventData = {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens}
     for name in ("cache_read_tokens", "cache_write_tokens"):
         if (tokens := getattr(usage, name)) is not None:
             payload[name] = tokens

@@ -11,6 +11,7 @@ from typing import Any
 
 from amplifier_core import Usage
 from amplifier_kit.lenient_config import LenientConfig
+from amplifier_kit.types import Coordinator
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +35,7 @@ class CostTally:
         """Return the sum so far, None when nothing had a price."""
         return None if self._sum is None else {"cost_usd": str(self._sum)}
 
-    def contribute(self, coordinator: Any, module_id: str) -> None:
+    def contribute(self, coordinator: Coordinator, module_id: str) -> None:
         """Offer the sum under the module's id, where the coordinator has contribution channels."""
         register = getattr(coordinator, "register_contributor", None)
         if callable(register):

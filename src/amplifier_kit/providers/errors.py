@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeGuard
+from typing import TypeGuard
 
 from amplifier_core import LLMError
 from amplifier_core.llm_errors import (
@@ -24,6 +24,7 @@ from amplifier_core.llm_errors import (
     RateLimitError,
 )
 from amplifier_core.utils import json_safe
+from amplifier_kit.types import JsonObject
 
 from .retry import parse_retry_after
 
@@ -59,7 +60,7 @@ class VendorFailure:
     """What a vendor answered instead of a result: an HTTP status, perhaps a body, else some text."""
 
     status: int
-    body: Any = None
+    body: object = None
     text: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)
 
@@ -110,7 +111,7 @@ class ErrorTranslator:
         """Return the error for anything else that went wrong; it may pass."""
         return LLMError(describe(error), provider=self.provider, model=model, retryable=True)
 
-    def _classify(self, failure: VendorFailure) -> tuple[int, Callable[..., LLMError], dict[str, Any]]:
+    def _classify(self, failure: VendorFailure) -> tuple[int, Callable[..., LLMError], JsonObject]:
         """Return status, class and what else differs from the class's defaults."""
         status, codes = failure.status, failure.codes
         if status == OVERLOADED or "overloaded_error" in codes:

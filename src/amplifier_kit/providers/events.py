@@ -6,10 +6,11 @@ real one. An event that cannot be emitted is logged and changes nothing else.
 
 import inspect
 import logging
-from typing import Any
 
+from amplifier_core import HookRegistry
 from amplifier_core.boundary import emit_quietly
 from amplifier_kit.mounting import find_mounted
+from amplifier_kit.types import Coordinator, EventData
 
 logger = logging.getLogger(__name__)
 
@@ -23,11 +24,11 @@ STREAM_EVENTS = (STREAM_BLOCK_START, STREAM_BLOCK_DELTA, STREAM_BLOCK_END, STREA
 class ProviderEvents:
     """Emits events on the hook registry that the coordinator has at that moment."""
 
-    def __init__(self, coordinator: Any) -> None:
+    def __init__(self, coordinator: Coordinator) -> None:
         self._coordinator = coordinator
 
     @property
-    def hooks(self) -> Any:
+    def hooks(self) -> HookRegistry | None:
         """The registry, or whatever stands in for one; None when nothing can be emitted."""
         hooks = getattr(self._coordinator, "hooks", None)
         if hooks is None and self._coordinator is not None:
@@ -50,5 +51,5 @@ class ProviderEvents:
             return True
         return bool(answer)
 
-    async def emit(self, event: str, payload: dict[str, Any]) -> None:
+    async def emit(self, event: str, payload: EventData) -> None:
         await emit_quietly(self.hooks, event, payload)

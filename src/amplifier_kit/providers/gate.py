@@ -4,8 +4,9 @@ import asyncio
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 from weakref import WeakKeyDictionary
+
+from amplifier_kit.types import EventData
 
 from .events import ProviderEvents
 
@@ -55,7 +56,7 @@ class ConcurrencyGate:
             gate.active -= 1
             gate.places.release()
 
-    def state(self, model: str) -> dict[str, Any]:
+    def state(self, model: str) -> EventData:
         """Return how busy the gate is, as events tell it."""
         gate = _gates.get(asyncio.get_running_loop(), {}).get((self._provider, self._limit))
         return {

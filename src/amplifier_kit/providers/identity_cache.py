@@ -2,9 +2,10 @@
 
 import weakref
 from collections.abc import Callable, Iterable
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 V = TypeVar("V")
+S = TypeVar("S")
 
 
 class IdentityCache(Generic[V]):
@@ -15,13 +16,13 @@ class IdentityCache(Generic[V]):
     """
 
     def __init__(self) -> None:
-        self._kept: dict[int, tuple[weakref.ref[Any], V]] = {}
+        self._kept: dict[int, tuple[weakref.ref[object], V]] = {}
 
-    def get(self, source: Any, make: Callable[[Any], V]) -> V:
+    def get(self, source: S, make: Callable[[S], V]) -> V:
         """Return what was made of this very object, or make it now."""
         return self.get_all((source,), make)[0]
 
-    def get_all(self, sources: Iterable[Any], make: Callable[[Any], V]) -> list[V]:
+    def get_all(self, sources: Iterable[S], make: Callable[[S], V]) -> list[V]:
         """Return what was made of each of these very objects, or make it now."""
         known = self._kept
         return [
@@ -32,17 +33,17 @@ class IdentityCache(Generic[V]):
     def __len__(self) -> int:
         return len(self._kept)
 
-    def _make(self, source: Any, make: Callable[[Any], V]) -> V:
+    def _make(self, source: S, make: Callable[[S], V]) -> V:
         key = id(source)
         value = make(source)
         try:
-            reference = weakref.ref(source, lambda gone: self._drop(key, gone))
+            reference: weakref.ref[object] = weakref.ref(source, lambda gone: self._drop(key, gone))
         except TypeError:  # a plain dict: made anew every time
             return value
         self._kept[key] = (reference, value)
         return value
 
-    def _drop(self, key: int, gone: "weakref.ref[Any]") -> None:
+    def _drop(self, key: int, gone: "weakref.ref[object]") -> None:
         kept = self._kept.get(key)
         if kept is not None and kept[0] is gone:  # the place may belong to a newer object by now
             del self._kept[key]

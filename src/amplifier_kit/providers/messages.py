@@ -23,8 +23,7 @@ from amplifier_core.utils.tool_messages import (
 )
 from amplifier_kit.messages.conversation import block_dict
 from amplifier_kit.messages.results import output_text
-
-Block = dict[str, Any]
+from amplifier_kit.types import Block, Config
 
 _THINKING_BLOCKS = frozenset({"thinking", "redacted_thinking"})
 _UNTOUCHED_BLOCKS = frozenset({"thinking", "redacted_thinking", "reasoning", "image"})  # signed, encrypted or binary
@@ -54,7 +53,7 @@ class NormalMessage:
     blocks: tuple[Block, ...] = ()
     results: tuple[NormalResult, ...] = ()
     name: str | None = None
-    metadata: Mapping[str, Any] = field(default_factory=dict)
+    metadata: Config = field(default_factory=dict)
     calls: tuple[Block, ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -71,7 +70,7 @@ class NormalMessage:
         return self.role == "user" and not self.results and not self.text.startswith("<system-reminder>")
 
 
-def normalize(message: Any) -> NormalMessage:
+def normalize(message: object) -> NormalMessage:
     """Return a message, model or dict, in plain form; the message itself is not changed."""
     role = str(field_of(message, "role"))
     content = field_of(message, "content")
@@ -120,7 +119,7 @@ def _read_content(content: Any) -> list[Block]:
     return blocks
 
 
-def _stored_thinking(message: Any, blocks: list[Block]) -> list[Block]:
+def _stored_thinking(message: object, blocks: list[Block]) -> list[Block]:
     """Return the thinking that is stored beside the content, if the content holds none."""
     stored = field_of(message, "thinking_block")
     if not isinstance(stored, dict) or any(block["type"] in _THINKING_BLOCKS for block in blocks):
@@ -141,7 +140,7 @@ def _each_call_once(blocks: list[Block]) -> list[Block]:
     return kept
 
 
-def _calls(given: Any) -> list[Block]:
+def _calls(given: object) -> list[Block]:
     """Return tool calls as blocks; nothing could ever answer a call without an id."""
     calls = map(read_call, given) if isinstance(given, list | tuple) else ()
     return [

@@ -5,9 +5,9 @@
 
 import json
 import re
-from collections.abc import Mapping
 from importlib.resources import files
-from typing import Any
+
+from amplifier_kit.types import Config, JsonObject
 
 _FORMAT_VERSION = 1
 
@@ -17,11 +17,11 @@ class ModelTable:
 
     def __init__(self, package: str) -> None:
         self._package = package
-        self._data: dict[str, Any] = {}
-        self._rows: list[tuple[re.Pattern[str], dict[str, Any]]] = []
+        self._data: JsonObject = {}
+        self._rows: list[tuple[re.Pattern[str], JsonObject]] = []
 
     @property
-    def data(self) -> Mapping[str, Any]:
+    def data(self) -> Config:
         """The whole file, for what a vendor needs beside the rows."""
         self._read()
         return self._data
@@ -30,11 +30,11 @@ class ModelTable:
     def default_model(self) -> str:
         return str(self.data["default_model"])
 
-    def row(self, model: str) -> Mapping[str, Any]:
+    def row(self, model: str) -> Config:
         """Return the first row whose pattern is found in the lower-cased id; the last one matches every id."""
         return next(row for pattern, row in self._read() if pattern.search(model.lower()))
 
-    def _read(self) -> list[tuple[re.Pattern[str], dict[str, Any]]]:
+    def _read(self) -> list[tuple[re.Pattern[str], JsonObject]]:
         if not self._rows:
             self._data = json.loads((files(self._package) / "models.json").read_text(encoding="utf-8"))
             version = self._data.get("format_version")

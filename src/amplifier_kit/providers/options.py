@@ -1,10 +1,10 @@
 """What one call asks for: the request, the caller's keywords and the configuration, in the order that decides."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from amplifier_core import ChatRequest
+from amplifier_kit.types import Config, JsonObject
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +16,7 @@ class OptionDefaults:
     temperature: float | None = None
     top_p: float | None = None
     stop: list[str] | None = None
-    reasoning: str | dict[str, Any] | None = None
+    reasoning: str | JsonObject | None = None
     timeout_s: float | None = None
     use_streaming: bool = True
 
@@ -30,13 +30,13 @@ class CallOptions:
     temperature: float | None
     top_p: float | None
     stop: list[str] | None
-    tool_choice: str | dict[str, Any] | None
-    reasoning: str | dict[str, Any] | None
+    tool_choice: str | JsonObject | None
+    reasoning: str | JsonObject | None
     timeout_s: float | None
     streams: bool
 
 
-def read_options(request: ChatRequest, given: Mapping[str, Any], defaults: OptionDefaults) -> CallOptions:
+def read_options(request: ChatRequest, given: Config, defaults: OptionDefaults) -> CallOptions:
     """Return the options of a call; `given` are the keywords of `complete`, of which unknown ones do not count."""
 
     def sampling(name: str, default: Any) -> Any:

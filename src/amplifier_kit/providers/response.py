@@ -33,13 +33,13 @@ class ProviderResponse(ChatResponse):
         )
 
 
-def parse_tool_calls(response: Any) -> list[ToolCall]:
+def parse_tool_calls(response: ChatResponse) -> list[ToolCall]:
     """Return the calls of a response that have arguments, which may be empty."""
     calls = getattr(response, "tool_calls", None) or []
     return [call for call in calls if getattr(call, "arguments", None) is not None]
 
 
-def _mirror(block: Any) -> MirrorBlock | None:
+def _mirror(block: object) -> MirrorBlock | None:
     match block:
         case TextBlock(text=text):
             return TextContent(text=text)

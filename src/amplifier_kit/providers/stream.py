@@ -6,7 +6,9 @@ an attempt that fails after something was shown.
 
 import uuid
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Literal, Self
+
+from amplifier_kit.types import EventData
 
 from .events import (
     STREAM_ABORTED,
@@ -38,7 +40,7 @@ class StreamEvents:
         """Begin a block; `name` is the tool of a `tool_use` block."""
         self._open[index] = block_type
         self._next_index = max(self._next_index, index + 1)
-        payload: dict[str, Any] = {"block_index": index, "block_type": block_type}
+        payload: EventData = {"block_index": index, "block_type": block_type}
         if block_type == "tool_use":
             payload["name"] = name or ""
         await self._emit(STREAM_BLOCK_START, payload)
@@ -96,5 +98,5 @@ class StreamEvents:
             details = {"type": type(original).__name__, "msg": str(original) or type(original).__name__}
             await self._emit(STREAM_ABORTED, {"error": details})
 
-    async def _emit(self, event: str, payload: dict[str, Any]) -> None:
+    async def _emit(self, event: str, payload: EventData) -> None:
         await self._events.emit(event, {"request_id": self.request_id, **payload})

@@ -7,15 +7,15 @@ missing; `ToolSequence.arrange` moves what is displaced and leaves out what belo
 import logging
 from collections import defaultdict, deque
 from collections.abc import Iterable
-from typing import Any
 
 from amplifier_core import ChatRequest, Message
 from amplifier_core.events import PROVIDER_TOOL_SEQUENCE_REPAIRED
 from amplifier_core.utils.tool_messages import with_stand_ins
+from amplifier_kit.types import Block, EventData
 
 from .events import ProviderEvents
 from .identity_cache import IdentityCache
-from .messages import Block, NormalMessage, normalize
+from .messages import NormalMessage, normalize
 
 logger = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ class ToolSequence:
         self._normal: IdentityCache[NormalMessage] = IdentityCache()
         self._announced: dict[str, None] = {}  # ids, oldest first
 
-    def normalized(self, messages: Iterable[Any]) -> list[NormalMessage]:
+    def normalized(self, messages: Iterable[Message]) -> list[NormalMessage]:
         """Return the messages in plain form, each converted once."""
         return self._normal.get_all(messages, normalize)
 
@@ -92,7 +92,7 @@ class ToolSequence:
             return
         ids = ", ".join(repair["tool_call_id"] for repair in new)
         logger.warning("%s: tool calls without a result were answered as failed: %s", self._provider, ids)
-        payload: dict[str, Any] = {"provider": self._provider, "repair_count": len(new), "repairs": new}
+        payload: EventData = {"provider": self._provider, "repair_count": len(new), "repairs": new}
         if closings:
             payload["synthetic_assistant_count"] = closings
         await self._events.emit(PROVIDER_TOOL_SEQUENCE_REPAIRED, payload)

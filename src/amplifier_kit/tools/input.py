@@ -1,9 +1,9 @@
 """What a tool takes and what it answers when it cannot do its work."""
 
 from collections.abc import Mapping
-from typing import Any
 
 from amplifier_core import ToolResult
+from amplifier_kit.types import JsonObject
 
 _TYPES: dict[str, tuple[type, ...]] = {
     "string": (str,),
@@ -18,7 +18,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
 class ToolFailure(Exception):
     """Ends a tool's work with an answer that the model can act on; `code` is stable, `details` go into the error."""
 
-    def __init__(self, message: str, code: str, **details: Any) -> None:
+    def __init__(self, message: str, code: str, **details: object) -> None:
         super().__init__(message)
         self.message, self.code, self.details = message, code, details
 
@@ -26,7 +26,7 @@ class ToolFailure(Exception):
         return failure(self.message, self.code, **self.details)
 
 
-def failure(message: str, code: str, **details: Any) -> ToolResult:
+def failure(message: str, code: str, **details: object) -> ToolResult:
     """Return a failed result."""
     return ToolResult(success=False, output=message, error={"message": message, "code": code, **details})
 
@@ -37,8 +37,8 @@ def os_failure(message: str, error: OSError, code: str = "io_error") -> ToolFail
 
 
 def read_input(
-    tool_name: str, schema: dict[str, Any], given: Any, *, texts: Mapping[str, str] | None = None
-) -> dict[str, Any]:
+    tool_name: str, schema: JsonObject, given: object, *, texts: Mapping[str, str] | None = None
+) -> JsonObject:
     """Return a tool's input with its defaults filled in, as its schema has it; raises `ToolFailure`.
 
     Keys the schema does not name are ignored, an explicit null counts as absent. `texts` names the strings that must
@@ -47,7 +47,7 @@ def read_input(
     texts = texts or {}
     if not isinstance(given, dict):
         raise ToolFailure(f"{tool_name}: the input must be an object, got {type(given).__name__}", "invalid_input")
-    values: dict[str, Any] = {}
+    values: JsonObject = {}
     for name, rule in schema.get("properties", {}).items():
         value = given.get(name)
         if name in texts and value in (None, ""):
@@ -65,7 +65,7 @@ def read_input(
     return values
 
 
-def _problem(rule: dict[str, Any], value: Any) -> str:
+def _problem(rule: JsonObject, value: object) -> str:
     """Return what is wrong with a value, nothing when it fits."""
     kinds = rule.get("type", ())
     kinds = [kinds] if isinstance(kinds, str) else list(kinds)
@@ -83,7 +83,7 @@ def _problem(rule: dict[str, Any], value: Any) -> str:
     return ""
 
 
-def _is(kind: str, value: Any) -> bool:
+def _is(kind: str, value: object) -> bool:
     if isinstance(value, bool):
         return kind == "boolean"
     return isinstance(value, _TYPES.get(kind, (object,)))

@@ -8,10 +8,11 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from amplifier_kit.lenient_config import LenientConfig
 from amplifier_kit.mounting import working_dir
+from amplifier_kit.types import Coordinator
 
 from .input import ToolFailure
 
@@ -30,7 +31,7 @@ class WorkingDir:
     """The directory that relative paths start from: as configured, else the session's, else the process's."""
 
     configured: str | None
-    coordinator: Any
+    coordinator: Coordinator
 
     def path(self) -> Path:
         base = expand_home(self.configured) if self.configured else working_dir(self.coordinator)

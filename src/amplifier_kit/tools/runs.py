@@ -3,10 +3,11 @@
 import logging
 import threading
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from amplifier_core import ToolResult
 from amplifier_core.boundary import emit_quietly
+from amplifier_kit.types import Coordinator, EventData
 from amplifier_system.tasks import run_to_end
 from amplifier_system.threads import in_thread
 
@@ -40,6 +41,6 @@ async def in_worker(work: Callable[[threading.Event], T]) -> T:
     return await in_thread(work, patient=False)
 
 
-async def announce(coordinator: Any, event: str, data: dict[str, Any]) -> None:
+async def announce(coordinator: Coordinator, event: str, data: EventData) -> None:
     """Emit an event where somebody can hear it; a sink that fails changes nothing for the caller."""
     await emit_quietly(getattr(coordinator, "hooks", None), event, data)

@@ -7,7 +7,8 @@ from functools import partial
 from typing import Any
 
 from amplifier_kit.providers.identity_cache import IdentityCache
-from amplifier_kit.providers.messages import Block, NormalMessage, NormalResult
+from amplifier_kit.providers.messages import NormalMessage, NormalResult
+from amplifier_kit.types import Block
 from amplifier_module_provider_openai import message_parts, tools
 
 logger = logging.getLogger(__name__)
