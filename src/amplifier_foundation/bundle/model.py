@@ -68,6 +68,8 @@ class Bundle:
             if getattr(self, name) is None:
                 setattr(self, name, kind())
         self._file: Path | None = None  # where the bundle was read from
+        self._remarks: tuple[str, ...] = ()  # what is wrong with that file, though it can be used
+        self._told_gaps: frozenset[str] = frozenset()  # what is known to be missing
         self._layers: tuple[provenance.Layer, ...] = ()  # what it was composed of, if it was
         self._source_uri: str  # set by the registry on what it returns
 
@@ -166,11 +168,19 @@ class Bundle:
     def resolve_pending_context(self) -> None:
         """Turn `namespace:path` context references into paths, as far as their namespaces are known by now."""
         for reference in list(self._pending_context):
-            namespace, _, rest = reference.partition(":")
-            base = self.source_base_paths.get(namespace) or (self.base_path if namespace == self.name else None)
-            if base:
-                self.context[reference] = construct_context_path(base, rest)
+            if path := self.find_pending(reference):
+                self.context[reference] = path
                 del self._pending_context[reference]
+
+    def find_namespace(self, namespace: str) -> Path | None:
+        """Return the directory of a namespace, `None` when this bundle does not know it."""
+        return self.source_base_paths.get(namespace) or (self.base_path if namespace == self.name else None)
+
+    def find_pending(self, reference: str) -> Path | None:
+        """Return the path that a context reference `namespace:path` means, `None` while its namespace is unknown."""
+        namespace, _, rest = reference.partition(":")
+        base = self.find_namespace(namespace)
+        return construct_context_path(base, rest) if base else None
 
     def load_agent_metadata(self) -> None:
         """Fill what the agents' definitions leave open from their files; what a definition says itself stays.

@@ -1,10 +1,14 @@
 """From a bundle file to a bundle."""
 
+import logging
 from pathlib import Path
 
 from .files import find_file, read_document
+from .gaps import find_misspelled
 from .model import Bundle
 from .sections import parse_sections
+
+logger = logging.getLogger(__name__)
 
 
 def read_bundle(path: Path) -> Bundle:
@@ -19,4 +23,7 @@ def read_bundle(path: Path) -> Bundle:
     bundle = Bundle(**parse_sections(document.data, file.parent, file), instruction=document.instruction)
     bundle._file = file
     bundle._agent_instruction = bundle.from_meta
+    bundle._remarks = tuple(find_misspelled(document.data))
+    if not document.data.keys() & {"bundle", "meta"}:
+        logger.warning("%s has no section 'bundle:' and is read as a bundle without a name", file)
     return bundle

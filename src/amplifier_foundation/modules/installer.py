@@ -173,12 +173,13 @@ def _failure(
             output=output,
             claims=claims,
         )
+    told = [f"; the host provides {line}" for line in host.constraints(_in_doubt(needed, host))]
     words = _last_words(output)
     for anchor, owner in owners.items():
         words = words.replace(anchor, owner)
     lines = ", ".join(line for lines in needed.values() for line in lines)
     return InstallError(
-        f"cannot install what {listed} requires ({lines}): {words}",
+        f"cannot install what {listed} requires ({lines}): {words}{''.join(told)}",
         hint="check names and versions, and that the package index can be reached; uv's and pip's own settings count",
         returncode=returncode,
         cmd=command,
@@ -202,6 +203,11 @@ def _claims(output: str, owners: Mapping[str, str], needed: Mapping[str, Sequenc
         users = [owner for owner, lines in needed.items() if any(name_of(line) == name_of(subject) for line in lines)]
         claims.append((f"{', '.join(users) or 'a dependency'} (through {subject})", requirement))
     return tuple(dict.fromkeys(claims))
+
+
+def _in_doubt(needed: Mapping[str, Sequence[str]], host: HostPackages) -> list[str]:
+    """Return the requirements that the host's version does not plainly meet."""
+    return [line for lines in needed.values() for line in lines if not host.satisfies(line)]
 
 
 def _last_words(output: str) -> str:

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from amplifier_foundation.bundle.gaps import find_gaps
+from amplifier_foundation.exceptions import BundleValidationError
 from amplifier_foundation.modules import ModuleActivationError, ModuleActivator
 from amplifier_foundation.modules.activator import ProgressCallback, is_installed_package, module_entries
 
@@ -33,7 +35,9 @@ async def prepare_bundle(
 
     Raises:
         ModuleActivationError: something failed and `strict` is set; otherwise it is logged and missing.
+        BundleValidationError: an agent, context file or mentioned file is not there and `strict` is set.
     """
+    await _report_gaps(bundle, strict=strict)
     mount_plan = bundle.to_mount_plan()
     activator = ModuleActivator(cache_dir, install_deps, bundle.base_path, strict)
     if install_deps:
@@ -56,6 +60,15 @@ async def prepare_bundle(
         activator.bundle_package_paths,
         _import_paths=activator.import_paths,
     )
+
+
+async def _report_gaps(bundle: Bundle, *, strict: bool) -> None:
+    gaps = await asyncio.to_thread(find_gaps, bundle, is_complete=True)
+    if gaps and strict:
+        raise BundleValidationError(f"bundle {bundle.name!r}: {'; '.join(gaps)}")
+    for gap in gaps:
+        if gap not in bundle._told_gaps:
+            logger.warning("bundle %r: %s", bundle.name, gap)
 
 
 async def _activate_packages(

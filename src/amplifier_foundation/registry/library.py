@@ -45,6 +45,11 @@ class Library:
             uri = uri.partition("#")[0] if "://" in uri else uri
         return f"file://{uri}" if uri.startswith("/") else uri
 
+    def forget(self, key: str) -> None:
+        """Take back that a bundle was loaded."""
+        self.loaded.pop(key, None)
+        self.free_of_circles.discard(key)
+
     def find_file(self, key: str) -> Path | None:
         """Return the file that was read for a key."""
         reading = self._readings.get(key)

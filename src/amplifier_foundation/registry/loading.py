@@ -10,8 +10,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from amplifier_foundation.bundle import Bundle
+from amplifier_foundation.bundle.gaps import find_gaps
 from amplifier_foundation.bundle.origins import tag_container
-from amplifier_foundation.exceptions import BundleDependencyError
+from amplifier_foundation.exceptions import BundleDependencyError, BundleValidationError
 
 from .include_sources import include_texts, is_relative, namespace_in, resolve_include
 from .library import IncludeSourceResolver, Library
@@ -42,7 +43,8 @@ class _Node:
 class BundleLoad:
     """Loads one bundle with its includes.
 
-    With `strict` an include that fails is an error, at any depth; else it is logged and left out. An include that
+    With `strict` an include that fails, a misspelled section, and an agent, context file or mentioned file that is
+    missing are errors, at any depth; else they are logged and left out. An include that
     closes a circle is always logged and left out. `refresh` reads everything anew, from refreshed sources.
     """
 
@@ -78,8 +80,30 @@ class BundleLoad:
             raise failure
         if not self._refresh and (loaded := self._library.loaded.get(key)):  # another task was quicker
             return loaded
-        bundle = self._library.loaded[key] = self._compose(key, ())
+        bundle = self._compose(key, ())
+        try:
+            await self._report_gaps(bundle)
+        except BundleValidationError:
+            self._library.forget(key)
+            raise
+        self._library.loaded[key] = bundle
         return bundle
+
+    def _report(self, reading: Reading) -> None:
+        """Tell what is wrong with a file that can be used all the same."""
+        for remark in reading.bundle._remarks:
+            if self._strict:
+                raise BundleValidationError(f"strict mode: {reading.bundle._file}: {remark}")
+            logger.warning("%s: %s", reading.bundle._file, remark)
+
+    async def _report_gaps(self, bundle: Bundle) -> None:
+        """Tell what a bundle names and nobody finds."""
+        gaps = await asyncio.to_thread(find_gaps, bundle, is_complete=False)
+        if gaps and self._strict:
+            raise BundleValidationError(f"strict mode: bundle {bundle.name!r}: {'; '.join(gaps)}")
+        for gap in gaps:
+            logger.warning("bundle %r: %s", bundle.name, gap)
+        bundle._told_gaps = frozenset(gaps)
 
     async def _read(self, reference: str) -> None:
         """Read a bundle and everything it includes; what is read in another branch already is left to that one."""
@@ -90,6 +114,7 @@ class BundleLoad:
             raise BundleDependencyError(f"{reference!r} is not loaded: more than {MAX_BUNDLES} bundles are included")
         self._seen.add(key)
         reading = await self._library.read(reference, refresh=self._refresh)
+        self._report(reading)
         override = self._override or (lambda _: None)
         node = self._nodes[key] = _Node(reading, [_Include(text, override(text)) for text in include_texts(reading)])
         if node.includes:

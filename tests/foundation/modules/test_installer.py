@@ -84,3 +84,15 @@ async def test_a_requirement_that_nobody_offers_is_named(tmp_path: Path, index: 
 
     assert "tool-a" in str(caught.value)
     assert "nowhere-to-be-found>=3" in str(caught.value)
+
+
+async def test_an_installer_that_fails_is_quoted_beside_the_hosts_version(
+    tmp_path: Path, stand_in_installer: Path, host: HostPackages
+) -> None:
+    (stand_in_installer.parent / "fail").touch()
+
+    with pytest.raises(InstallError) as caught:
+        await install_together({"tool-a": ["pydantic<2", "thing"]}, tmp_path / "target", host)
+
+    assert "no such thing" in str(caught.value)
+    assert f"the host provides pydantic=={PYDANTIC}" in str(caught.value)
