@@ -12,7 +12,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from . import events
-from .boundary import emit_quietly
+from .bound_module import BoundModule
+from .boundary import Boundary, emit_quietly, raised_as
 from .coordinator import ModuleCoordinator
 from .exceptions import MountPlanError, ProviderNotMounted, describe, describe_with_type
 from .loader import ModuleLoader, module_failure_reason
@@ -92,32 +93,31 @@ def _check_instances(plan: MountPlan) -> None:
 
 
 async def _mount_required(loader: ModuleLoader, coordinator: ModuleCoordinator, entry: PlanEntry) -> None:
-    try:
+    title = _TITLES[entry.section]
+    with raised_as(lambda error: RuntimeError(f"Cannot initialize without {title}: {describe(error)}")):
         await _mount(loader, coordinator, entry)
-    except Exception as exc:
-        raise RuntimeError(f"Cannot initialize without {_TITLES[entry.section]}: {describe(exc)}") from exc
 
 
 async def _mount_optional(
     session: "AmplifierSession", loader: ModuleLoader, coordinator: ModuleCoordinator, entry: PlanEntry
 ) -> None:
-    try:
+    message = "Failed to load %s '%s': %s"
+    with Boundary(logger, message, entry.module_type, entry.module_id) as boundary:
         await _mount(loader, coordinator, entry)
-    except Exception as exc:
-        text = describe(exc)
-        logger.warning("Failed to load %s '%s': %s", entry.module_type, entry.module_id, text, exc_info=True)
-        failure = {
-            "module_type": entry.module_type,
-            "module_id": entry.module_id,
-            "error": describe_with_type(exc),
-            "reason_code": module_failure_reason(exc),
-        }
-        if entry.instance_id:
-            failure["instance_id"] = entry.instance_id
-        session.status.load_failures.append(failure)
-        await emit_quietly(coordinator.hooks, events.MODULE_LOAD_FAILED, failure)
-        if entry.module_type == "provider" and (on_failure := coordinator.get_capability("provider.load_failure")):
-            await on_failure(coordinator, _copy_of(entry.spec), exc)
+    if boundary.error is None:
+        return
+    failure = {
+        "module_type": entry.module_type,
+        "module_id": entry.module_id,
+        "error": describe_with_type(boundary.error),
+        "reason_code": module_failure_reason(boundary.error),
+    }
+    if entry.instance_id:
+        failure["instance_id"] = entry.instance_id
+    session.status.load_failures.append(failure)
+    await emit_quietly(coordinator.hooks, events.MODULE_LOAD_FAILED, failure)
+    if entry.module_type == "provider" and (on_failure := coordinator.get_capability("provider.load_failure")):
+        await on_failure(coordinator, _copy_of(entry.spec), boundary.error)
 
 
 async def _mount(loader: ModuleLoader, coordinator: ModuleCoordinator, entry: PlanEntry) -> None:
@@ -128,19 +128,15 @@ async def _mount(loader: ModuleLoader, coordinator: ModuleCoordinator, entry: Pl
     if entry.module_type == "provider" and (before_load := coordinator.get_capability("provider.before_load")):
         await before_load(coordinator, _copy_of(entry.spec))
     mount = await loader.load(entry.module_id, config or {}, source_hint=entry.source, coordinator=coordinator)
-    undo_load = None
-    try:
-        async with Mounting(coordinator, is_offered=True) as mounting:
-            with heard_from(_package_of(mount, entry.module_id)) as said:
+    async with Mounting(coordinator) as mounting:
+        with heard_from(_package_of(mount, entry.module_id)) as said:
+            if isinstance(mount, BoundModule):
+                returned = await mount.mount_within(mounting, coordinator)
+            else:  # from a stand-in for a loader
                 returned = await mount(coordinator)
-            undo_load = getattr(mount, "__undo_load__", None)
-            await _take_returned(coordinator, mounting, entry, returned)
-            if entry.module_type == "provider":
-                await _settle_provider(coordinator, mounting, entry, said)
-    except BaseException:
-        if undo_load is not None:
-            undo_load()
-        raise
+        await _take_returned(coordinator, mounting, entry, returned)
+        if entry.module_type == "provider":
+            await _settle_provider(coordinator, mounting, entry, said)
     if ready := getattr(mount, "__on_session_ready__", None):
         loader.enqueue_on_session_ready(*ready)
 
@@ -152,11 +148,9 @@ def _is_config(value: Any) -> bool:
 
 def _copy_of(spec: Mapping[str, Any]) -> dict[str, Any]:
     """Return an entry of the plan for an application to look at, deep as far as its values can be copied."""
-    try:
+    with Boundary(logger, "the entry of %r cannot be copied in depth: %s", spec["module"], level=logging.DEBUG):
         return deepcopy(dict(spec))
-    except Exception:
-        logger.debug("the entry of %r cannot be copied in depth", spec["module"], exc_info=True)
-        return {key: {**value} if isinstance(value, dict) else value for key, value in spec.items()}
+    return {key: {**value} if isinstance(value, dict) else value for key, value in spec.items()}
 
 
 async def _take_returned(coordinator: ModuleCoordinator, mounting: Mounting, entry: PlanEntry, returned: Any) -> None:
@@ -213,12 +207,10 @@ async def _tell_ready(loader: ModuleLoader, coordinator: ModuleCoordinator) -> N
     """Tell the modules that asked for it that all are mounted."""
     queue = loader.get_on_session_ready_queue()
     for module_id, callback in queue if isinstance(queue, Sequence) else ():  # a stand-in for a loader may have none
-        try:
+        with Boundary(logger, "on_session_ready for '%s' raised: %s", module_id) as boundary:
             await callback(coordinator)
-        except Exception as exc:
-            text = describe(exc)
-            logger.warning("on_session_ready for '%s' raised: %s", module_id, text, exc_info=True)
-            failure = {"module_id": module_id, "error": describe_with_type(exc)}
+        if boundary.error is not None:
+            failure = {"module_id": module_id, "error": describe_with_type(boundary.error)}
             await emit_quietly(coordinator.hooks, events.MODULE_ON_SESSION_READY_FAILED, failure)
 
 

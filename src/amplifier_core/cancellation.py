@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable
 from enum import Enum
 
-from .boundary import cancellations_met, is_cancelled, settle
+from .boundary import TaskBoundary, settle
 
 logger = logging.getLogger(__name__)
 
@@ -112,20 +112,12 @@ class CancellationToken:
         One that fails is logged and does not stop the others. What must not be swallowed (the end of the process,
         the cancellation of the task that waits here) is raised after the last callback.
         """
-        task = asyncio.current_task()
         fatal: BaseException | None = None
         for callback in tuple(self._callbacks):
-            met = cancellations_met(task)
             try:
-                await settle(callback())
-            except asyncio.CancelledError as error:
-                if is_cancelled(task, met):
-                    fatal = fatal or error
-                else:
-                    logger.warning("cancel callback %r was cancelled", callback)
-            except Exception:
-                logger.exception("cancel callback %r failed", callback)
-            except BaseException as error:  # noqa: BLE001 - raised when every callback has run
+                with TaskBoundary(logger, "cancel callback %r failed: %s", callback, level=logging.ERROR):
+                    await settle(callback())
+            except (asyncio.CancelledError, KeyboardInterrupt, SystemExit) as error:
                 fatal = fatal or error
         if fatal is not None:
             raise fatal

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .boundary import cancellations_met, is_cancelled, settle
+from .boundary import TaskBoundary, settle
 from .cancellation import CancellationToken
 from .hook_effects import HookEffects
 from .hooks import HookRegistry
@@ -167,21 +167,14 @@ class ModuleCoordinator:
 
     async def collect_contributions(self, channel: str) -> list[Any]:
         """Ask the channel's contributors in turn; one that fails is left out."""
-        task = asyncio.current_task()
-        met = cancellations_met(task)
         collected = []
         for contributor in tuple(self.channels.get(channel, ())):
-            name = contributor["name"]
-            try:
+            contribution = None
+            message = "Contributor '%s' on channel '%s' failed: %s"
+            with TaskBoundary(logger, message, contributor["name"], channel) as boundary:
                 contribution = await settle(contributor["callback"]())
-            except asyncio.CancelledError:
-                if is_cancelled(task, met):
-                    raise
-                logger.warning("Contributor '%s' on channel '%s' was cancelled; collecting stops", name, channel)
+            if isinstance(boundary.error, asyncio.CancelledError):  # it wants everybody to stop
                 break
-            except Exception as exc:
-                logger.warning("Contributor '%s' on channel '%s' failed: %s", name, channel, exc, exc_info=True)
-                continue
             if contribution is not None:
                 collected.append(contribution)
         return collected

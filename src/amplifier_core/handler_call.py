@@ -33,6 +33,8 @@ def ask(handler: Handler, name: str, event: str, data: Any) -> "HookResult | Sus
                 answer = done.value
             else:
                 return SuspendedHandler(name, event, context, answer, waiting_for)
+    except KeyboardInterrupt:
+        raise
     except BaseException:  # plug-in boundary: one broken hook must not end the turn
         logger.exception("hook %r failed on %r; its answer is skipped", name, event)
         return None
@@ -51,13 +53,15 @@ class SuspendedHandler:
         self._context, self._coroutine, self._waiting_for = context, handler, waiting_for
 
     async def finish(self) -> HookResult | None:
-        """Return the answer; only a cancellation of the emitting task gets out of here as an exception."""
+        """Return the answer; of exceptions only what ends the emitting task itself gets out of here."""
         task = asyncio.current_task()
         met = cancellations_met(task)
         try:
             answer = await self._resume()
+        except (KeyboardInterrupt, GeneratorExit):
+            raise
         except BaseException as exc:
-            if isinstance(exc, GeneratorExit) or (isinstance(exc, asyncio.CancelledError) and is_cancelled(task, met)):
+            if isinstance(exc, asyncio.CancelledError) and is_cancelled(task, met):
                 raise
             logger.exception("hook %r failed on %r; its answer is skipped", self._name, self._event)
             answer = None

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .approval import ApprovalTimeoutError
-from .boundary import settle
+from .boundary import Boundary, settle
 from .events import POLICY_VIOLATION
 from .hooks import injected_items
 from .models import ContextInjection, HookResult
@@ -182,11 +182,9 @@ async def _tell_user(coordinator: "ModuleCoordinator", result: HookResult, hook_
         if coordinator.display_system is None:
             logger.info("message from hook %s (%s): %s", source, result.user_message_level, _cut(result.user_message))
         else:
-            try:
+            with Boundary(logger, "the display cannot show a message from hook %s: %s", source, level=logging.ERROR):
                 show_message: Callable[..., Any] = coordinator.display_system.show_message  # some displays are async
                 await settle(show_message(result.user_message, result.user_message_level, f"hook:{source}"))
-            except Exception:
-                logger.exception("the display could not show a message from hook %s", source)
     if result.suppress_output:
         logger.debug("hook %s asks to suppress output", hook_name)
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine
 from operator import attrgetter
 from typing import Any, NamedTuple
 
+from .boundary import Boundary
 from .correlation import INTERIM_EVENTS, REQUEST_EVENTS, REQUEST_ID_FIELD, TERMINAL_EVENTS, resolve_request_id
 from .handler_call import Handler, SuspendedHandler, ask
 from .models import ContextInjection, HookResult
@@ -250,10 +251,8 @@ def _with_originals(
 
 def _dumped(model: Any) -> Any:
     for options in ({"mode": "json"}, {}):
-        try:
+        with Boundary(logger, "%s.model_dump(%s) failed: %s", type(model).__name__, options, level=logging.DEBUG):
             return model.model_dump(**options)
-        except Exception:
-            logger.debug("%s.model_dump(%s) failed", type(model).__name__, options, exc_info=True)
     return model
 
 
@@ -270,11 +269,11 @@ def _keep_unchanged(answered: dict[str, Any], given: Any) -> dict[str, Any]:
 def _same(one: Any, other: Any) -> bool:
     if one is other:
         return True
-    try:
-        return type(one) is type(other) and bool(one == other)
-    except Exception:
-        logger.debug("values of type %s cannot be compared", type(one).__name__, exc_info=True)
+    if type(one) is not type(other):
         return False
+    with Boundary(logger, "values of type %s cannot be compared: %s", type(one).__name__, level=logging.DEBUG):
+        return bool(one == other)
+    return False
 
 
 def _merge(injections: list[tuple[_Registration, HookResult]], event: str) -> HookResult:

@@ -14,6 +14,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from .boundary import raised_as
 from .coordinator import ModuleCoordinator
 from .exceptions import (
     ModuleImportError,
@@ -36,6 +37,9 @@ from .validation.base import (
 logger = logging.getLogger(__name__)
 
 ReadyCallback = Callable[[ModuleCoordinator], Awaitable[None]]
+
+FROM_AN_IMPORT = (Exception, SystemExit)
+"""What importing a module may raise: its code runs, and may even end the process."""
 
 ONE_PLACE_HINT = "use one source for it everywhere, or run the sessions in separate processes"
 
@@ -86,10 +90,8 @@ def load_checked(module_id: str, folder: Path) -> LoadedModule:
 def load_unchecked(module_id: str, folder: Path) -> LoadedModule:
     """Import the package in a folder; its mount function needs not fulfil more than its own signature."""
     package = _package_in(folder, module_id)
-    try:
+    with raised_as(lambda error: import_error(module_id, str(package), error), catches=FROM_AN_IMPORT):
         module = import_module_from_path(package)
-    except (Exception, SystemExit) as exc:
-        raise import_error(module_id, str(package), exc) from exc
     return load_function(module_id, getattr(module, "mount", None), module, str(package))
 
 
@@ -115,10 +117,11 @@ def _package_in(folder: Path, module_id: str) -> Path:
 
 
 def _load_package(module_id: str, package: Path) -> tuple[ModuleType, LoadedModule]:
-    try:
+    def unimportable(error: BaseException) -> ModuleValidationError:
+        return _validation_error(module_id, "", package, [not_importable(error)], _import_hint(str(package), error))
+
+    with raised_as(unimportable, catches=FROM_AN_IMPORT):
         module = import_module_from_path(package)
-    except (Exception, SystemExit) as exc:
-        raise _validation_error(module_id, "", package, [not_importable(exc)], _import_hint(str(package), exc)) from exc
     module_type = module_type_of(module, module_id)
     if module_type not in CONTRACTS:
         logger.warning("module '%s' is a %s, for which there is no validator", module_id, module_type)

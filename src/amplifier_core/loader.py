@@ -13,7 +13,8 @@ from urllib.parse import unquote
 from weakref import WeakKeyDictionary
 
 from . import sys_path
-from .boundary import settle
+from .bound_module import BoundModule
+from .boundary import Boundary, settle
 from .coordinator import ModuleCoordinator
 from .exceptions import (
     ModuleDiscoveryError,
@@ -25,17 +26,16 @@ from .exceptions import (
 )
 from .installed import entry_points
 from .loaded_module import (
+    FROM_AN_IMPORT,
     ONE_PLACE_HINT,
     LoadedModule,
     ReadyCallback,
-    check_mounted,
     import_error,
     load_checked,
     load_function,
     load_unchecked,
 )
 from .models import ModuleInfo
-from .mounting import Mounting
 from .packages import (
     TYPE_TO_MOUNT_POINT,
     find_package,
@@ -139,7 +139,7 @@ class ModuleLoader:
         except Exception as exc:
             logger.error("Failed to load module '%s': %s", module_id, describe(exc))  # noqa: TRY400 - raised, too
             raise
-        return self._bind(loaded, config or {})
+        return BoundModule(loaded, config or {}, self._discard)
 
     async def initialize(self, module: Mount, coordinator: ModuleCoordinator) -> Any:
         """Await `module(coordinator)`, logging a failure."""
@@ -214,13 +214,13 @@ class ModuleLoader:
         """Load from a folder that goes on `sys.path`; whatever goes wrong, `sys.path` is left as it was."""
         entry = str(folder)
         is_new = self._hold_path(entry)
+        loaded = None
         try:
             loaded = load(module_id, folder)
-        except BaseException:
-            if is_new:
+            loaded.sys_path_entry = entry
+        finally:
+            if loaded is None and is_new:
                 self._release_path(entry)
-            raise
-        loaded.sys_path_entry = entry
         return loaded
 
     def _loaded_directly(
@@ -249,39 +249,12 @@ class ModuleLoader:
                     yield partial(self._load_folder, module_id, directory / name, load_unchecked)
         yield partial(_from_import, module_id)
 
-    def _bind(self, loaded: LoadedModule, config: Mapping[str, Any]) -> Mount:
-        """Return the one closure around a loaded module, however it was found."""
-
-        async def mount_module(coordinator: ModuleCoordinator) -> Any:
-            try:
-                if offered := Mounting.offered_for(coordinator):
-                    returned = await _mount_and_check(loaded, coordinator, config, offered)
-                else:
-                    async with Mounting(coordinator) as mounting:
-                        returned = await _mount_and_check(loaded, coordinator, config, mounting)
-            except BaseException:
-                discard()
-                raise
-            loaded.mounted += 1
-            return returned
-
-        def discard() -> None:
-            """Forget a module none of whose instances is mounted."""
-            if not loaded.mounted and self._loaded.get(loaded.module_id) is loaded:
-                del self._loaded[loaded.module_id]
-                if loaded.sys_path_entry is not None:
-                    self._release_path(loaded.sys_path_entry)
-
-        def undo() -> None:
-            loaded.mounted -= 1
-            discard()
-
-        mount_module.__module__ = getattr(loaded.mount, "__module__", None) or __name__
-        mount_module.__undo_load__ = undo  # type: ignore[attr-defined] # a function's own attributes are not typed
-        if loaded.on_session_ready is not None:
-            ready = (loaded.module_id, loaded.on_session_ready)
-            mount_module.__on_session_ready__ = ready  # type: ignore[attr-defined] # as above
-        return mount_module
+    def _discard(self, loaded: LoadedModule) -> None:
+        """Forget a module none of whose instances is mounted."""
+        if not loaded.mounted and self._loaded.get(loaded.module_id) is loaded:
+            del self._loaded[loaded.module_id]
+            if loaded.sys_path_entry is not None:
+                self._release_path(loaded.sys_path_entry)
 
     def _hold_path(self, entry: str) -> bool:
         """Put `entry` on `sys.path` for this loader; False when it already holds it or needs not."""
@@ -301,27 +274,18 @@ class ModuleLoader:
         return (Path(path) for path in os.environ.get("AMPLIFIER_MODULES", "").split(":") if path)
 
 
-async def _mount_and_check(
-    loaded: LoadedModule, coordinator: ModuleCoordinator, config: Mapping[str, Any], mounting: Mounting
-) -> Any:
-    returned = await loaded.mount(coordinator, config)
-    if loaded.folder is not None and isinstance(coordinator, ModuleCoordinator):
-        check_mounted(loaded, mounting, coordinator, returned)
-    return returned
-
-
 def _from_entry_point(module_id: str) -> LoadedModule | None:
     point = next((point for point in entry_points() if point.name == module_id), None)
     if point is None:
         return None
     # A stand-in for an entry point may have a name and `load` only.
     origin, home = f"entry point {getattr(point, 'value', point.name)!r}", getattr(point, "module", "")
-    try:
+    message = "%s of module '%s' cannot be loaded: %s"
+    with Boundary(logger, message, origin, module_id, level=logging.ERROR, catches=FROM_AN_IMPORT) as boundary:
         mount = point.load()
-    except (Exception, SystemExit) as exc:
-        logger.exception("%s of module '%s' cannot be loaded", origin, module_id)
+    if boundary.error is not None:
         file = getattr(sys.modules.get(home), "__file__", None)
-        raise import_error(module_id, file or origin, exc) from exc
+        raise import_error(module_id, file or origin, boundary.error) from boundary.error
     return load_function(module_id, mount, sys.modules.get(getattr(mount, "__module__", home)), origin)
 
 
@@ -329,13 +293,12 @@ def _from_import(module_id: str) -> LoadedModule | None:
     package = package_name(module_id)
     try:
         module = importlib.import_module(package)
-    except ImportError as exc:
-        if exc.name is not None and (package == exc.name or package.startswith(f"{exc.name}.")):
-            return None
-        raise import_error(module_id, package, exc) from exc
     except UnicodeError:  # a name no file system can hold
         return None
-    except (Exception, SystemExit) as exc:
+    except FROM_AN_IMPORT as exc:
+        missing = exc.name if isinstance(exc, ImportError) else None
+        if missing is not None and (package == missing or package.startswith(f"{missing}.")):
+            return None
         raise import_error(module_id, package, exc) from exc
     return load_function(module_id, getattr(module, "mount", None), module, package)
 
@@ -372,12 +335,12 @@ def _fits(signature: inspect.Signature, hints: tuple[str, ...] | None) -> bool:
 def _type_in_folder(folder: Path, module_id: str) -> str:
     package = find_package(folder, module_id)
     if package is not None:
-        try:
-            return module_type_of(import_module_from_path(package), module_id)
-        except ModuleValidationError:
-            raise
-        except (Exception, SystemExit) as exc:  # discovery lists what is there; loading says what is wrong with it
-            logger.debug("cannot import %s to learn its type: %s", package, exc, exc_info=True)
+        module = None
+        message = "cannot import %s to learn its type: %s"  # discovery lists what is there; loading says what is wrong
+        with Boundary(logger, message, package, level=logging.DEBUG, catches=FROM_AN_IMPORT):
+            module = import_module_from_path(package)
+        if module is not None:
+            return module_type_of(module, module_id)
     return type_from_id(module_id)
 
 

@@ -11,7 +11,7 @@ from contextvars import ContextVar, Token
 from types import TracebackType
 from typing import Any, NamedTuple, Protocol, Self
 
-from .boundary import settle
+from .boundary import Boundary, settle
 
 logger = logging.getLogger(__name__)
 
@@ -111,17 +111,12 @@ class NotedDict(dict[Any, Any]):
 
 
 class Mounting:
-    """One module's mounting on one coordinator: `async with` it; an error takes back what the module did.
-
-    Whoever mounts through a loader's closure and has more to do afterwards opens one before and offers it: the
-    closure adds to that one instead of opening its own.
-    """
+    """One module's mounting on one coordinator: `async with` it; an error takes back what the module did."""
 
     __slots__ = (
         "_cleanups",
         "_coordinator",
         "_handlers",
-        "_is_offered",
         "_parent",
         "_points",
         "_snapshot",
@@ -130,7 +125,7 @@ class Mounting:
         "is_open",
     )
 
-    def __init__(self, coordinator: Any, *, is_offered: bool = False) -> None:
+    def __init__(self, coordinator: Any) -> None:
         self._coordinator = coordinator
         self._points = _noted_points(coordinator)
         self._snapshot = {} if self._points is not None else _snapshot(coordinator)
@@ -139,17 +134,7 @@ class Mounting:
         self._cleanups: list[tuple[list[Callable[[], Any]], Callable[[], Any]]] = []
         self._parent: Mounting | None = None
         self._token: Token[Mounting | None] | None = None
-        self._is_offered = is_offered
         self.is_open = False
-
-    @classmethod
-    def offered_for(cls, coordinator: Any) -> "Mounting | None":
-        """Return the mounting that waits for the module which is about to mount; only the first who asks gets it."""
-        mounting = current_mounting()
-        if mounting is None or not mounting._is_offered or mounting._coordinator is not coordinator:
-            return None
-        mounting._is_offered = False
-        return mounting
 
     async def __aenter__(self) -> Self:
         self._parent = current_mounting()
@@ -238,12 +223,11 @@ async def run_cleanups(take: Callable[[], Callable[[], Any] | None]) -> None:
     """Call what `take` hands out until there is no more; errors are logged and the rest still run."""
     interruption: BaseException | None = None
     while (cleanup := take()) is not None:
-        try:
+        # The session ends whatever a module does; what is not an error of its own is raised when all have run.
+        with Boundary(logger, "Error during cleanup: %s", level=logging.ERROR, catches=BaseException) as boundary:
             await settle(cleanup())
-        except BaseException as exc:  # the session ends whatever a module does
-            logger.exception("Error during cleanup: %s", exc)  # noqa: TRY401 - applications search for this text
-            if interruption is None and not isinstance(exc, Exception):
-                interruption = exc
+        if interruption is None and not isinstance(boundary.error, Exception):
+            interruption = boundary.error
     if interruption is not None:
         raise interruption
 
@@ -262,11 +246,9 @@ def _snapshot(coordinator: Any) -> dict[str, dict[str, Any]]:
 
 def _occupants(coordinator: Any, mount_point: str) -> dict[str, Any]:
     """Return what is mounted there by name, as far as a stand-in for a coordinator tells."""
-    try:
+    found = None
+    with Boundary(logger, "the coordinator has no mount point %r: %s", mount_point, level=logging.DEBUG):
         found = coordinator.get(mount_point)
-    except Exception:
-        logger.debug("the coordinator has no mount point %r", mount_point, exc_info=True)
-        return {}
     if mount_point in COLLECTIONS:
         return found if isinstance(found, dict) else {}
     return {} if found is None else {mount_point: found}

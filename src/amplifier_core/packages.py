@@ -130,12 +130,14 @@ def import_module_from_path(module_path: str | Path) -> ModuleType:
             )
     with _first_on_sys_path(str(path.parent)):
         importlib.invalidate_caches()
+        is_imported = False
         try:
             module = importlib.import_module(name)
             _refuse_other_file(name, module, source)
-        except BaseException:
-            _forget({name, *_submodules(name)} - set(submodules))
-            raise
+            is_imported = True
+        finally:
+            if not is_imported:
+                _forget({name, *_submodules(name)} - set(submodules))
     return module
 
 

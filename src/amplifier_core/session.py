@@ -144,11 +144,13 @@ class AmplifierSession:
                 self._initialized = False
 
     async def __aenter__(self) -> Self:
+        is_up = False
         try:
             await self.initialize()
-        except BaseException:
-            await self.cleanup()
-            raise
+            is_up = True
+        finally:
+            if not is_up:
+                await self.cleanup()
         return self
 
     async def __aexit__(

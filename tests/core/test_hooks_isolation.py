@@ -51,6 +51,17 @@ class Outrage(BaseException):
 
 
 @pytest.mark.parametrize("style", ["sync", "async", "suspending"])
+def test_a_keyboard_interrupt_ends_the_emitter(hooks: HookRegistry, style: str) -> None:
+    hooks.register("event", raising(KeyboardInterrupt("stop"), style))
+
+    async def emit() -> None:
+        await hooks.emit("event", {})
+
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(emit())
+
+
+@pytest.mark.parametrize("style", ["sync", "async", "suspending"])
 @pytest.mark.parametrize(
     "error",
     [ValueError("wrong"), StopIteration("odd"), asyncio.CancelledError(), TimeoutError(), SystemExit(3), Outrage()],

@@ -1,5 +1,6 @@
 """The one conversion of arbitrary values to JSON data, and the one rule for text that goes to a model."""
 
+import logging
 import re
 import sys
 from collections.abc import Callable, Mapping
@@ -14,6 +15,10 @@ from typing import Any
 from uuid import UUID
 
 from pydantic import BaseModel
+
+from amplifier_core.boundary import Boundary
+
+logger = logging.getLogger(__name__)
 
 _CIRCULAR = "<circular>"
 _UNSERIALIZABLE = "<unserializable>"
@@ -102,17 +107,15 @@ def _convert_structure(value: Any, path: set[int], met: dict[int, Any] | None) -
 
 
 def _key(key: Any) -> str:
-    try:
+    with Boundary(logger, "a key of type %s cannot be written: %s", type(key).__name__, level=logging.DEBUG):
         return str(key.value if isinstance(key, Enum) else key)
-    except Exception:  # noqa: BLE001 - as for values
-        return _UNSERIALIZABLE
+    return _UNSERIALIZABLE
 
 
 def _dump(model: BaseModel) -> Any:
-    try:
+    with Boundary(logger, "%s cannot be dumped as a whole: %s", type(model).__name__, level=logging.DEBUG):
         return model.model_dump(mode="json", warnings=False)
-    except Exception:  # noqa: BLE001 - one field pydantic cannot dump must not hide the others
-        return dict(model)
+    return dict(model)  # one field that cannot be dumped must not hide the others
 
 
 def _convert_object(value: Any, path: set[int], met: dict[int, Any] | None) -> Any:

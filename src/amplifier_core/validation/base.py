@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import WeakKeyDictionary
 
-from amplifier_core.boundary import cancellations_met, is_cancelled, settle
+from amplifier_core.boundary import Boundary, TaskBoundary, settle
 from amplifier_core.exceptions import ModuleValidationError, describe
 from amplifier_core.module_log import heard_from
 from amplifier_core.packages import (
@@ -236,24 +236,20 @@ async def _clean_up(cleanup: Any, coordinator: "ModuleCoordinator") -> None:
 @contextmanager
 def _reporting(report: Callable[[BaseException], None]) -> Iterator[None]:
     """Report whatever module code raises, `sys.exit()` included; only the caller's own interruptions pass."""
-    task = asyncio.current_task()
-    met = cancellations_met(task)
-    try:
+    message = "module code failed while it was validated: %s"
+    with TaskBoundary(logger, message, level=logging.DEBUG, catches=BaseException) as boundary:
         yield
-    except (KeyboardInterrupt, GeneratorExit):
-        raise
-    except BaseException as exc:
-        if isinstance(exc, asyncio.CancelledError) and is_cancelled(task, met):
-            raise
-        report(exc)
+    if isinstance(boundary.error, KeyboardInterrupt | GeneratorExit):
+        raise boundary.error
+    if boundary.error is not None:
+        report(boundary.error)
 
 
 def _text(error: BaseException) -> str:
     """Return what an error says; its representation when it says nothing or is no error at all, as `SystemExit`."""
-    try:
+    with Boundary(logger, "an error of a module cannot be printed: %s", level=logging.DEBUG):
         return (describe(error) if isinstance(error, Exception) else "") or repr(error)
-    except Exception:  # noqa: BLE001 - plug-in boundary: an error that cannot even be printed
-        return type(error).__name__
+    return type(error).__name__
 
 
 @asynccontextmanager
@@ -284,9 +280,9 @@ def _no_trace() -> Iterator[None]:
 
 def _is_on(path: list[str], module: object) -> bool:
     """Say whether a module is, or could be, imported from one of the entries."""
-    try:
+    # Anything can be put into sys.modules.
+    with Boundary(logger, "a module cannot say where it is: %s", level=logging.DEBUG):
         location = getattr(module, "__file__", None) or next(iter(getattr(module, "__path__", ())), None)
         entries = [os.path.abspath(entry) for entry in path]  # noqa: PTH100 - plain strings, many of them
         return not isinstance(location, str) or any(Path(location).is_relative_to(entry) for entry in entries)
-    except Exception:  # noqa: BLE001 - plug-in boundary: anything can be put into sys.modules
-        return True
+    return True

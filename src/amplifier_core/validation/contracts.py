@@ -7,15 +7,19 @@ to a private copy on a throw-away coordinator.
 import asyncio
 import functools
 import inspect
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from amplifier_core.boundary import Boundary
 from amplifier_core.exceptions import describe
 from amplifier_core.models import ProviderInfo
 
 from .results import ValidationCheck, failed, passed
+
+logger = logging.getLogger(__name__)
 
 COMPLIANCE = "protocol_compliance"
 
@@ -87,12 +91,17 @@ class AsyncMethod:
         return passed(name, f"{label} {self.praise.format(**words)}")
 
 
+def _asked(contract: Contract, what: str) -> Boundary:
+    """Return the boundary around a look at a module's object; what is wrong there is the verdict."""
+    return Boundary(logger, "%s.%s cannot be read: %s", contract.interface, what, level=logging.DEBUG)
+
+
 def _name(contract: Contract, candidate: Any) -> ValidationCheck:
     check = f"{contract.module_type}_name"
-    try:
+    with _asked(contract, "name") as boundary:
         name = candidate.name
-    except Exception as exc:  # noqa: BLE001 - plug-in boundary, the error is the verdict
-        return failed(check, f"Error accessing {contract.interface}.name: {describe(exc)}")
+    if boundary.error is not None:
+        return failed(check, f"Error accessing {contract.interface}.name: {describe(boundary.error)}")
     if not isinstance(name, str) or not name:
         return failed(check, f"{contract.interface}.name should be a non-empty string")
     return passed(check, f"{contract.interface} has name: '{name}'")
@@ -100,10 +109,10 @@ def _name(contract: Contract, candidate: Any) -> ValidationCheck:
 
 def _provider_get_info(contract: Contract, provider: Any) -> ValidationCheck:
     check = "provider_get_info"
-    try:
+    with _asked(contract, "get_info()") as boundary:
         info = provider.get_info()
-    except Exception as exc:  # noqa: BLE001 - plug-in boundary, the error is the verdict
-        return failed(check, f"Error calling Provider.get_info(): {describe(exc)}", "warning")
+    if boundary.error is not None:
+        return failed(check, f"Error calling Provider.get_info(): {describe(boundary.error)}", "warning")
     if not isinstance(info, ProviderInfo):
         return failed(check, f"Provider.get_info() should return ProviderInfo, got {_type_of(info)}")
     return passed(check, "Provider.get_info() returns ProviderInfo")
@@ -115,10 +124,10 @@ def _provider_parse_tool_calls(contract: Contract, provider: Any) -> ValidationC
 
 def _tool_description(contract: Contract, tool: Any) -> ValidationCheck:
     check = "tool_description"
-    try:
+    with _asked(contract, "description") as boundary:
         description = tool.description
-    except Exception as exc:  # noqa: BLE001 - plug-in boundary, the error is the verdict
-        return failed(check, f"Error accessing Tool.description: {describe(exc)}", "warning")
+    if boundary.error is not None:
+        return failed(check, f"Error accessing Tool.description: {describe(boundary.error)}", "warning")
     if not isinstance(description, str) or not description:
         return failed(check, "Tool.description should be a non-empty string", "warning")
     return passed(check, "Tool has a description")
@@ -126,12 +135,12 @@ def _tool_description(contract: Contract, tool: Any) -> ValidationCheck:
 
 def _tool_input_schema(contract: Contract, tool: Any) -> ValidationCheck:
     check = "tool_input_schema"
-    try:
+    with _asked(contract, "input_schema") as boundary:
         schema = getattr(tool, "input_schema", None)
         if schema is None:
             schema = getattr(tool, "get_schema", dict)()
-    except Exception as exc:  # noqa: BLE001 - plug-in boundary, the error is the verdict
-        return failed(check, f"Error reading Tool.input_schema: {describe(exc)}", "warning")
+    if boundary.error is not None:
+        return failed(check, f"Error reading Tool.input_schema: {describe(boundary.error)}", "warning")
     if not isinstance(schema, dict):
         return failed(check, f"Tool.input_schema should return a dict, got {_type_of(schema)}", "warning")
     return passed(check, f"Tool.input_schema returns dict with {len(schema)} properties")
@@ -305,21 +314,16 @@ def _mount_signature(mount: Callable[..., Any]) -> ValidationCheck:
 
 def _has(candidate: object, name: str) -> bool:
     """Say whether an attribute is there, also when reading it fails."""
-    try:
-        getattr(candidate, name)
-    except AttributeError:
-        return False
-    except Exception:  # noqa: BLE001 - plug-in boundary, what is wrong with it is for a check of its own
-        return True
-    return True
+    with Boundary(logger, "%r of a %s cannot be read: %s", name, type(candidate).__name__, level=logging.DEBUG):
+        return hasattr(candidate, name)
+    return True  # what is wrong with it is for a check of its own
 
 
 def _get(candidate: object, name: str) -> Any:
     """Return an attribute, None when there is none that can be read."""
-    try:
+    with Boundary(logger, "%r of a %s cannot be read: %s", name, type(candidate).__name__, level=logging.DEBUG):
         return getattr(candidate, name, None)
-    except Exception:  # noqa: BLE001 - plug-in boundary, unreadable counts as unusable
-        return None
+    return None
 
 
 def _is_async(function: object) -> bool:

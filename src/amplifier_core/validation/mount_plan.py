@@ -1,13 +1,17 @@
 """Checks the shape of a mount plan before any module is loaded."""
 
+import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from amplifier_core.boundary import Boundary
 from amplifier_core.mount_plan import MODULE_SECTIONS, SESSION_MEMBERS, MountPlan, PlanEntry, PlanProblem
 from amplifier_core.utils.truncate import redact_secrets
 
 from .results import CheckSummary, ValidationCheck, failed, passed
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass
@@ -35,11 +39,12 @@ class MountPlanValidator:
     def validate(self, mount_plan: Any) -> MountPlanValidationResult:
         """Return the checks of `mount_plan`, which may be anything at all; never raises."""
         result = MountPlanValidationResult()
-        try:
+        # A plan may hold objects that cannot be read or printed.
+        with Boundary(logger, "a mount plan cannot be read: %s", level=logging.DEBUG) as boundary:
             for check in self._checks(mount_plan):
                 result.add(check)
-        except Exception as exc:  # noqa: BLE001 - a plan may hold objects that cannot be read or printed
-            result.add(failed("plan_readable", f"Mount plan cannot be read: {type(exc).__name__}"))
+        if boundary.error is not None:
+            result.add(failed("plan_readable", f"Mount plan cannot be read: {type(boundary.error).__name__}"))
         return result
 
     def _checks(self, plan: Any) -> Iterator[ValidationCheck]:
@@ -123,7 +128,6 @@ def _type(value: object) -> str:
 
 
 def _printable(spec: Mapping[str, Any]) -> str:
-    try:
+    with Boundary(logger, "an entry of a mount plan cannot be printed: %s", level=logging.DEBUG):
         return repr(redact_secrets(spec))
-    except Exception:  # noqa: BLE001 - a spec may hold itself, or objects that cannot be printed
-        return f"a {_type(spec)} that cannot be printed"
+    return f"a {_type(spec)} that cannot be printed"
