@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from amplifier_core.mount_plan import MountPlan
 from amplifier_foundation.dicts.merge import deep_merge, merge_module_lists, module_identity
 from amplifier_foundation.exceptions import BundleDependencyError, BundleLoadError
 from amplifier_foundation.prepared.child import Child, run_child
@@ -35,7 +36,6 @@ SELF = "self"
 _FORMAT = 1
 _SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,255}")
 _POLICIES = {"tools": ("inherit_tools", "exclude_tools"), "hooks": ("inherit_hooks", "exclude_hooks")}
-_MODULE_LISTS = ("providers", "tools", "hooks")
 
 
 def register_spawn(session: AmplifierSession, prepared: PreparedBundle, *, store: Path | None = None) -> None:
@@ -238,9 +238,9 @@ def child_bundle(bundle: Bundle, parent_plan: Mapping[str, Any], order: Order) -
     """Return the bundle of a child session: the parent's, with the modules and agents the rules leave it."""
     definition = order.definition
     plan = _inherited(parent_plan)
-    overlay = {section: _normalised(definition.get(section)) for section in _MODULE_LISTS}
-    for section in _MODULE_LISTS:
-        merged = merge_module_lists(plan[section], overlay[section], lists="replace")
+    overlay = _lists(definition)
+    for section, entries in overlay.items():
+        merged = merge_module_lists(plan[section], entries, lists="replace")
         plan[section] = [entry for entry in merged if entry.get("module")]
     session = deep_merge(plan["session"], definition.get("session") or {}, lists="replace")
     if order.session_metadata:
@@ -281,7 +281,7 @@ def _definition(
 def _inherited(parent_plan: Mapping[str, Any]) -> dict[str, Any]:
     """Return a copy of what the bundle's spawn policy hands down of a plan."""
     policy = parent_plan.get("spawn") or {}
-    plan: dict[str, Any] = {section: _normalised(parent_plan.get(section)) for section in _MODULE_LISTS}
+    plan: dict[str, Any] = {**_lists(parent_plan)}
     plan["session"] = deepcopy(dict(parent_plan.get("session") or {}))
     if isinstance(policy.get("tools"), list):
         plan["tools"] = _normalised(policy["tools"])
@@ -289,6 +289,11 @@ def _inherited(parent_plan: Mapping[str, Any]) -> dict[str, Any]:
         plan["tools"] = _filtered(plan["tools"], {"exclude": policy.get("exclude_tools")}, ("", "exclude"), set())
     plan["hooks"] = _filtered(plan["hooks"], {"exclude": policy.get("exclude_hooks")}, ("", "exclude"), set())
     return plan
+
+
+def _lists(part: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
+    """Return the lists of modules of a plan or of an agent's definition."""
+    return {section: _normalised(entries) for section, entries in MountPlan(part).lists().items()}
 
 
 def _normalised(entries: Any) -> list[dict[str, Any]]:

@@ -4,11 +4,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from amplifier_core.mount_plan import SESSION_MEMBERS
 from amplifier_foundation.bundle import Bundle
 from amplifier_foundation.exceptions import BundleValidationError
-
-_MODULE_SECTIONS = ("providers", "tools", "hooks")
-_SESSION_MODULES = ("orchestrator", "context")
 
 
 @dataclass
@@ -60,9 +58,9 @@ class BundleValidator:
         session = bundle.session if isinstance(bundle.session, dict) else {}
         if not session:
             result.add_error("no session section: a session needs an orchestrator and a context manager")
-        for role in _SESSION_MODULES:
-            if not session.get(role):
-                result.add_error(f"session.{role} is missing: name a module there")
+        for member in SESSION_MEMBERS:
+            if not session.get(member):
+                result.add_error(f"session.{member} is missing: name a module there")
         if not bundle.providers:
             result.add_error("no provider: providers must name at least one module")
         return result
@@ -97,14 +95,11 @@ def validate_bundle_completeness_or_raise(bundle: Bundle) -> None:
 
 
 def _shape_errors(bundle: Bundle) -> Iterator[str]:
-    for section in _MODULE_SECTIONS:
-        for index, entry in enumerate(getattr(bundle, section)):
-            yield from _entry_errors(entry, f"{section}[{index}]")
     if bundle.session and not isinstance(bundle.session, dict):
         yield f"session must be a mapping, it is a {type(bundle.session).__name__}"
-    elif bundle.session:
-        for role in _SESSION_MODULES:
-            yield from _session_module_errors(bundle.session.get(role), f"session.{role}")
+    for slot in bundle.view().slots():
+        errors = _session_module_errors if slot.section in SESSION_MEMBERS else _entry_errors
+        yield from errors(slot.raw, slot.place)
     for name, definition in bundle.agents.items():
         if not isinstance(definition, dict):
             yield f"agents.{name} must be a mapping, it is a {type(definition).__name__}"

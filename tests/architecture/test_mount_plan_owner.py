@@ -12,15 +12,6 @@ SECTIONS = {"providers", "tools", "hooks"}
 
 # Files that still walk the sections by hand, as package and name; each goes from here when it asks `MountPlan` instead.
 TO_BE_CONVERTED = {
-    "amplifier_foundation": {
-        "activator.py",
-        "child.py",
-        "composition.py",
-        "origins.py",
-        "sections.py",
-        "spawn.py",
-        "validator.py",
-    },
     "amplifierd": {
         "conversion.py",
         "difference.py",

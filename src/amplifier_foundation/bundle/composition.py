@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from amplifier_foundation.dicts.merge import deep_merge, merge_module_lists
 
-from .origins import MODULE_SECTIONS, OriginLedger
+from .origins import OriginLedger
 
 if TYPE_CHECKING:
     from .model import Bundle
@@ -43,9 +43,10 @@ def compose(base: Bundle, others: Sequence[Bundle]) -> Bundle:
         ledger.add(other, other_context, result.session)
         _lay_over(result, other, other_context)
     if others:
-        for section in MODULE_SECTIONS:  # one merge for all: overlays apply entry by entry, whichever list they are in
-            overlays = chain.from_iterable(getattr(other, section) for other in others)
-            setattr(result, section, merge_module_lists(getattr(base, section), overlays))
+        listed = [other.view().lists() for other in others]
+        for section, entries in base.view().lists().items():  # one merge for all: overlays apply entry by entry
+            overlays = chain.from_iterable(lists[section] for lists in listed)
+            setattr(result, section, merge_module_lists(entries, overlays))
     result._layers = tuple(layers)
     return result
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from amplifier_core.mount_plan import MountPlan
 from amplifier_foundation import provenance
 from amplifier_foundation.paths.construction import construct_agent_path, construct_context_path
 
@@ -99,6 +100,10 @@ class Bundle:
     def to_mount_plan(self) -> dict[str, Any]:
         """Return what `AmplifierSession` needs: the sections that are not empty. Entries are shared with the bundle."""
         return {name: section.copy() for name in PLAN_SECTIONS if (section := getattr(self, name))}
+
+    def view(self) -> MountPlan:
+        """Return the sections of a mount plan as they stand here, empty ones included, to be read as a plan is."""
+        return MountPlan({name: getattr(self, name) for name in PLAN_SECTIONS})
 
     async def prepare(
         self,

@@ -6,13 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from amplifier_core.mount_plan import MODULE_SECTIONS, SESSION_MEMBERS
 from amplifier_foundation.dicts.merge import module_identity
 
 if TYPE_CHECKING:
     from .model import Bundle
-
-MODULE_SECTIONS = {"providers": "provider", "tools": "tool", "hooks": "hook"}
-"""The lists of modules, and what one of their entries is called."""
 
 _CATEGORIES = frozenset(
     {*MODULE_SECTIONS.values(), "agent", "context", "session.orchestrator", "session.context", "spawn", "instruction"}
@@ -29,10 +27,10 @@ class Origin:
 
 def keys_of(bundle: Bundle, context: dict[str, Any]) -> Iterator[str]:
     """Yield `<category>:<key>` of every item of a bundle; `context` is its context with prefixed keys."""
-    for section, category in MODULE_SECTIONS.items():
-        for entry in getattr(bundle, section):
+    for section, entries in bundle.view().lists().items():
+        for entry in entries:
             if isinstance(entry, dict) and (identity := module_identity(entry)):
-                yield f"{category}:{identity}"
+                yield f"{MODULE_SECTIONS[section]}:{identity}"
     for name in bundle.agents:
         yield f"agent:{name}"
     for name in (*context, *bundle._pending_context):
@@ -46,10 +44,10 @@ def keys_of(bundle: Bundle, context: dict[str, Any]) -> Iterator[str]:
 
 def session_keys_of(session: dict[str, Any]) -> Iterator[str]:
     """Yield the keys of orchestrator and context manager; a later bundle may take these away again."""
-    for role in ("orchestrator", "context"):
-        module = session.get(role)
+    for member in SESSION_MEMBERS:
+        module = session.get(member)
         if isinstance(module, dict) and module.get("module"):
-            yield f"session.{role}:{module['module']}"
+            yield f"session.{member}:{module['module']}"
 
 
 class OriginLedger:

@@ -7,12 +7,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from amplifier_core.mount_plan import MountPlan
 from amplifier_foundation.exceptions import BundleLoadError, BundleValidationError
 from amplifier_foundation.paths.construction import construct_context_path
-
-from .origins import MODULE_SECTIONS
-
-SESSION_MODULES = ("orchestrator", "context")
 
 _CORRECT_FORMAT = "[{'module': 'tool-name', 'source': 'git+https://host/org/repo@v1'}]"
 
@@ -27,12 +24,6 @@ def parse_sections(data: Any, base_path: Path | None = None, file: Path | None =
         BundleLoadError: another section has the wrong shape.
     """
     return _Reader(data, base_path, file).read()
-
-
-def resolve_sources(entries: list[Any], base_path: Path, *, must_exist: bool = False) -> list[Any]:
-    """Return module entries with relative sources (`./`, `../`) made absolute; the same list when there are none."""
-    resolved = [resolve_source(entry, base_path, must_exist=must_exist) for entry in entries]
-    return resolved if any(new is not old for new, old in zip(resolved, entries, strict=True)) else entries
 
 
 def resolve_source(entry: Any, base_path: Path, *, must_exist: bool = False) -> Any:
@@ -51,21 +42,12 @@ def resolve_source(entry: Any, base_path: Path, *, must_exist: bool = False) -> 
 
 def resolve_definition(definition: dict[str, Any], base_path: Path, *, must_exist: bool = False) -> dict[str, Any]:
     """Return an agent's or a bundle's mapping with the relative sources of all its modules made absolute."""
-    changes: dict[str, Any] = {}
-    session = definition.get("session")
-    if isinstance(session, dict):
-        for role in SESSION_MODULES:
-            module = session.get(role)
-            resolved = resolve_source(module, base_path, must_exist=must_exist)
-            if resolved is not module:
-                changes["session"] = {**changes.get("session", session), role: resolved}
-    for section in MODULE_SECTIONS:
-        entries = definition.get(section)
-        if isinstance(entries, list):
-            resolved = resolve_sources(entries, base_path, must_exist=must_exist)
-            if resolved is not entries:
-                changes[section] = resolved
-    return {**definition, **changes} if changes else definition
+    resolved = definition
+    for slot in MountPlan(definition).slots():
+        entry = resolve_source(slot.raw, base_path, must_exist=must_exist)
+        if entry is not slot.raw:
+            resolved = MountPlan(resolved).replace(slot, entry)
+    return resolved
 
 
 class _Reader:
@@ -80,7 +62,6 @@ class _Reader:
             self._place = f"bundle {self._name!r}" + (f" in {file}" if file else "")
 
     def read(self) -> dict[str, Any]:
-        lists = {section: self._module_list(section) for section in MODULE_SECTIONS}
         context, pending = self._context()
         fields = {
             "name": self._name,
@@ -90,15 +71,16 @@ class _Reader:
             "includes": self._section("includes", list),
             "namespace_root": self._text(self._head, "namespace_root", "bundle") or None,
             "session": self._section("session", dict),
+            "providers": self._module_list("providers"),
+            "tools": self._module_list("tools"),
+            "hooks": self._module_list("hooks"),
             "spawn": self._section("spawn", dict),
             "agents": self._agents(),
             "context": context,
             "_pending_context": pending,
             "base_path": self._base_path,
         }
-        if self._base_path:
-            return resolve_definition({**fields, **lists}, self._base_path)
-        return {**fields, **lists}
+        return resolve_definition(fields, self._base_path) if self._base_path else fields
 
     def _module_list(self, section: str) -> list[dict[str, Any]]:
         entries = self._data.get(section)

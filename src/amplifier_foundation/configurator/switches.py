@@ -4,6 +4,7 @@ import logging
 from collections.abc import Iterator
 from typing import Any
 
+from amplifier_core.mount_plan import MountPlan
 from amplifier_core.packages import package_name
 from amplifier_foundation.dicts import get_nested, set_nested
 from amplifier_foundation.prepared import PreparedBundle
@@ -107,8 +108,8 @@ class SessionSwitches:
 
     def entries(self, category: str) -> Iterator[dict[str, Any]]:
         """Yield the plan's entries of a category."""
-        listed = self._coordinator.config.get(category)
-        return (entry for entry in listed if isinstance(entry, dict)) if isinstance(listed, list) else iter(())
+        entries = MountPlan(self._coordinator.config).entries()
+        return (dict(entry.spec) for entry in entries if entry.section == category)
 
     def get(self, path: str) -> Any:
         return get_nested(self._coordinator.config, path.split("."))

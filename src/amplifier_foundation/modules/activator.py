@@ -3,7 +3,7 @@
 import asyncio
 import importlib
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -227,23 +227,6 @@ def is_installed_package(source: Any) -> bool:
     return (
         isinstance(reference, NameReference) and reference.subpath is None and find_package(reference.name) is not None
     )
-
-
-def module_entries(mount_plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the entries of a plan that have a source: the session's, then those of the lists, then its agents'."""
-    agents = mount_plan.get("agents")
-    parts = [mount_plan, *(agents.values() if isinstance(agents, dict) else ())]
-    for part in parts:
-        if not isinstance(part, dict):
-            continue
-        session = part.get("session")
-        listed: list[Any] = (
-            [session.get(role) for role in ("orchestrator", "context")] if isinstance(session, dict) else []
-        )
-        for section in ("providers", "tools", "hooks"):
-            entries = part.get(section)
-            listed += entries if isinstance(entries, list) else []
-        yield from (entry for entry in listed if _names_source(entry))
 
 
 def _names_source(entry: Any) -> bool:

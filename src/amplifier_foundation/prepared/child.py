@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import amplifier_core
 from amplifier_core.models import HookResult
+from amplifier_core.mount_plan import MountPlan
 from amplifier_foundation.costs import bridge_child_cost
 from amplifier_foundation.dicts.merge import deep_merge, merge_module_lists, module_identity
 from amplifier_foundation.mentions import BaseMentionResolver, expand_mentions_in_instruction, parse_mentions
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from .bundle import PreparedBundle
 
 _COMPLETE = "orchestrator:complete"
-_MODULE_LISTS = ("providers", "tools", "hooks")
 
 SessionCallback = Callable[["AmplifierSession"], Awaitable[None]]
 
@@ -103,13 +103,9 @@ async def _plan(prepared: PreparedBundle, effective: Bundle, child: Child) -> di
 
 def _add_injected(plan: dict[str, Any], mount_plan: dict[str, Any]) -> None:
     """Add the modules that an application put into the prepared plan and the bundle does not have."""
-    for section in _MODULE_LISTS:
+    for section, entries in MountPlan(mount_plan).lists().items():
         known = {module_identity(entry) for entry in plan.get(section) or ()}
-        injected = [
-            entry
-            for entry in mount_plan.get(section) or ()
-            if isinstance(entry, dict) and module_identity(entry) not in known
-        ]
+        injected = [entry for entry in entries if isinstance(entry, dict) and module_identity(entry) not in known]
         if injected:
             plan[section] = merge_module_lists(plan.get(section) or (), injected)
 

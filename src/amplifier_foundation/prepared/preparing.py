@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from amplifier_foundation.bundle.gaps import find_gaps
+from amplifier_foundation.bundle.sourced_entries import sourced_entries
 from amplifier_foundation.exceptions import BundleValidationError
 from amplifier_foundation.modules import ModuleActivationError, ModuleActivator
-from amplifier_foundation.modules.activator import ProgressCallback, is_installed_package, module_entries
+from amplifier_foundation.modules.activator import ProgressCallback, is_installed_package
 
 from .bundle import PreparedBundle
 from .resolver import BundleModuleResolver
@@ -42,7 +43,7 @@ async def prepare_bundle(
     activator = ModuleActivator(cache_dir, install_deps, bundle.base_path, strict)
     if install_deps:
         await _activate_packages(bundle, activator, progress_callback)
-    entries = [(entry["module"], entry["source"]) for entry in module_entries(mount_plan)]
+    entries = [(entry.module_id, entry.source) for entry in sourced_entries(mount_plan)]
     if source_resolver is not None:
         entries = [(module_id, source_resolver(module_id, source)) for module_id, source in entries]
     entries = await asyncio.to_thread(_to_activate, entries)

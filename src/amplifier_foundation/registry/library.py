@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-from amplifier_core.mount_plan import MountPlan
 from amplifier_foundation.bundle import Bundle
+from amplifier_foundation.bundle.sourced_entries import sourced_entries
 from amplifier_foundation.paths.resolution import ResolvedSource, parse_uri
 from amplifier_foundation.sources.reference import shown
 from amplifier_foundation.sources.resolver import SimpleSourceResolver
@@ -157,8 +157,6 @@ class Library:
 
 
 def _module_sources(bundle: Bundle) -> Iterator[str]:
-    plan = MountPlan(bundle.to_mount_plan())
-    for part in (plan, *(overlay for _, overlay in plan.overlays())):
-        for entry in part.entries():
-            if isinstance(entry.source, str) and parse_uri(entry.source).is_git:
-                yield entry.source
+    for entry in sourced_entries(bundle.to_mount_plan()):
+        if isinstance(entry.source, str) and parse_uri(entry.source).is_git:
+            yield entry.source

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from amplifier_foundation.exceptions import RefResolutionError
 from amplifier_foundation.paths.home import get_amplifier_home
@@ -91,7 +91,7 @@ async def update_bundle(
     handler, activator = GitSourceHandler(), ModuleActivator(cache)
     forget_failures()
     own = [path for path in (bundle.base_path, *bundle.source_base_paths.values()) if path]
-    await activator.note_in_place(dict.fromkeys(own), _modules_of(bundle))
+    await activator.note_in_place(dict.fromkeys(own), (entry.module_id for entry in bundle.view().entries()))
     for source in dict.fromkeys(wanted):
         parsed = parse_uri(source)
         if not parsed.is_git:
@@ -117,16 +117,6 @@ async def _status_of(source: str, cache_dir: Path) -> SourceStatus:
 
 def _sources_of(bundle: Bundle) -> Iterator[str]:
     own = getattr(bundle, "_source_uri", None)
-    for source in (own, *(entry.get("source") for entry in _entries_of(bundle))):
+    for source in (own, *(slot.source for slot in bundle.view().slots() if not slot.is_by_name)):
         if source and isinstance(source, str):
             yield source
-
-
-def _modules_of(bundle: Bundle) -> Iterator[str]:
-    return (entry["module"] for entry in _entries_of(bundle) if isinstance(entry.get("module"), str))
-
-
-def _entries_of(bundle: Bundle) -> Iterator[dict[str, Any]]:
-    roles = (bundle.session.get(role) for role in ("orchestrator", "context"))
-    entries = (*roles, *bundle.providers, *bundle.tools, *bundle.hooks)
-    return (entry for entry in entries if isinstance(entry, dict))
