@@ -16,7 +16,6 @@ TO_BE_CONVERTED = {
         "conversion.py",
         "difference.py",
         "inheritance.py",
-        "injection.py",
         "lock.py",
         "module_resolver.py",
         "overrides.py",

@@ -9,7 +9,8 @@ import pytest
 from amplifierd.builds.agents import agent_from_mapping, agent_from_text
 from amplifierd.identifiers import ProfileId
 from amplifierd.plans.difference import diff_plans
-from amplifierd.plans.injection import RuntimePlaces, inject_runtime
+from amplifierd.plans.injection import inject_runtime
+from amplifierd.plans.runtime_values import RuntimePlaces
 
 PLACES = RuntimePlaces(
     working_dir=Path("/work dir"),

@@ -13,7 +13,8 @@ from amplifier_foundation.dicts import merge_module_lists
 from amplifierd import Home, ProfileId, open_home
 from amplifierd.documents.document import module_identity
 from amplifierd.mentions import ProfileMentionResolver, load_mentioned
-from amplifierd.plans.injection import RuntimePlaces, inject_runtime
+from amplifierd.plans.injection import inject_runtime
+from amplifierd.plans.runtime_values import RuntimePlaces
 
 NO_PROVIDER = "providers-missing: At least one provider must be configured"
 
@@ -42,7 +43,12 @@ async def running(home: Home, plan: Mapping[str, Any], working_dir: Path) -> Asy
         approvals_file=home.paths.logs / "approvals.jsonl",
     )
     injected, missing = inject_runtime(
-        plan, profile_id=ProfileId("foundation", "x"), places=places, environment={}, find_key=lambda module_id: None
+        plan,
+        profile_id=ProfileId("foundation", "x"),
+        places=places,
+        environment={},
+        find_key=lambda module_id: None,
+        resolver=home.resolver(),
     )
     assert missing == []
     session = AmplifierSession(injected)
