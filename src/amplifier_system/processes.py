@@ -83,11 +83,11 @@ class MarkedMembers:
         self._is_reaped = is_reaped
 
     def find(self) -> list[int]:
-        return [pid for pid in _all_pids() if self._is_member(pid)]
+        return [pid for pid in all_pids() if self._is_member(pid)]
 
     def signal(self, number: int) -> list[int]:
         newest = _newest_pid()
-        signalled = [pid for pid in _all_pids() if self._is_member(pid) and self._signal(pid, number)]
+        signalled = [pid for pid in all_pids() if self._is_member(pid) and self._signal(pid, number)]
         return signalled + self._signal_newborn(newest, number)
 
     def _signal_newborn(self, newest: int, number: int) -> list[int]:
@@ -171,17 +171,27 @@ class GroupMembers:
         self.signal(number)
 
 
-MEMBERS: Callable[[int, str, Callable[[], bool]], Members] = MarkedMembers if sys.platform == "linux" else GroupMembers
+# Makes the members of a tree from the child's pid, the marker, and what tells whether the child is reaped.
+MembersOf = Callable[[int, str, Callable[[], bool]], Members]
+
+MEMBERS: MembersOf = MarkedMembers if sys.platform == "linux" else GroupMembers
 
 
 class ProcessTree:
     """A child process and everything it starts. Made by `start`."""
 
-    def __init__(self, process: subprocess.Popen[bytes], marker: str) -> None:
+    def __init__(
+        self,
+        process: subprocess.Popen[bytes],
+        marker: str,
+        members: MembersOf = MEMBERS,
+        at_exit: Callable[[], None] = lambda: None,
+    ) -> None:
         self.pid = process.pid
         self.marker = marker
         self._process = process
-        self._members = MEMBERS(process.pid, marker, lambda: process.returncode is not None)
+        self._at_exit = at_exit
+        self._members = members(process.pid, marker, lambda: process.returncode is not None)
         self._exited = asyncio.Event()
         loop = asyncio.get_running_loop()
         threading.Thread(target=self._reap, args=(loop,), name=f"reap-{self.pid}", daemon=True).start()
@@ -196,8 +206,14 @@ class ProcessTree:
         stdin: int | IO[bytes] = subprocess.DEVNULL,
         stdout: int | IO[bytes] = subprocess.PIPE,
         stderr: int | IO[bytes] = subprocess.PIPE,
+        descriptors: Sequence[int] = (),
+        members: MembersOf = MEMBERS,
+        at_exit: Callable[[], None] = lambda: None,
     ) -> "ProcessTree":
         """Start a program with exactly this environment, the markers of the host and one of its own.
+
+        It inherits `descriptors` under their numbers. `members` finds the tree where the marker does not; `at_exit`
+        runs in a thread when the child has exited, before anybody who waits for it is told.
 
         Raises `OSError`. Cancelled while the program starts, it ends the tree before it gives way.
         """
@@ -212,6 +228,7 @@ class ProcessTree:
                 stdin=stdin,
                 stdout=stdout,
                 stderr=stderr,
+                pass_fds=descriptors,
                 start_new_session=True,
             )
 
@@ -219,9 +236,9 @@ class ProcessTree:
         try:
             process = await asyncio.shield(starting)
         except asyncio.CancelledError:
-            await run_to_end(cls._end_started(starting, marker))
+            await run_to_end(cls._end_started(starting, marker, members, at_exit))
             raise
-        return cls(process, marker)
+        return cls(process, marker, members, at_exit)
 
     @property
     def stdin(self) -> IO[bytes] | None:
@@ -295,14 +312,17 @@ class ProcessTree:
 
     def _reap(self, loop: asyncio.AbstractEventLoop) -> None:
         self._process.wait()
+        self._at_exit()
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
             loop.call_soon_threadsafe(self._exited.set)
 
     @classmethod
-    async def _end_started(cls, starting: Awaitable[subprocess.Popen[bytes]], marker: str) -> None:
+    async def _end_started(
+        cls, starting: Awaitable[subprocess.Popen[bytes]], marker: str, members: MembersOf, at_exit: Callable[[], None]
+    ) -> None:
         with contextlib.suppress(OSError):
             process = await starting
-            tree = cls(process, marker)
+            tree = cls(process, marker, members, at_exit)
             await tree._end(None)
             tree.close_pipes()
 
@@ -321,7 +341,8 @@ async def reading(pipe: IO[bytes] | None) -> AsyncIterator[asyncio.StreamReader]
         transport.close()
 
 
-def _all_pids() -> list[int]:
+def all_pids() -> list[int]:
+    """Return the numbers of all processes."""
     with os.scandir(_PROC) as entries:
         return [int(entry.name) for entry in entries if entry.name.isdigit()]
 

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from amplifier_core import ToolResult
+from amplifier_kit.sandbox.program import Program
 from amplifier_kit.tools.input import os_failure
-from amplifier_kit.tools.processes import ProcessTree
 from amplifier_kit.tools.runs import run_to_end
 
-from .launch import Announcement, Launch
+from .launch import END_GRACE_S, Announcement, Launch
+
+_PROGRESS = "Both outputs go to the log file. Look into it for progress"
 
 
 class BackgroundCommands:
@@ -22,49 +24,57 @@ class BackgroundCommands:
     def __init__(self, log_dir: Path | None, coordinator: Any) -> None:
         self._log_dir = log_dir
         self._coordinator = coordinator
-        self._trees: list[ProcessTree] = []
-        self._watchers: set[asyncio.Task[None]] = set()
+        self._programs: list[Program] = []
+        self._watchers: dict[Program, asyncio.Task[None]] = {}
+
+    @property
+    def log_dirs(self) -> list[Path]:
+        """Where log files are, if there are any."""
+        return [self._log_dir] if self._programs and self._log_dir is not None else []
 
     async def start(self, launch: Launch) -> ToolResult:
         """Start a command and say where it can be found; raises `ToolFailure`."""
         descriptor, log_file = await run_to_end(asyncio.to_thread(self._create_log))
         try:
             with os.fdopen(descriptor, "wb") as log:
-                tree = await launch.start(log, subprocess.STDOUT)
+                program = await launch.start(log, subprocess.STDOUT)
         except BaseException:
             log_file.unlink(missing_ok=True)
             raise
-        announcement = Announcement(self._coordinator, launch, tree.pid, None, is_background=True)
+        announcement = Announcement(self._coordinator, launch, program.pid, None, is_background=True)
         try:
             await announcement.started()
         except asyncio.CancelledError:
-            await tree.kill()
-            await run_to_end(announcement.finished(tree.returncode, cancelled=True))
+            await program.stop(END_GRACE_S)
+            await run_to_end(announcement.finished(program.returncode, cancelled=True))
             raise
-        self._trees.append(tree)
-        watcher = asyncio.create_task(_watch(tree, announcement, log_file))
-        self._watchers.add(watcher)
-        watcher.add_done_callback(self._watchers.discard)
-        note = f"Both outputs go to the log file. Look into it for progress; end the command with: kill -- -{tree.pid}"
+        self._programs.append(program)
+        self._watchers[program] = watcher = asyncio.create_task(_watch(program, announcement, log_file))
+        watcher.add_done_callback(lambda _: self._watchers.pop(program, None))
+        ending = (
+            "no other command can reach it, it ends with the session"
+            if program.has_namespace
+            else f"end the command with: kill -- -{program.pid}"
+        )
         return ToolResult(
             output={
-                "pid": tree.pid,
-                "message": f"Command started in the background with PID {tree.pid}",
-                "note": "; ".join(filter(None, [launch.shell.note, note])),
+                "pid": program.pid,
+                "message": f"Command started in the background with PID {program.pid}",
+                "note": "; ".join(filter(None, [launch.shell.note, _PROGRESS, ending])),
                 "log_file": str(log_file),
             }
         )
 
     async def close(self, *, is_killing: bool) -> None:
-        """Stop watching; with `is_killing` end everything that was started, also what outlived its command."""
-        trees, self._trees = self._trees, []
-        watchers = list(self._watchers)
-        if is_killing:
-            await asyncio.gather(*(tree.kill() for tree in trees))
-        else:
-            for watcher in watchers:
+        """End what lives in a sandbox of its own, with `is_killing` everything that was started, and stop watching."""
+        programs, self._programs = self._programs, []
+        ended = [program for program in programs if is_killing or program.has_namespace]
+        watchers = dict(self._watchers)
+        for program, watcher in watchers.items():
+            if program not in ended:
                 watcher.cancel()
-        await asyncio.gather(*watchers, return_exceptions=True)
+        await asyncio.gather(*(program.stop(END_GRACE_S) for program in ended))
+        await asyncio.gather(*watchers.values(), return_exceptions=True)
 
     def _create_log(self) -> tuple[int, Path]:
         try:
@@ -78,9 +88,9 @@ class BackgroundCommands:
         return descriptor, Path(name)
 
 
-async def _watch(tree: ProcessTree, announcement: Announcement, log_file: Path) -> None:
+async def _watch(program: Program, announcement: Announcement, log_file: Path) -> None:
     """Wait for the end of a command and announce it."""
-    returncode = await tree.wait()
+    returncode = await program.wait()
     size = 0
     with contextlib.suppress(OSError):
         size = (await asyncio.to_thread(log_file.stat)).st_size

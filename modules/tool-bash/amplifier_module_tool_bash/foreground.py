@@ -6,10 +6,11 @@ import subprocess
 from typing import IO, Any, cast
 
 from amplifier_core import ToolResult
-from amplifier_kit.tools.processes import ProcessTree
+from amplifier_kit.sandbox.program import Program
+from amplifier_kit.tools.input import ToolFailure
 from amplifier_kit.tools.runs import run_to_end
 
-from .launch import Announcement, Launch
+from .launch import END_GRACE_S, Announcement, Launch
 from .output import Capture, PipeReader
 
 _DRAIN_S = 0.5
@@ -22,7 +23,7 @@ class ForegroundCommands:
     def __init__(self, max_output_bytes: int, coordinator: Any) -> None:
         self._max_output_bytes = max_output_bytes
         self._coordinator = coordinator
-        self._trees: set[ProcessTree] = set()
+        self._programs: set[Program] = set()
 
     async def run(self, launch: Launch, timeout_s: float) -> ToolResult:
         """Run a command to its end and return what it printed; when time is up, or on cancellation, its tree is ended.
@@ -30,38 +31,41 @@ class ForegroundCommands:
         Raises `ToolFailure` when it cannot be started.
         """
         loop = asyncio.get_running_loop()
-        tree = await launch.start(subprocess.PIPE, subprocess.PIPE)
+        program = await launch.start(subprocess.PIPE, subprocess.PIPE)
         deadline = loop.time() + timeout_s
-        self._trees.add(tree)
-        announcement = Announcement(self._coordinator, launch, tree.pid, whole(timeout_s))
+        self._programs.add(program)
+        announcement = Announcement(self._coordinator, launch, program.pid, whole(timeout_s))
         out, err = Capture("stdout", self._max_output_bytes), Capture("stderr", self._max_output_bytes)
-        pipes = cast("tuple[IO[bytes], IO[bytes]]", (tree.stdout, tree.stderr))  # both were asked for
+        pipes = cast("tuple[IO[bytes], IO[bytes]]", (program.stdout, program.stderr))  # both were asked for
         reader = PipeReader(dict(zip(pipes, (out, err), strict=True)), loop)
         flags = {"timed_out": False, "cancelled": False}
         try:
             await announcement.started()
-            flags["timed_out"] = not await _wait(tree, deadline)
+            flags["timed_out"] = not await _wait(program, deadline)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_DRAIN_S):
                     await reader.is_drained.wait()
         except BaseException as exc:
             flags["cancelled"] = isinstance(exc, asyncio.CancelledError)
-            await tree.kill()
+            await program.stop(END_GRACE_S)
             raise
         finally:
-            self._trees.discard(tree)
+            self._programs.discard(program)
             reader.release()
             sizes = {"stdout_bytes": out.total, "stderr_bytes": err.total}
             is_truncated = out.is_truncated or err.is_truncated
-            await run_to_end(announcement.finished(tree.returncode, **sizes, truncated=is_truncated, **flags))
+            await run_to_end(announcement.finished(program.returncode, **sizes, truncated=is_truncated, **flags))
+        if program.was_refused:
+            raise ToolFailure(f"bash: the sandbox could not run the command: {err.text.strip()}", "sandbox_failed")
         if flags["timed_out"]:
             return _timed_out(whole(timeout_s), out.text, err.text)
-        notes = [launch.shell.note, "" if reader.is_drained.is_set() else _STILL_OPEN]
-        return _finished(tree.returncode, out, err, "; ".join(filter(None, notes)))
+        is_left_open = not reader.is_drained.is_set() and not program.has_namespace
+        notes = [launch.shell.note, _STILL_OPEN if is_left_open else ""]
+        return _finished(program.returncode, out, err, "; ".join(filter(None, notes)))
 
     async def close(self) -> None:
         """End what still runs; whoever waits for it gets an answer."""
-        await asyncio.gather(*(tree.kill() for tree in self._trees))
+        await asyncio.gather(*(program.stop(END_GRACE_S) for program in self._programs))
 
 
 def whole(seconds: float) -> float:
@@ -69,13 +73,13 @@ def whole(seconds: float) -> float:
     return int(seconds) if seconds.is_integer() else seconds
 
 
-async def _wait(tree: ProcessTree, deadline: float) -> bool:
-    """Wait for the command's end; False when its time was up and its tree had to be ended."""
+async def _wait(program: Program, deadline: float) -> bool:
+    """Wait for the command's end; False when its time was up and it had to be ended."""
     try:
         async with asyncio.timeout_at(deadline):
-            await tree.wait()
+            await program.wait()
     except TimeoutError:
-        await tree.kill()
+        await program.stop(END_GRACE_S)
         return False
     return True
 

@@ -1,27 +1,37 @@
-"""How a command is started: the shell, its directory, its environment, and what is told about it."""
+"""How a command is started: the shell, its directory, its environment, its sandbox, and what is told about it."""
 
-import os
 import shutil
-import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import IO, Any
 
+from amplifier_kit.consent import Consent
+from amplifier_kit.sandbox.availability import find_sandbox
+from amplifier_kit.sandbox.confinement import Confinement
+from amplifier_kit.sandbox.enclosure import Sandbox
+from amplifier_kit.sandbox.permissions import Permissions
+from amplifier_kit.sandbox.program import Program
 from amplifier_kit.tools.input import ToolFailure, os_failure
-from amplifier_kit.tools.processes import ProcessTree, is_marker
 from amplifier_kit.tools.runs import announce
 
 from .settings import Settings
 
 STARTED = "tool-bash:started"
 FINISHED = "tool-bash:finished"
+END_GRACE_S = 0.5
 
 _USUAL_BASH = Path("/bin/bash")
 _QUIET = {"PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0", "TERM": "dumb"}
 _SHOWN_CHARACTERS = 200
+# What git is told where nobody was asked: to run nothing that a repository names.
+_CAREFUL_GIT = {"core.fsmonitor": "false", "core.hooksPath": "/dev/null"}
+_NO_SANDBOX = (
+    "bash: no sandbox works on this machine, and the configuration requires one; install bubblewrap or the extra"
+    " `sandbox`, or set `sandbox` to auto or off"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +59,18 @@ class Launch:
     shell: Shell
     cwd: Path
     environment: Mapping[str, str]
+    confinement: Confinement
+    sandbox: Sandbox | None
+    misses_sandbox: bool
 
-    async def start(self, stdout: int | IO[bytes], stderr: int) -> ProcessTree:
+    async def start(self, stdout: int | IO[bytes], stderr: int) -> Program:
         """Start the command; raises `ToolFailure`."""
         try:
-            return await ProcessTree.start(
+            return await Program.start(
                 [*self.shell.arguments, self.command.encode()],
+                self.confinement,
+                sandbox=self.sandbox,
                 environment=self.environment,
-                cwd=self.cwd,
-                stdin=subprocess.DEVNULL,
                 stdout=stdout,
                 stderr=stderr,
             )
@@ -65,20 +78,62 @@ class Launch:
             raise os_failure(f"bash: the command could not be started: {exc.strerror}", exc) from exc
 
 
-def prepare(command: str, shell: Shell, cwd: Path, settings: Settings) -> Launch:
-    """Return the launch of a command; raises `ToolFailure` when its directory is not there."""
+@dataclass(frozen=True, slots=True)
+class LaunchPad:
+    """Makes launches: what holds for every command of a session."""
+
+    settings: Settings
+    coordinator: Any
+
+    def prepare(self, command: str, shell: Shell, cwd: Path, consent: Consent, readable: Iterable[Path]) -> Launch:
+        """Return the launch of a command; raises `ToolFailure` when it cannot be run here."""
+        _check_directory(cwd)
+        sandbox = None if self.settings.sandbox == "off" else find_sandbox()
+        if sandbox is None and self.settings.sandbox == "required":
+            raise ToolFailure(_NO_SANDBOX, "sandbox_unavailable", retryable=False)
+        permissions = Permissions.of(self.coordinator, cwd)
+        is_unasked = consent is Consent.UNASKED
+        confinement = Confinement(
+            working_dir=cwd.resolve(),
+            writable=() if is_unasked else permissions.writable,
+            readable=tuple(path.resolve() for path in readable),
+            read_only=permissions.read_only,
+            hidden=permissions.hidden,
+            has_network=permissions.has_network and not is_unasked,
+            limits=self.settings.limits,
+        )
+        environment = {**_QUIET, **self._inherited(permissions), **self.settings.env}
+        if is_unasked:
+            environment |= _git_settings(environment, _CAREFUL_GIT)
+        misses_sandbox = sandbox is None and self.settings.sandbox == "auto"
+        return Launch(command, shell, cwd, environment, confinement, sandbox, misses_sandbox)
+
+    def _inherited(self, permissions: Permissions) -> dict[str, str]:
+        denied = self.settings.env_deny
+        return {
+            name: value
+            for name, value in permissions.environment.items()
+            if not any(fnmatchcase(name, pattern) for pattern in denied)
+        }
+
+
+def _check_directory(cwd: Path) -> None:
     try:
         is_there = cwd.is_dir()
     except OSError as exc:
         raise os_failure(f"bash: the working directory {str(cwd)!r} cannot be used: {exc.strerror}", exc) from exc
     if not is_there:
         raise ToolFailure(f"bash: the working directory {str(cwd)!r} does not exist", "not_found", retryable=False)
-    inherited = {
-        name: value
-        for name, value in os.environ.items()
-        if is_marker(name) or not any(fnmatchcase(name, pattern) for pattern in settings.env_deny)
-    }
-    return Launch(command, shell, cwd, {**_QUIET, **inherited, **settings.env})
+
+
+def _git_settings(environment: Mapping[str, str], settings: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that mean the same to git as `-c name=value` on every command line."""
+    count = environment.get("GIT_CONFIG_COUNT", "0")
+    first = int(count) if count.isdigit() else 0
+    variables = {"GIT_CONFIG_COUNT": str(first + len(settings))}
+    for place, (name, value) in enumerate(settings.items(), first):
+        variables |= {f"GIT_CONFIG_KEY_{place}": name, f"GIT_CONFIG_VALUE_{place}": value}
+    return variables
 
 
 @dataclass(slots=True)

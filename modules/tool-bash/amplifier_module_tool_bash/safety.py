@@ -38,6 +38,7 @@ class SafetyResult:
     reason: str | None = None
     matched_pattern: str | None = None
     hint: str | None = None
+    is_understood: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +90,7 @@ class SafetyValidator:
         except (TooDeepError, RecursionError):
             hint = "split the command; even the profile 'permissive' wants to read it, only 'unrestricted' does not"
             reason = "it is nested too deeply, or too long, to be understood"
-            return SafetyResult(allowed=False, reason=reason, matched_pattern="non-literal command", hint=hint)
+            return SafetyResult(False, reason, "non-literal command", hint, is_understood=False)
 
     def _judge(self, command: str, shell: str) -> SafetyResult:
         if self.profile in _WITH_OVERRIDES and any(pattern.covers(command, shell) for pattern in self._allowed):

@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from amplifier_kit.lenient_config import LenientConfig
+from amplifier_kit.sandbox.limits import Limits
+from amplifier_kit.sandbox.settings import read_limits, read_mode
 
 from .safety import SafetyConfig, SafetyProfile, SafetyValidator
 
@@ -36,6 +38,8 @@ class Settings:
         log_dir = given.text("background_log_dir", None)
         self.background_log_dir = Path(log_dir).expanduser() if log_dir else None
         self.kill_background_on_cleanup = given.boolean("kill_background_on_cleanup", False)
+        self.sandbox = read_mode(given, default="auto")
+        self.limits: Limits = read_limits(given)
         self.validator = SafetyValidator(
             given.raw("safety_profile") or SafetyProfile.STRICT,
             SafetyConfig(self.allowed_commands, self.denied_commands, _overrides(given)),

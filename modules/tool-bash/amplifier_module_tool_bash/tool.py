@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from amplifier_core import ToolResult
+from amplifier_kit.consent import Consent, consent_to
 from amplifier_kit.tools.input import ToolFailure, read_input
 from amplifier_kit.tools.paths import WorkingDir
 from amplifier_kit.tools.runs import answered
 
 from .background import BackgroundCommands
 from .foreground import ForegroundCommands, whole
-from .launch import Launch, Shell, find_shell, prepare
+from .launch import Launch, LaunchPad, Shell, find_shell
 from .safety import SafetyResult
 from .settings import Settings
 
@@ -45,6 +46,10 @@ _DESCRIPTION = (
     " when its time is up ({timeout} s unless `timeout` says otherwise), and the middle of a long output is left"
     " out. Use `run_in_background` for what does not end by itself. Not for reading, writing or searching files where"
     " a tool of its own does that."
+)
+_UNCONFINED = (
+    "no sandbox works on this machine, so commands run with all rights of this process; install bubblewrap or the extra"
+    " `sandbox`"
 )
 
 
@@ -88,6 +93,7 @@ class BashTool:
     """Runs shell commands within the limits of a safety profile."""
 
     name = "bash"
+    effects = frozenset({"read", "write", "execute", "network"})
 
     def __init__(self, config: Mapping[str, Any] | None = None, coordinator: Any = None) -> None:
         self.settings = Settings(config)
@@ -96,7 +102,9 @@ class BashTool:
         self._working_dir = WorkingDir(self.settings.working_dir, coordinator)
         self._foreground = ForegroundCommands(self.settings.max_output_bytes, coordinator)
         self._background = BackgroundCommands(self.settings.background_log_dir, coordinator)
+        self._pad = LaunchPad(self.settings, coordinator)
         self._active = 0
+        self._has_told = False
 
     @property
     def input_schema(self) -> dict[str, Any]:
@@ -121,36 +129,53 @@ class BashTool:
         return await answered(self.name, self._execute(input))
 
     async def close(self) -> None:
-        """End what is still being waited for, and background commands where the configuration says so."""
+        """End what is still being waited for, and background commands: all that are sandboxed, others as configured."""
         await self._foreground.close()
         await self._background.close(is_killing=self.settings.kill_background_on_cleanup)
 
     async def _execute(self, given: Any) -> ToolResult:
         request = _Request.read(given, self.settings)
         logger.debug("bash: a command of %d characters", len(request.command))
+        consent = consent_to(self._coordinator, self.name, given)
         shell, verdict = await asyncio.to_thread(self._judge, request.command)
-        if not verdict.allowed:
+        if not verdict.allowed and not (consent is Consent.APPROVED and not verdict.is_understood):
             message = f"Command denied for safety: {verdict.reason}\n  Hint: {verdict.hint}"
             raise ToolFailure(message, "command_denied", matched_pattern=verdict.matched_pattern)
-        return await self._run(request, shell)
+        return await self._run(request, shell, consent)
 
     def _judge(self, command: str) -> tuple[Shell, SafetyResult]:
         shell = find_shell()
         return shell, self.settings.validator.validate(command, shell.name)
 
-    async def _run(self, request: _Request, shell: Shell) -> ToolResult:
+    async def _run(self, request: _Request, shell: Shell, consent: Consent) -> ToolResult:
         limit = self.settings.max_concurrent
         if limit is not None and self._active >= limit:
             message = f"bash: the concurrent command limit of {limit} is reached; wait for a command to end"
             raise ToolFailure(message, "concurrency_limit", retryable=True)
         self._active += 1
         try:
-            launch = await asyncio.to_thread(self._prepare, request.command, shell)
+            launch = await asyncio.to_thread(self._prepare, request.command, shell, consent)
             if request.is_background:
-                return await self._background.start(launch)
-            return await self._foreground.run(launch, request.timeout_s)
+                result = await self._background.start(launch)
+            else:
+                result = await self._foreground.run(launch, request.timeout_s)
+            return self._marked(result) if launch.misses_sandbox else result
         finally:
             self._active -= 1
 
-    def _prepare(self, command: str, shell: Shell) -> Launch:
-        return prepare(command, shell, self._working_dir.path(), self.settings)
+    def _prepare(self, command: str, shell: Shell, consent: Consent) -> Launch:
+        return self._pad.prepare(command, shell, self._working_dir.path(), consent, self._background.log_dirs)
+
+    def _marked(self, result: ToolResult) -> ToolResult:
+        """Return a result that says that the command ran without a sandbox; the first one says it in a sentence."""
+        metadata = {"sandbox": "none"}
+        note = "" if self._has_told else _UNCONFINED
+        if note:
+            logger.warning("%s", note)
+            self._has_told = True
+        if not isinstance(result.output, dict):
+            return result.model_copy(update={"error": {**(result.error or {}), "metadata": metadata}})
+        output = {**result.output, "metadata": metadata}
+        if note:
+            output["note"] = "; ".join(filter(None, [output.get("note", ""), note]))
+        return result.model_copy(update={"output": output})

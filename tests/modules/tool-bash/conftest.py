@@ -58,7 +58,8 @@ async def mount_shell(tmp_path: Path) -> AsyncIterator[MountShell]:
     async def mount_shell(**config: Any) -> Shell:
         coordinator = MockCoordinator()
         cleanup = await mount(
-            coordinator, {"working_dir": str(tmp_path), "background_log_dir": str(tmp_path), **config}
+            coordinator,
+            {"working_dir": str(tmp_path), "background_log_dir": str(tmp_path), "sandbox": "off", **config},
         )
         shells.append(Shell(coordinator, cleanup))
         return shells[-1]
@@ -70,7 +71,7 @@ async def mount_shell(tmp_path: Path) -> AsyncIterator[MountShell]:
 
 @pytest.fixture
 async def shell(mount_shell: MountShell) -> Shell:
-    """The tool as it is without any configuration, but for its directory."""
+    """The tool as it is without any configuration, but for its directory and the sandbox, which has its own tests."""
     return await mount_shell()
 
 

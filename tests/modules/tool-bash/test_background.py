@@ -168,7 +168,7 @@ async def test_two_mounts_are_independent(mount_shell: Any, started: Any) -> Non
 
 def test_a_background_command_outlives_its_event_loop(tmp_path: Path, started: Any) -> None:
     async def start() -> dict[str, Any]:
-        tool = BashTool({"background_log_dir": str(tmp_path)})
+        tool = BashTool({"background_log_dir": str(tmp_path), "sandbox": "off"})
         output: dict[str, Any] = (await tool.execute({"command": "sleep 60", "run_in_background": True})).output
         return output
 

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 from amplifier_module_tool_bash import BashTool
 from amplifier_module_tool_bash.foreground import ForegroundCommands
-from amplifier_module_tool_bash.launch import find_shell, prepare
+from amplifier_module_tool_bash.launch import LaunchPad, find_shell
 from amplifier_module_tool_bash.settings import Settings
 
 from amplifier_core.testing import MockCoordinator, wait_for
+from amplifier_kit.consent import Consent
 
 
 async def test_a_failing_command_returns_its_code_and_what_it_printed(shell: Any) -> None:
@@ -238,7 +239,8 @@ async def test_without_bash_a_plain_shell_runs_the_command_and_says_so(
     (tmp_path / "sh").symlink_to("/bin/sh")
     monkeypatch.setenv("PATH", str(tmp_path))
     shell = find_shell(tmp_path / "bash")
-    launch = prepare("echo hi", shell, tmp_path, Settings({}))
+    pad = LaunchPad(Settings({"sandbox": "off"}), None)
+    launch = pad.prepare("echo hi", shell, tmp_path, Consent.UNGUARDED, [])
 
     result = await ForegroundCommands(100, None).run(launch, 5.0)
 

@@ -85,7 +85,7 @@ async def test_the_tree_of_a_nested_command_is_ended_with_the_outer_one(
     script.write_text(
         "import asyncio\n"
         "from amplifier_module_tool_bash import BashTool\n"
-        "tool = BashTool({'env_deny': ['*'], 'env': {'PATH': '/usr/bin:/bin'}})\n"
+        "tool = BashTool({'env_deny': ['*'], 'env': {'PATH': '/usr/bin:/bin'}, 'sandbox': 'off'})\n"
         "asyncio.run(tool.execute({'command': '(setsid sleep 60 &); sleep 60; true'}))\n"
     )
     shell = await mount_shell(env={"PYTHONPATH": f"{root / 'src'}:{root / 'modules/tool-bash'}"})

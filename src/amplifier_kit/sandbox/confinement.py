@@ -1,0 +1,24 @@
+"""What a program may see and do."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from .limits import Limits
+
+
+@dataclass(frozen=True, slots=True)
+class Confinement:
+    """What a program may see and do; all paths are real ones, without symbolic links.
+
+    Everything that is not mentioned can be read and not changed. `/tmp` is a private, empty one, except for what is
+    writable or readable below it. What is hidden is absent even inside of a writable place, and what is read-only
+    stays so there.
+    """
+
+    working_dir: Path
+    writable: tuple[Path, ...] = ()
+    readable: tuple[Path, ...] = ()
+    read_only: tuple[Path, ...] = ()
+    hidden: tuple[Path, ...] = ()
+    has_network: bool = False
+    limits: Limits = field(default_factory=Limits)

@@ -1,0 +1,118 @@
+"""What bubblewrap tells of a program, and the processes in the namespace it made for it."""
+
+import contextlib
+import json
+import logging
+import os
+import select
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from amplifier_system.processes import GroupMembers, all_pids
+
+logger = logging.getLogger(__name__)
+
+_PROC = Path("/proc")
+_END_LIMIT_MS = 5_000
+_SIGNALLED = 128
+
+
+class Namespace:
+    """The namespace of one program, as `--json-status-fd` describes it line by line.
+
+    Its first process is bubblewrap's own and cannot be asked to stop; when that is killed the kernel kills all others,
+    and it is gone only when they are.
+    """
+
+    def __init__(self, status: int) -> None:
+        self.exit_code: int | None = None
+        self._first: int | None = None
+        self._first_descriptor: int | None = None
+        self._link = ""
+        self._reader = threading.Thread(target=self._read, args=(status,), name="sandbox-status", daemon=True)
+        self._reader.start()
+
+    @property
+    def returncode(self) -> int | None:
+        """How the program ended, negative for a signal; None when it did not run or was taken down from outside."""
+        code = self.exit_code
+        if code is None or code <= _SIGNALLED:
+            return code
+        # A shell and bubblewrap report a signal alike, by a number that hardly any program returns on its own.
+        number = code - _SIGNALLED
+        return -number if number in signal.valid_signals() else code
+
+    def find(self) -> list[int]:
+        """Return the pids of the program and of what it started."""
+        if not self._link:
+            return []
+        return [pid for pid in all_pids() if pid != self._first and _link_of(pid) == self._link]
+
+    def kill(self) -> None:
+        """Kill everything in the namespace, at once."""
+        if self._first_descriptor is not None:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._first_descriptor, signal.SIGKILL)
+
+    def wait_for_end(self) -> None:
+        """Wait until nothing is left in the namespace."""
+        self._reader.join()
+        if self._first_descriptor is None:
+            return
+        waiting = select.poll()
+        waiting.register(self._first_descriptor, select.POLLIN)
+        if not waiting.poll(_END_LIMIT_MS):
+            logger.warning("the sandbox of process %s does not come to its end", self._first)
+        descriptor, self._first_descriptor = self._first_descriptor, None
+        os.close(descriptor)
+
+    def _read(self, status: int) -> None:
+        with os.fdopen(status, "rb") as lines:
+            for line in lines:
+                with contextlib.suppress(ValueError):
+                    self._take(json.loads(line))
+
+    def _take(self, told: dict[str, int]) -> None:
+        self.exit_code = told.get("exit-code", self.exit_code)
+        if "child-pid" in told and "pid-namespace" in told:
+            with contextlib.suppress(ProcessLookupError):  # it is over already
+                self._first, self._link = told["child-pid"], f"pid:[{told['pid-namespace']}]"
+                self._first_descriptor = os.pidfd_open(self._first)
+
+
+class NamespaceMembers:
+    """A program in a namespace, with bubblewrap around it: asked to stop is the program, killed is all of it."""
+
+    def __init__(self, namespace: Namespace, pid: int, marker: str, is_reaped: Callable[[], bool]) -> None:
+        self._namespace = namespace
+        self._outside = GroupMembers(pid, marker, is_reaped)
+        self._is_reaped = is_reaped
+
+    def find(self) -> list[int]:
+        return self._namespace.find()
+
+    def signal(self, number: int) -> list[int]:
+        if number == signal.SIGKILL:
+            self._namespace.kill()
+            left = self._outside.signal(number)
+            return [] if self._is_reaped() else left  # the dead whom nobody reaps yet are in the group, too
+        return [pid for pid in self.find() if _is_signalled(pid, number)]
+
+    def signal_group(self, number: int) -> None:
+        self.signal(number)
+
+
+def _is_signalled(pid: int, number: int) -> bool:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, number)
+        return True
+    return False
+
+
+def _link_of(pid: int) -> str:
+    try:
+        return str((_PROC / str(pid) / "ns/pid").readlink())
+    except OSError:
+        return ""

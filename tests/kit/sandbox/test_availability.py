@@ -1,0 +1,59 @@
+"""Finding out whether there is a sandbox: by running one, never by looking for it."""
+
+import os
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+
+from amplifier_kit.sandbox.availability import find_sandbox, works
+from amplifier_kit.sandbox.bubblewrap import Bubblewrap
+from amplifier_kit.sandbox.seatbelt import Seatbelt
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="bubblewrap is for Linux")
+
+
+def executable(path: Path, script: str) -> str:
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return str(path)
+
+
+@linux
+@pytest.mark.parametrize(("script", "is_working"), [("exit 0", True), ("exit 1", False), ("kill -9 $$", False)])
+def test_only_the_exit_of_the_whole_command_counts(tmp_path: Path, script: str, is_working: bool) -> None:
+    assert works(Bubblewrap(executable(tmp_path / "bwrap", script), disables_userns=True)) is is_working
+
+
+@linux
+def test_a_program_that_is_not_there_or_hangs_is_no_sandbox(tmp_path: Path) -> None:
+    hanging = executable(tmp_path / "bwrap", "exec sleep 60")
+
+    assert not works(Bubblewrap(str(tmp_path / "missing"), disables_userns=True))
+    assert not works(Bubblewrap(hanging, disables_userns=True))
+
+
+@linux
+def test_the_program_is_asked_for_everything_at_once(tmp_path: Path) -> None:
+    asked = tmp_path / "asked"
+    recorder = executable(tmp_path / "bwrap", f'tr "\\0" "\\n" < /dev/fd/$2 > {asked}; echo "$@" >> {asked}')
+
+    assert works(Bubblewrap(recorder, disables_userns=True))
+
+    words = asked.read_text().split()
+    assert {
+        "--unshare-user", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--disable-userns",
+        "--die-with-parent", "--ro-bind", "--proc", "--dev", "--tmpfs", "--json-status-fd",
+    } <= set(words)  # fmt: skip
+    assert words[-2:] == ["--", "true"]
+    assert ("--uid" in words) == (os.geteuid() == 0)
+
+
+def test_the_answer_is_found_once() -> None:
+    assert find_sandbox() is find_sandbox()
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="there it may well work")
+def test_the_sandbox_of_another_system_does_not_work_here() -> None:
+    assert not works(Seatbelt())

