@@ -7,6 +7,7 @@ asked for the one path in question, and files are read again for the line number
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +25,15 @@ _MISSING: Any = object()
 class Layer:
     """One file's, or one program's, part of a composed value; later layers win.
 
-    `root` is where in the whole the file's own root belongs: `("agents", name)` for the file of an agent.
+    `root` is where in the whole the file's own root belongs: `("agents", name)` for the file of an agent. `text` is
+    what the file held when it was read; without it the file is read again.
     """
 
     name: str
     file: Path | None
     data: Mapping[str, Any]
     root: tuple[str, ...] = ()
+    text: str | None = None
 
 
 def explain(
@@ -127,17 +130,23 @@ def find_line(
         front, body, first_line = split_frontmatter(text) if is_markdown else (text, "", 1)
         if tuple(steps) == ("instruction",):
             return text.count("\n", 0, len(text) - len(body)) + 1
-        root = load_yaml_nodes(front) if front else None
+        root = _nodes(front) if front else None
     except yaml.YAMLError:
         return None
     marks = max((list(_marks(root, way, identity)) for way in (steps, ("meta", *steps))), key=len)
     return first_line + marks[-1] if marks else None
 
 
+@lru_cache(maxsize=32)
+def _nodes(front: str) -> yaml.Node | None:
+    """Parse YAML; whoever explains a whole plan asks about the same few texts again and again."""
+    return load_yaml_nodes(front)
+
+
 def _find_line(layer: Layer, steps: tuple[str, ...], identity: Identity) -> int | None:
     assert layer.file is not None
     try:
-        text = layer.file.read_text(encoding="utf-8-sig")
+        text = layer.file.read_text(encoding="utf-8-sig") if layer.text is None else layer.text
     except (OSError, ValueError):  # the file changed since; the rest of the answer still holds
         return None
     is_markdown = layer.file.suffix.lower() == ".md"

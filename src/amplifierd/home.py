@@ -66,7 +66,7 @@ class Home:
     def plans(self) -> Plans:
         from .plans.home_plans import Plans  # loaded when a plan is asked for
 
-        return Plans(self.paths, self.profiles)
+        return Plans(self.paths, self.profiles, allow_modules=self.settings.security.allow_override_modules)
 
     def resolver(self, *, pins: Mapping[str, Path] | None = None) -> DaemonModuleSourceResolver:
         """Return the resolver of this home's compiled modules; `pins` binds profiles to builds."""

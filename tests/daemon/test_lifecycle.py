@@ -205,6 +205,9 @@ async def test_phase_two_organises_resources_by_mount_type(world: World) -> None
     assert files == {
         "profile.md",
         "profile.lock",
+        "plan.json",
+        "instruction.md",
+        "origins.json",
         "orchestrator/loop-streaming/amplifier_module_loop_streaming/__init__.py",
         "context/context-simple/amplifier_module_context_simple/__init__.py",
         "providers/provider-anthropic/amplifier_module_provider_anthropic/__init__.py",

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import fcntl
 import importlib
+import json
 import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from amplifier_core import sys_path
 from amplifierd.exceptions import ProfileCompilationError
@@ -19,6 +20,12 @@ from amplifierd.identifiers import ProfileId
 from .lock import DEPENDENCIES_DIR, ProfileLock
 
 BuildStatus = Literal["fresh", "degraded"]
+
+PLAN_FILE = "plan.json"
+INSTRUCTION_FILE = "instruction.md"
+ORIGINS_FILE = "origins.json"
+WRITTEN = (PLAN_FILE, INSTRUCTION_FILE, ORIGINS_FILE)
+"""The files that a compile writes beside the resources and the lock."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +46,40 @@ class Build:
     def of(cls, profile_id: ProfileId, path: Path, lock: ProfileLock) -> Build:
         status: BuildStatus = "degraded" if lock.degraded else "fresh"
         return cls(profile_id, lock.build_id, path, status, lock.warnings, lock=lock)
+
+    def plan(self) -> dict[str, Any]:
+        """Return the portable plan of this build, without what a request changes about it.
+
+        Raises:
+            ProfileCompilationError: it cannot be read (`build-damaged`).
+        """
+        return dict(json.loads(self._read(PLAN_FILE)))
+
+    def instruction(self) -> str:
+        """Return the profile's own words, empty when it has none.
+
+        Raises:
+            ProfileCompilationError: they cannot be read (`build-damaged`).
+        """
+        return self._read(INSTRUCTION_FILE).removesuffix("\n")
+
+    def origins(self) -> dict[str, Any]:
+        """Return where each value of the plan comes from, by key path.
+
+        Raises:
+            ProfileCompilationError: they cannot be read (`build-damaged`).
+        """
+        return dict(json.loads(self._read(ORIGINS_FILE)))
+
+    def _read(self, name: str) -> str:
+        try:
+            return (self.path / name).read_text(encoding="utf-8")
+        except OSError as error:
+            raise ProfileCompilationError(
+                f"Build {self.build_id} of profile {self.profile_id} has no {name}: {error}",
+                code="build-damaged",
+                hint="compile the profile again",
+            ) from error
 
     @contextmanager
     def hold(self) -> Iterator[Path]:

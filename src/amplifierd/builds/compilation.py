@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import logging
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,13 +27,16 @@ from amplifierd.exceptions import ProfileCompilationError
 from amplifierd.identifiers import ProfileId
 from amplifierd.paths import Paths
 from amplifierd.settings import CompileSettings
+from amplifierd.stored_json import write_json
 
 from . import publication
-from .build import Build
+from .build import INSTRUCTION_FILE, ORIGINS_FILE, PLAN_FILE, WRITTEN, Build
 from .catalogue import Roots
 from .dependencies import Dependencies, DependencyInstaller, Earlier
 from .fingerprints import Fingerprints, copy_files, hash_files, list_content
 from .lock import FILE_NAME, VERSION, ProfileLock, ResourceKey, make_lock, resource_path, write_lock
+from .origins import find_origins
+from .plan_generation import generate_portable
 from .resources import Located, ResourceError, ResourceLocator, Wanted
 from .staleness import RESTORABLE, Inspection
 
@@ -260,17 +264,28 @@ class Compilation:
         missing = [name for (_, name), entry in entries.items() if entry["status"] == "missing"]
         issues = [f"{issue.code}: {issue.message}" for issue in self._merged.issues if issue.severity == "warning"]
         unpinned = [f"{UNPINNED}: {shown(entry['ref'])}" for entry in entries.values() if _is_unpinned(entry["ref"])]
+        write_atomically(staging / publication.PROFILE_FILE, self._merged.document.text.encode())
         lock = make_lock(
             self._merged,
             entries,
+            written=self._write_texts(staging, entries),
             dependencies=dependencies.locked(),
             degraded=[*missing, *dependencies.degraded],
             warnings=list(dict.fromkeys([*issues, *unpinned, *self._warnings, *dependencies.warnings])),
         )
-        write_atomically(staging / publication.PROFILE_FILE, self._merged.document.text.encode())
         self._carry_over(staging)
         write_lock(staging, lock)
         return lock
+
+    def _write_texts(self, staging: Path, entries: Mapping[ResourceKey, Mapping[str, Any]]) -> dict[str, str]:
+        """Write plan, instruction and origins, and return their hashes."""
+        agents = [name for section, name in entries if section == "agents"]
+        plan = generate_portable(self._merged, staging, agents)
+        body = self._merged.body
+        write_json(staging / PLAN_FILE, plan)
+        write_atomically(staging / INSTRUCTION_FILE, f"{body}\n".encode() if body else b"")
+        write_json(staging / ORIGINS_FILE, find_origins(self._merged, plan, self._workshop.paths))
+        return {name: f"sha256:{hashlib.sha256((staging / name).read_bytes()).hexdigest()}" for name in WRITTEN}
 
     def _carry_over(self, staging: Path) -> None:
         """Keep backups of older locks."""

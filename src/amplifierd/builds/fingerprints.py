@@ -193,5 +193,5 @@ def _copy(file: ContentFile, target: Path, check: Callable[[], None]) -> str:
         while chunk := source.read(_CHUNK):
             digest.update(chunk)
             copy.write(chunk)
-    target.chmod(0o755 if file.is_executable else 0o644)
+    target.chmod(0o555 if file.is_executable else 0o444)
     return digest.hexdigest()

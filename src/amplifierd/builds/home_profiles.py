@@ -17,7 +17,6 @@ from amplifier_foundation.sources.resolved import Phase, report
 from amplifier_system.threads import in_thread
 from amplifierd.documents.document import ProfileDocument, ReferenceBase
 from amplifierd.documents.inheritance import MergedProfile, resolve_profile
-from amplifierd.documents.overrides import read_overrides
 from amplifierd.documents.profile_reader import read_document
 from amplifierd.exceptions import ProfileCompilationError, ProfileNotFoundError, ProfileValidationError
 from amplifierd.identifiers import LOCAL, ProfileId, is_collection_or_profile_name
@@ -106,24 +105,19 @@ class Profiles:
         self._catalogue.look()
         return self._describe(known)
 
-    def merged(self, profile_id: ProfileId | str, overrides: Mapping[str, Any] | None = None) -> MergedProfile:
-        """Return a profile with all it inherits, the user's overlay, and a request's overrides.
+    def merged(self, profile_id: ProfileId | str) -> MergedProfile:
+        """Return a profile with all it inherits, and the user's overlay.
 
         Raises:
             ProfileNotFoundError: there is no such profile.
-            ProfileValidationError: the overrides are not allowed, or profiles extend each other in a circle.
+            ProfileValidationError: it cannot be read, or profiles extend each other in a circle.
         """
         self._catalogue.look()
-        return self._merged(ProfileId.parse(profile_id), overrides)
+        return self._merged(ProfileId.parse(profile_id))
 
-    def _merged(self, known: ProfileId, overrides: Mapping[str, Any] | None = None) -> MergedProfile:
-        self._check_readable(known)
-        merged = resolve_profile(self._texts, known)
-        if not overrides:
-            return merged
-        allow_modules = self._settings.security.allow_override_modules
-        sections = read_overrides(overrides, merged.sections, allow_modules=allow_modules)
-        return resolve_profile(self._texts, known, overrides=sections)
+    def _merged(self, profile_id: ProfileId) -> MergedProfile:
+        self._check_readable(profile_id)
+        return resolve_profile(self._texts, profile_id)
 
     def validate(self, text_or_path: str | Path) -> tuple[Issue, ...]:
         """Return what is wrong with a profile's text, or with the file at a path, its ancestors taken into account.
@@ -164,9 +158,11 @@ class Profiles:
         if path is None:
             return None
         try:
-            return Build.of(known, path, read_lock(path))
+            lock = read_lock(path)
         except LockUnusableError:
             return None
+        # While a newer text waits to be compiled, the published path is a copy of the build, with that text.
+        return Build.of(known, publication.find_build(self._paths, known, lock.build_id) or path, lock)
 
     async def ensure(self, profile_id: ProfileId | str) -> Build:
         """Return a build to use: the published one if it is fresh, or `startup.auto_compile` is off, else a new one.

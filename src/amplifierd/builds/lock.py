@@ -74,6 +74,12 @@ class ProfileLock:
         """The directory that the build's dependencies are in, and its hash; `None` when it has none."""
         return self.data.get("dependencies")
 
+    @property
+    def written(self) -> Mapping[str, str]:
+        """The texts of the build, plan, instruction and origins, with their hashes; none in older builds."""
+        found = self.data.get("written")
+        return found if isinstance(found, Mapping) else {}
+
     def modules(self) -> Iterator[Mapping[str, Any]]:
         """Yield the entries of all modules, the session's first."""
         return (entry for (section, _), entry in self.resources() if section not in NAMED_RESOURCES)
@@ -140,10 +146,11 @@ def make_lock(
     resources: Mapping[ResourceKey, Mapping[str, Any]],
     *,
     dependencies: Mapping[str, Any] | None = None,
+    written: Mapping[str, str],
     degraded: Sequence[str] = (),
     warnings: Sequence[str] = (),
 ) -> ProfileLock:
-    """Return the lock of a new build; `resources` are in the profile's order."""
+    """Return the lock of a new build; `resources` are in the profile's order, `written` are the hashes of its texts."""
     data: dict[str, Any] = {
         "generated_at": now(),
         "profile_hash": merged.document.profile_hash,
@@ -155,6 +162,7 @@ def make_lock(
         "resources": _grouped(resources),
         "degraded": list(degraded),
         "warnings": list(warnings),
+        "written": dict(written),
     }
     return ProfileLock(data | ({"dependencies": dict(dependencies)} if dependencies else {}))
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from amplifierd.documents.document import ALL_AGENTS, MODULE_SECTIONS, SESSION_MEMBERS
+from amplifierd.documents.document import ALL_AGENTS, MODULE_SECTIONS, SESSION_MEMBERS, as_json
 from amplifierd.documents.inheritance import MergedProfile
-from amplifierd.documents.overrides import REQUEST_BASE
 from amplifierd.exceptions import ProfileCompilationError
 from amplifierd.identifiers import ProfileId
 
@@ -18,25 +17,23 @@ from .agents import agent_from_mapping, agent_from_text
 _GENERATED = ("module", "source", "config")
 
 
-def generate_portable(merged: MergedProfile, build_dir: Path, lock: Mapping[str, Any]) -> dict[str, Any]:
+def generate_portable(merged: MergedProfile, build_dir: Path, compiled: Iterable[str]) -> dict[str, Any]:
     """Return the portable plan of a profile: every module with the profile as its hint, agents embedded.
 
-    It depends on nothing but the profile and its build, and shares nothing with either.
+    `compiled` are the agents whose files are in the build.
 
     Raises:
         ProfileCompilationError: an agent's file cannot be read.
     """
-    return {**generate_modules(merged), "agents": _agents(merged, build_dir, lock)}
-
-
-def generate_modules(merged: MergedProfile) -> dict[str, Any]:
-    """Return the part of a portable plan for which no build is needed: all but the agents."""
     hint = str(merged.profile_id)
     session = merged.sections.get("session") or {}
     members = {member: _entry(session[member], hint) for member in SESSION_MEMBERS if session.get(member)}
     rest = {key: copy.deepcopy(value) for key, value in session.items() if key not in SESSION_MEMBERS}
     modules = {name: [_entry(entry, hint) for entry in merged.sections.get(name) or ()] for name in MODULE_SECTIONS}
-    return {"session": {**members, **rest}, **modules}
+    plan: dict[str, Any] = as_json(
+        {"session": {**members, **rest}, **modules, "agents": _agents(merged, build_dir, compiled)}
+    )
+    return plan
 
 
 def portable_agent_source(profile_id: ProfileId, name: str) -> str:
@@ -48,18 +45,14 @@ def inline_agent_source(profile_id: ProfileId, name: str) -> str:
 
 
 def _entry(entry: Mapping[str, Any], hint: str) -> dict[str, Any]:
-    """Return a module's entry; a source that a request gave is in no build, and stands for itself."""
-    source = entry.get("source")
-    is_given = getattr(source, "base", None) is REQUEST_BASE
     extras = {key: value for key, value in entry.items() if key not in _GENERATED}
-    generated = {"module": entry["module"], "source": str(source) if is_given else hint}
+    generated = {"module": entry["module"], "source": hint}
     return copy.deepcopy({**generated, "config": entry.get("config") or {}, **extras})
 
 
-def _agents(merged: MergedProfile, build_dir: Path, lock: Mapping[str, Any]) -> dict[str, Any]:
+def _agents(merged: MergedProfile, build_dir: Path, compiled: Iterable[str]) -> dict[str, Any]:
     """Return the agents in the profile's order; those that `all` stands for come where it stands."""
     profile_id, declared = merged.profile_id, merged.sections.get("agents") or {}
-    compiled = lock["resources"].get("agents") or {}
     agents: dict[str, Any] = {}
     for name, value in declared.items():
         if isinstance(value, Mapping):

@@ -13,6 +13,7 @@ import ctypes
 import logging
 import os
 import shutil
+import stat
 import sys
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
@@ -31,7 +32,6 @@ logger = logging.getLogger(__name__)
 
 BUILDS_DIR = ".builds"
 PROFILE_FILE = "profile.md"
-PLAN_FILE = "plan.json"
 
 _PARKED = ".parked"
 _LEFTOVERS = (".staging-*", ".trash-*", ".link-*")
@@ -68,14 +68,8 @@ def make_staging(paths: Paths, profile_id: ProfileId) -> Path:
 
 
 def publish(paths: Paths, profile_id: ProfileId, staging: Path, build_id: str) -> Path:
-    """Make a finished directory the profile's, and return where it is now.
-
-    A text that was changed since it was compiled comes along as it is now; the lock then tells that it is newer.
-    """
-    current = paths.profile_file(profile_id)
-    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-        if (content := current.read_bytes()) != (staging / PROFILE_FILE).read_bytes():
-            write_atomically(staging / PROFILE_FILE, content)
+    """Make a finished directory the profile's, its files read-only, and return where it is now."""
+    seal(staging)
     target = _free_name(builds_dir(paths, profile_id), build_id)
     staging.rename(target)
     _point_to(paths, profile_id, target)
@@ -90,14 +84,17 @@ def replace_profile_text(paths: Paths, profile_id: ProfileId, text: str) -> None
     with _locked(paths, profile_id):
         sweep(paths, profile_id)
         published = paths.profile_dir(profile_id)
-        if not published.is_symlink():
-            make_directory(published)
+        if published.is_dir() and not published.is_symlink():
             write_atomically(published / PROFILE_FILE, text.encode())
             return
         staging = make_staging(paths, profile_id)
         if (current := find_published(paths, profile_id)) is not None:
             link_tree(current, staging, without=PROFILE_FILE)
         write_atomically(staging / PROFILE_FILE, text.encode())
+        if not published.is_symlink():
+            staging.rename(published)
+            return
+        seal(staging)
         pending = staging.rename(staging.with_name(f"pending-{unique()}"))
         _point_to(paths, profile_id, pending)
         remove_old_builds(paths, profile_id, only="pending-")
@@ -175,6 +172,30 @@ def link_or_copy(source: str, target: str) -> None:
         os.link(source, target)
     except OSError:
         shutil.copy2(source, target)
+
+
+def seal(directory: Path) -> None:
+    """Make the files of a directory read-only; directories stay writable.
+
+    A file that has another name, in an installer's cache for example, is replaced by a copy: the other keeps its mode.
+    """
+    for parent, _, names in os.walk(directory):
+        for name in names:
+            path = Path(parent, name)
+            status = path.lstat()
+            mode = sealed_mode(status.st_mode)
+            if not stat.S_ISREG(status.st_mode) or stat.S_IMODE(status.st_mode) == mode:
+                continue
+            if status.st_nlink > 1:
+                copy = path.with_name(f".{unique()}")
+                shutil.copy2(path, copy)
+                copy.replace(path)
+            path.chmod(mode)
+
+
+def sealed_mode(mode: int) -> int:
+    """Return the mode of a file in a build."""
+    return 0o555 if mode & 0o100 else 0o444
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -18,6 +18,7 @@ from amplifierd.identifiers import ProfileId
 from amplifierd.issues import Issue
 from amplifierd.paths import Paths
 
+from .build import WRITTEN
 from .catalogue import Roots
 from .fingerprints import Fingerprints, hash_files, list_content
 from .installed_modules import installed_modules
@@ -194,6 +195,7 @@ class _Looking:
         """Look at everything that is on this machine."""
         self._look_at_sources(verify=verify)
         self._look_at_build(verify=verify)
+        self._look_at_host()
         self._compare_profile()
 
     async def resolve_sources(self) -> None:
@@ -259,8 +261,8 @@ class _Looking:
             self.reasons.append(Reason("resource-missing", DEPENDENCIES_DIR))
 
     def _look_at_build(self, *, verify: bool) -> None:
-        """Compare the build's files and surroundings with its lock."""
-        damaged = set() if verify else self._fingerprints.damaged(self._directory)
+        """Compare the build's files with its lock."""
+        damaged = frozenset() if verify else self._fingerprints.damaged(self._directory)
         found: list[str] = []
         parts = {key: entry for key, entry in self._locked.items() if entry["path"] and entry["status"] == "ok"}
         for key, entry in parts.items():
@@ -269,14 +271,24 @@ class _Looking:
             elif entry["path"] in damaged or (verify and not _is_intact(self._directory, entry)):
                 self._note("resource-modified", key)
                 found.append(entry["path"])
-        if (dependencies := self._lock.dependencies) is not None:
-            if not _is_there(self._directory / DEPENDENCIES_DIR):
-                self.reasons.append(Reason("resource-missing", DEPENDENCIES_DIR))
-            elif DEPENDENCIES_DIR in damaged or (verify and not _is_intact(self._directory, dependencies)):
-                self.reasons.append(Reason("resource-modified", DEPENDENCIES_DIR))
-                found.append(DEPENDENCIES_DIR)
+        for part in self._other_parts():
+            name = part["path"]
+            if not _is_there(self._directory / name):
+                self.reasons.append(Reason("resource-missing", name))
+            elif name in damaged or (verify and not _is_intact(self._directory, part)):
+                self.reasons.append(Reason("resource-modified", name))
+                found.append(name)
         if verify:
             self._fingerprints.note_damage(self._directory, found)
+
+    def _other_parts(self) -> Iterator[Mapping[str, Any]]:
+        """Yield what a build has beside its resources: what was installed, and the texts that its compile wrote."""
+        if (dependencies := self._lock.dependencies) is not None:
+            yield dependencies
+        yield from ({"path": name, "content_hash": self._lock.written.get(name)} for name in WRITTEN)
+
+    def _look_at_host(self) -> None:
+        """Compare what the host provides with what the lock says that it provided."""
         if recorded := self._lock.pins("host"):
             versions = host_packages(self._paths.cache).versions
             changed = [pin for pin in recorded if versions.get(pin.partition("==")[0]) != pin.partition("==")[2]]

@@ -83,7 +83,7 @@ def _extract_anew(
     has_changed = known is not None and (known.commit, known.content_hash) != (resolved.commit, content_hash)
     changed, touched = set(), set()
     for name, document in found.profiles.items():
-        if _write(paths, ProfileId(collection_id, name), _normalised(document.text)):
+        if _write(paths, ProfileId(collection_id, name), normalised(document.text)):
             changed.add(name)
         elif has_changed and _uses_own_files(document.sections):
             touched.add(name)
@@ -159,7 +159,7 @@ def locked_profile(document: ProfileDocument) -> LockedProfile:
     return LockedProfile(
         path=document.path.as_posix(),
         version=document.metadata["version"],
-        hash=hash_text(_normalised(document.text)),
+        hash=hash_text(normalised(document.text)),
         extends=document.extends,
     )
 
@@ -182,5 +182,5 @@ def _references(value: Any) -> Iterator[str]:
             yield from _references(item)
 
 
-def _normalised(text: str) -> str:
+def normalised(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")

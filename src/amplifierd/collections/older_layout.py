@@ -15,12 +15,16 @@ from collections.abc import Collection
 from pathlib import Path
 
 from amplifier_foundation.sources.store import make_directory, remove, unique
+from amplifierd.builds.build import PLAN_FILE
 from amplifierd.builds.lock import DEPENDENCIES_DIR, FILE_NAME, LockUnusableError, read_lock
-from amplifierd.builds.publication import BUILDS_DIR, PLAN_FILE, PROFILE_FILE
+from amplifierd.builds.publication import BUILDS_DIR, PROFILE_FILE
 from amplifierd.exceptions import FormatUnsupportedError
 from amplifierd.identifiers import LOCAL
 from amplifierd.issues import Issue
 from amplifierd.paths import Paths
+
+from .discovery import discover
+from .extraction import normalised
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +40,10 @@ def find_older(paths: Paths, recorded: Collection[str]) -> list[Path]:
     """
     source, target = paths.profiles / LOCAL, paths.own_profiles
     names = set(os.listdir(source)) - {BUILDS_DIR, *recorded} if source.is_dir() else ()  # noqa: PTH208 - names are enough
-    return [entry for name in sorted(names) if not _is_ours(entry := source / name, target)]
+    if not names:
+        return []
+    written = {name: document.text for name, document in discover(target, LOCAL, boundary=target).profiles.items()}
+    return [entry for name in sorted(names) if not _is_ours(entry := source / name, written.get(name))]
 
 
 def move_older_layout(paths: Paths, recorded: Collection[str]) -> tuple[Issue, ...]:
@@ -55,19 +62,13 @@ def move_older_layout(paths: Paths, recorded: Collection[str]) -> tuple[Issue, .
     return tuple(moved)
 
 
-def _is_ours(entry: Path, target: Path) -> bool:
+def _is_ours(entry: Path, written: str | None) -> bool:
+    """Say whether an entry was made from what is in `config/profiles`, or is something that an older version built."""
     if _leads_to_build(entry):
-        return _is_artefact(entry) or (target / entry.name).exists()
-    return _is_extracted(entry, target)
-
-
-def _is_extracted(entry: Path, target: Path) -> bool:
-    """Say whether a directory holds nothing but the copy of a profile that is in `config/profiles`."""
-    if entry.is_symlink() or not entry.is_dir() or os.listdir(entry) != [PROFILE_FILE]:  # noqa: PTH208 - names are enough
+        return written is not None or _is_artefact(entry)
+    if written is None or not entry.is_dir() or os.listdir(entry) != [PROFILE_FILE]:  # noqa: PTH208 - names are enough
         return False
-    text = (entry / PROFILE_FILE).read_bytes()
-    written = (target / f"{entry.name}.md", target / entry.name / PROFILE_FILE)
-    return any(file.is_file() and file.read_bytes() == text for file in written)
+    return (entry / PROFILE_FILE).read_text(encoding="utf-8", errors="replace") == normalised(written)
 
 
 def _leads_to_build(entry: Path) -> bool:

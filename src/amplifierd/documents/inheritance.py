@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
@@ -26,8 +26,6 @@ _EXTENDS = "profile.extends"
 DEFAULT_CONTEXT = "context-simple"
 DEFAULTS = "default"
 """Names the layer of what nobody wrote."""
-REQUEST = "request"
-"""Names the layer of what a request changes."""
 
 
 class ProfileSource(Protocol):
@@ -89,10 +87,8 @@ class MergedProfile:
             raise ProfileValidationError(f"Profile {chain} is not valid:\n{text}", serious)
 
 
-def resolve_profile(
-    source: ProfileSource, profile_id: ProfileId, *, overrides: Mapping[str, Any] | None = None
-) -> MergedProfile:
-    """Merge a profile with its ancestors, the user's overlay, and a request's `overrides`, in this order.
+def resolve_profile(source: ProfileSource, profile_id: ProfileId) -> MergedProfile:
+    """Merge a profile with its ancestors and the user's overlay, in this order.
 
     Problems that an author can fix are in the result's `issues`; whoever compiles or plans calls `raise_for_errors`.
 
@@ -114,8 +110,6 @@ def resolve_profile(
     if overlay := source.read_overlay(document.profile_id):
         merging.add(overlay)
         merging.issues += overlay.issues
-    if overrides:
-        merging.add_values(REQUEST, overrides)
     if not chain_issues and not any(issue.code in NOTHING_READ for issue in merging.issues):
         merging.check(document)  # of a part of the whole nothing can be said to be missing
     merging.add_defaults()
@@ -136,38 +130,23 @@ class _Merging:
         self.sections = merge_sections(self.sections, document.sections, replaced=document.replaced)
         self.body = document.body or self.body
         data = {**document.sections, "instruction": document.body} if document.body else document.sections
-        self.layers.append(Layer(str(document.profile_id), document.path, data))
+        self.layers.append(Layer(str(document.profile_id), document.path, data, text=document.text))
 
     def add_values(self, name: str, values: Mapping[str, Any]) -> None:
         """Lay values over that no file holds."""
-        self._exclude(values, None)
         self.sections = merge_sections(self.sections, values)
         self.layers.append(Layer(name, None, values))
 
-    def _exclude(self, sections: Mapping[str, Any], document: ProfileDocument | None) -> None:
+    def _exclude(self, sections: Mapping[str, Any], document: ProfileDocument) -> None:
         rules = sections.get("exclude")
         if isinstance(rules, Mapping) and rules:
             self.sections = exclude(self.sections, rules, partial(self._note_no_match, document))
 
     def check(self, document: ProfileDocument) -> None:
         """Note what the whole lacks."""
-        note = partial(self._note, document)
-        session = self.sections.get("session") or {}
-        for member in SESSION_MEMBERS:
-            entry = session.get(member)
-            if entry is not None and not entry.get("module"):
-                location = f"session.{member}"
-                message = f"Module entry at {location} has no 'module'"
-                note("module-missing", message, location, fix="add module: <id>")
-        if not session.get("orchestrator"):
-            text = "Schema v2 profile missing required session.orchestrator"
-            note("orchestrator-missing", text, "session", fix="add session.orchestrator: {module: loop-basic}")
-        if not session.get("context"):
-            text = "Profile has no session.context; using context-simple"
-            note("context-missing", text, "session", warning=True, fix="add session.context: {module: context-simple}")
-        if not self.sections.get("providers"):
-            text = "At least one provider must be configured"
-            note("providers-missing", text, "providers", warning=True, fix="add one to providers")
+        for issue in find_missing(self.sections):
+            line = find_location(document.text, issue.location) or 1
+            self.issues.append(replace(issue, file=document.path, line=line))
 
     def add_defaults(self) -> None:
         """Put in what nobody wrote."""
@@ -176,24 +155,33 @@ class _Merging:
         for section in MODULE_SECTIONS:
             self.sections.setdefault(section, [])
 
-    def _note(
-        self,
-        document: ProfileDocument | None,
-        code: str,
-        message: str,
-        location: str,
-        *,
-        fix: str,
-        warning: bool = False,
-    ) -> None:
-        file = document.path if document else None
-        line = (find_location(document.text, location) or 1) if document else None
-        self.issues.append(Issue(code, message, location, file, line, fix, "warning" if warning else "error"))
-
-    def _note_no_match(self, document: ProfileDocument | None, location: str) -> None:
+    def _note_no_match(self, document: ProfileDocument, location: str) -> None:
         message = f"exclude.{location} matches nothing that is inherited"
         fix = "take it out, or name what the parent has"
-        self._note(document, "exclude-no-match", message, f"exclude.{location}", fix=fix, warning=True)
+        place = f"exclude.{location}"
+        line = find_location(document.text, place) or 1
+        self.issues.append(Issue("exclude-no-match", message, place, document.path, line, fix, "warning"))
+
+
+def find_missing(sections: Mapping[str, Any]) -> Iterator[Issue]:
+    """Yield what merged sections lack."""
+    session = sections.get("session") or {}
+    for member in SESSION_MEMBERS:
+        entry = session.get(member)
+        if entry is not None and not entry.get("module"):
+            location = f"session.{member}"
+            message = f"Module entry at {location} has no 'module'"
+            yield Issue("module-missing", message, location, fix="add module: <id>")
+    if not session.get("orchestrator"):
+        text = "Schema v2 profile missing required session.orchestrator"
+        yield Issue("orchestrator-missing", text, "session", fix="add session.orchestrator: {module: loop-basic}")
+    if not session.get("context"):
+        text = "Profile has no session.context; using context-simple"
+        fix = "add session.context: {module: context-simple}"
+        yield Issue("context-missing", text, "session", fix=fix, severity="warning")
+    if not sections.get("providers"):
+        text = "At least one provider must be configured"
+        yield Issue("providers-missing", text, "providers", fix="add one to providers", severity="warning")
 
 
 def _find_ancestors(

@@ -6,12 +6,13 @@ sources are `file://` directories of the published profile, configuration of ses
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import unquote, urlsplit
 
 from amplifierd.builds.plan_generation import portable_agent_source
+from amplifierd.builds.publication import BUILDS_DIR
 from amplifierd.documents.document import MODULE_SECTIONS, SESSION_MEMBERS
 from amplifierd.identifiers import MOUNT_TYPES, ProfileId
 
@@ -33,15 +34,29 @@ def find_hint(source: Any) -> ProfileId | None:
         return None
 
 
-def to_resolved(plan: Mapping[str, Any], profiles_dir: Path, agent_refs: Mapping[str, str]) -> dict[str, Any]:
-    """Return a plan in resolved form; `agent_refs` are the references that the agents' files came from."""
+def to_resolved(
+    plan: Mapping[str, Any],
+    profiles_dir: Path,
+    agent_refs: Mapping[str, str],
+    *,
+    builds: Mapping[ProfileId, Path] | None = None,
+) -> dict[str, Any]:
+    """Return a plan in resolved form.
+
+    `agent_refs` are the references that the agents' files came from, `builds` the directories of profiles that are not
+    used as they are published.
+    """
     session = dict(plan.get("session") or {})
     result: dict[str, Any] = {key: value for key, value in plan.items() if key not in {"session", *SESSION_MEMBERS}}
     hints: list[ProfileId] = []
+
+    def places(profile_id: ProfileId) -> Path:
+        return (builds or {}).get(profile_id, profiles_dir / profile_id.collection / profile_id.name)
+
     for member in SESSION_MEMBERS:
         entry = session.get(member)
         if isinstance(entry, Mapping) and isinstance(entry.get("module"), str):
-            resolved = _with_directory(entry, profiles_dir, hints)
+            resolved = _with_directory(entry, places, hints)
             session[member] = resolved.pop("module")
             source, config = resolved.pop("source", None), resolved.pop("config", None)
             session |= {f"{member}_source": source} if source is not None else {}
@@ -51,7 +66,7 @@ def to_resolved(plan: Mapping[str, Any], profiles_dir: Path, agent_refs: Mapping
             result[member] = plan[member]
     for name in MODULE_SECTIONS:
         if name in plan:
-            result[name] = [_with_directory(entry, profiles_dir, hints) for entry in plan[name] or ()]
+            result[name] = [_with_directory(entry, places, hints) for entry in plan[name] or ()]
     if "agents" in plan:
         result["agents"] = {
             name: _with_source(agent, agent_refs.get(_source_of(agent), _source_of(agent)))
@@ -107,12 +122,17 @@ def find_compiled(url: Any, profiles_dir: Path) -> ProfileId | None:
         return None
     try:
         parts = path.relative_to(profiles_dir.absolute()).parts
+        if len(parts) == 6 and parts[1] == BUILDS_DIR:
+            return ProfileId.parse(f"{parts[0]}/{parts[2]}")
         return ProfileId.parse("/".join(parts[:2])) if len(parts) == 4 else None
     except ValueError:
         return None
 
 
-def _with_directory(entry: Mapping[str, Any], profiles_dir: Path, hints: list[ProfileId]) -> dict[str, Any]:
+Places = Callable[[ProfileId], Path]
+
+
+def _with_directory(entry: Mapping[str, Any], places: Places, hints: list[ProfileId]) -> dict[str, Any]:
     """Return a module entry with its hint replaced by the compiled directory, or without source if there is none."""
     resolved = dict(entry)
     hint, module = find_hint(entry.get("source")), str(entry.get("module") or "")
@@ -120,7 +140,7 @@ def _with_directory(entry: Mapping[str, Any], profiles_dir: Path, hints: list[Pr
     if hint is None or mount_type is None:
         return resolved
     hints.append(hint)
-    directory = profiles_dir / hint.collection / hint.name / mount_type / module
+    directory = places(hint) / mount_type / module
     if directory.is_dir():
         resolved["source"] = directory_url(directory)
     else:

@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from amplifier_foundation.provenance import explain, parse_path
 from amplifierd.builds.build import Build
 from amplifierd.builds.home_profiles import Profiles
 from amplifierd.builds.lock import ProfileLock
-from amplifierd.builds.plan_generation import generate_modules, generate_portable, portable_agent_source
-from amplifierd.documents.document import ALL_AGENTS, module_identity
-from amplifierd.documents.inheritance import DEFAULTS, MergedProfile
-from amplifierd.exceptions import FormatUnsupportedError, MountPlanError, ProfileNotFoundError
+from amplifierd.builds.origins import INSTRUCTION, at_home, declaring_paths, key_path
+from amplifierd.builds.plan_generation import portable_agent_source
+from amplifierd.builds.publication import find_published
+from amplifierd.documents.document import module_identity
+from amplifierd.documents.inheritance import DEFAULTS
+from amplifierd.exceptions import FormatUnsupportedError, MountPlanError, ProfileNotFoundError, ProfileValidationError
 from amplifierd.identifiers import ProfileId, mount_type, package_name
 from amplifierd.issues import Issue
 from amplifierd.paths import Paths
 
 from .conversion import Form, find_hint, find_profile, path_of, to_portable, to_resolved
 from .difference import PlanDiff, diff_plans
+from .request import REQUEST, lay_over
 from .validation import PlanReport, validate_mount_plan
 
 _SESSION_SECTION = re.compile(r"^(orchestrator|context)(?=\.config|$)")
@@ -33,43 +37,38 @@ _NO_PLAN = ("plan", "session", "wrong-type")
 class Plans:
     """The plans of one home."""
 
-    def __init__(self, paths: Paths, profiles: Profiles) -> None:
-        self._paths, self._profiles = paths, profiles
+    def __init__(self, paths: Paths, profiles: Profiles, *, allow_modules: bool = False) -> None:
+        self._paths, self._profiles, self._allow_modules = paths, profiles, allow_modules
 
     async def generate(
         self,
-        profile_id: ProfileId | str,
+        id_or_build: ProfileId | str | Build,
         *,
         form: Form = "portable",
         overrides: Mapping[str, Any] | None = None,
         strict: bool = False,
     ) -> dict[str, Any]:
-        """Return the mount plan of a profile; it is compiled first when its build is missing or stale.
+        """Return the mount plan of a build, or of a profile, which is compiled first if its build is missing or stale.
 
-        `overrides` are a request's settings, laid over the profile's; `strict` refuses a profile without a context.
+        The build is all that is looked at. `overrides` are a request's settings, laid over its plan; `strict` refuses a
+        profile without a context.
 
         Raises:
-            ValueError: `profile_id` is not `collection/profile`.
+            ValueError: the id is not `collection/profile`.
             FileNotFoundError: there is no such profile, or no build of it and compiling is switched off.
             ProfileValidationError: the profile or the overrides break rules; with all issues.
-            ProfileCompilationError: the build cannot be made.
+            ProfileCompilationError: the build cannot be made, or cannot be read.
         """
-        known = ProfileId.parse(profile_id)
-        profiles = self._profiles
-        try:
-            build = await profiles.ensure(known)
-            merged = await asyncio.to_thread(profiles.merged, known, overrides=overrides)
-        except ProfileNotFoundError as error:
-            directory = self._paths.profile_dir(known)
-            raise FileNotFoundError(
-                f"Profile cache directory not found: {directory}. Profile {known} must be compiled/cached first."
-            ) from error
-        merged.raise_for_errors(strict=strict)
-        plan = await asyncio.to_thread(generate_portable, merged, build.path, build.lock.data)
-        return plan if form == "portable" else await asyncio.to_thread(self.convert, plan, form)
+        build = await self._build(id_or_build)
+        plan, given = await asyncio.to_thread(self._lay_over, build, overrides)
+        if strict:
+            _check_context(build, given)
+        return plan if form == "portable" else await asyncio.to_thread(self.convert, plan, form, build=build)
 
-    def convert(self, plan: Mapping[str, Any], form: Form) -> dict[str, Any]:
+    def convert(self, plan: Mapping[str, Any], form: Form, *, build: Build | None = None) -> dict[str, Any]:
         """Return a plan in the form asked for; a plan that has it already stays as it is.
+
+        `build` is the one that the plan was made from, by default the profile's published build.
 
         Raises:
             MountPlanError: it has not the shape of a plan.
@@ -79,63 +78,104 @@ class Plans:
             raise ValueError(f"form must be portable or resolved, not {form!r}")
         _check_shape(plan)
         profiles_dir = self._paths.profiles
-        refs = self._agent_refs(find_profile(plan, profiles_dir))
-        convert = to_portable if form == "portable" else to_resolved
-        return convert(plan, profiles_dir, refs)
+        profile_id = build.profile_id if build else find_profile(plan, profiles_dir)
+        refs = self._agent_refs(profile_id, build.lock if build else self._lock_of(profile_id))
+        if form == "portable":
+            return to_portable(plan, profiles_dir, refs)
+        return to_resolved(plan, profiles_dir, refs, builds=self._own_places(build))
 
     def validate(self, plan: Any) -> PlanReport:
         """Check a plan of either form against every rule, its sources against this home included."""
         return validate_mount_plan(plan, check_source=self._check_source)
 
     async def explain(
-        self, profile_id: ProfileId | str, key: str, *, overrides: Mapping[str, Any] | None = None
+        self, id_or_build: ProfileId | str | Build, key: str, *, overrides: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
-        """Say where a value of a profile's plan comes from: `{value, origin{profile, file, line}, overrode[]}`.
+        """Say where a value of a build's plan comes from: `{value, origin{profile, file, line}, overrode[]}`.
 
-        `key` is the key path in a plan of either form: `tools[tool-bash].config.timeout`, `session.context.module`.
-        What a request's `overrides` set has the origin `request`, and what nobody wrote `default`, without a file.
+        `key` is the key path in a plan of either form: `tools[tool-bash].config.timeout`, `session.context.module`, or
+        `instruction`. What a request's `overrides` set has the origin `request`, and what nobody wrote `default`,
+        without a file.
 
         Raises:
             KeyError: the plan has no such value.
         """
-        known = ProfileId.parse(profile_id)
-        await self._profiles.ensure_extracted(known)
-        merged = await asyncio.to_thread(self._profiles.merged, known, overrides=overrides)
+        build = await self._build(id_or_build)
         path = _SESSION_SECTION.sub(r"session.\1", _SESSION_SOURCE.sub(r"session.\1.source", key))
-        if not merged.is_valid:
-            plan: Mapping[str, Any] = {}
-        elif parse_path(path)[0] == "agents":
-            plan = await self.generate(known, overrides=overrides)
-        else:
-            plan = await asyncio.to_thread(generate_modules, merged)
-        return await asyncio.to_thread(_explain, merged, plan, path)
+        return await asyncio.to_thread(self._explain, build, path, overrides)
+
+    def _explain(self, build: Build, path: str, overrides: Mapping[str, Any] | None) -> dict[str, Any]:
+        plan, given = self._lay_over(build, overrides)
+        stored = _origin_of(build.origins(), parse_path(path))
+        known = {"origin": at_home(stored["origin"], self._paths)} | {
+            "overrode": [{**old, "origin": at_home(old["origin"], self._paths)} for old in stored["overrode"]]
+        }
+        if path == INSTRUCTION and (words := build.instruction()):
+            return {"value": words, **known}
+        value = _value_at(plan, path)
+        if not _is_given(given, path):
+            return {"value": value, **known}
+        origin = {"profile": REQUEST, "file": None, "line": None}
+        try:
+            before = _value_at(build.plan(), path)
+        except KeyError:
+            return {"value": value, "origin": origin, "overrode": []}
+        merged = isinstance(before, Mapping) and isinstance(value, Mapping)
+        overrode = [*known["overrode"], {"value": before, "origin": known["origin"], "merged": merged}]
+        return {"value": value, "origin": origin, "overrode": overrode}
+
+    async def _build(self, id_or_build: ProfileId | str | Build) -> Build:
+        if isinstance(id_or_build, Build):
+            return id_or_build
+        known = ProfileId.parse(id_or_build)
+        try:
+            return await self._profiles.ensure(known)
+        except ProfileNotFoundError as error:
+            directory = self._paths.profile_dir(known)
+            raise FileNotFoundError(
+                f"Profile cache directory not found: {directory}. Profile {known} must be compiled/cached first."
+            ) from error
+
+    def _lay_over(self, build: Build, overrides: Mapping[str, Any] | None) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return a build's plan with overrides, and these as sections."""
+        plan = build.plan()
+        if not overrides:
+            return plan, {}
+        return lay_over(plan, overrides, build.profile_id, allow_modules=self._allow_modules)
 
     def diff(
         self,
-        before: Mapping[str, Any],
-        after: Mapping[str, Any],
+        before: Mapping[str, Any] | Build,
+        after: Mapping[str, Any] | Build,
         *,
         builds: tuple[Build | None, Build | None] = (None, None),
     ) -> PlanDiff:
-        """Compare two plans.
+        """Compare two plans, or the plans of two builds.
 
         The version of a module is the one locked in the build that its plan was made from, given in `builds`, else in
         the profile's published build; where there is none, its source stands for it.
         """
-        locks = [
-            build.lock if build else self._lock_of(find_profile(plan, self._paths.profiles))
-            for build, plan in zip(builds, (before, after), strict=True)
-        ]
-        versions = [{entry["name"]: _version_of(entry) for entry in lock.modules()} if lock else {} for lock in locks]
-        portable = [self.convert(plan, "portable") for plan in (before, after)]
-        return diff_plans(portable[0], portable[1], versions=(versions[0], versions[1]))
+        sides = [self._side(one, build) for one, build in zip((before, after), builds, strict=True)]
+        return diff_plans(sides[0][0], sides[1][0], versions=(sides[0][1], sides[1][1]))
+
+    def _side(self, one: Mapping[str, Any] | Build, build: Build | None) -> tuple[dict[str, Any], dict[str, str]]:
+        """Return a plan in portable form, and the versions of its modules."""
+        plan, build = (one.plan(), one) if isinstance(one, Build) else (one, build)
+        lock = build.lock if build else self._lock_of(find_profile(plan, self._paths.profiles))
+        versions = {entry["name"]: _version_of(entry) for entry in lock.modules()} if lock else {}
+        return self.convert(plan, "portable", build=build), versions
 
     def _lock_of(self, profile_id: ProfileId | None) -> ProfileLock | None:
         return self._profiles.read_lock(profile_id) if profile_id is not None else None
 
-    def _agent_refs(self, profile_id: ProfileId | None) -> dict[str, str]:
+    def _own_places(self, build: Build | None) -> dict[ProfileId, Path]:
+        """Return the directory of a build that is not the published one."""
+        if build is None or find_published(self._paths, build.profile_id) == build.path:
+            return {}
+        return {build.profile_id: build.path}
+
+    def _agent_refs(self, profile_id: ProfileId | None, lock: ProfileLock | None) -> dict[str, str]:
         """Return the references that a profile's agents came from, by the source that a portable plan names."""
-        lock = self._lock_of(profile_id)
         if lock is None or profile_id is None:
             return {}
         agents = lock.data["resources"].get("agents") or {}
@@ -164,33 +204,35 @@ class Plans:
         return None
 
 
-def _explain(merged: MergedProfile, plan: Mapping[str, Any], path: str) -> dict[str, Any]:
-    """Return a plan's value with the origin of what the profile says there, or, of what it does not say, the default's.
+def _origin_of(origins: Mapping[str, Any], steps: Sequence[str]) -> Mapping[str, Any]:
+    """Return the origin of a value, or of the nearest one above it that has one."""
+    for length in range(len(steps), 0, -1):
+        if (found := origins.get(key_path(steps[:length]))) is not None:
+            return dict(found)
+    return {"origin": {"profile": DEFAULTS, "file": None, "line": None}, "overrode": []}
 
-    A value that is in no plan, the instruction for example, is explained from the profile alone.
-    """
+
+def _value_at(plan: Mapping[str, Any], path: str) -> Any:
     identity = partial(module_identity, path.partition("[")[0])
-    try:
-        value = explain(plan, (), path, owner="profile", identity=identity)["value"]
-    except KeyError:
-        return merged.explain(path)
-    for declared in _declared(path):
+    return explain(plan, (), path, owner="profile", identity=identity)["value"]
+
+
+def _is_given(given: Mapping[str, Any], path: str) -> bool:
+    for declared in declaring_paths(path):
         try:
-            explained = merged.explain(declared)
+            _value_at(given, declared)
         except KeyError:
             continue
-        if explained["origin"]["profile"] is not None:
-            return {**explained, "value": value}
-    return {"value": value, "origin": {"profile": DEFAULTS, "file": None, "line": None}, "overrode": []}
+        return True
+    return False
 
 
-def _declared(path: str) -> Iterator[str]:
-    """Yield where a profile may say what a plan has at a path: an agent is made from what declares it."""
-    yield path
-    steps = parse_path(path)
-    if steps[0] == "agents" and len(steps) > 1:
-        yield f"agents[{steps[1]}]"
-        yield f"agents[{ALL_AGENTS}]"
+def _check_context(build: Build, given: Mapping[str, Any]) -> None:
+    """Raise when neither the profile nor the request names a context."""
+    told = next((text for text in build.lock.warnings if text.startswith("context-missing: ")), None)
+    if told is not None and not (given.get("session") or {}).get("context"):
+        issue = Issue("context-missing", told.partition(": ")[2], "session", fix="add session.context")
+        raise ProfileValidationError(f"Profile {build.profile_id} is not valid:\n  {issue}", [issue])
 
 
 def _check_shape(plan: Any) -> None:

@@ -53,8 +53,11 @@ async def test_a_build_has_every_resource_in_its_place_and_nothing_else(bench: A
         "contexts/manual/more/EXTRA.md",
         "hooks/hooks-own/amplifier_module_hooks_own/__init__.py",
         "hooks/hooks-own/pyproject.toml",
+        "instruction.md",
         "orchestrator/loop-own/amplifier_module_loop_own/__init__.py",
         "orchestrator/loop-own/pyproject.toml",
+        "origins.json",
+        "plan.json",
         "profile.lock",
         "profile.md",
         "providers/provider-own/amplifier_module_provider_own/__init__.py",
@@ -74,7 +77,7 @@ async def test_the_lock_tells_what_every_resource_was_made_from(bench: Any, modu
     commit = modules.git("rev-parse", "HEAD")
     assert list(lock) == [
         *("generated_at", "profile_hash", "format_version", "build_id", "python", "platform", "chain", "resources"),
-        *("degraded", "warnings"),
+        *("degraded", "warnings", "written"),
     ]
     assert (lock["format_version"], lock["chain"], lock["degraded"], lock["warnings"]) == (1, [], [], [])
     assert re.fullmatch(r"[0-9a-f]{64}", lock["profile_hash"])
@@ -105,7 +108,7 @@ async def test_modules_without_a_source_are_locked_as_installed_and_not_copied(b
 
     build = await bench.home.profiles.compile("local/mine")
 
-    assert files_in(build.path) == ["profile.lock", "profile.md"]
+    assert files_in(build.path) == ["instruction.md", "origins.json", "plan.json", "profile.lock", "profile.md"]
     loop = bench.lock()["resources"]["orchestrator"]
     assert (loop["name"], loop["ref"], loop["kind"], loop["path"], loop["commit"]) == (
         *("loop-basic", None, "installed", None, None),
@@ -396,16 +399,6 @@ def test_a_text_or_a_file_can_be_validated_without_being_in_a_home(bench: Any, t
     codes = [issue.code for issue in bench.home.profiles.validate(bench.profile_text("x", extends="nobody"))]
     assert "extends-not-found" in codes
     assert bench.home.profiles.validate("no front matter\n")[0].code == "no-frontmatter"
-
-
-async def test_a_request_changes_settings_but_never_code(bench: Any) -> None:
-    bench.write_profile(tools=[{"module": "tool-todo", "config": {"a": 1}}])
-
-    merged = bench.home.profiles.merged("local/mine", {"tools": [{"module": "tool-todo", "config": {"b": 2}}]})
-
-    assert merged.sections["tools"][0]["config"] == {"a": 1, "b": 2}
-    with pytest.raises(ProfileValidationError, match="source cannot be given"):
-        bench.home.profiles.merged("local/mine", {"tools": [{"module": "tool-todo", "source": "/x"}]})
 
 
 async def test_a_build_keeps_dates_and_other_values_that_json_does_not_know(bench: Any) -> None:

@@ -1,0 +1,57 @@
+"""What a request changes about the plan of a build: laid over it, without a look at any text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from amplifier_core.mount_plan import MountPlan
+from amplifierd.builds.agents import agent_from_mapping
+from amplifierd.builds.plan_generation import inline_agent_source
+from amplifierd.documents.inheritance import DEFAULT_CONTEXT, find_missing
+from amplifierd.documents.merging import exclude, merge_sections
+from amplifierd.documents.overrides import read_overrides
+from amplifierd.exceptions import ProfileValidationError
+from amplifierd.identifiers import ProfileId
+from amplifierd.issues import errors
+
+REQUEST = "request"
+"""Names the layer of what a request changes."""
+
+
+def lay_over(
+    plan: Mapping[str, Any], overrides: Mapping[str, Any], profile_id: ProfileId, *, allow_modules: bool
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return a portable plan with a request's overrides laid over it, and the sections that were laid over.
+
+    Raises:
+        ProfileValidationError: the overrides are not allowed, or leave no plan; with all issues.
+    """
+    given = read_overrides(overrides, plan, allow_modules=allow_modules)
+    if given.get("agents"):
+        given["agents"] = {name: _agent(name, agent, profile_id) for name, agent in given["agents"].items()}
+    kept = exclude(plan, given.get("exclude") or {}, lambda location: None)
+    sections = merge_sections(kept, given)
+    _check(sections, profile_id)
+    session = dict(sections["session"])
+    session.setdefault("context", {"module": DEFAULT_CONTEXT})
+    whole = {"session": session, **MountPlan(sections).lists(), "agents": sections.get("agents") or {}}
+    return MountPlan(whole).map(lambda entry: _complete(entry.spec, str(profile_id))), given
+
+
+def _agent(name: str, agent: Any, profile_id: ProfileId) -> Any:
+    if not isinstance(agent, Mapping):
+        return agent
+    return agent_from_mapping(name, agent, inline_agent_source(profile_id, name))
+
+
+def _complete(spec: Mapping[str, Any], hint: str) -> dict[str, Any]:
+    """Return an entry as plans have it; a source that the request gave is in no build, and stands for itself."""
+    head = {"module": spec["module"], "source": str(spec.get("source") or hint), "config": spec.get("config") or {}}
+    return {**head, **{key: value for key, value in spec.items() if key not in head}}
+
+
+def _check(sections: Mapping[str, Any], profile_id: ProfileId) -> None:
+    if found := errors(find_missing(sections)):
+        text = "\n".join(f"  {issue}" for issue in found)
+        raise ProfileValidationError(f"The overrides leave no plan of profile {profile_id}:\n{text}", found)
