@@ -43,8 +43,8 @@ def compose(base: Bundle, others: Sequence[Bundle]) -> Bundle:
         ledger.add(other, other_context, result.session)
         _lay_over(result, other, other_context)
     if others:
-        listed = [other.view().lists() for other in others]
-        for section, entries in base.view().lists().items():  # one merge for all: overlays apply entry by entry
+        listed = [other.module_lists() for other in others]
+        for section, entries in base.module_lists().items():  # one merge for all: overlays apply entry by entry
             overlays = chain.from_iterable(lists[section] for lists in listed)
             setattr(result, section, merge_module_lists(entries, overlays))
     result._layers = tuple(layers)

@@ -105,6 +105,10 @@ class Bundle:
         """Return the sections of a mount plan as they stand here, empty ones included, to be read as a plan is."""
         return MountPlan({name: getattr(self, name) for name in PLAN_SECTIONS})
 
+    def module_lists(self) -> dict[str, list[dict[str, Any]]]:
+        """Return providers, tools and hooks by these names, as they stand here."""
+        return MountPlan(vars(self)).lists()
+
     async def prepare(
         self,
         install_deps: bool = True,

@@ -27,7 +27,7 @@ class Origin:
 
 def keys_of(bundle: Bundle, context: dict[str, Any]) -> Iterator[str]:
     """Yield `<category>:<key>` of every item of a bundle; `context` is its context with prefixed keys."""
-    for section, entries in bundle.view().lists().items():
+    for section, entries in bundle.module_lists().items():
         for entry in entries:
             if isinstance(entry, dict) and (identity := module_identity(entry)):
                 yield f"{MODULE_SECTIONS[section]}:{identity}"

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from amplifier_core.mount_plan import MountPlan
+from amplifier_core.mount_plan import SESSION_MEMBERS, MountPlan
 from amplifier_foundation.exceptions import BundleLoadError, BundleValidationError
 from amplifier_foundation.paths.construction import construct_context_path
 
@@ -42,12 +42,18 @@ def resolve_source(entry: Any, base_path: Path, *, must_exist: bool = False) -> 
 
 def resolve_definition(definition: dict[str, Any], base_path: Path, *, must_exist: bool = False) -> dict[str, Any]:
     """Return an agent's or a bundle's mapping with the relative sources of all its modules made absolute."""
-    resolved = definition
-    for slot in MountPlan(definition).slots():
-        entry = resolve_source(slot.raw, base_path, must_exist=must_exist)
-        if entry is not slot.raw:
-            resolved = MountPlan(resolved).replace(slot, entry)
-    return resolved
+    changes: dict[str, Any] = {}
+    session = MountPlan(definition).session
+    for member in SESSION_MEMBERS:
+        module = session.get(member)
+        resolved = resolve_source(module, base_path, must_exist=must_exist)
+        if resolved is not module:
+            changes["session"] = {**changes.get("session", session), member: resolved}
+    for section, entries in MountPlan(definition).lists().items():
+        found = [resolve_source(entry, base_path, must_exist=must_exist) for entry in entries]
+        if any(new is not old for new, old in zip(found, entries, strict=True)):
+            changes[section] = found
+    return {**definition, **changes} if changes else definition
 
 
 class _Reader:
