@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from amplifier_foundation.bundle import Bundle
-from amplifier_foundation.bundle.reading import read_bundle
+from amplifier_foundation.bundle.bundle_file import read_bundle
 from amplifier_foundation.provenance import Layer, explain, parse_path
 
 BASE = """\

@@ -11,7 +11,7 @@ from amplifier_core.packages import folder_name
 from amplifier_foundation.exceptions import BundleError, BundleNotFoundError, RefResolutionError
 from amplifier_foundation.paths.home import get_amplifier_home
 from amplifier_foundation.sources import Sources
-from amplifier_foundation.sources.installed import find_package
+from amplifier_foundation.sources.installed_packages import find_package
 from amplifier_foundation.sources.reference import NameReference, parse_reference
 
 from .environments import Environments, read_in_turn

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from amplifier_foundation.sources.cache_context import Slots
 from amplifier_foundation.sources.locks import locked
 from amplifier_foundation.sources.store import discard, make_directory, now, read_json, remove, unique, write_json
-from amplifier_foundation.sources.work import Slots
 from amplifier_foundation.sources.worker_batches import WorkerBatches
 from amplifier_system.tasks import run_to_end
 

@@ -1,7 +1,7 @@
 """Prepared bundles: every module activated, ready to create sessions and to spawn children."""
 
-from .bundle import PreparedBundle
-from .preparing import prepare_bundle
-from .resolver import BundleModuleResolver, BundleModuleSource
+from .module_resolver import BundleModuleResolver, BundleModuleSource
+from .preparation import prepare_bundle
+from .prepared_bundle import PreparedBundle
 
 __all__ = ["BundleModuleResolver", "BundleModuleSource", "PreparedBundle", "prepare_bundle"]

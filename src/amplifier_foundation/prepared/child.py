@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from amplifier_foundation.bundle import Bundle
     from amplifier_foundation.spawn_utils import ProviderPreference
 
-    from .bundle import PreparedBundle
+    from .prepared_bundle import PreparedBundle
 
 _COMPLETE = "orchestrator:complete"
 

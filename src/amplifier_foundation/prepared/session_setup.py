@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from amplifier_core import AmplifierSession
     from amplifier_foundation.bundle import Bundle
 
-    from .bundle import PreparedBundle
+    from .prepared_bundle import PreparedBundle
 
 logger = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from amplifier_foundation.paths.resolution import parse_uri, path_in_fragment
 
-from .reading import Reading
+from .bundle_reader import Reading
 from .state import BundleState
 
 logger = logging.getLogger(__name__)

@@ -13,8 +13,8 @@ from amplifier_foundation.sources.reference import shown
 from amplifier_foundation.sources.resolver import SimpleSourceResolver
 from amplifier_foundation.sources.worker_batches import WorkerBatches
 
+from .bundle_reader import BundleReader, Reading
 from .include_sources import file_uri, is_local, names_subpath, subdirectory_uri
-from .reading import BundleReader, Reading
 from .shared_tasks import SharedTasks
 from .state import BundleState
 

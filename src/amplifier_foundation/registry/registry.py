@@ -12,8 +12,8 @@ from amplifier_foundation.bundle import Bundle
 from amplifier_foundation.paths.home import get_amplifier_home
 from amplifier_foundation.sources import Progress, SimpleSourceResolver, Sources
 
+from .bundle_load import BundleLoad
 from .library import IncludeSourceResolver, Library
-from .loading import BundleLoad
 from .state import BundleState, StateFile, UpdateInfo
 
 logger = logging.getLogger(__name__)

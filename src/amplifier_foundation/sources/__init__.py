@@ -9,7 +9,6 @@ from .fsspec import FsspecSourceHandler
 from .git import GitCloneTimeoutError, GitSourceHandler
 from .hashing import hash_content
 from .http import HttpSourceHandler
-from .layer import Sources, resolve
 from .protocol import (
     SourceHandlerProtocol,
     SourceHandlerWithStatusProtocol,
@@ -30,6 +29,7 @@ from .reference import (
 )
 from .resolved import Limits, Progress, ProgressEvent, ResolvedRef
 from .resolver import SimpleSourceResolver
+from .source_layer import Sources, resolve
 from .zip import ZipSourceHandler
 
 __all__ = [

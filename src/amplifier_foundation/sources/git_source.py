@@ -10,13 +10,13 @@ from urllib.parse import unquote
 from amplifier_foundation.exceptions import RefResolutionError
 
 from . import git_remote
+from .cache_context import UNREACHABLE, CacheContext, Slots, find_subpath, key_of, not_cached
 from .git_process import GitCloneTimeoutError, GitError
 from .git_refs import KnownRef, RefsFile
 from .git_trees import GitTrees
 from .reference import GitReference, shown
 from .resolved import OFFLINE_STALE, UNPINNED, ResolvedRef
 from .store import now
-from .work import UNREACHABLE, CacheContext, Slots, find_subpath, key_of, not_cached
 
 _absent: dict[tuple[Path, GitReference], str] = {}
 """The commit in which the remote was last asked in vain for a path; there is no point in asking about it again."""

@@ -4,9 +4,9 @@ from pathlib import Path
 
 from amplifier_foundation.paths.resolution import ParsedURI, ResolvedSource
 
-from .layer import Sources
 from .reference import Reference, reference_from
 from .resolved import ResolvedRef
+from .source_layer import Sources
 
 
 class SourceHandler:

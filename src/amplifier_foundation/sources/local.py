@@ -10,10 +10,10 @@ from urllib.parse import unquote
 from amplifier_foundation.exceptions import RefResolutionError
 from amplifier_foundation.paths.resolution import path_in_fragment
 
+from .cache_context import CacheContext, find_subpath
 from .reference import FileReference, checked_subpath
 from .resolved import ResolvedRef
 from .store import now
-from .work import CacheContext, find_subpath
 from .worker_batches import WorkerBatches
 
 FindRoot = Callable[[Path, Path], Path]

@@ -11,8 +11,8 @@ from .fsspec import FsspecSourceHandler
 from .git import GitSourceHandler
 from .handler import as_source
 from .http import HttpSourceHandler
-from .layer import Sources
 from .protocol import SourceHandlerProtocol
+from .source_layer import Sources
 from .zip import ZipSourceHandler
 
 

@@ -11,13 +11,13 @@ from amplifier_system.threads import Stop, in_thread
 
 from .archive import Extraction
 from .backend import LOCAL_BACKENDS, WITHOUT_NETWORK, BackendDownload
+from .cache_context import UNREACHABLE, CacheContext, Slots, find_subpath, key_of, not_cached
 from .hashing import hash_content
 from .local import find_local
 from .reference import FileReference, UrlReference, ZipReference, shown
 from .resolved import OFFLINE_STALE, ResolvedRef
 from .store import now, remove
 from .url_cache import Entry, Fetch, Fetched, UrlCache, name_of, normalise_url
-from .work import UNREACHABLE, CacheContext, Slots, find_subpath, key_of, not_cached
 
 _HTTP = ("http", "https")
 

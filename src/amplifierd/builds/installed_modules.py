@@ -11,7 +11,7 @@ from pathlib import Path
 
 from amplifier_core import sys_path
 from amplifier_core.packages import ENTRY_POINT_GROUP, folder_name, package_name
-from amplifier_foundation.sources.installed import find_package
+from amplifier_foundation.sources.installed_packages import find_package
 
 
 @dataclass(frozen=True, slots=True)

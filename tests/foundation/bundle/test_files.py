@@ -7,7 +7,7 @@ from types import ModuleType
 import pytest
 
 import amplifier_foundation.bundle
-from amplifier_foundation.bundle.reading import read_bundle
+from amplifier_foundation.bundle.bundle_file import read_bundle
 from amplifier_foundation.exceptions import BundleLoadError, BundleValidationError
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from amplifier_foundation.bundle import Bundle
-from amplifier_foundation.bundle.reading import read_bundle
+from amplifier_foundation.bundle.bundle_file import read_bundle
 from amplifier_foundation.paths.discovery import BUNDLE_FILES, find_bundle_file
 from amplifier_foundation.paths.resolution import ResolvedSource, parse_uri
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from amplifier_foundation.exceptions import RefResolutionError
 
+from .cache_context import find_subpath
 from .reference import NameReference
 from .resolved import ResolvedRef
 from .store import now
-from .work import find_subpath
 
 
 def find_package(name: str) -> Path | None:

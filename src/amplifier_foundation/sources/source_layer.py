@@ -7,8 +7,9 @@ from pathlib import Path
 from amplifier_foundation.exceptions import RefResolutionError
 from amplifier_foundation.paths.home import get_amplifier_home
 
+from .cache_context import CacheContext, fetch_hint
 from .git_source import GitSource
-from .installed import resolve_name
+from .installed_packages import resolve_name
 from .local import FindRoot, LocalSource
 from .protocol import SourceStatus
 from .reference import (
@@ -23,7 +24,6 @@ from .reference import (
 from .resolved import Limits, Progress, ResolvedRef
 from .status import get_git_status
 from .url_source import UrlSource
-from .work import CacheContext, fetch_hint
 
 
 class Sources:

@@ -14,9 +14,9 @@ from amplifier_foundation.bundle.gaps import find_gaps
 from amplifier_foundation.bundle.origins import tag_container
 from amplifier_foundation.exceptions import BundleDependencyError, BundleValidationError
 
+from .bundle_reader import Reading
 from .include_sources import include_texts, is_relative, namespace_in, resolve_include
 from .library import IncludeSourceResolver, Library
-from .reading import Reading
 
 logger = logging.getLogger(__name__)
 

@@ -14,8 +14,8 @@ from amplifier_foundation.exceptions import BundleValidationError
 from amplifier_foundation.modules import ModuleActivationError, ModuleActivator
 from amplifier_foundation.modules.activator import ProgressCallback, is_installed_package
 
-from .bundle import PreparedBundle
-from .resolver import BundleModuleResolver
+from .module_resolver import BundleModuleResolver
+from .prepared_bundle import PreparedBundle
 
 if TYPE_CHECKING:
     from amplifier_foundation.bundle import Bundle

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from amplifier_foundation.modules.import_paths import ImportPaths
 
 from .child import Child, run_child
-from .opening import SessionOpening
+from .session_opening import SessionOpening
 from .session_setup import open_session
 from .system_prompt import SystemPrompt
 
