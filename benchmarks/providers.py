@@ -25,7 +25,7 @@ from amplifier_module_provider_anthropic.request_body import RequestBuilder as M
 from amplifier_module_provider_anthropic.settings import AnthropicSettings
 from amplifier_module_provider_openai.chat.request import RequestBuilder as ChatBuilder
 from amplifier_module_provider_openai.model_facts import facts_of as openai_facts_of
-from amplifier_module_provider_openai.pending_request import Asked
+from amplifier_module_provider_openai.pending_request import PendingRequest
 from amplifier_module_provider_openai.responses.request import RequestBuilder as ResponsesBuilder
 from amplifier_module_provider_openai.settings import OpenAISettings
 
@@ -87,7 +87,7 @@ def openai(make: Callable[[OpenAISettings], ResponsesBuilder | ChatBuilder]) -> 
 
     async def convert(request: ChatRequest) -> Body:
         stored = await sequence.repair(request)
-        asked = Asked(
+        asked = PendingRequest(
             call=ProviderCall(events, provider="openai", model=settings.default_model),
             request=request,
             given={},

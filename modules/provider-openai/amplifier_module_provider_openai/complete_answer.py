@@ -7,7 +7,7 @@ from amplifier_core import Usage
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CompleteAnswer:
     """A complete answer; `fields` are added to the response, `told` to its event, `raw` is what the vendor sent."""
 
     content: list[Any]

@@ -49,7 +49,7 @@ class Prepared:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PendingRequest:
     """A request on its way, its messages in plain form: `stored` as they came, `messages` in the order to be sent.
 
     `given` are the caller's keywords; `is_repaired` tells that results had to be made up for calls that had none.

@@ -17,12 +17,12 @@ from amplifier_kit.providers.tool_sequence import ToolSequence
 
 from .catalogue import models_from, provider_info
 from .chat.api import ChatApi
-from .complete_answer import Outcome
+from .complete_answer import CompleteAnswer
 from .errors import OpenAIErrors
 from .model_facts import facts_of
-from .pending_request import Asked
+from .pending_request import PendingRequest
 from .request_fields import thinking_budget
-from .responses.api import ResponsesApi, outcome_of
+from .responses.api import ResponsesApi, answer_of
 from .sender import Link
 from .settings import MODULE_ID, OpenAISettings
 from .transport import Transport, build_client
@@ -158,7 +158,7 @@ class OpenAIProvider:
         async with ProviderCall(self._events, provider=self.name, model=options.model) as call:
             given_count = len(request.messages)
             stored = await self._sequence.repair(request)
-            asked = Asked(
+            asked = PendingRequest(
                 call=call,
                 request=request,
                 given=kwargs,
@@ -168,11 +168,11 @@ class OpenAIProvider:
                 messages=self._sequence.arrange(stored),
                 is_repaired=len(request.messages) != given_count,
             )
-            outcome = await self._ask(asked)
-            response = self._convert_to_chat_response(outcome)
+            answer = await self._ask(asked)
+            response = self._convert_to_chat_response(answer)
             response.degradation = asked.shortfalls.degradation
-            self._add_cost(outcome.usage.cost_usd)
-            await call.finish(response, raw=(lambda: outcome.raw) if settings.raw else None, **outcome.told)
+            self._add_cost(answer.usage.cost_usd)
+            await call.finish(response, raw=(lambda: answer.raw) if settings.raw else None, **answer.told)
         return response
 
     async def close(self) -> None:
@@ -183,26 +183,26 @@ class OpenAIProvider:
     def _convert_to_chat_response(self, response: Any) -> OpenAIChatResponse:
         """Return the response to a call.
 
-        `complete` gives the `Outcome` of a call, through either API; a response object of the Responses API, the
+        `complete` gives the `CompleteAnswer` to a call, through either API; a response object of the Responses API, the
         vendor's own or one in the same form, is converted too, without its cost.
         """
-        outcome = response if isinstance(response, Outcome) else outcome_of(response)
+        answer = response if isinstance(response, CompleteAnswer) else answer_of(response)
         return OpenAIChatResponse.of(
-            outcome.content,
-            usage=outcome.usage,
-            finish_reason=outcome.finish_reason,
-            metadata=outcome.metadata or None,
-            **outcome.fields,
+            answer.content,
+            usage=answer.usage,
+            finish_reason=answer.finish_reason,
+            metadata=answer.metadata or None,
+            **answer.fields,
         )
 
-    async def _ask(self, asked: Asked) -> Outcome:
+    async def _ask(self, asked: PendingRequest) -> CompleteAnswer:
         """Send a call through the API that the server has, which the first call finds out."""
         api, is_probing = self._api, self._is_probing
         prepared = api.build(asked)
         await self._announce(asked, prepared.body, api.name)
         await self._transport.prepare(model=asked.options.model)
         try:
-            outcome = await api.complete(asked, prepared)
+            answer = await api.complete(asked, prepared)
         except LLMError as error:
             if not is_probing or not self._responses.is_missing(error):
                 raise
@@ -210,9 +210,9 @@ class OpenAIProvider:
             return await self._chat.complete(asked, self._chat.build(asked))
         if is_probing:
             self._end_probing()
-        return outcome
+        return answer
 
-    async def _announce(self, asked: Asked, body: dict[str, Any], api: str) -> None:
+    async def _announce(self, asked: PendingRequest, body: dict[str, Any], api: str) -> None:
         await asked.call.announce(
             len(asked.request.messages),
             raw=(lambda: body) if self._settings.raw else None,

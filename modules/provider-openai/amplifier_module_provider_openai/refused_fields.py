@@ -28,20 +28,20 @@ _REFUSED = r"(?:support|unsupported|unknown|unexpected|unrecognized):? "
 _IS_REFUSED = r" is (?:not (?:supported|allowed|permitted|available|implemented|known)|un(?:supported|known))"
 
 
-class Tolerance:
+class RefusedFields:
     """What one server refuses among `fields`, learned from its answers."""
 
     def __init__(self, fields: tuple[str, ...]) -> None:
         self._fields = fields
-        self.refused: set[str] = set()
+        self.names: set[str] = set()
 
     def apply(self, body: dict[str, Any]) -> dict[str, Any]:
         """Return the body without the fields that are refused, or with their other name."""
-        if not self.refused:
+        if not self.names:
             return body
-        accepted = {_RENAMED.get(key, key) if key in self.refused else key: value for key, value in body.items()}
-        accepted = {key: value for key, value in accepted.items() if key not in self.refused}
-        return _without_strict(accepted) if "strict" in self.refused else accepted
+        accepted = {_RENAMED.get(key, key) if key in self.names else key: value for key, value in body.items()}
+        accepted = {key: value for key, value in accepted.items() if key not in self.names}
+        return _without_strict(accepted) if "strict" in self.names else accepted
 
     def learn(self, failure: VendorFailure | None, sent: dict[str, Any]) -> str | None:
         """Return the field of what was sent that the server has refused just now, None when it was something else."""
@@ -49,8 +49,8 @@ class Tolerance:
             return None
         for field in self._fields:
             is_sent = _has_strict(sent) if field == "strict" else field in sent
-            if is_sent and field not in self.refused and _names(failure, field):
-                self.refused.add(field)
+            if is_sent and field not in self.names and _names(failure, field):
+                self.names.add(field)
                 return field
         return None
 

@@ -6,20 +6,20 @@ from typing import Any
 
 from amplifier_core.llm_errors import InvalidRequestError
 
-from .pending_request import Asked
+from .pending_request import PendingRequest
 from .settings import OpenAISettings
 
 logger = logging.getLogger(__name__)
 
 
-def note_lost(asked: Asked, kinds: Iterable[str]) -> None:
+def note_lost(asked: PendingRequest, kinds: Iterable[str]) -> None:
     """Tell what kinds of blocks were replaced by a text."""
     for kind in sorted(kinds):
         what = "images" if kind == "image" else f"blocks of type {kind}"
         asked.shortfalls.add(what, f"a text stands for the {kind}", f"the model or the API cannot take the {kind}")
 
 
-def output_cap(asked: Asked, settings: OpenAISettings) -> int | None:
+def output_cap(asked: PendingRequest, settings: OpenAISettings) -> int | None:
     """Return the most tokens to answer with; a thinking budget comes on top of what a short cap would leave."""
     cap = asked.options.max_output_tokens
     budget = thinking_budget(asked, settings)
@@ -29,14 +29,14 @@ def output_cap(asked: Asked, settings: OpenAISettings) -> int | None:
     return cap
 
 
-def thinking_budget(asked: Asked, settings: OpenAISettings) -> int | None:
+def thinking_budget(asked: PendingRequest, settings: OpenAISettings) -> int | None:
     """Return the tokens for thinking, None unless the call asks for extended thinking."""
     if not asked.given.get("extended_thinking"):
         return None
     return asked.given.get("thinking_budget_tokens") or settings.thinking_budget_tokens or None
 
 
-def resolve_reasoning(asked: Asked, settings: OpenAISettings) -> dict[str, Any] | None:
+def resolve_reasoning(asked: PendingRequest, settings: OpenAISettings) -> dict[str, Any] | None:
     """Return what is asked of the model's reasoning, None for nothing."""
     wanted = asked.options.reasoning
     if wanted is None and asked.given.get("extended_thinking"):

@@ -13,8 +13,8 @@ from amplifier_kit.providers.gate import ConcurrencyGate
 from amplifier_kit.providers.stream import StreamEvents
 
 from .errors import OpenAIErrors, refusal_of
-from .pending_request import Asked
-from .refused_fields import Tolerance
+from .pending_request import PendingRequest
+from .refused_fields import RefusedFields
 from .settings import OpenAISettings
 from .transport import Reply, Transport
 
@@ -42,15 +42,15 @@ class Link:
 
 
 class Sender:
-    """Sends to one path; `tolerance` is None for a server that knows every field."""
+    """Sends to one path; `refused` is None for a server that knows every field."""
 
-    def __init__(self, link: Link, path: str, tolerance: Tolerance | None) -> None:
+    def __init__(self, link: Link, path: str, refused: RefusedFields | None) -> None:
         self._link = link
         self._path = path
-        self._tolerance = tolerance
+        self._refused = refused
         self.final_statuses: frozenset[int] = frozenset()  # which no retry will change
 
-    async def send(self, asked: Asked, body: dict[str, Any], collect: Collect[T]) -> T:
+    async def send(self, asked: PendingRequest, body: dict[str, Any], collect: Collect[T]) -> T:
         """Return what `collect` makes of the answer; every attempt has an answer of its own."""
         link = self._link
         while True:
@@ -62,12 +62,12 @@ class Sender:
                     gate=link.gate,
                 )
             except InvalidRequestError as error:
-                field = self._tolerance.learn(refusal_of(error), sent) if self._tolerance else None
+                field = self._refused.learn(refusal_of(error), sent) if self._refused else None
                 if field is None:
                     raise
                 logger.warning("%s: the server refuses %r; it is left out from now on", link.provider, field)
 
-    async def send_twice(self, asked: Asked, send: Callable[[], Awaitable[T]]) -> T:
+    async def send_twice(self, asked: PendingRequest, send: Callable[[], Awaitable[T]]) -> T:
         """Return what `send()` returns; a tool call that nobody can read is asked for once more."""
         try:
             return await send()
@@ -75,7 +75,7 @@ class Sender:
             await asked.call.announce_retry(self._link.settings.retry, 1, 0.0, error)
         return await send()
 
-    async def _once(self, asked: Asked, body: dict[str, Any], collect: Collect[T]) -> T:
+    async def _once(self, asked: PendingRequest, body: dict[str, Any], collect: Collect[T]) -> T:
         opened = self._link.transport.open(self._path, body, model=asked.options.model)
         try:
             async with (
@@ -88,9 +88,9 @@ class Sender:
             error.retryable = error.retryable and error.status_code not in self.final_statuses
             raise
 
-    def _accepted(self, asked: Asked, body: dict[str, Any]) -> dict[str, Any]:
-        if self._tolerance is None:
+    def _accepted(self, asked: PendingRequest, body: dict[str, Any]) -> dict[str, Any]:
+        if self._refused is None:
             return body
-        for field in self._tolerance.refused & _INSTEAD.keys() & body.keys():
+        for field in self._refused.names & _INSTEAD.keys() & body.keys():
             asked.shortfalls.add(field, _INSTEAD[field], "the server refuses it")
-        return self._tolerance.apply(body)
+        return self._refused.apply(body)

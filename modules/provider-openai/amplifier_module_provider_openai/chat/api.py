@@ -5,9 +5,9 @@ from typing import Any
 from amplifier_core import Usage
 from amplifier_core.llm_errors import InvalidToolCallError
 from amplifier_kit.providers.stream import StreamEvents
-from amplifier_module_provider_openai.complete_answer import Outcome
-from amplifier_module_provider_openai.pending_request import Asked, Prepared
-from amplifier_module_provider_openai.refused_fields import CHAT_FIELDS, Tolerance
+from amplifier_module_provider_openai.complete_answer import CompleteAnswer
+from amplifier_module_provider_openai.pending_request import PendingRequest, Prepared
+from amplifier_module_provider_openai.refused_fields import CHAT_FIELDS, RefusedFields
 from amplifier_module_provider_openai.sender import Link, Sender
 from amplifier_module_provider_openai.tools import arguments_text
 from amplifier_module_provider_openai.transport import Reply
@@ -28,20 +28,20 @@ class ChatApi:
     def __init__(self, link: Link) -> None:
         self._link = link
         self._builder = RequestBuilder(link.settings)
-        self._sender = Sender(link, "/chat/completions", Tolerance(CHAT_FIELDS))
+        self._sender = Sender(link, "/chat/completions", RefusedFields(CHAT_FIELDS))
 
-    def build(self, asked: Asked) -> Prepared:
+    def build(self, asked: PendingRequest) -> Prepared:
         """Return the request for a call."""
         return self._builder.build(asked)
 
-    async def complete(self, asked: Asked, request: Prepared) -> Outcome:
+    async def complete(self, asked: PendingRequest, request: Prepared) -> CompleteAnswer:
         """Return the answer."""
         link, model = self._link, asked.options.model
 
         async def collect(reply: Reply, told: StreamEvents) -> _Collected:
             return await self._collect(reply, told, model)
 
-        async def send() -> Outcome:
+        async def send() -> CompleteAnswer:
             answer, raw, headers = await self._sender.send(asked, request.body, collect)
             usage = await self._usage(answer, request.body, model)
             try:
@@ -50,7 +50,7 @@ class ChatApi:
                 link.add_cost(usage.cost_usd)
                 raise
             has_calls = any(block.type == "tool_call" for block in content)
-            return Outcome(
+            return CompleteAnswer(
                 content=content,
                 usage=usage,
                 finish_reason=answer.finish_reason or ("tool_calls" if has_calls else "stop"),

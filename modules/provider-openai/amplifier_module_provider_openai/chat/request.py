@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from amplifier_kit.providers.identity_cache import IdentityCache
-from amplifier_module_provider_openai.pending_request import Asked, Prepared
+from amplifier_module_provider_openai.pending_request import PendingRequest, Prepared
 from amplifier_module_provider_openai.request_fields import note_lost, output_cap, resolve_reasoning, with_extras
 from amplifier_module_provider_openai.response_formats import JsonSchema, wanted_format
 from amplifier_module_provider_openai.settings import OpenAISettings
@@ -22,7 +22,7 @@ class RequestBuilder:
     _offered: IdentityCache[OfferedTool] = field(default_factory=IdentityCache)
     _overridden: set[str] = field(default_factory=set)
 
-    def build(self, asked: Asked) -> Prepared:
+    def build(self, asked: PendingRequest) -> Prepared:
         """Return the request; an effort that the model does not know is an `InvalidRequestError`."""
         settings, options = self.settings, asked.options
         messages, lost = self._converter.convert(asked.messages, has_vision=asked.facts.supports_vision)
@@ -48,7 +48,7 @@ class RequestBuilder:
             body["stream_options"] = {"include_usage": True}
         return Prepared(with_extras(body, settings, self._overridden))
 
-    def _tools(self, asked: Asked) -> dict[str, Any]:
+    def _tools(self, asked: PendingRequest) -> dict[str, Any]:
         tools: list[dict[str, Any]] = []
         for offered in self._offered.get_all(asked.tools, offered_tool):
             if offered.native:
@@ -65,7 +65,7 @@ class RequestBuilder:
         return {"tools": tools, "tool_choice": choice, "parallel_tool_calls": self.settings.parallel_tool_calls}
 
 
-def _response_format(asked: Asked) -> dict[str, Any] | None:
+def _response_format(asked: PendingRequest) -> dict[str, Any] | None:
     wanted = wanted_format(asked.request.response_format)
     if isinstance(wanted, JsonSchema):
         return {"type": "json_schema", "json_schema": wanted.to_dict()}

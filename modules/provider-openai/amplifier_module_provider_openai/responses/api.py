@@ -11,10 +11,10 @@ from amplifier_core.llm_errors import InvalidToolCallError
 from amplifier_core.utils import json_safe
 from amplifier_kit.providers.errors import VendorFailure
 from amplifier_kit.providers.stream import StreamEvents
-from amplifier_module_provider_openai.complete_answer import Outcome
+from amplifier_module_provider_openai.complete_answer import CompleteAnswer
 from amplifier_module_provider_openai.errors import message_of, refusal_of
-from amplifier_module_provider_openai.pending_request import Asked, Prepared
-from amplifier_module_provider_openai.refused_fields import RESPONSES_FIELDS, Tolerance
+from amplifier_module_provider_openai.pending_request import PendingRequest, Prepared
+from amplifier_module_provider_openai.refused_fields import RESPONSES_FIELDS, RefusedFields
 from amplifier_module_provider_openai.sender import Link, Sender
 from amplifier_module_provider_openai.transport import Reply
 from amplifier_module_provider_openai.usage import priced, rate_limits, responses_usage, summed
@@ -53,7 +53,7 @@ class ResponsesApi:
         self._link = link
         self._builder = RequestBuilder(link.settings)
         is_tolerant = not link.settings.is_default_host
-        self._sender = Sender(link, "/responses", Tolerance(RESPONSES_FIELDS) if is_tolerant else None)
+        self._sender = Sender(link, "/responses", RefusedFields(RESPONSES_FIELDS) if is_tolerant else None)
 
     def is_missing(self, error: LLMError) -> bool:
         """Say whether an error tells that the server does not have this API, rather than what was asked of it."""
@@ -66,11 +66,11 @@ class ResponsesApi:
         """Take it as final, or not, when the server says that it has no such API."""
         self._sender.final_statuses = _NO_SUCH_API if is_probing else frozenset()
 
-    def build(self, asked: Asked) -> Prepared:
+    def build(self, asked: PendingRequest) -> Prepared:
         """Return the request for a call."""
         return self._builder.build(asked)
 
-    async def complete(self, asked: Asked, request: Prepared) -> Outcome:
+    async def complete(self, asked: PendingRequest, request: Prepared) -> CompleteAnswer:
         """Return the whole answer: one that was cut off by the configured cap is continued."""
         progress = _Progress()
         try:
@@ -82,9 +82,9 @@ class ResponsesApi:
             await self._note_lost_chain(asked, request, failure)
             await self._advance(asked, request.unchained(), progress)
         await self._continue(asked, request, progress)
-        return self._outcome(progress)
+        return self._complete_answer(progress)
 
-    async def _advance(self, asked: Asked, body: dict[str, Any], progress: _Progress) -> None:
+    async def _advance(self, asked: PendingRequest, body: dict[str, Any], progress: _Progress) -> None:
         """Send one request and take its answer in."""
         link, model = self._link, asked.options.model
 
@@ -109,7 +109,7 @@ class ResponsesApi:
 
         await self._sender.send_twice(asked, send)
 
-    async def _continue(self, asked: Asked, request: Prepared, progress: _Progress) -> None:
+    async def _continue(self, asked: PendingRequest, request: Prepared, progress: _Progress) -> None:
         answer, has_raised_cap = progress.answer, False
         while self._may_continue(asked, answer) and not (answer.has_partial_call and has_raised_cap):
             body = request.unchained()
@@ -126,13 +126,13 @@ class ResponsesApi:
                 logger.warning("%s: the answer could not be continued: %s", self._link.provider, error)
                 return
 
-    def _may_continue(self, asked: Asked, answer: Answer) -> bool:
+    def _may_continue(self, asked: PendingRequest, answer: Answer) -> bool:
         is_caller_content = asked.request.max_output_tokens is not None or bool(answer.calls)
         return answer.is_cut and not is_caller_content and answer.continuations < _MAX_CONTINUATIONS
 
-    def _outcome(self, progress: _Progress) -> Outcome:
+    def _complete_answer(self, progress: _Progress) -> CompleteAnswer:
         assert progress.last is not None
-        return _outcome(
+        return _complete_answer(
             progress.answer,
             summed(progress.usages),
             raw=progress.last.response,
@@ -155,7 +155,7 @@ class ResponsesApi:
         }
         await self._link.events.emit(CONTINUATION, payload)
 
-    async def _note_lost_chain(self, asked: Asked, request: Prepared, failure: VendorFailure) -> None:
+    async def _note_lost_chain(self, asked: PendingRequest, request: Prepared, failure: VendorFailure) -> None:
         payload = {
             "provider": self._link.provider,
             "model": asked.options.model,
@@ -168,19 +168,19 @@ class ResponsesApi:
         await self._link.events.emit(CHAIN_INVALIDATED, payload)
 
 
-def outcome_of(response: Any) -> Outcome:
+def answer_of(response: Any) -> CompleteAnswer:
     """Return what a response object says; a mapping, the vendor's own object, or any other with the same fields."""
     document = json_safe(response)
     if not isinstance(document, dict):
         raise TypeError(f"a response object is expected, not {type(response).__name__}")
     answer = Answer()
     answer.add(document)
-    return _outcome(answer, responses_usage(document.get("usage")), raw=document)
+    return _complete_answer(answer, responses_usage(document.get("usage")), raw=document)
 
 
-def _outcome(answer: Answer, usage: Usage, *, raw: dict[str, Any], **told: Any) -> Outcome:
+def _complete_answer(answer: Answer, usage: Usage, *, raw: dict[str, Any], **told: Any) -> CompleteAnswer:
     texts = [block.text for block in answer.content if block.type == "text"]
-    return Outcome(
+    return CompleteAnswer(
         content=answer.content,
         usage=usage,
         finish_reason=answer.finish_reason,

@@ -6,7 +6,7 @@ from typing import Any
 
 from amplifier_kit.providers.identity_cache import IdentityCache
 from amplifier_kit.providers.messages import NormalMessage
-from amplifier_module_provider_openai.pending_request import Asked, Prepared
+from amplifier_module_provider_openai.pending_request import PendingRequest, Prepared
 from amplifier_module_provider_openai.request_fields import note_lost, output_cap, resolve_reasoning, with_extras
 from amplifier_module_provider_openai.response_formats import JsonSchema, wanted_format
 from amplifier_module_provider_openai.settings import OpenAISettings, parse_chaining
@@ -30,7 +30,7 @@ class RequestBuilder:
     _offered: IdentityCache[OfferedTool] = field(default_factory=IdentityCache)
     _overridden: set[str] = field(default_factory=set)
 
-    def build(self, asked: Asked) -> Prepared:
+    def build(self, asked: PendingRequest) -> Prepared:
         """Return the request; an effort that the model does not know is an `InvalidRequestError`."""
         settings, options, facts = self.settings, asked.options, asked.facts
         is_chaining = self._is_chaining(asked)
@@ -69,13 +69,13 @@ class RequestBuilder:
         body["stream"] = options.streams
         return Prepared(with_extras(body, settings, self._overridden), full.items, chained_to)
 
-    def _is_chaining(self, asked: Asked) -> bool:
+    def _is_chaining(self, asked: PendingRequest) -> bool:
         given = asked.given.get("enable_response_chaining")
         chaining = (None if given is None else parse_chaining(given)) or self.settings.enable_response_chaining
         wants = chaining == "true" or (chaining == "auto" and asked.facts.supports_reasoning)
         return wants and not self.is_chaining_lost
 
-    def _tools(self, asked: Asked) -> dict[str, Any]:
+    def _tools(self, asked: PendingRequest) -> dict[str, Any]:
         tools: list[dict[str, Any]] = []
         for offered in self._offered.get_all(asked.tools, offered_tool):
             if offered.native:
@@ -93,7 +93,7 @@ class RequestBuilder:
             "parallel_tool_calls": self.settings.parallel_tool_calls,
         }
 
-    def _text(self, asked: Asked) -> dict[str, Any] | None:
+    def _text(self, asked: PendingRequest) -> dict[str, Any] | None:
         text: dict[str, Any] = {}
         wanted = wanted_format(asked.request.response_format)
         if isinstance(wanted, JsonSchema):
@@ -104,25 +104,25 @@ class RequestBuilder:
             text["verbosity"] = self.settings.text_verbosity
         return text or None
 
-    def _retention(self, asked: Asked) -> str | None:
+    def _retention(self, asked: PendingRequest) -> str | None:
         retention = self.settings.prompt_cache_retention
         if retention is None or not asked.facts.rejects_retention(retention):
             return retention
         logger.warning("provider-openai: %s rejects prompt_cache_retention %r", asked.options.model, retention)
         return None
 
-    def _note_shortfalls(self, asked: Asked, full: Input) -> None:
+    def _note_shortfalls(self, asked: PendingRequest, full: Input) -> None:
         if asked.options.stop:
             asked.shortfalls.add("stop", "the answer is not stopped", "the Responses API has no stop sequences")
         note_lost(asked, full.lost)
 
 
-def _will_reason(asked: Asked, reasoning: dict[str, Any] | None) -> bool:
+def _will_reason(asked: PendingRequest, reasoning: dict[str, Any] | None) -> bool:
     effort = (reasoning or {}).get("effort")
     return effort != "none" if effort is not None else asked.facts.supports_reasoning
 
 
-def _last_response(asked: Asked) -> NormalMessage | None:
+def _last_response(asked: PendingRequest) -> NormalMessage | None:
     """Return the last answer that the vendor has kept, if what was said since can be sent without what was before."""
     stored = asked.stored
     for place in range(len(stored) - 1, -1, -1):
