@@ -1,10 +1,10 @@
 """What the vendor's client raises, in the kernel's vocabulary."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from amplifier_core import LLMError
-from amplifier_core.llm_errors import LLMTimeoutError, ProviderUnavailableError, StreamError
+from amplifier_core.llm_errors import ProviderUnavailableError
 from amplifier_kit.providers.errors import ErrorTranslator, VendorFailure, describe, hide_key
 
 from .settings import AnthropicSettings
@@ -25,19 +25,22 @@ _STATUS_BY_TYPE = {  # of errors inside a stream, whose own status says that all
 class Errors:
     """Translates exceptions; the key never stands in what it returns."""
 
-    def __init__(self, provider: str, settings: AnthropicSettings) -> None:
-        self._provider = provider
-        self._key = settings.api_key
-        self._translator = ErrorTranslator(provider, settings.overloaded_delay_multiplier)
+    def __init__(self, provider: str, settings: AnthropicSettings, *, get_key: Callable[[], str | None]) -> None:
+        self._get_key = get_key
+        self._translator = ErrorTranslator(provider, settings.server, settings.overloaded_delay_multiplier)
 
     def translate(self, error: Exception, *, model: str, timeout_s: float | None, has_begun: bool = False) -> LLMError:
         """Return the kernel's error; `has_begun` says that part of a streamed answer had arrived."""
         if isinstance(error, LLMError):
             return error
         translated = self._translate(error, model, timeout_s, has_begun)
-        hide_key(error, self._key)
-        hide_key(translated, self._key)
+        hide_key(error, self._get_key())
+        hide_key(translated, self._get_key())
         return translated
+
+    def broke_off(self, reason: str, *, model: str) -> LLMError:
+        """Return the error for a stream that ended too early."""
+        return self._translator.broke_off(reason, model=model)
 
     def _translate(self, error: Exception, model: str, timeout_s: float | None, has_begun: bool) -> LLMError:
         status = getattr(error, "status_code", None)
@@ -46,9 +49,9 @@ class Errors:
         kinds = _kinds(error)
         if isinstance(error, TimeoutError) or (kinds & _TIMEOUTS and "ConnectTimeout" not in kinds):
             text = f"no answer within {timeout_s:g} seconds" if timeout_s is not None else describe(error)
-            return LLMTimeoutError(text, provider=self._provider, model=model)
+            return self._translator.timed_out(text, model=model)
         if has_begun:
-            return StreamError(describe(error, with_cause=True), provider=self._provider, model=model)
+            return self._translator.broke_off(describe(error, with_cause=True), model=model)
         if kinds & _CONNECTION:
             return self._translator.unreachable(error, model=model)
         return self._translator.unexpected(error, model=model)

@@ -4,32 +4,26 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any
 
-from amplifier_core import ChatRequest, ChatResponse, ModelInfo, ProviderInfo, ToolCall
+from amplifier_core import ChatRequest, ModelInfo, ProviderInfo
 from amplifier_core.models import ConfigField
-from amplifier_kit.providers.call import ProviderCall
 from amplifier_kit.providers.cost import Prices
-from amplifier_kit.providers.events import ProviderEvents
-from amplifier_kit.providers.gate import ConcurrencyGate
 from amplifier_kit.providers.options import OptionDefaults, read_options
-from amplifier_kit.providers.response import parse_tool_calls
 from amplifier_kit.providers.tool_sequence import ToolSequence
+from amplifier_kit.providers.vendor import VendorProvider, import_sdk
 
 from .attempts import Attempts
+from .errors import Errors
 from .listing import Catalog
 from .model_facts import EFFORT_LEVELS
 from .received import Received
 from .request_body import RequestBuilder
 from .response import AnthropicChatResponse, build_response, token_counts
 from .settings import DEFAULT_BASE_URL, MODULE_ID, AnthropicSettings
-from .transport import Transport
+from .transport import PACKAGE, Transport, build_client
 
 
-class AnthropicProvider:
-    """Claude models through Anthropic's Messages API.
-
-    Nothing is imported, opened or looked up before the first call; without a key that call raises
-    `ConfigurationError`. `add_cost` is told what every exchange cost, also of those that failed.
-    """
+class AnthropicProvider(VendorProvider[AnthropicSettings]):
+    """Claude models through Anthropic's Messages API. Without a key the first call raises `ConfigurationError`."""
 
     name = "anthropic"
 
@@ -40,33 +34,19 @@ class AnthropicProvider:
         coordinator: Any = None,
         add_cost: Callable[[Decimal | None], None] | None = None,
     ) -> None:
-        self._settings = settings = AnthropicSettings.read(config, api_key=api_key)
-        self.coordinator = coordinator
-        self.default_model = settings.default_model
-        self.priority = settings.priority
-        self._add_cost = add_cost
-        self._events = ProviderEvents(coordinator)
+        settings = AnthropicSettings.read(config, api_key=api_key)
+        super().__init__(settings, config, coordinator=coordinator, add_cost=add_cost)
         self._sequence = ToolSequence(self.name, self._events)
         self._prices = Prices(MODULE_ID, settings.rates, provider_id="anthropic")
         self._catalog = Catalog(settings, self._prices)
         self._builder = RequestBuilder(settings)
-        self._transport = Transport(self.name, settings, self._events)
-        self._gate = ConcurrencyGate(self.name, settings.max_concurrent_requests, self._events)
+        errors = Errors(self.name, settings, get_key=lambda: self._api_key)
+        self._transport = Transport(self.name, settings, self._events, errors, self.ready_client)
         self._attempts = Attempts(self.name, self._transport, self._events, self._gate, self._count_cost)
 
-    @property
-    def client(self) -> Any:
-        """The vendor's own async client, built when it is first needed; another can be put in its place."""
-        return self._transport.slot.get()
-
-    @client.setter
-    def client(self, client: Any) -> None:
-        self._transport.slot.put(client)
-
-    @property
-    def has_credentials(self) -> bool:
-        """Whether there is a key to call the vendor with."""
-        return self._settings.api_key is not None
+    def build_client(self) -> Any:
+        """Return a new client."""
+        return build_client(import_sdk(PACKAGE, MODULE_ID, self.name), self._settings, self._api_key)
 
     def get_info(self) -> ProviderInfo:
         """Describe the provider; needs neither a key nor the network."""
@@ -89,14 +69,10 @@ class AnthropicProvider:
 
     async def list_models(self) -> list[ModelInfo]:
         """Ask the vendor for its models; raises what a failed call raises."""
-        call = ProviderCall(self._events, provider=self.name, model=self.default_model)
+        call = self.begin_call(self.default_model)
         timeout_s = self._settings.timeout_s
         entries = await call.attempt(lambda: self._transport.list_models(timeout_s), self._settings.retry)
         return await self._catalog.learn(entries)
-
-    def parse_tool_calls(self, response: ChatResponse) -> list[ToolCall]:
-        """Return the tool calls of a response."""
-        return parse_tool_calls(response)
 
     async def complete(self, request: ChatRequest, **kwargs: Any) -> AnthropicChatResponse:
         """Answer a request; unknown keywords are ignored.
@@ -105,7 +81,7 @@ class AnthropicProvider:
         """
         settings = self._settings
         options = read_options(request, kwargs, self._defaults())
-        async with ProviderCall(self._events, provider=self.name, model=options.model) as call:
+        async with self.begin_call(options.model) as call:
             messages = self._sequence.arrange(await self._sequence.repair(request))
             wire = self._builder.build(request, messages, options, kwargs, self._catalog.facts(options.model))
             raw = (lambda: wire.body) if settings.raw else None
@@ -115,10 +91,6 @@ class AnthropicProvider:
             raw = (lambda: answers[-1].message) if settings.raw else None
             await call.finish(response, raw=raw, rate_limits=answers[-1].rate_limits)
         return response
-
-    async def close(self) -> None:
-        """Close the client, if there is one; may be called any number of times."""
-        await self._transport.slot.close()
 
     def _defaults(self) -> OptionDefaults:
         settings = self._settings
@@ -135,8 +107,7 @@ class AnthropicProvider:
         if not received.usage:
             return
         received.cost = await self._prices.cost_of(received.model, token_counts(received.usage))
-        if self._add_cost is not None:
-            self._add_cost(received.cost)
+        self._add_cost(received.cost)
 
 
 def _config_fields() -> list[ConfigField]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
-from amplifier_core.llm_errors import InvalidToolCallError, StreamError
+from amplifier_core.llm_errors import InvalidToolCallError
 from amplifier_kit.providers.stream import BlockType, StreamEvents
 from amplifier_kit.types import Block
 
@@ -35,7 +35,7 @@ class Received:
         self._blocks: dict[int, Block] = {}
         self._fragments: dict[int, list[str]] = {}
         self._unreadable: dict[int, str] = {}
-        self._is_complete = False
+        self.is_complete = False
 
     @property
     def content(self) -> list[Block]:
@@ -82,7 +82,7 @@ class Received:
             for index, block in self._blocks.items()
             if block.get("type") == "tool_use" and not isinstance(block.get("input"), dict)
         }
-        self._is_complete = True
+        self.is_complete = True
 
     async def take(self, event: dict[str, Any], stream: StreamEvents) -> None:
         """Take one event of a stream; what is not known is ignored."""
@@ -100,15 +100,13 @@ class Received:
             case {"type": "message_delta"}:
                 self._amend(event)
             case {"type": "message_stop"}:
-                self._is_complete = True
+                self.is_complete = True
             case _:
                 logger.debug("an event of type %s is ignored", event.get("type"))
 
     def check(self) -> None:
-        """Put the message together; raises `StreamError` when its end is missing, `InvalidToolCallError` when a tool
-        call cannot be read, unless it was cut off at the limit of tokens: such a call is left out."""
-        if not self._is_complete:
-            raise StreamError("the stream ended before the answer did", provider="anthropic", model=self.model)
+        """Put the message together; raises `InvalidToolCallError` when a tool call cannot be read, unless it was cut
+        off at the limit of tokens: such a call is left out."""
         if self._unreadable and self.stop_reason != "max_tokens":
             index, raw = next(iter(self._unreadable.items()))
             name = str(self._blocks[index].get("name"))

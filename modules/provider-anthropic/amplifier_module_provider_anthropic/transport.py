@@ -1,21 +1,20 @@
 """The vendor's own client, and one exchange with the vendor through it."""
 
 import asyncio
-import importlib
-import sys
+from collections.abc import Awaitable, Callable
 from typing import Any
 
-from amplifier_core.llm_errors import ConfigurationError, ProviderUnavailableError
-from amplifier_kit.client_slot import ClientSlot
+from amplifier_core.llm_errors import ProviderUnavailableError
 from amplifier_kit.providers.events import ProviderEvents
 from amplifier_kit.providers.stream import StreamEvents
+from amplifier_kit.providers.vendor import import_sdk
 
 from .errors import Errors
 from .received import Received
 from .request_body import WireRequest
 from .settings import MODULE_ID, AnthropicSettings
 
-_PACKAGE = "anthropic"
+PACKAGE = "anthropic"
 _CONNECT_TIMEOUT_S = 5.0
 _PAGE_SIZE = 100
 
@@ -23,14 +22,19 @@ _PAGE_SIZE = 100
 class Transport:
     """Talks to the vendor; every failure leaves it as an error of the kernel."""
 
-    def __init__(self, provider: str, settings: AnthropicSettings, events: ProviderEvents) -> None:
+    def __init__(
+        self,
+        provider: str,
+        settings: AnthropicSettings,
+        events: ProviderEvents,
+        errors: Errors,
+        ready_client: Callable[[], Awaitable[Any]],
+    ) -> None:
         self._provider = provider
         self._settings = settings
         self._events = events
-        self._errors = Errors(provider, settings)
-        self.slot: ClientSlot[Any] = ClientSlot(
-            MODULE_ID, self._build, lambda client: client.close(), timeout_s=settings.close_timeout_s
-        )
+        self._errors = errors
+        self._ready_client = ready_client
 
     async def send(self, wire: WireRequest, received: Received, timeout_s: float | None) -> None:
         """Send a request and take what comes, within `timeout_s`; the connection is closed whatever happens."""
@@ -39,12 +43,14 @@ class Transport:
                 client, limits = await self._prepare(timeout_s)
                 async with asyncio.timeout(timeout_s):
                     await self._exchange(client, limits, wire, received, stream)
-                received.check()
             except Exception as exc:
                 error = self._errors.translate(exc, model=wire.model, timeout_s=timeout_s, has_begun=received.has_begun)
                 if error is exc:
                     raise
                 raise error from exc
+            if not received.is_complete:
+                raise self._errors.broke_off("the stream ended before the answer did", model=wire.model)
+            received.check()
 
     async def list_models(self, timeout_s: float) -> list[dict[str, Any]]:
         """Return the vendor's list of models, all of its pages."""
@@ -89,39 +95,25 @@ class Transport:
         return message
 
     async def _prepare(self, timeout_s: float | None) -> tuple[Any, Any]:
-        """Return the client and its limits of time; the package is big, so at first both are made in a worker thread.
+        """Return the client and its limits of time; building it may take longer than an attempt has time, and is no
+        part of it."""
+        client = await self._ready_client()
+        sdk = import_sdk(PACKAGE, MODULE_ID, self._provider)
+        return client, sdk.Timeout(timeout_s, connect=_CONNECT_TIMEOUT_S)
 
-        That may take longer than an attempt has time, and is no part of it.
-        """
 
-        def prepare() -> tuple[Any, Any]:
-            client = self.slot.get()
-            return client, self._sdk().Timeout(timeout_s, connect=_CONNECT_TIMEOUT_S)
-
-        is_ready = self.slot.is_filled and _PACKAGE in sys.modules
-        return prepare() if is_ready else await asyncio.to_thread(prepare)
-
-    def _build(self) -> Any:
-        if problem := self._settings.problem:
-            raise ConfigurationError(problem, provider=self._provider)
-        settings, sdk = self._settings, self._sdk()
-        client = sdk.AsyncAnthropic(
-            api_key=settings.api_key,
-            base_url=settings.base_url,
-            max_retries=0,
-            timeout=settings.timeout_s,
-            http_client=sdk.DefaultAsyncHttpxClient(follow_redirects=False),  # they would take the key along
-        )
-        for part in ("messages", "models"):  # the client imports them when they are first used
-            getattr(client, part)
-        return client
-
-    def _sdk(self) -> Any:
-        try:
-            return importlib.import_module(_PACKAGE)
-        except ImportError as exc:
-            message = f"{MODULE_ID} needs the package 'anthropic': pip install 'amplifier[anthropic]'"
-            raise ConfigurationError(message, provider=self._provider) from exc
+def build_client(sdk: Any, settings: AnthropicSettings, key: str | None) -> Any:
+    """Return the vendor's own client; it does not retry."""
+    client = sdk.AsyncAnthropic(
+        api_key=key,
+        base_url=settings.base_url,
+        max_retries=0,
+        timeout=settings.timeout_s,
+        http_client=sdk.DefaultAsyncHttpxClient(follow_redirects=False),  # they would take the key along
+    )
+    for part in ("messages", "models"):  # the client imports them when they are first used
+        getattr(client, part)
+    return client
 
 
 def _plain(model: Any) -> dict[str, Any]:

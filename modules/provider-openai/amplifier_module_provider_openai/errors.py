@@ -5,9 +5,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from amplifier_core import LLMError
-from amplifier_core.llm_errors import ContentFilterError, LLMTimeoutError, RateLimitError, StreamError
+from amplifier_core.llm_errors import ContentFilterError, RateLimitError, StreamError
 from amplifier_core.utils import json_safe
 from amplifier_kit.providers.errors import ErrorTranslator, VendorFailure, describe, hide_key, is_secret
+
+from .settings import OpenAISettings
 
 _OVERFLOW = (  # how servers of local models say it
     "exceeds the available context size",
@@ -37,31 +39,30 @@ class OpenAIErrors:
     def __init__(
         self,
         provider: str,
+        settings: OpenAISettings,
         *,
         get_key: Callable[[], str | None],
-        overloaded_delay_multiplier: float,
-        max_delay_s: float,
     ) -> None:
-        self._translator = ErrorTranslator(provider, overloaded_delay_multiplier, _OVERFLOW)
+        self._translator = ErrorTranslator(provider, settings.server, settings.overloaded_delay_multiplier, _OVERFLOW)
         self._provider = provider
         self._get_key = get_key
-        self._max_delay_s = max_delay_s
+        self._max_delay_s = settings.retry.max_delay
 
     def translate(self, error: Exception, sdk: Any, *, model: str, has_begun: bool) -> LLMError:
         """Return the error for what the client raised, before or after the first event of a stream."""
         hide_key(error, self._get_key())
-        facts: dict[str, Any] = {"provider": self._provider, "model": model}
         if isinstance(error, sdk.APIStatusError):
             return self._refused(failure_of(error), model)
         if isinstance(error, sdk.APITimeoutError):
-            return LLMTimeoutError(describe(error, with_cause=True), **facts)
+            return self._translator.timed_out(describe(error, with_cause=True), model=model)
         if isinstance(error, sdk.APIConnectionError):
-            broken = StreamError(describe(error, with_cause=True), **facts)
-            return broken if has_begun else self._translator.unreachable(error, model=model)
+            if has_begun:
+                return self._translator.broke_off(describe(error, with_cause=True), model=model)
+            return self._translator.unreachable(error, model=model)
         if isinstance(error, sdk.APIError):
             return self.in_stream(error.body or {"message": error.message}, model=model)
         if isinstance(error, json.JSONDecodeError) and has_begun:
-            return StreamError(describe(error), **facts)
+            return self._translator.broke_off(describe(error), model=model)
         return self._translator.unexpected(error, model=model)
 
     def unreachable(self, error: Exception, *, model: str) -> LLMError:
@@ -79,7 +80,7 @@ class OpenAIErrors:
 
     def broke_off(self, reason: str, *, model: str) -> StreamError:
         """Return the error for a stream that ended too early."""
-        return StreamError(reason, provider=self._provider, model=model)
+        return self._translator.broke_off(reason, model=model)
 
     def _refused(self, failure: VendorFailure, model: str) -> LLMError:
         scrubbed = VendorFailure(failure.status, self._scrub(failure.body), self._scrub(failure.text), failure.headers)

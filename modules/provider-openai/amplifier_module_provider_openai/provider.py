@@ -5,15 +5,12 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from amplifier_core import ChatRequest, ChatResponse, LLMError, ModelInfo, ProviderInfo, ToolCall
-from amplifier_kit.client_slot import ClientSlot
-from amplifier_kit.providers.call import ProviderCall
+from amplifier_core import ChatRequest, ChatResponse, LLMError, ModelInfo, ProviderInfo
 from amplifier_kit.providers.cost import Prices
-from amplifier_kit.providers.events import ProviderEvents
-from amplifier_kit.providers.gate import ConcurrencyGate
 from amplifier_kit.providers.options import OptionDefaults, read_options
-from amplifier_kit.providers.response import ProviderResponse, parse_tool_calls
+from amplifier_kit.providers.response import ProviderResponse
 from amplifier_kit.providers.tool_sequence import ToolSequence
+from amplifier_kit.providers.vendor import VendorProvider, import_sdk
 
 from .catalogue import models_from, provider_info
 from .chat.api import ChatApi
@@ -41,14 +38,13 @@ class OpenAIChatResponse(ProviderResponse):
     output_text: str | None = None
 
 
-class OpenAIProvider:
+class OpenAIProvider(VendorProvider[OpenAISettings]):
     """Answers with OpenAI's models, or with those of any server that speaks one of OpenAI's two APIs.
 
     Without a key a call to OpenAI itself raises `ConfigurationError`; other servers are asked without one.
 
-    Providers of other modules derive from this class. For them `config` is a copy of the configuration, `_api_key` the
-    key that is sent, `client` the vendor's client, which `_client` keeps, and `_convert_to_chat_response` makes every
-    response. Each may be set or overridden, and so may `name` and `api_label`.
+    Providers of other modules derive from this class: beside what `VendorProvider` offers them, `api_label` and
+    `_convert_to_chat_response`, which makes every response, may be overridden.
     """
 
     name = "openai"
@@ -63,41 +59,22 @@ class OpenAIProvider:
         client: Any = None,
         add_cost: Callable[[Decimal | None], None] | None = None,
     ) -> None:
-        self._settings = settings = OpenAISettings.read(config, api_key=api_key)
-        self.config: dict[str, Any] = dict(config or {})
-        self._api_key = settings.api_key
-        self.coordinator = coordinator
-        self.default_model = settings.default_model
-        self.priority = settings.priority
-        self.use_streaming = settings.use_streaming
-        self._add_cost = add_cost or (lambda cost: None)
-        self._events = ProviderEvents(coordinator)
-        self._sequence = ToolSequence(self.name, self._events, closes_turn=True)
-        errors = OpenAIErrors(
-            self.name,
-            get_key=lambda: self._api_key,
-            overloaded_delay_multiplier=settings.overloaded_delay_multiplier,
-            max_delay_s=settings.retry.max_delay,
-        )
-        self._slot: ClientSlot[AsyncOpenAI] = ClientSlot(
-            MODULE_ID,
-            lambda: build_client(self.name, settings, self._api_key),
-            lambda built: built.close(),
-            timeout_s=settings.close_timeout_s,
-        )
+        settings = OpenAISettings.read(config, api_key=api_key)
+        super().__init__(settings, config, coordinator=coordinator, add_cost=add_cost)
         if client is not None:
             self._slot.put(client)
-        self._transport = Transport(lambda: self.client, errors)
-        vendor = (
-            {"provider_id": "openai"} if settings.is_default_host else {"provider_api_url": settings.base_url or ""}
-        )
+        self.use_streaming = settings.use_streaming
+        self._sequence = ToolSequence(self.name, self._events, closes_turn=True)
+        errors = OpenAIErrors(self.name, settings, get_key=lambda: self._api_key)
+        self._transport = Transport(self.ready_client, errors)
+        vendor = {"provider_id": "openai"} if settings.is_default_host else {"provider_api_url": settings.base_url}
         self._link = Link(
             provider=self.name,
             settings=settings,
             transport=self._transport,
             errors=errors,
             events=self._events,
-            gate=ConcurrencyGate(self.name, settings.max_concurrent_requests, self._events),
+            gate=self._gate,
             prices=Prices(MODULE_ID, settings.rates, **vendor),
             add_cost=self._add_cost,
         )
@@ -107,29 +84,6 @@ class OpenAIProvider:
         self._is_probing = settings.api == "auto" and not settings.is_default_host
         self._responses.probe(self._is_probing)
 
-    @property
-    def client(self) -> "AsyncOpenAI":
-        """The vendor's own client, built when it is first needed; another can be put in its place."""
-        return self._slot.get()
-
-    @client.setter
-    def client(self, client: "AsyncOpenAI") -> None:
-        self._slot.put(client)
-
-    @property
-    def _client(self) -> "AsyncOpenAI | None":
-        """The client as far as there is one; what is kept here is closed with the provider."""
-        return self._slot.get() if self._slot.is_filled else None
-
-    @_client.setter
-    def _client(self, client: "AsyncOpenAI") -> None:
-        self._slot.put(client)
-
-    @property
-    def has_credentials(self) -> bool:
-        """Whether calls can be made: there is a key, or a server that needs none."""
-        return self._api_key is not None or not self._settings.is_default_host
-
     def get_info(self) -> ProviderInfo:
         """Describe the provider and its configuration."""
         return provider_info(self.name, self.api_label, self._settings)
@@ -137,25 +91,21 @@ class OpenAIProvider:
     async def list_models(self) -> list[ModelInfo]:
         """Ask the server for its models."""
         settings, model = self._settings, self.default_model
-        call = ProviderCall(self._events, provider=self.name, model=model)
+        call = self.begin_call(model)
         await self._transport.prepare(model=model)
         listed = await call.attempt(
             lambda: self._transport.fetch("/models", model=model),
             settings.retry,
             timeout_s=settings.timeout_s,
-            gate=self._link.gate,
+            gate=self._gate,
         )
         return models_from(listed, settings)
-
-    def parse_tool_calls(self, response: ChatResponse) -> list[ToolCall]:
-        """Return the tool calls of a response."""
-        return parse_tool_calls(response)
 
     async def complete(self, request: ChatRequest, **kwargs: Any) -> ChatResponse:
         """Answer a request; unknown keywords are ignored."""
         settings = self._settings
         options = read_options(request, kwargs, self._defaults())
-        async with ProviderCall(self._events, provider=self.name, model=options.model) as call:
+        async with self.begin_call(options.model) as call:
             given_count = len(request.messages)
             stored = await self._sequence.repair(request)
             asked = PendingRequest(
@@ -175,10 +125,9 @@ class OpenAIProvider:
             await call.finish(response, raw=(lambda: answer.raw) if settings.raw else None, **answer.told)
         return response
 
-    async def close(self) -> None:
-        """Close the client, if one was built; may be called any number of times."""
-        self._transport.forget()
-        await self._slot.close()
+    def build_client(self) -> "AsyncOpenAI":
+        """Return a new client."""
+        return build_client(import_sdk("openai", MODULE_ID, self.name), self._settings, self._api_key)
 
     def _convert_to_chat_response(self, response: Any) -> OpenAIChatResponse:
         """Return the response to a call.

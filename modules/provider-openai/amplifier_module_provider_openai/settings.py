@@ -1,17 +1,11 @@
 """The configuration of provider-openai."""
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from decimal import Decimal
 from typing import Any, Literal
-from urllib.parse import urlsplit
 
-from amplifier_core.utils.retry import RetryConfig
 from amplifier_kit.lenient_config import LenientConfig
-from amplifier_kit.providers.call import read_raw
-from amplifier_kit.providers.cost import read_rates
-from amplifier_kit.providers.retry import read_retry_config
+from amplifier_kit.providers.settings import Vendor, VendorSettings, read_shared
 
 from .model_facts import default_model
 
@@ -33,13 +27,10 @@ _CHAINING_WORDS: dict[str, Chaining] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class OpenAISettings:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenAISettings(VendorSettings):
     """Every key, read and checked; what does not fit is reported and replaced by the default."""
 
-    api_key: str | None = field(repr=False)
-    base_url: str | None
-    default_model: str
     max_tokens: int
     temperature: float | None
     top_p: float | None
@@ -51,18 +42,10 @@ class OpenAISettings:
     prompt_cache_key: str | None
     prompt_cache_retention: str | None
     safety_identifier: str | None
-    use_streaming: bool
-    raw: bool
     filtered: bool
-    timeout_s: float
-    close_timeout_s: float
     thinking_budget_tokens: int
     thinking_budget_buffer: int
     enable_long_context: bool
-    priority: int
-    max_concurrent_requests: int
-    retry: RetryConfig
-    overloaded_delay_multiplier: float
     extra_request_params: dict[str, Any]
     text_verbosity: str | None
     api: str
@@ -73,16 +56,13 @@ class OpenAISettings:
     model_max_output_tokens: int | None
     headers: dict[str, str] = field(repr=False)
     parse_think_tags: bool
-    rates: dict[str, dict[str, Decimal]]
 
     @classmethod
     def read(cls, given: Mapping[str, Any] | None, *, api_key: str | None = None) -> "OpenAISettings":
         """Read the configuration; `api_key` wins over its key, and both over the environment."""
         config = LenientConfig(MODULE_ID, given)
         settings = cls(
-            api_key=api_key or _read_key(config) or os.environ.get("OPENAI_API_KEY") or None,
-            base_url=config.text("base_url", os.environ.get("OPENAI_BASE_URL") or None),
-            default_model=config.text("default_model", default_model(), aliases=("model",)),
+            **read_shared(config, _vendor(), api_key=api_key),
             max_tokens=config.integer("max_tokens", 4096, minimum=1, aliases=("max_output_tokens",)),
             temperature=config.number("temperature", None, minimum=0),
             top_p=config.number("top_p", None, minimum=0, maximum=1),
@@ -96,18 +76,10 @@ class OpenAISettings:
                 config, "prompt_cache_retention", config.raw("prompt_cache_retention"), _RETENTIONS
             ),
             safety_identifier=config.text("safety_identifier", None),
-            use_streaming=config.boolean("use_streaming", default=True),
-            raw=read_raw(config),
             filtered=config.boolean("filtered", config.boolean("hide_dated_models", default=True)),
-            timeout_s=config.number("timeout", 600.0, above=0),
-            close_timeout_s=config.number("close_timeout", 5.0, above=0),
             thinking_budget_tokens=config.integer("thinking_budget_tokens", 0, minimum=0),
             thinking_budget_buffer=config.integer("thinking_budget_buffer", 1024, minimum=0),
             enable_long_context=config.boolean("enable_long_context", default=False),
-            priority=config.integer("priority", 100),
-            max_concurrent_requests=config.integer("max_concurrent_requests", 5, minimum=0),
-            retry=read_retry_config(config),
-            overloaded_delay_multiplier=config.number("overloaded_delay_multiplier", 10.0, above=0),
             extra_request_params=config.mapping("extra_request_params", {}),
             text_verbosity=_read_optional_choice(config, "text_verbosity", config.raw("text_verbosity"), _VERBOSITIES),
             api=config.choice("api", "auto", ("auto", "responses", "chat")),
@@ -118,39 +90,23 @@ class OpenAISettings:
             model_max_output_tokens=config.integer("model_max_output_tokens", None, minimum=1),
             headers={str(name): str(value) for name, value in config.mapping("headers", {}).items()},
             parse_think_tags=config.boolean("parse_think_tags", default=True),
-            rates=read_rates(config),
         )
         config.warn_unknown()
         return settings
-
-    @property
-    def host(self) -> str:
-        """The name of the server, without port and credentials; empty when the address names none."""
-        try:
-            return urlsplit(self.base_url or DEFAULT_BASE_URL).hostname or ""
-        except ValueError:
-            return ""
 
     @property
     def is_default_host(self) -> bool:
         """Whether requests go to OpenAI itself."""
         return self.host == _DEFAULT_HOST
 
-    def problem_with(self, key: str | None) -> str:
-        """Return what keeps a call with this key from being made, empty when nothing does."""
-        if not self.host or urlsplit(self.base_url or DEFAULT_BASE_URL).scheme not in ("http", "https"):
-            return "base_url is no http or https address; write it like http://127.0.0.1:11434/v1"
-        if key is None and self.is_default_host:
-            return "no API key; set OPENAI_API_KEY or configure api_key"
-        return ""
+    @property
+    def needs_key(self) -> bool:
+        """Whether the server answers only those who have a key, as OpenAI itself does."""
+        return self.is_default_host
 
 
-def _read_key(config: LenientConfig) -> str | None:
-    """Return the configured key; one that is no text is not even named in the report."""
-    key = config.raw("api_key")
-    if key is not None and not isinstance(key, str):
-        return config.refuse("api_key", f"a {type(key).__name__}", "a string", None)
-    return key
+def _vendor() -> Vendor:
+    return Vendor(MODULE_ID, "OPENAI_API_KEY", "OPENAI_BASE_URL", DEFAULT_BASE_URL, default_model())
 
 
 def _read_reasoning(config: LenientConfig) -> str | dict[str, Any] | None:

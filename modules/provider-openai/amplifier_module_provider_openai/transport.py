@@ -3,14 +3,14 @@
 import asyncio
 import importlib
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from amplifier_core.llm_errors import ConfigurationError, LLMError
+from amplifier_core.llm_errors import LLMError
 
 from .errors import OpenAIErrors
-from .settings import DEFAULT_BASE_URL, MODULE_ID, NO_KEY, OpenAISettings
+from .settings import NO_KEY, OpenAISettings
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -69,19 +69,11 @@ class Reply:
         return document
 
 
-def build_client(provider: str, settings: OpenAISettings, key: str | None) -> "AsyncOpenAI":
+def build_client(sdk: Any, settings: OpenAISettings, key: str | None) -> "AsyncOpenAI":
     """Return the vendor's own client; it does not retry, and waits as long as it is let."""
-    if problem := settings.problem_with(key):
-        raise ConfigurationError(f"{MODULE_ID}: {problem}", provider=provider)
-    try:
-        sdk = importlib.import_module("openai")
-    except ImportError as exc:
-        raise ConfigurationError(
-            f"{MODULE_ID}: the package openai is not installed; install amplifier[openai]", provider=provider
-        ) from exc
     client: AsyncOpenAI = sdk.AsyncOpenAI(
         api_key=key or NO_KEY,
-        base_url=settings.base_url or DEFAULT_BASE_URL,
+        base_url=settings.base_url,
         max_retries=0,
         timeout=None,
         default_headers=settings.headers or None,
@@ -91,17 +83,16 @@ def build_client(provider: str, settings: OpenAISettings, key: str | None) -> "A
 
 
 class Transport:
-    """Sends requests with the client that `get_client` returns; every failure is one of the kernel's errors."""
+    """Sends requests with the client that `ready_client` returns; every failure is one of the kernel's errors."""
 
-    def __init__(self, get_client: Callable[[], "AsyncOpenAI"], errors: OpenAIErrors) -> None:
-        self._get_client = get_client
+    def __init__(self, ready_client: Callable[[], Awaitable["AsyncOpenAI"]], errors: OpenAIErrors) -> None:
+        self._ready_client = ready_client
         self._errors = errors
-        self._is_ready = False
 
     async def prepare(self, *, model: str) -> None:
         """Build the client, which may take longer than an attempt has time, and is no part of one."""
         try:
-            await self._ready()
+            await self._ready_client()
         except LLMError:
             raise
         except Exception as exc:
@@ -112,7 +103,7 @@ class Transport:
         """Send a request; the connection is given back, or closed if the answer was not read to its end."""
         reply: Reply | None = None
         try:
-            client = await self._ready()
+            client = await self._ready_client()
             sdk = importlib.import_module("openai")
             stream = await client.post(path, body=body, cast_to=object, stream=True, stream_cls=sdk.AsyncStream[object])
             async with stream:
@@ -126,23 +117,12 @@ class Transport:
     async def fetch(self, path: str, *, model: str) -> Any:
         """Return the JSON that is found at a path."""
         try:
-            client = await self._ready()
+            client = await self._ready_client()
             return await client.get(path, cast_to=object)
         except LLMError:
             raise
         except Exception as exc:
             raise self._translated(exc, model, has_begun=False) from exc
-
-    def forget(self) -> None:
-        """Take note that the client was closed, and that the next has to be built."""
-        self._is_ready = False
-
-    async def _ready(self) -> Any:
-        """Return the client; importing and building it takes long enough to be done beside the event loop."""
-        if not self._is_ready:
-            await asyncio.to_thread(self._get_client)
-            self._is_ready = True
-        return self._get_client()
 
     def _translated(self, error: Exception, model: str, *, has_begun: bool) -> LLMError:
         sdk = importlib.import_module("openai")

@@ -25,6 +25,7 @@ from amplifier_core.utils.retry import RetryConfig, retry_with_backoff
 from amplifier_kit.lenient_config import LenientConfig
 from amplifier_kit.types import EventData, JsonObject
 
+from .errors import at_server
 from .events import ProviderEvents
 from .gate import ConcurrencyGate
 
@@ -44,9 +45,16 @@ class ProviderCall:
     """Announces one call. `raw` returns what the vendor was sent or answered; it is asked only if somebody listens."""
 
     def __init__(
-        self, events: ProviderEvents, *, provider: str, model: str, clock: Callable[[], float] = time.monotonic
+        self,
+        events: ProviderEvents,
+        *,
+        provider: str,
+        model: str,
+        server: str = "",
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.provider = provider
+        self._server = server
         self._events = events
         self._facts = {"provider": provider, "model": model}
         self._clock = clock
@@ -92,7 +100,7 @@ class ProviderCall:
         except TimeoutError as exc:
             if not limit.expired():
                 raise
-            message = f"no answer within {timeout_s:g} seconds"
+            message = at_server(self.provider, self._server, f"no answer within {timeout_s:g} seconds")
             raise LLMTimeoutError(message, provider=self._facts["provider"], model=self._facts["model"]) from exc
 
     async def finish(

@@ -22,6 +22,7 @@ from amplifier_core.llm_errors import (
     ProviderUnavailableError,
     QuotaExceededError,
     RateLimitError,
+    StreamError,
 )
 from amplifier_core.utils import json_safe
 from amplifier_kit.types import JsonObject
@@ -75,8 +76,13 @@ class VendorFailure:
     @property
     def message(self) -> str:
         """The body as JSON when there is one, else the text; never empty, and without credentials of URLs."""
-        message = json.dumps(json_safe(self.body), ensure_ascii=False) if self.body else self.text
+        message = json.dumps(json_safe(self.body), ensure_ascii=False) if self.has_data else self.text
         return without_credentials(message or f"HTTP {self.status}: (no message)")
+
+    @property
+    def has_data(self) -> bool:
+        """Whether the vendor said it as data; anything else is a text of whoever answered."""
+        return isinstance(self.body, Mapping | list) and bool(self.body)
 
     def mentions(self, phrases: tuple[str, ...]) -> bool:
         text = f"{self.message} {self.text}".lower()
@@ -85,31 +91,50 @@ class VendorFailure:
 
 @dataclass(frozen=True, slots=True)
 class ErrorTranslator:
-    """Translates the failures of one provider. `overflow_phrases` are further texts that say a request is too long."""
+    """Translates the failures of one provider, whose `server` they name.
+
+    What the vendor says as data stays the text of the error, and a note tells provider and server. `overflow_phrases`
+    are further texts that say a request is too long.
+    """
 
     provider: str
+    server: str = ""
     overloaded_delay_multiplier: float = 10.0
     overflow_phrases: tuple[str, ...] = ()
 
     def translate(self, failure: VendorFailure, *, model: str) -> LLMError:
         """Return the error for a vendor's answer."""
         status, kind, details = self._classify(failure)
-        return kind(
-            failure.message,
+        error = kind(
+            failure.message if failure.has_data else self._told(failure.message),
             provider=self.provider,
             model=model,
             status_code=status,
             retry_after=parse_retry_after(failure.headers),
             **details,
         )
+        if failure.has_data and self.server:
+            error.add_note(f"{self.provider} at {self.server}")
+        return error
 
     def unreachable(self, error: BaseException, *, model: str) -> NetworkError:
         """Return the error for a vendor that could not be reached at all."""
-        return NetworkError(describe(error, with_cause=True), provider=self.provider, model=model)
+        return NetworkError(self._told(describe(error, with_cause=True)), provider=self.provider, model=model)
+
+    def timed_out(self, reason: str, *, model: str) -> LLMTimeoutError:
+        """Return the error for an answer that did not come in time."""
+        return LLMTimeoutError(self._told(reason), provider=self.provider, model=model)
+
+    def broke_off(self, reason: str, *, model: str) -> StreamError:
+        """Return the error for a stream that ended too early."""
+        return StreamError(self._told(reason), provider=self.provider, model=model)
 
     def unexpected(self, error: BaseException, *, model: str) -> LLMError:
         """Return the error for anything else that went wrong; it may pass."""
-        return LLMError(describe(error), provider=self.provider, model=model, retryable=True)
+        return LLMError(self._told(describe(error)), provider=self.provider, model=model, retryable=True)
+
+    def _told(self, reason: str) -> str:
+        return at_server(self.provider, self.server, reason)
 
     def _classify(self, failure: VendorFailure) -> tuple[int, Callable[..., LLMError], JsonObject]:
         """Return status, class and what else differs from the class's defaults."""
@@ -145,6 +170,11 @@ _BY_STATUS: dict[int, type[LLMError]] = {
     422: InvalidRequestError,
     429: RateLimitError,
 }
+
+
+def at_server(provider: str, server: str, reason: str) -> str:
+    """Return what went wrong with the provider and the server it happened at, as far as that is known."""
+    return f"{provider} at {server}: {reason}" if server else reason
 
 
 def describe(error: BaseException, *, with_cause: bool = False) -> str:

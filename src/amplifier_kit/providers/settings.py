@@ -1,0 +1,100 @@
+"""The configuration that the providers of all vendors share."""
+
+import os
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+from urllib.parse import urlsplit
+
+from amplifier_core.utils.retry import RetryConfig
+from amplifier_kit.lenient_config import LenientConfig
+
+from .call import read_raw
+from .cost import read_rates
+from .retry import read_retry_config
+
+
+@dataclass(frozen=True, slots=True)
+class Vendor:
+    """What a vendor is called and where it is: the module, the variables that hold key and address, the defaults."""
+
+    module_id: str
+    key_variable: str
+    url_variable: str
+    default_url: str
+    default_model: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VendorSettings:
+    """The shared keys, read and checked; what does not fit is reported and replaced by the default."""
+
+    vendor: Vendor
+    api_key: str | None = field(repr=False)
+    base_url: str
+    default_model: str
+    timeout_s: float
+    close_timeout_s: float
+    priority: int
+    raw: bool
+    use_streaming: bool
+    retry: RetryConfig
+    overloaded_delay_multiplier: float
+    max_concurrent_requests: int
+    rates: dict[str, dict[str, Decimal]]
+
+    @property
+    def server(self) -> str:
+        """The address as it may be shown: without credentials, query and fragment; empty when it is none."""
+        try:
+            url = urlsplit(self.base_url)
+            port = f":{url.port}" if url.port else ""
+        except ValueError:
+            return ""
+        is_usable = url.scheme in ("http", "https") and url.hostname
+        return f"{url.scheme}://{url.hostname}{port}{url.path.rstrip('/')}" if is_usable else ""
+
+    @property
+    def host(self) -> str:
+        """The name of the server, without port and credentials; empty when the address names none."""
+        return urlsplit(self.server).hostname or ""
+
+    @property
+    def needs_key(self) -> bool:
+        """Whether the server answers only those who have a key."""
+        return True
+
+    def problem_with(self, key: str | None) -> str:
+        """Return what keeps a call with this key from being made, empty when nothing does."""
+        if not self.server:
+            return f"base_url is no http or https address; write it like {self.vendor.default_url}"
+        if key is None and self.needs_key:
+            return f"no API key; set {self.vendor.key_variable}, or api_key in its configuration"
+        return ""
+
+
+def read_shared(config: LenientConfig, vendor: Vendor, *, api_key: str | None) -> dict[str, Any]:
+    """Read the fields of `VendorSettings`; `api_key` wins over the key of that name, and both over the environment."""
+    return {
+        "vendor": vendor,
+        "api_key": api_key or _read_key(config) or os.environ.get(vendor.key_variable) or None,
+        "base_url": config.text("base_url", os.environ.get(vendor.url_variable) or vendor.default_url),
+        "default_model": config.text("default_model", vendor.default_model, aliases=("model",)),
+        "timeout_s": config.number("timeout", 600.0, above=0),
+        "close_timeout_s": config.number("close_timeout", 5.0, above=0),
+        "priority": config.integer("priority", 100),
+        "raw": read_raw(config),
+        "use_streaming": config.boolean("use_streaming", default=True),
+        "retry": read_retry_config(config),
+        "overloaded_delay_multiplier": config.number("overloaded_delay_multiplier", 10.0, above=0),
+        "max_concurrent_requests": config.integer("max_concurrent_requests", 5, minimum=0),
+        "rates": read_rates(config),
+    }
+
+
+def _read_key(config: LenientConfig) -> str | None:
+    """Return the configured key; one that is no text is not even named in the report."""
+    key = config.raw("api_key")
+    if key is not None and not isinstance(key, str):
+        return config.refuse("api_key", f"a {type(key).__name__}", "a string", None)
+    return key
