@@ -23,6 +23,7 @@ from .exceptions import (
     ModuleValidationError,
     describe,
 )
+from .imported_code import make_way, note_folder
 from .mounting import Mounting
 from .packages import TYPE_TO_MOUNT_POINT, find_package, import_module_from_path, module_type_of, package_name
 from .validation.base import (
@@ -48,6 +49,10 @@ _MACHINERY = ("<frozen importlib", f"{Path(__file__).parent}{os.sep}", f"{Path(i
 _ENTRY_POINT_CHECKS = frozenset({"mount_exists", "mount_signature", "on_session_ready_async"})
 
 
+# Which directory a path leads to just now, for one system call; a path's text stays the same when a link is moved.
+FolderIdentity = tuple[int, int]
+
+
 @dataclass(slots=True)
 class LoadedModule:
     """What the loader keeps of a module.
@@ -65,10 +70,13 @@ class LoadedModule:
     folder: Path | None = None
     sys_path_entry: str | None = None
     mounted: int = 0
+    package: str = ""  # the name that its code has in `sys.modules`
+    identity: FolderIdentity = (0, 0)
 
     def copy(self) -> "LoadedModule":
         """Return what another loader may keep: the same module, mounted by nobody yet."""
-        return LoadedModule(self.module_id, self.module_type, self.mount, self.file, self.on_session_ready, self.checks)
+        known = (self.module_id, self.module_type, self.mount, self.file, self.on_session_ready, self.checks)
+        return LoadedModule(*known, package=self.package, identity=self.identity)
 
 
 _checked: WeakKeyDictionary[ModuleType, tuple[str, LoadedModule]] = WeakKeyDictionary()
@@ -76,23 +84,41 @@ _checked: WeakKeyDictionary[ModuleType, tuple[str, LoadedModule]] = WeakKeyDicti
 
 def load_checked(module_id: str, folder: Path) -> LoadedModule:
     """Import the package in a folder and check what needs no instance; both happen once in a process."""
-    module = sys.modules.get(package_name(module_id))
+    module, identity = sys.modules.get(package_name(module_id)), identity_of(folder)
     if module is not None and module in _checked:
         known_folder, known = _checked[module]
-        if known_folder == str(folder) and _is_current(known, module_id, module):
+        if known_folder == str(folder) and known.identity == identity and _is_current(known, module_id, module):
             return known.copy()
-    package = _package_in(folder, module_id)
+    package = _real(_package_in(folder, module_id))
+    make_way(module_id, package)
     module, loaded = _load_package(module_id, package)
+    note_folder(module, package)
+    loaded.package, loaded.identity = module.__name__.partition(".")[0], identity
     _checked[module] = (str(folder), loaded)
     return loaded.copy()
 
 
 def load_unchecked(module_id: str, folder: Path) -> LoadedModule:
     """Import the package in a folder; its mount function needs not fulfil more than its own signature."""
-    package = _package_in(folder, module_id)
+    package = _real(_package_in(folder, module_id))
+    make_way(module_id, package)
     with raised_as(lambda error: import_error(module_id, str(package), error), catches=FROM_AN_IMPORT):
         module = import_module_from_path(package)
+    note_folder(module, package)
     return load_function(module_id, getattr(module, "mount", None), module, str(package))
+
+
+def identity_of(folder: Path) -> FolderIdentity:
+    try:
+        status = os.stat(folder)  # noqa: PTH116 - asked for every load
+    except OSError:
+        return (0, 0)
+    return (status.st_dev, status.st_ino)
+
+
+def _real(package: Path) -> Path:
+    """Return a package's directory without links above it: what it imports later must come from the same place."""
+    return Path(os.path.realpath(package.parent), package.name)
 
 
 def _is_current(known: LoadedModule, module_id: str, module: ModuleType) -> bool:
@@ -158,7 +184,9 @@ def load_function(module_id: str, mount: Any, module: ModuleType | None, origin:
     if ready is not None:
         with suppress(AttributeError):  # a bound method has no attributes of its own
             mount.__on_session_ready__ = (module_id, ready)
-    return LoadedModule(module_id, "", mount, file, ready)
+    return LoadedModule(
+        module_id, "", mount, file, ready, package=module.__name__.partition(".")[0] if module is not None else ""
+    )
 
 
 def check_mounted(loaded: LoadedModule, mounting: Mounting, coordinator: ModuleCoordinator, returned: Any) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import unquote
 from weakref import WeakKeyDictionary
 
-from . import sys_path
+from . import imported_code, sys_path
 from .bound_module import BoundModule
 from .boundary import Boundary, settle
 from .coordinator import ModuleCoordinator
@@ -30,6 +30,7 @@ from .loaded_module import (
     ONE_PLACE_HINT,
     LoadedModule,
     ReadyCallback,
+    identity_of,
     import_error,
     load_checked,
     load_function,
@@ -164,6 +165,16 @@ class ModuleLoader:
     def clear_on_session_ready_queue(self) -> None:
         self._ready_queue.clear()
 
+    @property
+    def title(self) -> str:
+        """Who loads modules here, for a person."""
+        session_id = getattr(self.coordinator, "session_id", None)
+        return f"session {session_id!r}" if session_id else "a loader without a session"
+
+    def uses(self, package: str) -> bool:
+        """Say whether a module of `package` is loaded here, and its session has not ended."""
+        return any(loaded.package == package for loaded in list(self._loaded.values()))
+
     async def _find(self, module_id: str, hint: Any) -> LoadedModule:
         if not is_module_id(module_id):
             raise _not_found(module_id)
@@ -175,15 +186,16 @@ class ModuleLoader:
         if folder is None:
             return cached or self._loaded_directly(module_id, None, not_found=_not_found(module_id))
         if cached is not None and cached.folder is not None:
-            if cached.folder != folder:
+            if not _is_same_folder(cached, folder):
                 raise ModulePathConflict(
                     f"Refusing to load '{module_id}' from {folder}: it is already loaded from {cached.folder}",
                     hint=ONE_PLACE_HINT,
                 )
             return cached
-        loaded = self._load_folder(module_id, folder, load_checked)
-        loaded.folder = folder
-        self._loaded[module_id] = loaded
+        with imported_code.lock:
+            loaded = self._load_folder(module_id, folder, load_checked)
+            loaded.folder = folder
+            self._keep(loaded)
         return loaded
 
     async def _resolve(self, module_id: str, hint: Any) -> Path | None:
@@ -232,14 +244,20 @@ class ModuleLoader:
         failures: list[ModuleLoadError] = []
         for attempt in self._direct_attempts(module_id):
             try:
-                loaded = attempt()
+                with imported_code.lock:
+                    loaded = attempt()
+                    if loaded is not None:
+                        self._keep(loaded)
             except ModuleLoadError as exc:
                 failures.append(exc)
                 continue
             if loaded is not None:
-                self._loaded[module_id] = loaded
                 return loaded
         raise failures[0] if failures else not_found
+
+    def _keep(self, loaded: LoadedModule) -> None:
+        self._loaded[loaded.module_id] = loaded
+        imported_code.add_user(loaded.package, self)
 
     def _direct_attempts(self, module_id: str) -> Iterator[Callable[[], LoadedModule | None]]:
         yield partial(_from_entry_point, module_id)
@@ -280,6 +298,8 @@ def _from_entry_point(module_id: str) -> LoadedModule | None:
         return None
     # A stand-in for an entry point may have a name and `load` only.
     origin, home = f"entry point {getattr(point, 'value', point.name)!r}", getattr(point, "module", "")
+    if not imported_code.make_way_for_installed(module_id, home.partition(".")[0]):
+        return None
     message = "%s of module '%s' cannot be loaded: %s"
     with Boundary(logger, message, origin, module_id, level=logging.ERROR, catches=FROM_AN_IMPORT) as boundary:
         mount = point.load()
@@ -291,6 +311,8 @@ def _from_entry_point(module_id: str) -> LoadedModule | None:
 
 def _from_import(module_id: str) -> LoadedModule | None:
     package = package_name(module_id)
+    if not imported_code.make_way_for_installed(module_id, package):
+        return None
     try:
         module = importlib.import_module(package)
     except UnicodeError:  # a name no file system can hold
@@ -301,6 +323,12 @@ def _from_import(module_id: str) -> LoadedModule | None:
             return None
         raise import_error(module_id, package, exc) from exc
     return load_function(module_id, getattr(module, "mount", None), module, package)
+
+
+def _is_same_folder(loaded: LoadedModule, folder: Path) -> bool:
+    """Say whether a module would come from where it came from: the same directory, by whatever path."""
+    is_same = identity_of(folder) == loaded.identity
+    return is_same if loaded.identity != (0, 0) else loaded.folder == folder
 
 
 def _local_folder(hint: Any) -> Path | None:

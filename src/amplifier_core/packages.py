@@ -121,8 +121,8 @@ def import_module_from_path(module_path: str | Path) -> ModuleType:
     if loaded is not None:
         _refuse_other_file(name, loaded, source)
         return loaded
-    submodules = _submodules(name)
-    for submodule in submodules:
+    cached = submodules(name)
+    for submodule in cached:
         file = getattr(sys.modules[submodule], "__file__", None)
         if file is None or not Path(os.path.realpath(file)).is_relative_to(os.path.realpath(path)):
             raise ModulePathConflict(
@@ -137,7 +137,7 @@ def import_module_from_path(module_path: str | Path) -> ModuleType:
             is_imported = True
         finally:
             if not is_imported:
-                _forget({name, *_submodules(name)} - set(submodules))
+                _forget({name, *submodules(name)} - set(cached))
     return module
 
 
@@ -149,12 +149,12 @@ def private_copy(path: str | Path) -> Iterator[ModuleType]:
     """
     path = Path(path)
     name = path.name if path.is_dir() else path.stem
-    mine = (name, *_submodules(name))
+    mine = (name, *submodules(name))
     kept = {key: sys.modules.pop(key) for key in mine if key in sys.modules}
     try:
         yield import_module_from_path(path)
     finally:
-        _forget({name, *_submodules(name)})
+        _forget({name, *submodules(name)})
         sys.modules.update(kept)
 
 
@@ -191,8 +191,9 @@ def _refuse_other_file(name: str, module: ModuleType, source: Path) -> None:
         raise ModulePathConflict(f"Refusing to import '{name}' from {source}: it is already loaded from {file}")
 
 
-def _submodules(name: str) -> tuple[str, ...]:
-    return tuple(key for key in sys.modules if key.startswith(f"{name}."))
+def submodules(name: str) -> tuple[str, ...]:
+    """Return the names of a package's imported submodules."""
+    return tuple(key for key in list(sys.modules) if key.startswith(f"{name}."))
 
 
 def _forget(names: set[str]) -> None:

@@ -4,6 +4,7 @@ import sys
 from threading import Lock
 
 _holders: dict[str, int] = {}
+_left: set[str] = set()
 _lock = Lock()
 
 
@@ -14,6 +15,7 @@ def hold(entry: str) -> bool:
             return False
         if entry not in sys.path:
             sys.path.insert(0, entry)
+        _left.discard(entry)
         _holders[entry] = _holders.get(entry, 0) + 1
         return True
 
@@ -26,6 +28,7 @@ def release(entry: str) -> None:
             _holders[entry] = remaining
             return
         _holders.pop(entry, None)
+        _left.add(entry)
         if entry in sys.path:
             sys.path.remove(entry)
 
@@ -33,3 +36,11 @@ def release(entry: str) -> None:
 def held_entries() -> frozenset[str]:
     """Return the entries that loaders put there."""
     return frozenset(_holders)
+
+
+def take_left_entries() -> frozenset[str]:
+    """Return the entries that nobody needs any more and whose modules are still imported; each is told once."""
+    with _lock:
+        left = frozenset(_left)
+        _left.clear()
+        return left

@@ -113,13 +113,16 @@ async def test_an_installed_module_gives_way_to_a_resolver_that_comes_later(modu
 async def test_two_folders_with_one_package_name_cannot_live_in_one_process(modules: Any) -> None:
     module = modules.write("tool")
     other = modules.write("tool", module_id=module.module_id)
-    await modules.mounted_by(ModuleLoader(), module, source_hint=str(module.folder))
+    loader = ModuleLoader()
+    await modules.mounted_by(loader, module, source_hint=str(module.folder))
 
     error = await modules.refusal_of(ModuleLoader(), module.module_id, str(other.folder))
 
-    assert isinstance(error, ModuleValidationError)
-    assert f"Refusing to import '{module.package}' from {other.file}" in str(error)
-    assert str(module.file) in str(error)
+    assert isinstance(error, ImportError)
+    assert isinstance(error, module_sources.ModuleLoadError)
+    assert f"Refusing to load '{module.module_id}' from {other.file.parent}" in str(error)
+    assert str(module.file.parent) in str(error)
+    assert "a loader without a session still uses" in str(error)
     assert "process" in str(error).partition("fix:")[2]
 
 

@@ -1,0 +1,144 @@
+"""The code that is imported under a module's package name: where it is from, who uses it, and how it makes way.
+
+Python keeps one module per name. When a session needs other code under that name (a new build, an updated bundle, an
+installed module after one from a folder), the old code is unloaded as soon as no session uses it; until then the load
+is refused: a session never runs code that it did not ask for.
+"""
+
+import gc
+import importlib
+import logging
+import os
+import sys
+from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec, PathFinder
+from pathlib import Path
+from threading import RLock
+from types import ModuleType
+from typing import Protocol
+from weakref import WeakKeyDictionary, WeakSet
+
+from . import sys_path
+from .exceptions import ModulePathConflict
+from .packages import submodules
+
+logger = logging.getLogger(__name__)
+
+lock = RLock()
+"""Held from the look at what is imported to the note that it is used: sessions start in several threads."""
+
+_users: dict[str, WeakSet["CodeUser"]] = {}
+_folders: WeakKeyDictionary[ModuleType, str] = WeakKeyDictionary()  # of packages that were loaded from a folder
+
+
+class CodeUser(Protocol):
+    """Whoever loads modules for a session."""
+
+    @property
+    def title(self) -> str:
+        """Who that is, for a person."""
+
+    def uses(self, package: str) -> bool:
+        """Say whether a module of the package is loaded and may still run."""
+
+
+def add_user(package: str, user: CodeUser) -> None:
+    """Note that somebody may run a package's code; that ends when they no longer use it, or are gone."""
+    _users.setdefault(package, WeakSet()).add(user)
+
+
+def note_folder(module: ModuleType, package: Path) -> None:
+    """Note that a package was imported from a folder; `package` is the real directory, whatever links led there."""
+    _folders[module] = str(package)
+
+
+def make_way(module_id: str, package: Path) -> None:
+    """See to it that the package in a real directory can be imported.
+
+    Raises:
+        ModulePathConflict: a session uses other code of that name.
+    """
+    name, wanted = package.name, os.path.realpath(package)
+    for key in (name, *submodules(name)):
+        module = sys.modules.get(key)
+        if module is not None and not _is_from(module, wanted):
+            _unload(module_id, name, str(package))
+            return
+
+
+def make_way_for_installed(module_id: str, name: str) -> bool:
+    """See to it that what is installed under a package name can be imported; False when nothing is.
+
+    Raises:
+        ModulePathConflict: a session uses the code of a folder under that name.
+    """
+    module = sys.modules.get(name)
+    if module is None or module not in _folders:
+        return True
+    spec = _find_installed(name)
+    if spec is None or spec.origin is None:
+        return False
+    wanted = os.path.dirname(os.path.realpath(spec.origin))  # noqa: PTH120 - realpath() gives a text
+    if not _is_from(module, wanted):
+        _unload(module_id, name, str(Path(spec.origin).parent))
+    return True
+
+
+def _is_from(module: ModuleType, directory: str) -> bool:
+    known = _folders.get(module)
+    if known is not None:
+        return os.path.realpath(known) == directory
+    file = _file_of(module)
+    return bool(file) and Path(os.path.realpath(file)).is_relative_to(directory)
+
+
+def _unload(module_id: str, name: str, wanted: str) -> None:
+    if _titles(name):
+        gc.collect()  # a session that nobody can reach any more counts until it is collected
+    if titles := _titles(name):
+        place = Path(_file_of(sys.modules.get(name))).parent
+        verb = "uses" if len(titles) == 1 else "use"
+        raise ModulePathConflict(
+            f"Refusing to load '{module_id}' from {wanted}: it is already loaded from {place}, "
+            f"and {' and '.join(titles)} still {verb} that code",
+            hint="end that session first (`await session.cleanup()`), or run this one in another process",
+        )
+    _forget(name)
+    _forget_what_was_left()
+    importlib.invalidate_caches()
+
+
+def _forget(name: str) -> None:
+    for key in (name, *submodules(name)):
+        sys.modules.pop(key, None)
+
+
+def _forget_what_was_left() -> None:
+    """Unload what came from import paths of the past: a dependency of the old code may be of another version now."""
+    left = tuple(os.path.join(entry, "") for entry in sys_path.take_left_entries())  # noqa: PTH118 - compared as texts
+    found = {key.partition(".")[0] for key, module in list(sys.modules.items()) if _file_of(module).startswith(left)}
+    for name in sorted(found):
+        files = [_file_of(sys.modules[key]) for key in (name, *submodules(name)) if key in sys.modules]
+        if any(file.endswith(tuple(EXTENSION_SUFFIXES)) for file in files):  # these can be loaded once in a process
+            logger.warning("%s stays as it was imported from %s until this process ends", name, files[0])
+        elif not _titles(name):
+            _forget(name)
+
+
+def _file_of(module: object) -> str:
+    file = getattr(module, "__file__", None)
+    return file if isinstance(file, str) else ""
+
+
+def _titles(name: str) -> list[str]:
+    return sorted({user.title for user in _users.get(name, ()) if user.uses(name)})
+
+
+def _find_installed(name: str) -> ModuleSpec | None:
+    """Find what an import would load, in the folders that sessions put on `sys.path` only if it is nowhere else."""
+    held = sys_path.held_entries()
+    for path in ([entry for entry in sys.path if entry not in held], list(sys.path)):
+        for finder in sys.meta_path:
+            spec = finder.find_spec(name, path if finder is PathFinder else None)
+            if spec is not None:
+                return spec
+    return None
