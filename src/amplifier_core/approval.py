@@ -8,7 +8,7 @@ from typing import Literal, Protocol, runtime_checkable
 
 
 class ApprovalTimeoutError(Exception):
-    """Nobody answered in time; the default of the request applies."""
+    """There was no answer in time; the default of the request applies."""
 
 
 @runtime_checkable

@@ -19,7 +19,7 @@ class CancellationState(Enum):
 class CancellationToken:
     """One session's wish to stop, the tools it would interrupt, and the tokens of its child sessions.
 
-    Requests only set state and pass it on to the children; whoever runs the turn looks at the token, emits events
+    Requests only set state and pass it on to the children; the code that runs the turn looks at the token, emits events
     and calls `trigger_callbacks`. Requests may come from signal handlers and other threads: every change of state is
     a single atomic dict operation, so there is no lock that an interrupted thread could hold.
     """

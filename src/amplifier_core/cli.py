@@ -126,6 +126,6 @@ def _list_types() -> int:
 
 
 def _say(text: str) -> None:
-    """Print, also where the terminal cannot show every character."""
+    """Print, even where the terminal cannot show every character."""
     encoding = sys.stdout.encoding or "utf-8"
     print(text.encode(encoding, errors="backslashreplace").decode(encoding))

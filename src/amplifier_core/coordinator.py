@@ -33,7 +33,7 @@ class ModuleCoordinator:
     Modules may set further attributes on it.
     """
 
-    # Named here so that a mock made after the class (`MagicMock(spec=ModuleCoordinator)`) has them, too.
+    # Named here so that a mock made after the class (`MagicMock(spec=ModuleCoordinator)`) has them as well.
     __slots__ = (
         "__dict__",
         "__weakref__",
@@ -155,11 +155,11 @@ class ModuleCoordinator:
         self._capabilities[name] = value
 
     def get_capability(self, name: str) -> Any:
-        """Return the capability, or None when nobody offers it."""
+        """Return the capability, or None if it is not offered."""
         return self._capabilities.get(name)
 
     def register_contributor(self, channel: str, name: str, callback: Callable[[], Any]) -> None:
-        """Have `callback` asked whenever somebody collects the channel's contributions."""
+        """Have `callback` called whenever the channel's contributions are collected."""
         contribution = _Contribution(self.channels, channel, {"name": name, "callback": callback})
         self.channels.setdefault(channel, []).append(contribution.contributor)
         if mounting := current_mounting():
@@ -197,7 +197,7 @@ class ModuleCoordinator:
             self.cancellation.request_graceful()
 
     def reset_turn(self) -> None:
-        """Start counting hook injections anew."""
+        """Start counting hook injections again."""
         self._hook_effects.injected_tokens = 0
 
     def register_cleanup(self, cleanup_fn: Any) -> None:

@@ -2,7 +2,7 @@
 
     AmplifierError
     ├── MountPlanError (ValueError)                author of the mount plan
-    ├── ModuleNotFoundError                        whoever names or installs the module
+    ├── ModuleNotFoundError                        the person who names or installs the module
     │   └── ModuleDiscoveryError (ValueError)        nothing by that id anywhere
     └── ModuleLoadError                            author of the module
         ├── ProviderNotMounted (ValueError)          its mount installed no provider
@@ -68,7 +68,7 @@ def describe(error: BaseException) -> str:
         return repr(error) if isinstance(error, KeyError) else str(error)  # whose text is the bare key
     except UnicodeDecodeError:
         return repr(error)
-    except Exception:  # noqa: BLE001 - somebody else's error, which is being reported already
+    except Exception:  # noqa: BLE001 - another module's error, which is already being reported
         return type(error).__name__
 
 

@@ -96,7 +96,7 @@ async def _within_limit(coordinator: "ModuleCoordinator", items: list[ContextInj
     """Return the items that are small enough, and report the others.
 
     Raises `ValueError` only for a message that would stay in the context and a limit that the plan itself sets: what
-    nobody limited, and what would only be in the next request, never ends a turn.
+    the plan does not limit, and one only for the next request, never ends a turn.
     """
     limit = coordinator.injection_size_limit
     sizes = [len(item.content.encode()) for item in items]

@@ -89,7 +89,7 @@ class HookRegistry:
             self._remove(registrations[-1])
 
     def has_handlers(self, event: str) -> bool:
-        """Say whether anybody listens, so that an emitter need not build what nobody reads."""
+        """Say whether anyone listens, so that an emitter need not build what no one reads."""
         return bool(self._by_event.get(event))
 
     def list_handlers(self, event: str | None = None) -> dict[str, list[str]]:

@@ -79,7 +79,7 @@ class Tool(Protocol):
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         if not getattr(cls, "_is_protocol", False) and not (hasattr(cls, "input_schema") or hasattr(cls, "get_schema")):
-            type.__setattr__(cls, "input_schema", {})  # not declared: it is no member of the protocol
+            type.__setattr__(cls, "input_schema", {})  # not declared: it is not a member of the protocol
 
     @property
     def name(self) -> str: ...
@@ -124,7 +124,7 @@ class HookHandler(Protocol):
 
 
 class ApprovalRequest(KernelModel):
-    """What a tool wants to do. A `timeout` of `None` waits for ever."""
+    """What a tool wants to do. A `timeout` of `None` waits forever."""
 
     tool_name: str
     action: str

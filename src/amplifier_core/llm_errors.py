@@ -14,7 +14,7 @@
     ├── LLMTimeoutError             no answer in time             retryable
     ├── StreamError                 the answer broke off          retryable
     ├── AbortError                  the caller gave up
-    ├── InvalidToolCallError        the model asked for a tool in a form nobody can read
+    ├── InvalidToolCallError        the model's call of a tool cannot be read
     └── ConfigurationError          the provider is set up wrongly
 
 Providers translate a vendor's errors into these; `utils.retry` acts on `retryable`, `retry_after` and
@@ -126,7 +126,7 @@ class AbortError(LLMError):
 
 
 class InvalidToolCallError(LLMError):
-    """The model asked for a tool with a call nobody can read, kept in `raw_arguments`."""
+    """The model called a tool in a form that cannot be read; it is kept in `raw_arguments`."""
 
     def __init__(
         self, message: str, *, tool_name: str | None = None, raw_arguments: str | None = None, **details: Any

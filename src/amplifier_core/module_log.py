@@ -9,7 +9,7 @@ _said: ContextVar[list[str] | None] = ContextVar("amplifier_core.module_log", de
 
 
 class _Listener(logging.Handler):
-    """Notes messages for whoever listens in this context; for others, and for what is printed, nothing changes."""
+    """Records messages for a listener in this context; nothing changes for others, or for what is printed."""
 
     def emit(self, record: logging.LogRecord) -> None:
         said = _said.get()

@@ -17,7 +17,7 @@ Reading. Every entry is a frozen `PlanEntry`, in the order in which modules are 
     MountPlan(plan).lists()                        # {"providers": […], "tools": […], "hooks": […]}, as they stand there
     for name, overlay in MountPlan(plan).overlays():    # the agents that are mappings, each of a plan's shape itself
 
-Checking. `problems()` yields what is wrong with the shape as values; whoever reports them finds the words.
+Checking. `problems()` yields what is wrong with the shape as values; the wording is up to the caller.
 
 Changing. Nothing is changed in place: each of these returns a new `dict` that shares what it did not touch, and leaves
 every entry in the form in which it was written.
@@ -140,7 +140,7 @@ class MountPlan:
             if member in self.session:
                 yield self._member(member)
         for section, module_type in MODULE_SECTIONS.items():
-            for index, raw in enumerate([*self._list(section)]):  # whoever mounts them may change the plan meanwhile
+            for index, raw in enumerate([*self._list(section)]):  # mounting them may change the plan meanwhile
                 yield _entry(f"{section}[{index}]", section, module_type, raw, _mapping(raw))
 
     def entries(self) -> Iterator[PlanEntry]:

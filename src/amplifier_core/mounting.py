@@ -26,7 +26,7 @@ class Step(Protocol):
     """Something a module did."""
 
     def undo(self) -> None:
-        """Take it back, unless somebody else has changed it since."""
+        """Take it back, unless it has been changed again since."""
 
 
 def current_mounting() -> "Mounting | None":

@@ -96,7 +96,7 @@ def find_package(folder: Path, module_id: str | None = None) -> Path | None:
 
 
 def module_id_of(path: Path) -> str:
-    """Return the id of the module in a folder or package directory whose id nobody gave."""
+    """Return the id of the module in a folder or package directory whose id was not given."""
     entry_points = _entry_points(path)
     if len(entry_points) == 1:
         return next(iter(entry_points))

@@ -79,7 +79,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture
 def module_path(request: pytest.FixtureRequest) -> Path | None:
-    """The package directory of the module under test, None outside of a module's repository."""
+    """The package directory of the module under test, None outside a module's repository."""
     detected = request.config.stash[_detected]
     if request.config.getoption("--module-path"):
         return detected.path
@@ -173,7 +173,7 @@ async def _mounted(path: Path | None, coordinator: MockCoordinator) -> AsyncIter
 
 @contextmanager
 def _fresh_module(path: Path) -> Iterator[ModuleType]:
-    """Execute a package's `__init__.py`, or a file, anew under its own name.
+    """Execute a package's `__init__.py`, or a file, again under its own name.
 
     Its submodules are those that the tests import: a class or function patched there is patched here.
     """

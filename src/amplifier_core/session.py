@@ -33,7 +33,7 @@ class AmplifierSession:
     `async with AmplifierSession(plan) as session:` initializes and cleans up. The plan is kept by reference.
     """
 
-    # Named here so that a mock made after the class (`MagicMock(spec=AmplifierSession)`) has them, too.
+    # Named here so that a mock made after the class (`MagicMock(spec=AmplifierSession)`) has them as well.
     __slots__ = (
         "__dict__",
         "__weakref__",
@@ -224,7 +224,7 @@ class AmplifierSession:
 
 
 def _may_be_heard(hooks: Any, event: str) -> bool:
-    """Say whether somebody listens; whatever stands in for the registry, or for its `emit`, always does."""
+    """Say whether anyone listens; a stand-in for the registry, or for its `emit`, always does."""
     is_ours = isinstance(hooks, HookRegistry) and getattr(hooks.emit, "__func__", None) is HookRegistry.emit
     return not is_ours or hooks.has_handlers(event)
 

@@ -9,7 +9,7 @@ _lock = Lock()
 
 
 def hold(entry: str) -> bool:
-    """Put `entry` first on `sys.path`; False when it is there on somebody else's account and stays anyway."""
+    """Put `entry` first on `sys.path`; False if it was already there and stays anyway."""
     with _lock:
         if entry in sys.path and entry not in _holders:
             return False

@@ -221,7 +221,7 @@ def _mounted(coordinator: "ModuleCoordinator", contract: Contract) -> dict[str, 
 
 
 async def _clean_up(cleanup: Any, coordinator: "ModuleCoordinator") -> None:
-    """Run the cleanup that `mount` returned, then those it registered; their errors are no part of the verdict."""
+    """Run the cleanup that `mount` returned, then those it registered; their errors do not affect the verdict."""
 
     def report(error: BaseException) -> None:
         logger.debug("cleanup after validation failed: %s", _text(error), exc_info=error)
@@ -246,7 +246,7 @@ def _reporting(report: Callable[[BaseException], None]) -> Iterator[None]:
 
 
 def _text(error: BaseException) -> str:
-    """Return what an error says; its representation when it says nothing or is no error at all, as `SystemExit`."""
+    """Return what an error says; its representation if it says nothing or is not an error, like `SystemExit`."""
     with Boundary(logger, "an error of a module cannot be printed: %s", level=logging.DEBUG):
         return (describe(error) if isinstance(error, Exception) else "") or repr(error)
     return type(error).__name__

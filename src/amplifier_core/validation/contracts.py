@@ -313,7 +313,7 @@ def _mount_signature(mount: Callable[..., Any]) -> ValidationCheck:
 
 
 def _has(candidate: object, name: str) -> bool:
-    """Say whether an attribute is there, also when reading it fails."""
+    """Say whether an attribute is there, even if reading it fails."""
     with Boundary(logger, "%r of a %s cannot be read: %s", name, type(candidate).__name__, level=logging.DEBUG):
         return hasattr(candidate, name)
     return True  # what is wrong with it is for a check of its own
@@ -357,5 +357,5 @@ def _required_positional(parameters: list[inspect.Parameter]) -> list[inspect.Pa
 
 def _type_of(value: object) -> str:
     if inspect.iscoroutine(value):
-        value.close()  # nobody is going to await it
+        value.close()  # it will never be awaited
     return type(value).__name__
