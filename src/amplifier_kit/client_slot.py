@@ -37,7 +37,7 @@ class ClientSlot(Generic[C]):
             return self._client
 
     def put(self, client: C) -> None:
-        """Use a client that somebody else built."""
+        """Use a client that was built elsewhere."""
         self._client = client
 
     async def close(self) -> None:

@@ -72,7 +72,7 @@ class ModuleConfig:
         return self._read(key, default, allowed, convert, aliases, when_unusable=when_unusable)
 
     def boolean(self, key: str, default: bool, *, when_unusable: bool | None = None) -> bool:
-        """Return true or false, also when they are given as text."""
+        """Return true or false, even if they are given as text."""
 
         def convert(value: object) -> bool:
             return self._switches[str(value).strip().lower()]
@@ -135,7 +135,7 @@ class ModuleConfig:
         return safe
 
     def warn_unknown(self) -> None:
-        """Log the keys that nobody read: most are misspelt."""
+        """Log the keys that were never read: most are misspelt."""
         unknown = sorted(map(str, set(self._config) - self._known))
         if unknown:
             logger.warning("%s: unknown config keys are ignored: %s", self.module_id, ", ".join(unknown))

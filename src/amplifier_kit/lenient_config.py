@@ -44,7 +44,7 @@ class LenientConfig(ModuleConfig):
         return safe
 
     def warn_unknown(self) -> None:
-        """Log each key that nobody read, with the known key it resembles."""
+        """Log each key that was never read, with the known key it resembles."""
         for key in sorted(map(str, set(self._config) - self._known - _INFRASTRUCTURE)):
             near = difflib.get_close_matches(key, self._known, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""

@@ -1,4 +1,4 @@
-"""What a module needs of its coordinator, also when that is a stub: what is missing counts as not available."""
+"""What a module needs of its coordinator, even if that is a stub: what is missing counts as not available."""
 
 import logging
 from collections.abc import Callable, Iterable
@@ -57,7 +57,7 @@ async def declared_events(coordinator: Coordinator) -> list[str]:
     for announced in announcements:
         for event in announced if isinstance(announced, list) else [announced]:
             if isinstance(event, str):
-                if event not in ALL_EVENTS:  # whoever wants the kernel's own events has them already
+                if event not in ALL_EVENTS:  # the kernel's own events are known already
                     events[event] = None
             elif event is not None:
                 logger.warning("an announced event is skipped: its name is a %s", type(event).__name__)
@@ -99,7 +99,7 @@ class Handlers:
             logger.warning("%s: the coordinator has no hook registry; no handler is registered", module_id)
 
     def register(self, event: str, handler: Handler, *, priority: int, name: str) -> bool:
-        """Register once for each event and name; False when the event is not enabled or nobody can register."""
+        """Register once for each event and name; False if the event is not enabled or there is no registry."""
         if self._registry is None or (event, name) in self._unregister or not self.is_enabled(event):
             return False
         self._unregister[event, name] = self._registry.register(event, handler, priority=priority, name=name)

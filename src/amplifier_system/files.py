@@ -34,7 +34,7 @@ class LineFile:
     def append(self, text: str) -> int:
         """Append `text` (one or more lines, each with its line end) and return the number of bytes written.
 
-        Raises `OSError`. What a failed write left of the text is taken back, or, when somebody wrote behind it, ended
+        Raises `OSError`. What a failed write left of the text is removed or, if something was written after it, ended
         as a torn line by the next append.
         """
         data = text.encode("utf-8", "replace")
@@ -69,14 +69,14 @@ class LineFile:
             self._descriptor = -1
 
     def _take_back(self, fragment: bytes, was_torn: bool) -> None:
-        """Remove what a failed write left at the end of the file, unless somebody wrote behind it."""
+        """Remove what a failed write left at the end of the file, unless something was written after it."""
         start = self.size() - len(fragment)
         if os.pread(self._descriptor, len(fragment), max(start, 0)) == fragment:
             os.ftruncate(self._descriptor, start)
             self._must_end_torn_line = was_torn
 
     def _is_torn(self) -> bool:
-        """Say whether the file ends inside of a line, other than one that somebody is writing at this moment."""
+        """Say whether the file ends inside a line, other than one that is being written at this moment."""
         for _ in range(_LOOKS):
             size = self.size()
             if size == 0 or os.pread(self._descriptor, 1, size - 1) == b"\n":

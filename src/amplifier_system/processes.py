@@ -7,10 +7,10 @@ left the group or lost its parent.
 `ProcessTree.start(arguments, environment=…)` starts a program; stdin is empty unless it is asked for, stdout and stderr
 are pipes. What it returns has
 
-- `pid`, `returncode` and `await wait()`: the child itself, which is reaped whether anybody waits or not;
-- `stdin`, `stdout`, `stderr`: the pipes, blocking ones for a thread to use; whoever asked for them closes them, one by
+- `pid`, `returncode` and `await wait()`: the child itself, which is reaped whether anyone waits or not;
+- `stdin`, `stdout`, `stderr`: the pipes, blocking ones for a thread to use; the caller closes them, one by
   one or with `close_pipes()`;
-- `await end(grace_s)`: SIGTERM to the whole tree, SIGKILL to what is left after the grace, also when the child itself
+- `await end(grace_s)`: SIGTERM to the whole tree, SIGKILL to what is left after the grace, even if the child itself
   has exited long before. It may be called again, at the same time or later, and a cancellation does not stop it;
 - `await kill()`: the same without asking: SIGKILL to the whole group at once, so that nothing in it can start more;
 - `await find_pids()`: what is alive of the tree.
@@ -108,7 +108,7 @@ class MarkedMembers:
 
     def signal_group(self, number: int) -> None:
         if self._owns_group():
-            with contextlib.suppress(ProcessLookupError, PermissionError):  # nobody is left, or nobody of ours
+            with contextlib.suppress(ProcessLookupError, PermissionError):  # none is left, or none of ours
                 os.killpg(int(self._group), number)
 
     def _signal(self, pid: int, number: int) -> bool:
@@ -123,7 +123,7 @@ class MarkedMembers:
                 signal.pidfd_send_signal(descriptor, number)
         except ProcessLookupError:
             return False
-        except PermissionError:  # it runs as somebody else, and is reported as left
+        except PermissionError:  # it runs as another user, and is reported as left
             return True
         finally:
             if descriptor is not None:
@@ -161,9 +161,9 @@ class GroupMembers:
     def signal(self, number: int) -> list[int]:
         try:
             if self._is_reaped() and _is_running(self._pid):
-                return []  # the number belongs to somebody else by now
+                return []  # the number belongs to another process by now
             os.killpg(self._pid, number)
-        except (ProcessLookupError, PermissionError):  # nobody is left, or nobody but the dead
+        except (ProcessLookupError, PermissionError):  # none is left, or only dead ones
             return []
         return [self._pid]
 
@@ -264,7 +264,7 @@ class ProcessTree:
         return self._process.returncode
 
     async def wait(self) -> int:
-        """Wait until the child itself has exited, and return how; it is reaped whether anybody waits or not."""
+        """Wait until the child itself has exited, and return how; it is reaped whether anyone waits or not."""
         await self._exited.wait()
         return self._process.returncode
 
@@ -313,7 +313,7 @@ class ProcessTree:
     def _reap(self, loop: asyncio.AbstractEventLoop) -> None:
         self._process.wait()
         self._at_exit()
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with contextlib.suppress(RuntimeError):  # the loop is closed: no one waits any more
             loop.call_soon_threadsafe(self._exited.set)
 
     @classmethod
@@ -365,6 +365,6 @@ def _is_running(pid: int) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    except PermissionError:  # as somebody else
+    except PermissionError:  # it runs as another user
         pass
     return True

@@ -1,4 +1,4 @@
-"""Work that is awaited to its end, whatever happens to whoever waits for it."""
+"""Work that is awaited to its end, whatever happens to those who wait for it."""
 
 import asyncio
 import logging
@@ -25,7 +25,7 @@ async def finished(task: "asyncio.Future[Any]") -> None:
     """Wait until a task is over, whatever its outcome; a cancellation meanwhile is raised then."""
     interruption = await _wait_for(task)
     if not task.cancelled():
-        task.exception()  # read, so that nobody reports it as lost
+        task.exception()  # read, so that it is not reported as lost
     if interruption is not None:
         raise interruption
 

@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class Stopped(Exception):
-    """Raised inside of a thread whose work is no longer wanted."""
+    """Raised inside a thread whose work is no longer wanted."""
 
 
 class Stop(threading.Event):
@@ -44,6 +44,6 @@ async def in_thread(work: Callable[[Stop], T], *, patient: bool = True) -> T:
 
 
 def _retrieve(done: "asyncio.Future[Any]") -> None:
-    """Take note of how abandoned work ended, so that nobody is told it was never asked for."""
+    """Take note of how abandoned work ended, so that it is not reported as never retrieved."""
     if not done.cancelled():
         done.exception()

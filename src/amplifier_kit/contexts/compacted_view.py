@@ -22,7 +22,7 @@ class CompactedView:
     """What requests are shown of one history. Decisions are final: a new view takes them back.
 
     The order of use is `update`, `plan`, `apply` if there is a plan, `render`. Not safe for threads. The system prompt
-    that a factory makes is no part of the history; it is handed in with its tokens.
+    that a factory makes is not part of the history; it is passed in with its tokens.
     """
 
     def __init__(self, settings: CompactionSettings, module_id: str) -> None:
@@ -41,7 +41,7 @@ class CompactedView:
         self._settled_until = 0  # as many messages, when the target was unreachable
 
     def update(self, history: StoredMessages, *, hides_system_messages: bool = False) -> None:
-        """Take in what was added since the last time, or everything anew when more than the end has changed."""
+        """Take in what was added since the last time, or everything again when more than the end has changed."""
         known: dict[int, Entry] = {}
         if (
             history is not self._history

@@ -166,7 +166,7 @@ class CompactingContext(CompactionSettings):
         await self.emit(CONTEXT_PRE_COMPACT, announcement)
         with self.lock:
             self._update_view()
-            if not self._view.is_current(plan):  # somebody added messages while the event was handled
+            if not self._view.is_current(plan):  # messages were added while the event was handled
                 plan = self._view.plan(prompt, effective, self._metered())
             if plan is not None:
                 self._view.apply(plan, prompt)

@@ -38,7 +38,7 @@ _SHORTER: dict[Cut, Callable[[Message, CompactionSettings], Message]] = {
 class Escalation:
     """One search for a smaller conversation.
 
-    `prompt_tokens` are those of a system prompt that is no part of the conversation. `floor` is what the levels below
+    `prompt_tokens` are those of a system prompt that is not part of the conversation. `floor` is what the levels below
     the last one can always get down to. When that is more than the share of the budget that is aimed at, the number is
     not chased: the whole budget becomes the `target`, and cutting stops a little below it.
 
@@ -180,7 +180,7 @@ class Escalation:
         return entry.tokens if cut is None else self._form(entry, cut)[1]
 
     def _saving(self, entry: Entry, cut: Cut) -> int:
-        """The tokens that a shorter form would save; none when it is no shorter, or is shown already."""
+        """The tokens that a shorter form would save; none if it is not shorter, or is shown already."""
         if entry.cut is not Cut.NONE:
             return 0
         return max(0, entry.tokens - self._form(entry, cut)[1])

@@ -28,7 +28,7 @@ def find_budget(
     is_ceiling: bool,
     output_reserve_fraction: float,
 ) -> Budget:
-    """Return the first budget that can be had: `token_budget`, the provider's, else `max_tokens`.
+    """Return the first budget there is: `token_budget`, the provider's, else `max_tokens`.
 
     What a provider allows is its model's window without a share of the output and a margin, never less than a
     quarter of the window; with `is_ceiling` it is at most `max_tokens`.

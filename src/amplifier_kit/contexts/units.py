@@ -28,7 +28,7 @@ class Cut(IntEnum):
 class Entry:
     """One message of the history, and what a request shows in its place.
 
-    `answers` are the ids of the calls it answers, None when it is no result; `source` is the message without results
+    `answers` are the ids of the calls it answers, None if it is not a result; `source` is the message without results
     that belong nowhere; `full` is what is shown of it as long as nothing is decided, None until it is measured, and
     `short` has its shorter forms, each made once. Of a group that is removed only the first entry says so.
     """

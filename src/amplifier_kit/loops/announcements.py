@@ -1,4 +1,4 @@
-"""What hooks are told about a provider's responses; what takes work to build is built only if somebody listens."""
+"""What hooks are told about a provider's responses; what takes work to build is built only if anyone listens."""
 
 from collections.abc import Callable
 from functools import cached_property

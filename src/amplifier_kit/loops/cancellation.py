@@ -41,7 +41,7 @@ class Cancellation:
             self._register_end(call_id)
 
     async def trigger_callbacks(self) -> None:
-        """Tell whoever wants to know that the turn is cancelled."""
+        """Announce that the turn is cancelled."""
         trigger = getattr(self._token, "trigger_callbacks", None)
         if trigger is not None:
             try:

@@ -46,7 +46,7 @@ class Choice:
 def model_decides_on_error(
     handler: Callable[[S, str, EventData], Awaitable[HookResult]],
 ) -> Callable[[S, str, EventData], Awaitable[HookResult]]:
-    """Make a handler method of a scheduler answer `continue` to data that is no dict, and when it fails."""
+    """Make a handler method of a scheduler answer `continue` to data that is not a dict, and if it fails."""
 
     @functools.wraps(handler)
     async def answer(scheduler: S, event: str, data: EventData) -> HookResult:

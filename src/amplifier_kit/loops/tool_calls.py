@@ -45,7 +45,7 @@ Dispatches = dict["asyncio.Task[Any] | None", dict[str, str]]
 class ToolCalls:
     """Runs batches of calls for one turn. Loops override the texts and steps in which they differ.
 
-    A step answers a call by setting the content of its outcome, before it tells anybody: what a tool has done counts
+    A step answers a call by setting the content of its outcome, before it announces it: what a tool has done counts
     even if the telling is interrupted.
     """
 

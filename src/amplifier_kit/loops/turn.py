@@ -316,7 +316,7 @@ class Turn:
         await self.say(text)
 
     async def say(self, text: str) -> None:
-        """Make text part of the answer, and hand it to whoever reads the answer as it comes."""
+        """Make text part of the answer, and pass it to the reader of a streamed answer."""
         self._said.append(text)
         await self.task.say(text)
 

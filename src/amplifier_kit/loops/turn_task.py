@@ -1,4 +1,4 @@
-"""The task in which a turn runs, and its dealings with whoever waits for it."""
+"""The task in which a turn runs, and its dealings with those who wait for it."""
 
 import asyncio
 import logging
@@ -50,7 +50,7 @@ class TurnTask:
 
     @property
     def is_read(self) -> bool:
-        """Whether somebody reads what is said."""
+        """Whether anyone reads what is said."""
         return self._fragments is not None
 
     async def say(self, text: str) -> None:

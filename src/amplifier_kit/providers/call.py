@@ -42,7 +42,7 @@ def read_raw(config: LenientConfig) -> bool:
 
 
 class ProviderCall:
-    """Announces one call. `raw` returns what the vendor was sent or answered; it is asked only if somebody listens."""
+    """Announces one call. `raw` returns what the vendor was sent or answered; it is called only if anyone listens."""
 
     def __init__(
         self,

@@ -38,7 +38,7 @@ class IdentityCache(Generic[V]):
         value = make(source)
         try:
             reference: weakref.ref[object] = weakref.ref(source, lambda gone: self._drop(key, gone))
-        except TypeError:  # a plain dict: made anew every time
+        except TypeError:  # a plain dict: converted every time
             return value
         self._kept[key] = (reference, value)
         return value

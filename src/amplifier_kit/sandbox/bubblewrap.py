@@ -1,7 +1,7 @@
 """A confinement in the words of bubblewrap, for Linux.
 
 The order counts: a later mount lies over an earlier one. First everything read-only with what is writable in it, then
-private and empty places with what is given back there, and over that what is hidden or read-only inside of it.
+private and empty places with what is given back there, and over that what is hidden or read-only inside it.
 """
 
 import os
@@ -97,7 +97,7 @@ def _private_places() -> Iterator[Path]:
 
 
 def _is_below(path: Path, places: Iterable[Path]) -> bool:
-    """Say whether a path is one of the places, or inside of one."""
+    """Say whether a path is one of the places, or inside one."""
     return any(path.is_relative_to(place) for place in places)
 
 

@@ -11,7 +11,7 @@ class Confinement:
     """What a program may see and do; all paths are real ones, without symbolic links.
 
     Everything that is not mentioned can be read and not changed. `/tmp` is a private, empty one, except for what is
-    writable or readable below it. What is hidden is absent even inside of a writable place, and what is read-only
+    writable or readable below it. What is hidden is absent even inside a writable place, and what is read-only
     stays so there.
     """
 

@@ -104,7 +104,7 @@ class Program:
         return self._namespace is not None and self._namespace.exit_code is None and code is not None and code > 0
 
     async def wait(self) -> int:
-        """Wait until the program has exited, and return how; in a namespace what it started has ended then, too."""
+        """Wait until the program has exited, and return how; in a namespace what it started has ended then as well."""
         code = await self._tree.wait()
         return code if self.returncode is None else self.returncode
 

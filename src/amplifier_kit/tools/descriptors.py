@@ -16,7 +16,7 @@ _PATH_BYTES = 1024
 
 
 class LinkInTheWayError(OSError):
-    """A symbolic link stands where a resolved path has none: somebody put it there since."""
+    """There is a symbolic link where a resolved path had none: it was put there since."""
 
 
 @contextmanager
@@ -49,7 +49,7 @@ def stat_in(directory: int, name: str) -> os.stat_result | None:
 
 
 def open_in(directory: int, name: str, flags: int, mode: int = 0o666) -> int:
-    """Open an entry of an open directory without waiting for anybody; raises `LinkInTheWayError`."""
+    """Open an entry of an open directory without waiting; raises `LinkInTheWayError`."""
     flags |= os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
     try:
         return os.open(name, flags, mode, dir_fd=directory)

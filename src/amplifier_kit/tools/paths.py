@@ -70,12 +70,12 @@ class PathRules:
 
 
 def shown(path: Path | str) -> str:
-    """Return a path as text that can be stored and sent, also when its name is no valid text."""
+    """Return a path as text that can be stored and sent, even if its name is not valid text."""
     return os.fsencode(path).decode("utf-8", "replace")
 
 
 def expand_home(text: str | Path) -> Path:
-    """Return the path with a leading `~` replaced; a user nobody knows stays as written."""
+    """Return the path with a leading `~` replaced; an unknown user stays as written."""
     path = Path(text)
     try:
         return path.expanduser()

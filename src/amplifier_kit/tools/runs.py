@@ -42,5 +42,5 @@ async def in_worker(work: Callable[[threading.Event], T]) -> T:
 
 
 async def announce(coordinator: Coordinator, event: str, data: EventData) -> None:
-    """Emit an event where somebody can hear it; a sink that fails changes nothing for the caller."""
+    """Emit an event if anyone can hear it; a sink that fails changes nothing for the caller."""
     await emit_quietly(getattr(coordinator, "hooks", None), event, data)

@@ -15,7 +15,7 @@ from .places import HARMLESS_DEVICES
 
 Verb = Literal["read", "write"]
 OriginOf = Callable[[str], str]
-"""Says of a key of the policy in which file and line it stands; empty for what nobody wrote."""
+"""Says in which file and line a key of the policy stands; empty for defaults."""
 
 _IGNORES_CASE = sys.platform == "darwin"  # names that differ only in case may be the same there
 _ADJECTIVES: dict[Verb, str] = {"read": "readable", "write": "writable"}
@@ -114,7 +114,7 @@ def _is_name(text: str) -> bool:
 def _expanded(path: Path | str) -> Path:
     try:
         return Path(path).expanduser()
-    except RuntimeError:  # a user nobody knows: the path is taken as written
+    except RuntimeError:  # an unknown user: the path is taken as written
         return Path(path)
 
 
