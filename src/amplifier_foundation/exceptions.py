@@ -2,7 +2,7 @@
 
 AmplifierError
 └── BundleError                    anything about bundles and their sources
-    ├── BundleNotFoundError          whoever wrote the source: it cannot be located or fetched
+    ├── BundleNotFoundError          author of the source: it cannot be located or fetched
     │   └── RefResolutionError         the source layer's form, with `ref` and `reason`
     ├── BundleLoadError              author of the bundle: found, and unusable
     ├── BundleValidationError        author of the bundle: the structure is wrong

@@ -1,6 +1,6 @@
 """Which file set a value, found again from the layers a composed value was made of.
 
-Composing remembers only the layers themselves, so provenance costs nothing until somebody asks. Then each layer is
+Composing remembers only the layers themselves, so provenance costs nothing until it is asked for. Then each layer is
 asked for the one path in question, and files are read again for the line numbers.
 """
 

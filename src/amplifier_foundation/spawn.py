@@ -42,7 +42,7 @@ def register_spawn(session: AmplifierSession, prepared: PreparedBundle, *, store
     """Let a session, and the children it spawns, delegate to the agents of its plan.
 
     With a `store` directory the conversation of every child is kept there, one folder each, and `session.resume` goes
-    on with it, in a later process, too.
+    on with it, even in a later process.
     """
     delegation = Delegation(session, prepared, Path(store) if store is not None else None)
     session.coordinator.register_capability("session.spawn", delegation.spawn)
@@ -83,7 +83,7 @@ class Delegation:
         if sub_session_id is None:
             sub_session_id = generate_sub_session_id(agent_name, parent.session_id)
         else:
-            parent_messages = None  # whoever chooses the id hands the conversation down in the instruction
+            parent_messages = None  # a caller that chooses the id passes the conversation on in the instruction
         order = Order(
             agent_name=agent_name,
             definition=_definition(agent_name, parent, agent_configs),
@@ -159,7 +159,7 @@ class Delegation:
         """Write a child's conversation down, as far as it has come."""
         context = child.coordinator.get("context")
         messages = await context.get_messages() if hasattr(context, "get_messages") else []
-        if not hasattr(context, "set_system_prompt_factory"):  # there the prompt is a message, and given anew
+        if not hasattr(context, "set_system_prompt_factory"):  # there the prompt is a message, and is set again
             messages = [message for message in messages if message.get("role") != "system"]
         entries = [sanitize_message(message) for message in messages]
         await asyncio.to_thread(write_transcript, self._directory(child.session_id), entries)

@@ -26,7 +26,7 @@ _ELSEWHERE = {
     "BundleModuleSource": "amplifier_foundation.prepared",
     "PreparedBundle": "amplifier_foundation.prepared",
 }
-"""Names that live in packages which themselves need bundles: they are imported when somebody asks for them."""
+"""Names that live in packages which themselves need bundles: they are imported on first use."""
 
 
 def __getattr__(name: str) -> Any:

@@ -38,7 +38,7 @@ def find_file(path: Path) -> Path:
         file = find_bundle_file(path)
         if file is None:
             raise BundleLoadError(
-                f"{path} is no bundle: missing bundle.md or bundle.yaml",
+                f"{path} is not a bundle: missing bundle.md or bundle.yaml",
                 hint=f"add {' or '.join(BUNDLE_FILES)} there, or name the bundle's file",
             )
         return file

@@ -17,7 +17,7 @@ CATEGORIES = ("context", "tools", "hooks", "providers", "agents")
 class SessionSwitches:
     """Changes a session in place: its tools and providers, its agents, and the context files of its bundle.
 
-    Context files belong to the prepared bundle, so that its other sessions are without them, too.
+    Context files belong to the prepared bundle, so that its other sessions are without them as well.
     """
 
     def __init__(self, session: Any, prepared: PreparedBundle) -> None:

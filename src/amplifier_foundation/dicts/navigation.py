@@ -14,7 +14,7 @@ def get_nested(data: Any, path: Sequence[str], default: Any = None) -> Any:
 
 
 def set_nested(data: MutableMapping[str, Any], path: Sequence[str], value: Any) -> None:
-    """Set the value at `path` in place; whatever is no mapping on the way is replaced by one."""
+    """Set the value at `path` in place; anything on the way that is not a mapping is replaced by one."""
     if not path:
         return
     for key in path[:-1]:

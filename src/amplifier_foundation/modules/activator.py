@@ -81,7 +81,7 @@ class ModuleActivator:
             InstallError: its dependencies cannot be installed; a `subprocess.CalledProcessError`.
             NoInstallerError: there is nothing to install them with; a `FileNotFoundError`.
         """
-        if not isinstance(source_uri, str):  # it comes from a file that somebody wrote
+        if not isinstance(source_uri, str):  # it comes from a hand-written file
             raise BundleNotFoundError(f"No handler for URI: {source_uri!r} is not text")
         memory = (self.cache_dir, self._base_path, module_name, source_uri)
         try:
@@ -238,5 +238,5 @@ def _tell(callback: ProgressCallback | None, action: str, detail: str) -> None:
         return
     try:
         callback(action, detail)
-    except Exception:  # the callback belongs to somebody else
+    except Exception:  # the callback is the application's
         logger.exception("a progress callback failed on %r", (action, detail))

@@ -92,7 +92,7 @@ class Environments:
         async with locked(lock, ref=f"the dependencies of {owner}", timeout_s=_LOCK_TIMEOUT_S, on_wait=_nothing):
             made = await asyncio.to_thread(self._complete, key)
             if made is not None and made != known:
-                return made  # somebody else did it meanwhile
+                return made  # another process did it meanwhile
             async with _installers.here():
                 return await self._install(key, owner, requirements)
 
@@ -172,4 +172,4 @@ def _platform() -> str:
 
 
 def _nothing() -> None:
-    """Nobody needs to know that another process is at work on the same environment."""
+    """Ignore that another process is at work on the same environment: no one needs to know."""

@@ -1,6 +1,6 @@
 """Activations that failed in this process: a session that asks again gets the same answer at once.
 
-Preparing a bundle tries again, and so does whoever calls `forget_failures`.
+Preparing a bundle tries again, and so does a caller of `forget_failures`.
 """
 
 from pathlib import Path
@@ -20,7 +20,7 @@ def note_success(key: Key) -> None:
 
 
 def find_failure(key: Key) -> str | None:
-    """Return why an activation failed, None when it did not or nobody has tried."""
+    """Return why an activation failed, None if it did not, or was not tried."""
     return _failures.get(key)
 
 

@@ -12,7 +12,7 @@ _NOT_FOR_IMPORT = ("test", "tests")
 
 
 class InPlacePackages:
-    """Names that no installer is asked for, because what they name is there and often known to nobody else."""
+    """Names that no installer is asked for, because what they name is already there and often exists nowhere else."""
 
     def __init__(self) -> None:
         self._projects: dict[str, Mapping[str, Any]] = {}

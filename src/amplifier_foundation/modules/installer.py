@@ -1,7 +1,7 @@
 """Requirements of several owners, resolved together and installed into a directory; never into the host.
 
 What the host provides is shown to the installer as wheels without code, at the host's versions, so that it fits the
-rest to them; they are taken out of the directory again. Each owner is shown as such a wheel, too: where requirements
+rest to them; they are taken out of the directory again. Each owner is shown as such a wheel as well: where requirements
 contradict each other, the installer says whose they are.
 """
 

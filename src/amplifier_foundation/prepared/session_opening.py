@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 class SessionOpening(Coroutine[Any, Any, "AmplifierSession"]):
     """What `create_session` returns.
 
-    `session = await opening` gives the initialized session; `async with opening as session:` cleans it up, too. It is a
+    `session = await opening` gives the initialized session; `async with opening as session:` also cleans it up. It is a
     coroutine, so it can be made a task.
     """
 

@@ -83,7 +83,7 @@ async def equip(prepared: PreparedBundle, session: AmplifierSession, working_dir
 
 
 def announce_mentions(session: AmplifierSession) -> None:
-    """Make the event about resolved mentions known to whoever collects events."""
+    """Make the event about resolved mentions known to those who collect events."""
     session.coordinator.register_contributor(
         "observability.events", "foundation:mention-resolver", lambda: [MENTIONS_RESOLVED]
     )

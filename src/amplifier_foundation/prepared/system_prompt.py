@@ -57,7 +57,7 @@ class _Collected:
 
 @dataclass
 class SystemPrompt:
-    """Builds a session's system prompt anew for each request, and tells once which files went into it."""
+    """Builds a session's system prompt for each request, and announces once which files went into it."""
 
     bundle: Bundle
     session: Any

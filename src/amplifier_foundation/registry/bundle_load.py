@@ -45,7 +45,7 @@ class BundleLoad:
 
     With `strict` an include that fails, a misspelled section, and an agent, context file or mentioned file that is
     missing are errors, at any depth; else they are logged and left out. An include that
-    closes a circle is always logged and left out. `refresh` reads everything anew, from refreshed sources.
+    closes a circle is always logged and left out. `refresh` reads everything again, from refreshed sources.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class BundleLoad:
                 raise outcome
 
     async def _resolve_includes(self, node: _Node) -> None:
-        """Find the sources of a bundle's includes, except for those whose namespace nobody knows yet."""
+        """Find the sources of a bundle's includes, except for those whose namespace is not known yet."""
         includes = [include for include in node.includes if include.source is None]
         await self._place_namespaces(node, includes)
         states = self._library.states

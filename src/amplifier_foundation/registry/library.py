@@ -85,7 +85,7 @@ class Library:
                 raise outcome
 
     def request(self, reference: str, bundle: Bundle) -> bool:
-        """Note that somebody asked for this bundle by itself, and say whether that is new."""
+        """Note that this bundle was asked for by itself, and say whether that is new."""
         states = [state for name in (reference, bundle.namespace) if (state := self.states.get(name))]
         is_new = not all(state.explicitly_requested for state in states)
         for state in states:

@@ -135,9 +135,9 @@ class BundleRegistry:
     @overload
     async def update(self, name: str) -> Bundle: ...
     async def update(self, name: str | None = None) -> Bundle | dict[str, Bundle]:
-        """Load a registered bundle, or all of them, anew: sources are asked for news, files are read again.
+        """Load a registered bundle, or all of them, again: sources are checked for changes, files are read again.
 
-        The modules they name are asked for, too: what is prepared after this has their newest commits.
+        The modules they name are asked for as well: what is prepared after this has their newest commits.
 
         Raises:
             KeyError: the name is not registered.

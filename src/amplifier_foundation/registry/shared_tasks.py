@@ -1,4 +1,4 @@
-"""One piece of work for everybody who asks for it at the same time."""
+"""One piece of work, shared by all who ask for it at the same time."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Hashable
@@ -12,7 +12,7 @@ T = TypeVar("T")
 class SharedTasks(Generic[T]):
     """Runs work by key; while it runs, others who ask for the key wait for the same result or error.
 
-    One caller's cancellation does not disturb the others; the work itself ends when nobody waits for it any more, and
+    One caller's cancellation does not disturb the others; the work itself ends when no one waits for it any more, and
     the last one to give up waits until it has.
     """
 
@@ -33,4 +33,4 @@ class SharedTasks(Generic[T]):
                 if self._running.get(key, (None,))[0] is task:
                     del self._running[key]
                 task.cancel()
-                await finished(task)  # whoever is interrupted leaves nothing running behind
+                await finished(task)  # a caller that is interrupted leaves nothing running

@@ -68,7 +68,7 @@ class Extraction:
     def _inside(self, target: Path, member: zipfile.ZipInfo) -> Path:
         name = PurePosixPath(member.orig_filename.replace("\\", "/"))
         if name.is_absolute() or ".." in name.parts or not name.parts or "\0" in str(name) or ":" in name.parts[0]:
-            raise self._failure(f"{member.orig_filename!r} is not inside of it", "unsafe-path")
+            raise self._failure(f"{member.orig_filename!r} is not inside it", "unsafe-path")
         return target / name
 
     def _extract(self, archive: zipfile.ZipFile, member: zipfile.ZipInfo, destination: Path) -> None:

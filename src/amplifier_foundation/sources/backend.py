@@ -116,7 +116,7 @@ class BackendDownload:
         for name in sorted(found):
             relative = PurePosixPath(name.removeprefix(path.rstrip("/")).lstrip("/"))
             if relative.is_absolute() or ".." in relative.parts or not relative.parts:
-                raise self._failure(f"{name!r} is not inside of it", "unsafe-path")
+                raise self._failure(f"{name!r} is not inside it", "unsafe-path")
             destination = target / relative
             make_directory(destination.parent)
             with destination.open("xb") as file:

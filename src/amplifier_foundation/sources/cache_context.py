@@ -44,13 +44,13 @@ class CacheContext:
         return os.environ.get(OFFLINE_VARIABLE, "").strip().lower() in _TRUE
 
     def check_allowed(self, path: Path, ref: str) -> None:
-        """Raise `RefResolutionError` (`unsafe-path`) for a local path outside of the allowed roots."""
+        """Raise `RefResolutionError` (`unsafe-path`) for a local path outside the allowed roots."""
         if self.allowed_roots is None:
             return
         real = Path(os.path.realpath(path))
         if not any(real.is_relative_to(root) for root in self.allowed_roots):
             roots = ", ".join(map(str, self.allowed_roots)) or "none"
-            raise RefResolutionError(f"{path} is outside of the allowed directories ({roots})", ref, "unsafe-path")
+            raise RefResolutionError(f"{path} is outside the allowed directories ({roots})", ref, "unsafe-path")
 
     def locked(self, key: str, ref: str) -> AbstractAsyncContextManager[None]:
         """Return the lock of a cache entry, for `async with`."""

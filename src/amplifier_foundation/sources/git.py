@@ -22,5 +22,5 @@ class GitSourceHandler(SourceHandler):
         return await self.layer(cache_dir).get_status(self.reference(parsed))
 
     async def update(self, parsed: ParsedURI, cache_dir: Path) -> ResolvedSource:
-        """Ask the remote again and fetch what is new; the earlier tree stays for whoever uses it, until pruned."""
+        """Ask the remote again and fetch what is new; the earlier tree stays for its users until it is pruned."""
         return as_source(await self.layer(cache_dir).resolve(self.reference(parsed), refresh=True))

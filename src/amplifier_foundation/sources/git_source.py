@@ -61,7 +61,7 @@ class GitSource:
             raise
 
     def find_known(self, reference: GitReference) -> KnownRef | None:
-        """Return what the cache knows of a reference's ref, without asking anybody."""
+        """Return what the cache knows about a reference's ref, without asking the remote."""
         if commit := git_remote.split_commit(reference.ref):
             return KnownRef(commit[0], "commit", "", commit[1])
         return self._refs.find(reference.repository, reference.ref)
@@ -108,7 +108,7 @@ class GitSource:
             newest = self.find_known(reference)
             answered = newest is not None and (not refresh or newest.checked_at > started)
             if newest is not None and answered and self._trees.sidecar(newest.commit) is not None:
-                return _Found(newest, asked=True)  # somebody else asked and fetched while this one waited
+                return _Found(newest, asked=True)  # another caller asked and fetched while this one waited
             try:
                 return await self._ask_and_fetch(reference, ref)
             except RefResolutionError as error:

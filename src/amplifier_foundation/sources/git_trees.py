@@ -58,7 +58,7 @@ class GitTrees:
         """Fetch exactly one commit; the caller holds the lock of its tree.
 
         Raises:
-            RefResolutionError: it cannot be had, and nothing was kept.
+            RefResolutionError: it cannot be obtained, and nothing was kept.
         """
 
         async def attempt() -> None:
@@ -107,7 +107,7 @@ class GitTrees:
         return self._directory / f"{commit}.json"
 
     def _discard_incomplete(self, commit: str) -> None:
-        """Remove what a crash left of a tree: nobody else works on it while its lock is held."""
+        """Remove what a crash left of a tree: no one else works on it while its lock is held."""
         if self.sidecar(commit) is None:
             discard(self.tree(commit))
         for leftover in self._directory.glob(f".staging-{commit}-*"):

@@ -52,7 +52,7 @@ def find_local(reference: FileReference, base_dir: Path | None) -> LocalPath:
 
 
 def tree_in_cache(real_cache_dir: Path, real_path: Path) -> Path | None:
-    """Return the tree of the cache entry that a path belongs to, None for a path outside of the cache.
+    """Return the tree of the cache entry that a path belongs to, None for a path outside the cache.
 
     Both are paths without links.
     """

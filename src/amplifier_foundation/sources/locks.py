@@ -18,7 +18,7 @@ _loops: "WeakKeyDictionary[asyncio.AbstractEventLoop, WeakValueDictionary[Path, 
 
 @asynccontextmanager
 async def locked(path: Path, *, ref: str, timeout_s: float, on_wait: Callable[[], None]) -> AsyncIterator[None]:
-    """Hold the lock file `path`; `on_wait` is called once if somebody else has it.
+    """Hold the lock file `path`; `on_wait` is called once if another holder has it.
 
     The operating system frees the lock of a process that dies.
 
@@ -57,7 +57,7 @@ async def locked(path: Path, *, ref: str, timeout_s: float, on_wait: Callable[[]
 
 @contextmanager
 def locked_now(path: Path, *, wait_s: float = 0.0) -> Iterator[bool]:
-    """Hold the lock file `path` if nobody else does, and say so; for short work, or work that can be left out."""
+    """Hold the lock file `path` if it is free, and say so; for short work, or work that can be skipped."""
     from filelock import FileLock, Timeout  # loaded only where something is changed
 
     make_directory(path.parent)

@@ -38,7 +38,7 @@ class SourceHandlerWithStatusProtocol(SourceHandlerProtocol, Protocol):
 
 @dataclass
 class SourceStatus:
-    """What the cache has of a source and what its remote has; `has_update` is None where nobody can tell."""
+    """What the cache has of a source and what its remote has; `has_update` is None if that cannot be known."""
 
     source_uri: str
     is_cached: bool

@@ -1,4 +1,4 @@
-"""Taking out of the cache what nobody uses any more."""
+"""Removing from the cache what is no longer used."""
 
 import contextlib
 import time
@@ -35,9 +35,9 @@ class _Entry:
 def prune(cache_dir: Path, *, in_use: Iterable[Path | str] = (), keep_days: float = DEFAULT_KEEP_DAYS) -> PruneResult:
     """Remove the entries that are not in use and were not used for `keep_days`, and what crashes left behind.
 
-    `in_use` holds commits, names of entries, or paths: of an entry, or of anything inside of one. When an entry was
+    `in_use` holds commits, names of entries, or paths: of an entry, or of anything inside one. When an entry was
     last used is when its sidecar was last read, where the file system keeps that time, else when it was written. An
-    entry that somebody works on at this moment stays.
+    entry that is being worked on stays.
     """
     used = {str(item) for item in in_use}
     used_paths = [Path(item).resolve() for item in used if "/" in item]

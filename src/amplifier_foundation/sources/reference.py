@@ -191,7 +191,7 @@ def is_commit(ref: str | None) -> bool:
 
 
 def checked_subpath(subpath: str | None, ref: str) -> str | None:
-    """Return the normal form of a path inside of a source.
+    """Return the normal form of a path inside a source.
 
     Raises:
         RefResolutionError: it is empty, absolute or leads upwards.
@@ -257,7 +257,7 @@ def _check_subpath(reference: Reference | str, subpath: str | None) -> None:
     wrong: RefResolutionReason = "unsafe-path" if subpath.startswith("/") or ".." in subpath.split("/") else "syntax"
     usable = subpath not in ("", ".") and wrong == "syntax" and subpath == _normalised(subpath)
     usable = usable and "\0" not in subpath and _is_encodable(subpath)
-    _require(usable, reference, f"Subpath not found: {subpath!r} is not a path inside of the source", wrong)
+    _require(usable, reference, f"Subpath not found: {subpath!r} is not a path inside the source", wrong)
 
 
 def _is_encodable(text: str) -> bool:

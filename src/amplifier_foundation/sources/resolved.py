@@ -82,10 +82,10 @@ class Limits:
 
 
 def report(progress: Progress | None, event: ProgressEvent) -> None:
-    """Tell whoever draws progress; a drawing that fails does not stop the work."""
+    """Report progress; a callback that fails does not stop the work."""
     if progress is None:
         return
     try:
         progress(event)
-    except Exception:  # the callback belongs to somebody else
+    except Exception:  # the callback is the application's
         logger.exception("a progress callback failed on %r", event)

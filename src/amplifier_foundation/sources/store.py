@@ -60,7 +60,7 @@ def remove(path: Path) -> None:
 
 
 def discard(path: Path) -> None:
-    """Take a directory out of the cache in one step, then remove it: nobody sees a half-removed tree."""
+    """Take a directory out of the cache in one step, then remove it: no one sees a half-removed tree."""
     trash = path.with_name(f".trash-{unique()}")
     with contextlib.suppress(FileNotFoundError):
         path.rename(trash)

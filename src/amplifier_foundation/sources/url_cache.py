@@ -158,7 +158,7 @@ def _move(temporary: Path, path: Path) -> None:
 
 
 def _remove_leftovers(directory: Path) -> None:
-    """Remove what a crash left: nobody else works on the entry while its lock is held."""
+    """Remove what a crash left: no one else works on the entry while its lock is held."""
     for leftover in directory.glob(f"{_TEMPORARY}*"):
         remove(leftover)
 

@@ -25,7 +25,7 @@ class WorkerBatches(Generic[T]):
         future: asyncio.Future[T] = loop.create_future()
         waiting = self._waiting.setdefault(loop, [])
         if not waiting:
-            loop.call_soon(self._start, loop)  # after everybody who is ready now has brought a job
+            loop.call_soon(self._start, loop)  # after every caller that is ready now has added its job
         waiting.append((job, future))
         return await future
 
@@ -44,7 +44,7 @@ async def _run_batch(jobs: list[tuple[Callable[[], T], "asyncio.Future[T]"]]) ->
             deliver()
     finally:
         for _, future in jobs:
-            future.cancel()  # without a thread there is no result; nobody is left waiting for one
+            future.cancel()  # without a thread there is no result; no one is left waiting for one
 
 
 def _do(job: Callable[[], T], future: "asyncio.Future[T]") -> Callable[[], None]:

@@ -73,7 +73,7 @@ async def update_bundle(
 ) -> Bundle:
     """Fetch what is new of the bundle's git sources, or of those in `selective`, and return the same bundle.
 
-    With `install_deps` what the fetched folders require is installed anew. What is running keeps what it runs on.
+    With `install_deps` what the fetched folders require is installed again. What is running keeps what it runs on.
 
     Raises:
         BundleNotFoundError: a source cannot be fetched.

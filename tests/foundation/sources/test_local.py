@@ -106,7 +106,7 @@ class TestRestricted:
         inside.mkdir()
         outside.mkdir()
 
-        with pytest.raises(RefResolutionError, match="outside of the allowed directories") as caught:
+        with pytest.raises(RefResolutionError, match="outside the allowed directories") as caught:
             await Sources(cache_dir, allowed_roots=[inside]).resolve(text.format(outside=outside), base_dir=inside)
 
         assert caught.value.reason == "unsafe-path"

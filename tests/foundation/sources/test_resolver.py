@@ -106,7 +106,7 @@ async def test_a_source_layer_of_ones_own_is_used(cache_dir: Path, repository: A
     resolver = SimpleSourceResolver(sources=Sources(cache_dir, allowed_roots=[]))
 
     assert resolver.cache_dir == cache_dir
-    with pytest.raises(RefResolutionError, match="outside of the allowed directories"):
+    with pytest.raises(RefResolutionError, match="outside the allowed directories"):
         await resolver.resolve(repository.source)
 
 
