@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 _LAZY = {"DaemonModuleSourceResolver": ".builds.module_resolver", "validate_mount_plan": ".plans.validation"}
-"""Names that are loaded when somebody asks for them, each with its module."""
+"""Names that are loaded on first use, each with its module."""
 
 
 def __getattr__(name: str) -> Any:

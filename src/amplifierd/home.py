@@ -32,7 +32,7 @@ class Home:
     """Everything below one `AMPLIFIERD_HOME`; frozen. Several homes can be open in one process.
 
     `shipped_collection` is the directory of the collection `foundation`, None where there is none. `in_use` says
-    whether a session that has not ended uses a profile; whoever runs sessions brings it.
+    whether a session that has not ended uses a profile; the code that runs sessions provides it.
     """
 
     paths: Paths

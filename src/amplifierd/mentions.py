@@ -80,7 +80,7 @@ class ProfileMentionResolver:
         return roots
 
     def _root_of(self, directory: Path) -> Path:
-        """Return the root in which the file that mentions was found: nothing outside of it is meant."""
+        """Return the root in which the file that mentions was found: nothing outside it is meant."""
         found = [root for place, root in self._roots.items() if place.parent == directory.resolve()]
         return found[0] if found else directory
 

@@ -58,7 +58,7 @@ class CompileSettings(Section):
         default="auto", description="what modules require: auto or never"
     )
     keep_going: bool = Field(
-        default=False, description="build without the providers, tools and hooks that cannot be had"
+        default=False, description="build without the providers, tools and hooks that cannot be obtained"
     )
     timeout_seconds: Seconds = Field(default=600, description="for one build")
 
@@ -89,7 +89,7 @@ class MentionSettings(Section):
     max_file_bytes: AtLeastOne = Field(default=1048576, description="largest file a mention brings in")
     max_total_bytes: AtLeastOne = Field(default=4194304, description="all files of one text together")
     max_files: AtLeastOne = Field(default=200, description="files of one text")
-    max_depth: AtLeastOne = Field(default=8, description="mentions inside of mentioned files")
+    max_depth: AtLeastOne = Field(default=8, description="mentions inside mentioned files")
 
 
 class StoredToken(Section):
@@ -131,7 +131,7 @@ class MetricsSettings(Section):
 
 
 class Settings(BaseSettings):
-    """What an owner of a home can set; frozen. `model_fields_set` has the keys that somebody set.
+    """What an owner of a home can set; frozen. `model_fields_set` has the keys that were set.
 
     `warnings` names the keys that were given and mean nothing.
     """

@@ -70,7 +70,7 @@ class StoredFormat:
     def _version_of(self, value: Mapping[str, Any], path: Path) -> int:
         version = value.get(KEY, 0)
         if not isinstance(version, int) or isinstance(version, bool) or version < 0:
-            raise ValueError(f"{path} has the {KEY} {version!r}, which is no version")
+            raise ValueError(f"{path} has the {KEY} {version!r}, which is not a version")
         if version > self.version:
             raise FormatUnsupportedError(
                 f"{path} has format {version}, this version reads up to {self.version}",

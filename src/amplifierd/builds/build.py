@@ -32,7 +32,7 @@ WRITTEN = (PLAN_FILE, INSTRUCTION_FILE, ORIGINS_FILE)
 class Build:
     """One build of a profile. `path` is its own directory, which stays as it is when the profile is compiled again.
 
-    A build that nobody holds is removed some time after another took its place.
+    A build that is not held is removed some time after another took its place.
     """
 
     profile_id: ProfileId
@@ -104,7 +104,7 @@ class Build:
     def import_path(self) -> Iterator[None]:
         """Hold the build, and have its dependencies at the end of `sys.path`; blocks of one build share the entry.
 
-        Whoever runs modules of the build does so inside of this block.
+        Run modules of the build only inside this block.
 
         Raises:
             ProfileCompilationError: the build is gone (`build-gone`).
@@ -129,7 +129,7 @@ class Build:
 
 
 def move_if_unheld(path: Path, target: Path) -> bool:
-    """Rename a build's directory unless somebody holds it; whoever wants to hold it meanwhile finds it gone."""
+    """Rename a build's directory unless it is held; anyone who tries to hold it meanwhile finds it gone."""
     try:
         descriptor = os.open(path, os.O_RDONLY)
     except FileNotFoundError:

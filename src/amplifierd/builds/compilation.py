@@ -352,7 +352,7 @@ def _check_text(file: Path, ref: str) -> None:
 
 
 def _failed(profile_id: ProfileId, failures: Sequence[_Failure]) -> ProfileCompilationError:
-    """Return one error for all failures; where they have the same code it has that code, too."""
+    """Return one error for all failures; where they have the same code it has that code as well."""
     codes = {str(getattr(each.error, "code", "bad-ref")) for each in failures}
     told = "".join(f"\n  {each}" for each in failures)
     hints = dict.fromkeys(each.error.hint for each in failures if each.error.hint)

@@ -65,7 +65,7 @@ class DependencyInstaller:
         staging: the directory of the build.
         modules: its copied modules, each with its directory in `staging`.
         earlier: the build before; its installed versions are kept as far as they still fit.
-        mode: `auto`, or `never` to leave everything to whoever runs the build.
+        mode: `auto`, or `never` to leave everything to the host that runs the build.
         offline: nothing can be fetched.
         only_pins: install exactly the versions of the earlier build.
     """

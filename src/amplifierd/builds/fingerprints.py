@@ -25,7 +25,7 @@ _SUFFIXES = tuple(pattern.removeprefix("*") for pattern in IGNORED_PATTERNS)
 
 @dataclass(frozen=True, slots=True)
 class ContentFile:
-    """A regular file, and its path inside of the resource; that is empty for a resource that is one file."""
+    """A regular file, and its path inside the resource; that is empty for a resource that is one file."""
 
     path: str
     name: str
@@ -40,10 +40,10 @@ Content = tuple[ContentFile, ...]
 def list_content(parts: Mapping[str, Path], *, boundary: Path, ref: str) -> Content:
     """Return the files of a resource that is made of `parts` (name in the resource → file or directory).
 
-    What builds and tools leave behind is passed over. A link counts as what it leads to, inside of `boundary`.
+    What builds and tools leave behind is passed over. A link counts as what it leads to, inside `boundary`.
 
     Raises:
-        RefResolutionError: a link leads out of `boundary`, in a circle or nowhere, or something is no regular file.
+        RefResolutionError: a link leads out of `boundary`, in a circle or nowhere, or something is not a regular file.
     """
     root = os.path.realpath(boundary)
     found = ((name, _real(str(path), name or path.name, root, ref)) for name, path in parts.items())

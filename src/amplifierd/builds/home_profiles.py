@@ -180,7 +180,7 @@ class Profiles:
         """See to it that the texts of a profile and of its ancestors are in the home.
 
         Raises:
-            RefResolutionError: the profile's collection cannot be had; an ancestor's that cannot is passed over.
+            RefResolutionError: the profile's collection cannot be obtained; an ancestor's that cannot is passed over.
         """
         known = ProfileId.parse(profile_id)
         seen: set[ProfileId] = set()
@@ -248,7 +248,7 @@ class Profiles:
     async def remove_old_builds(
         self, profile_id: ProfileId | str | None = None, *, keep: Collection[str] = ()
     ) -> tuple[Path, ...]:
-        """Remove the builds that are not published and that nobody holds, of one profile or of all.
+        """Remove the builds that are neither published nor held, for one profile or for all.
 
         `keep` has the ids of builds that stay all the same.
         """
@@ -348,7 +348,7 @@ class Profiles:
         return [ProfileId(each, written) for each in self._catalogue.collection_ids()]
 
     def _find_unseen(self, merged: MergedProfile) -> Sequence[Reason]:
-        """Return what the user changed about a profile and its ancestors, and nobody has extracted yet."""
+        """Return what the user changed about a profile and its ancestors that has not been extracted yet."""
         unseen = self._catalogue.find_unseen()
         own = [Reason("profile-changed")] if merged.profile_id in unseen else []
         above = [each.profile_id for each in merged.ancestors if each.profile_id in unseen]
@@ -373,7 +373,7 @@ class Profiles:
         return {name: await self._catalogue.root(name) for name in sorted(collections_of(merged))}
 
     async def _find_roots(self, merged: MergedProfile) -> Roots:
-        """Return the same as far as it can be had: a build that is there does not need it."""
+        """Return the same as far as it can be obtained: a build that is there does not need it."""
         found = {}
         for name in sorted(collections_of(merged)):
             with contextlib.suppress(AmplifierError):

@@ -89,7 +89,7 @@ def _by_name(name: str, module_id: str, entries: list[str]) -> InstalledModule |
 
 
 def _find_path(module: str, entries: list[str]) -> Path | None:
-    """Return a package's directory, or a module's file; nothing is imported, and what is imported is no guide."""
+    """Return a package's directory, or a module's file; nothing is imported, and what has been does not count."""
     package = module.partition(".")[0]
     spec = PathFinder.find_spec(package, entries) if package.isidentifier() else None
     if spec is None or spec.origin is None:

@@ -258,7 +258,7 @@ def _complete(key: ResourceKey, entry: dict[str, Any]) -> None:
 
 
 def _check(lock: ProfileLock) -> None:
-    """Touch everything that is read of a lock, and check the paths, which must stay inside of the build."""
+    """Touch everything that is read of a lock, and check the paths, which must stay inside the build."""
     if not all(isinstance(text, str) for text in (lock.data["build_id"], lock.data["profile_hash"])):
         raise TypeError("build_id and profile_hash are texts")
     _ = lock.chain, lock.degraded, lock.warnings, lock.pins("build"), lock.data["python"], lock.data["platform"]
@@ -279,7 +279,7 @@ def _without_times(value: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value of a profile as JSON has it: YAML also knows dates, and keys that are no texts."""
+    """Return a value of a profile as JSON has it: YAML also knows dates, and keys that are not strings."""
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

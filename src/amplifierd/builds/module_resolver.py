@@ -85,7 +85,7 @@ class DaemonModuleSourceResolver:
         """Return where a module should be; nothing is looked at on disk yet.
 
         Raises:
-            ValueError: the hint is missing, malformed, outside of the allowed roots, or a reference.
+            ValueError: the hint is missing, malformed, outside the allowed roots, or a reference.
         """
         hint = source_hint if source_hint not in (None, "") else profile_hint
         if isinstance(hint, str) and hint.startswith(_REMOTE):

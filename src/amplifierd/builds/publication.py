@@ -2,7 +2,7 @@
 
 `profiles/<collection>/<profile>` is a plain directory until the first compile, then a link to a directory in
 `profiles/<collection>/.builds/<profile>/`. Those directories are made under a temporary name, never changed afterwards,
-and removed when another is published and nobody holds them. Whatever a crash leaves behind has a name that begins with
+and removed when another is published and no one holds them. Whatever a crash leaves behind has a name that begins with
 a dot and goes with the next change. Everything here blocks; all but the questions need the profile's lock.
 """
 
@@ -79,7 +79,7 @@ def publish(paths: Paths, profile_id: ProfileId, staging: Path, build_id: str) -
 def replace_profile_text(paths: Paths, profile_id: ProfileId, text: str) -> None:
     """Put another `profile.md` into a profile's directory, which is made if need be; its lock is taken for it.
 
-    A build stays as it is for whoever uses it: the profile's path moves on to a copy with the new text.
+    A build stays unchanged for those who use it: the profile's path moves on to a copy with the new text.
     """
     with _locked(paths, profile_id):
         sweep(paths, profile_id)
@@ -101,7 +101,7 @@ def replace_profile_text(paths: Paths, profile_id: ProfileId, text: str) -> None
 
 
 def remove_profile(paths: Paths, profile_id: ProfileId) -> None:
-    """Take a profile out of the home; its lock is taken for it. Builds that somebody holds stay until nobody does."""
+    """Take a profile out of the home; its lock is taken for it. Builds that are held stay until they are released."""
     with _locked(paths, profile_id):
         published, builds = paths.profile_dir(profile_id), builds_dir(paths, profile_id)
         if published.is_symlink():
@@ -119,7 +119,7 @@ def remove_profile(paths: Paths, profile_id: ProfileId) -> None:
 def remove_old_builds(
     paths: Paths, profile_id: ProfileId, *, keep: Collection[str] = (), only: str = ""
 ) -> tuple[Path, ...]:
-    """Remove the builds of a profile that are not published and that nobody holds, and return where they were.
+    """Remove the builds of a profile that are neither published nor held, and return where they were.
 
     `keep` has the ids of builds that stay all the same; `only` is how the names begin that are looked at.
     """

@@ -42,7 +42,7 @@ _RELATIVE = ("./", "../")
 
 
 class ResourceError(ProfileCompilationError):
-    """One resource cannot be had."""
+    """One resource cannot be obtained."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class Located:
 def find_wanted(merged: MergedProfile, roots: Roots, locked: Iterable[ResourceKey] = ()) -> dict[ResourceKey, Wanted]:
     """Return the resources of a profile, in its order.
 
-    Where the files of a collection cannot be had, whose agents are wanted all, those among `locked` are.
+    Where the files of a collection cannot be obtained, whose agents are wanted all, those among `locked` are.
 
     Raises:
         ProfileCompilationError: two entries name different sources for one module (`source-conflict`).
@@ -194,7 +194,7 @@ class ResourceLocator:
         return await self._sources.resolve(GitReference(reference.url, commit, reference.subpath))
 
     async def _resolve_relative(self, wanted: Wanted, ref: str, roots: Roots) -> ResolvedRef:
-        """Resolve a reference inside of its collection: it counts as a part of what the collection is."""
+        """Resolve a reference inside its collection: it counts as a part of what the collection is."""
         base = wanted.base
         if base is None or (base.collection != MACHINE and base.collection not in roots):
             raise RefResolutionError(f"{ref} counts from no file", ref, "not-found", hint="write an absolute reference")
@@ -204,7 +204,7 @@ class ResourceLocator:
         resolved = await self._sources.resolve(ref, base_dir=root.path / base.directory)
         if not _is_inside(resolved.path, root.boundary):
             message = f"{ref} leads out of the collection {base.collection!r}"
-            raise RefResolutionError(message, ref, "unsafe-path", hint="keep what it names inside of the collection")
+            raise RefResolutionError(message, ref, "unsafe-path", hint="keep what it names inside the collection")
         if root.commit is None:
             return replace(resolved, root=root.boundary)
         return replace(resolved, root=root.boundary, kind="git", commit=root.commit, mutable=False)
@@ -213,7 +213,7 @@ class ResourceLocator:
 def find_files(wanted: Wanted, resolved: ResolvedRef | None, installed: InstalledModules | None = None) -> Located:
     """List the files of a resource that was resolved; blocks while it looks.
 
-    `installed` is for whoever looks for several, so that they need not be looked up anew.
+    `installed` is for a caller that looks for several, so that they need not be looked up again.
 
     Raises:
         RefResolutionError: a link in it leads out of it.
@@ -282,7 +282,7 @@ def _locate_installed(wanted: Wanted, modules: InstalledModules) -> Located:
     module_id = wanted.key[1]
     installed = modules.find(module_id, wanted.ref)
     if installed is None:
-        source = f"its source {wanted.ref!r} is no installed package" if wanted.ref else "it has no source"
+        source = f"its source {wanted.ref!r} is not an installed package" if wanted.ref else "it has no source"
         raise ResourceError(
             f"module-not-installed: module '{module_id}' is not installed, and {source}",
             code="module-not-installed",

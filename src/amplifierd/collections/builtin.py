@@ -9,7 +9,7 @@ FOUNDATION = "foundation"
 """The id of the collection shipped with the distribution; an entry of that name replaces it."""
 
 BUILTIN_SOURCE = f"builtin:{FOUNDATION}"
-"""How the source of the shipped collection is shown; it is no reference."""
+"""How the source of the shipped collection is shown; it is not a reference."""
 
 
 def find_shipped_collection() -> Path | None:

@@ -154,7 +154,7 @@ class Catalogue:
 
         Raises:
             CollectionError: there is none of that id, or it is disabled.
-            RefResolutionError: its files cannot be had.
+            RefResolutionError: its files cannot be obtained.
         """
         entry = self.entry(collection_id)
         if not entry.enabled:
@@ -171,7 +171,7 @@ class Catalogue:
 
         Raises:
             ValueError: it is not the id of a profile.
-            RefResolutionError: the collection cannot be had.
+            RefResolutionError: the collection cannot be obtained.
         """
         known = ProfileId.parse(profile_id)
         if known.collection == LOCAL:
@@ -184,7 +184,7 @@ class Catalogue:
         """Extract a collection that was never synced, whose extracted profile is gone, or that came with an upgrade.
 
         Raises:
-            CollectionError, RefResolutionError: it cannot be had.
+            CollectionError, RefResolutionError: it cannot be obtained.
         """
         if self.is_ready(entry, name):
             return

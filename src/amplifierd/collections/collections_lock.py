@@ -81,7 +81,7 @@ class CollectionsLock:
             names = [name for name in entries if is_collection_or_profile_name(name)]
             return {name: _from_dict(entries[name]) for name in names}
         except (ValueError, TypeError, AttributeError, KeyError) as error:
-            logger.warning("%s cannot be read and counts as missing; the next sync makes it anew: %s", self.path, error)
+            logger.warning("%s cannot be read and counts as missing; the next sync rebuilds it: %s", self.path, error)
             return {}
 
 

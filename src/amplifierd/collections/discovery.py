@@ -34,7 +34,7 @@ class Discovery:
 def discover(root: Path, collection_id: str, *, boundary: Path) -> Discovery:
     """Read the profiles below a collection's root; the first file that defines a name has it.
 
-    Files that are no profiles are passed over. A file that should be one and has a broken header is in `issues`, as is
+    Files that are not profiles are skipped. A file that should be one and has a broken header is in `issues`, as is
     one that leads out of `boundary`; the paths in them count from the root.
     """
     profiles: dict[str, ProfileDocument] = {}
@@ -89,7 +89,7 @@ def _candidates(root: Path) -> Iterator[PurePosixPath]:
 def _read(
     root: Path, relative: PurePosixPath, collection_id: str, limit: Path
 ) -> tuple[ProfileDocument | None, list[Issue]]:
-    """Return a file's profile, and what keeps it from being used; neither when it is no profile at all."""
+    """Return a file's profile, and what keeps it from being used; neither if it is not a profile at all."""
     file = Path(relative)
     path = root / relative
     if not Path(os.path.realpath(path)).is_relative_to(limit):

@@ -72,7 +72,7 @@ class Collections:
 
         Raises:
             CollectionError: there is none of that id.
-            RefResolutionError: its files cannot be had.
+            RefResolutionError: its files cannot be obtained.
         """
         root = await self._catalogue.root(collection_id)
         return await in_thread(lambda stop: take_inventory(root.path))
@@ -84,8 +84,8 @@ class Collections:
         Profiles that cannot be used are named in the result's `warning`; the collection is registered all the same.
 
         Raises:
-            CollectionError: the id is taken, reserved or invalid, or the source is no directory; nothing is registered.
-            RefResolutionError: the source cannot be had; nothing is registered.
+            CollectionError: the id is taken, reserved or invalid, or the source not a directory; nothing is registered.
+            RefResolutionError: the source cannot be obtained; nothing is registered.
         """
         if checked_collection_id(collection_id) == LOCAL:
             raise _reserved()
@@ -115,7 +115,7 @@ class Collections:
 
         Raises:
             CollectionError: there is no such entry, or the source is no directory; nothing is changed.
-            RefResolutionError: the source cannot be had; nothing is changed.
+            RefResolutionError: the source cannot be obtained; nothing is changed.
         """
         self._registry.check_writable()
         self._check_registered(collection_id)
@@ -148,7 +148,7 @@ class Collections:
         compile: bool | None = None,
         force_compile: bool = False,
     ) -> dict[str, SyncResult]:
-        """Bring collections in step with their sources, and compile what that changed. One id alone is fine, too.
+        """Bring collections in step with their sources, and compile what that changed. A single id is fine, too.
 
         `refresh` asks remotes whether branches moved. `check` only says what would happen: nothing on disk changes.
         `compile` defaults to the setting `startup.auto_compile`. One collection's failure is in its result.

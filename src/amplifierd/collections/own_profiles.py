@@ -40,7 +40,7 @@ class OwnProfiles:
     def bring(self, *, wait_s: float = 0.0) -> None:
         """Extract what was written since the last look; blocks.
 
-        Whoever does not want to wait for another that does the same, sees what was there before.
+        A caller that does not want to wait for another that does the same sees what was there before.
 
         Raises:
             CollectionError: another process did not finish within `wait_s`.

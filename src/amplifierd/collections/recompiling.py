@@ -35,7 +35,7 @@ async def recompile(
     """Compile profiles, some at a time, and say for each what came of it; a failure touches no other.
 
     `parents` has what each known profile extends; `moved` are those whose remotes have something newer. A profile that
-    is incomplete and that others extend is meant to be so, and is no failure.
+    is incomplete and that others extend is meant to be so; that is not a failure.
     """
     slots = asyncio.Semaphore(workers)
     extended = {_bare_name(written) for written in parents.values() if written}

@@ -130,7 +130,7 @@ class RegistryFile:
             except YAMLError as error:
                 raise _broken(f"{self.path} is not valid YAML: {error}") from error
             replace_text(self.path, after)
-            self.read()  # the last good registry, should somebody break the file next
+            self.read()  # the last good registry, in case the file is broken next
 
     @contextmanager
     def _locked(self) -> Iterator[None]:

@@ -16,7 +16,7 @@ from .discovery import hash_texts
 from .models import LockedCollection
 
 OWN_SOURCE = "config/profiles"
-"""How the source of the user's own profiles is shown; it is no reference."""
+"""How the source of the user's own profiles is shown; it is not a reference."""
 
 LABELS = frozenset({BUILTIN_SOURCE, OWN_SOURCE})
 
@@ -31,7 +31,7 @@ class CollectionSources:
         """Return a collection's directory; a relative path counts from `collections.yaml`.
 
         Raises:
-            RefResolutionError: it cannot be had.
+            RefResolutionError: it cannot be obtained.
             CollectionError: it is not a directory.
         """
         if source == BUILTIN_SOURCE:
@@ -49,7 +49,7 @@ class CollectionSources:
         """Return a collection's files as of its last sync; a commit that left the cache is fetched again.
 
         Raises:
-            RefResolutionError: they cannot be had.
+            RefResolutionError: they cannot be obtained.
             CollectionError: the source is no longer a directory.
         """
         resolved = await self.resolve(pinned_source(state))

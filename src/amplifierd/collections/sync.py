@@ -137,7 +137,7 @@ class CollectionSync:
             async with self._catalogue.locked(collection_id):
                 current = self._catalogue.entries().get(collection_id)
                 if current is None:
-                    return self._skipped(collection_id)  # somebody removed it while this one waited
+                    return self._skipped(collection_id)  # it was removed while this one waited
                 source = current.source if refresh else self._catalogue.known_source(current)
                 return await self._extract(current, source, refresh=refresh)
         except (AmplifierError, OSError) as error:

@@ -25,7 +25,7 @@ _EXTENDS = "profile.extends"
 
 DEFAULT_CONTEXT = "context-simple"
 DEFAULTS = "default"
-"""Names the layer of what nobody wrote."""
+"""Names the layer of defaults."""
 
 
 class ProfileSource(Protocol):
@@ -90,7 +90,7 @@ class MergedProfile:
 def resolve_profile(source: ProfileSource, profile_id: ProfileId) -> MergedProfile:
     """Merge a profile with its ancestors and the user's overlay, in this order.
 
-    Problems that an author can fix are in the result's `issues`; whoever compiles or plans calls `raise_for_errors`.
+    Problems that an author can fix are in the result's `issues`; compiling and planning call `raise_for_errors`.
 
     Raises:
         ProfileNotFoundError: there is no such profile.
@@ -149,7 +149,7 @@ class _Merging:
             self.issues.append(replace(issue, file=document.path, line=line))
 
     def add_defaults(self) -> None:
-        """Put in what nobody wrote."""
+        """Fill in defaults."""
         if not (self.sections.get("session") or {}).get("context"):
             self.add_values(DEFAULTS, {"session": {"context": {"module": DEFAULT_CONTEXT, "config": {}}}})
         for section in MODULE_SECTIONS:
