@@ -1,4 +1,4 @@
-"""Where a session's conversation is kept when nobody says so."""
+"""Where a session's conversation is kept by default."""
 
 import hashlib
 from pathlib import Path

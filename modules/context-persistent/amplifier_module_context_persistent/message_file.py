@@ -21,7 +21,7 @@ _held_here: set[tuple[int, int]] = set()  # device and inode of the files that t
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What somebody else did to the file: messages that follow the known ones, or all there are now."""
+    """What another process did to the file: messages that follow the known ones, or all there are now."""
 
     messages: list[Message]
     is_all: bool
@@ -71,9 +71,9 @@ class MessageFile:
         return messages
 
     def find_change(self, history: list[Message]) -> Change | None:
-        """Return what somebody else did to the file; without a sign of that nothing is read.
+        """Return what another process did to the file; nothing is read unless there is a sign of that.
 
-        When the file is gone, `history` is written anew at the next opportunity.
+        When the file is gone, `history` is written again at the next opportunity.
         """
         if self._replacement is not None:
             return None
@@ -81,7 +81,7 @@ class MessageFile:
             status = self.path.stat()
         except OSError as exc:
             if isinstance(exc, FileNotFoundError | NotADirectoryError) and self._known is not None:
-                logger.warning("%s is gone; it is written anew with the next message", self.path)
+                logger.warning("%s is gone; it is written again with the next message", self.path)
                 self.close()
                 self._known, self._replacement, self._unsaved = None, list(history), []
             return None
@@ -96,7 +96,7 @@ class MessageFile:
             return Change(self._take(file.read()), is_all=False)
 
     def take_possession(self) -> None:
-        """Become the owner of the file if it is there and nobody is. Raises `OSError` when it cannot be written."""
+        """Become the owner of the file if it exists and has none. Raises `OSError` when it cannot be written."""
         if self.path.exists():
             self._open()
 
@@ -155,7 +155,7 @@ class MessageFile:
 
     def _note_size(self, file: LineFile, expected: int) -> None:
         status = os.fstat(file.fileno())
-        # Another size means that somebody else wrote at the same moment: then all is read again.
+        # Another size means that another process wrote at the same moment: then all is read again.
         self._known = _stamp(status) if status.st_size == expected else None
         self._read_to = expected
 
@@ -169,7 +169,7 @@ class MessageFile:
             if message is not None:
                 messages.append(message)
             elif line.strip():
-                logger.warning("%s: line %d is no message and is skipped", self.path, self._lines)
+                logger.warning("%s: line %d is not a message and is skipped", self.path, self._lines)
         self._read_to += end
         return messages
 

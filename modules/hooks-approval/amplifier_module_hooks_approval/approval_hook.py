@@ -81,7 +81,7 @@ class ApprovalHook:
         return HookResult() if verdict.approved else HookResult(action="deny", reason=verdict.reason)
 
     async def _decide(self, call: GuardedCall, request: ApprovalRequest) -> Verdict | None:
-        """Return the first decision there is; None leaves it to whoever the application asks."""
+        """Return the first decision there is; None leaves it to the application's approval system."""
         by_rule = check_auto_action(self.settings.rules, call.tool_name, call.tool_input)
         if by_rule == "auto_deny":
             return Verdict(False, "Auto-denied by rule", "rule")
@@ -176,7 +176,7 @@ class ApprovalHook:
 
 
 def _failed(error: BaseException) -> Verdict:
-    """Return the denial that an error amounts to; a handler for whose answer nobody waits any more just ends."""
+    """Return the denial that an error amounts to; a handler whose answer is no longer awaited just ends."""
     if isinstance(error, GeneratorExit):
         raise error
     with contextlib.suppress(Exception):  # not even a broken log opens the gate

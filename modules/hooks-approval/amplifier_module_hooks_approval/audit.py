@@ -1,4 +1,4 @@
-"""The audit trail: one line for every decision, whoever took it."""
+"""The audit trail: one line for every decision, no matter who took it."""
 
 import json
 import logging

@@ -6,7 +6,7 @@ from typing import Any
 
 BASH = "bash"
 
-# Everything by which a shell can be made to do more than run one program, and characters nobody types.
+# Everything by which a shell can be made to do more than run one program, and characters that no one types.
 _NOT_SIMPLE = re.compile(r"[;&|<>`$()\\\x00-\x08\x0a-\x1f\x7f-\x9f]")
 _TRIMMED = " \t\n"
 _SEPARATORS = re.compile(r"[;&|\r\n]")

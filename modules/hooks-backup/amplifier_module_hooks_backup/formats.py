@@ -24,7 +24,7 @@ def encode(form: str, messages: list[Message], metadata: Metadata | None) -> byt
 def read_backup(path: Path | str) -> dict[str, Any]:
     """Return the `metadata` and `messages` of a `jsonl` or `json` backup, compressed or not.
 
-    The messages can be handed to a context manager's `set_messages`. Raises `ValueError` for a file that is no such
+    The messages can be handed to a context manager's `set_messages`. Raises `ValueError` for a file that is not such a
     backup (text cannot be read back) or is damaged, `OSError` for one that cannot be read.
     """
     path = Path(path)

@@ -29,7 +29,7 @@ async def mount(coordinator: ModuleCoordinator, config: dict[str, Any] | None = 
 
 
 async def on_session_ready(coordinator: ModuleCoordinator) -> None:
-    """Log the events that the other modules announced, too."""
+    """Also log the events that the other modules announced."""
     for hook in list(_mounted):
         if hook.coordinator is coordinator:
             await hook.register_declared_events()

@@ -63,7 +63,7 @@ class LogFiles:
         file.append(line)
 
     def _opened(self, path: Path) -> "_LogFile":
-        """Return the open file; one that somebody removed is made anew."""
+        """Return the open file; one that was removed is created again."""
         file = self._open.get(path)
         if file is not None and not file.is_removed():
             self._open.move_to_end(path)
@@ -101,7 +101,7 @@ class _LogFile:
         """Move the file to `.1`, `.1` to `.2` and so on; the last one goes.
 
         Of several processes that want to, the first one does it: the lock belongs to the file that is moved, and
-        whoever gets it later finds another file in its place.
+        a later caller finds another file in its place.
         """
         fcntl.flock(self._lines.fileno(), fcntl.LOCK_EX)
         if not self._is_in_place():

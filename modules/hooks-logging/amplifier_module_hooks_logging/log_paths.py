@@ -16,13 +16,13 @@ class LogPaths:
     """Fills the template in; a relative one is relative to the session's working directory."""
 
     def __init__(self, template: str, coordinator: Any) -> None:
-        self._template = os.path.expanduser(template)  # noqa: PTH111 - a Path raises where nobody is at home
+        self._template = os.path.expanduser(template)  # noqa: PTH111 - a Path raises if there is no home directory
         self._coordinator = coordinator
         self._depends_on_directory = "{project}" in template or not os.path.isabs(self._template)  # noqa: PTH117
         self._paths: dict[tuple[object, str], Path] = {}
 
     def path_of(self, session_id: str) -> Path:
-        """Return the log of a session, which never lies outside of the template's directory."""
+        """Return the log of a session, which never lies outside the template's directory."""
         key = (self._place(), session_id)
         path = self._paths.get(key)
         if path is None:

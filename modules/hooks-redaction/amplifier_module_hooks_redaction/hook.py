@@ -67,7 +67,7 @@ class RedactionHook:
         return HookResult(action="modify", data={**identifiers, STAMP: stamp})
 
     def cleanup(self) -> None:
-        """Unregister, and let go of everything that was seen; whoever scrubs can still do it."""
+        """Unregister, and let go of everything that was seen; scrubbing still works."""
         self._handlers.clear()
         self._scrubber.forget()
         self._streams.forget()
@@ -103,7 +103,7 @@ class RedactionHook:
             return self._redacted_piece(event, data, key, stamp)
         if event != PROVIDER_REQUEST or "messages" not in data:
             return {**self._scrubber.scrub(data), STAMP: stamp}
-        # The whole conversation: whoever writes it down scrubs it, and then each message only once.
+        # The whole conversation: the code that writes it scrubs it, and then each message only once.
         rest = {key: value for key, value in data.items() if key != "messages"}
         stamp["skipped"] = ["messages"]
         return {**self._scrubber.scrub(rest), "messages": data["messages"], STAMP: stamp}

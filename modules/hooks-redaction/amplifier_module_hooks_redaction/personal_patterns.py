@@ -25,7 +25,7 @@ def _mail_addresses(text: str) -> Iterator[Span]:
             yield start, domain.end()
 
 
-# A number stands alone: it is no part of a word, a UUID, a version, an address or a time, and it is no price. That is
+# A number stands alone: it is not part of a word, a UUID, a version, an address or a time, and not a price. That is
 # looked at behind its first character, because a regular expression that begins with a set is searched for quickly.
 _STANDS_ALONE = r"(?:(?<![\w.:+$€£¥-].)|(?<=\\[bfnrt].))"
 _ENDS = r"(?![\w:+-]|\.\w)"

@@ -158,7 +158,7 @@ class CostAwareScheduler(Scheduler):
         return HookResult(action="deny", reason=reason)
 
     async def _alert(self) -> HookResult:
-        """Tell everybody, once, that the threshold is reached."""
+        """Announce, once, that the threshold is reached."""
         threshold = self.alert_threshold
         if threshold is None or self._has_alerted or self._ledger.total < Decimal(str(threshold)):
             return HookResult()

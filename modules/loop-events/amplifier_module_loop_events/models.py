@@ -6,7 +6,7 @@ from typing import Any
 
 @dataclass
 class DecisionRequest:
-    """A decision that somebody may take."""
+    """A decision that handlers may take."""
 
     event_id: str
     timestamp: float

@@ -57,7 +57,7 @@ class SelectingToolCalls(ToolCalls):
         await self.consult_and_run(outcome)
 
     async def _resolve(self, name: str, arguments: dict[str, Any]) -> str:
-        """Let whoever answers decision events choose; the highest score wins, the first among equals."""
+        """Let the handlers of decision events choose; the highest score wins, the first among equals."""
         if self.decision_timeout_s is None:
             return name
         request = ToolResolutionRequest(

@@ -41,7 +41,7 @@ class ModelFacts:
 
     @property
     def budget_tokens(self) -> int:
-        """How long the model may think when nobody says."""
+        """How long the model may think by default."""
         return self.default_budget_tokens or _USUAL_BUDGET_TOKENS
 
     @property
@@ -103,7 +103,7 @@ def family_of(model: str) -> str:
 
 
 def default_model() -> str:
-    """Return the model that is used when nobody names one."""
+    """Return the model that is used if none is named."""
     return _TABLE.default_model
 
 
@@ -118,7 +118,7 @@ def _base_window() -> int:
 
 
 def _inner(source: Mapping[str, Any], *keys: str) -> Mapping[str, Any]:
-    """Return a mapping inside of mappings, empty where there is none."""
+    """Return a mapping inside mappings, empty where there is none."""
     for key in keys:
         value = source.get(key)
         source = value if isinstance(value, Mapping) else {}

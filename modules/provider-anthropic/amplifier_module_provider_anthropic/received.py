@@ -24,7 +24,7 @@ _RATE_LIMIT_KINDS = ("requests", "tokens", "input-tokens", "output-tokens")
 class Received:
     """One answer of the vendor, as far as it has come.
 
-    `usage` is known as soon as the vendor has told it, also when the answer is never completed.
+    `usage` is known as soon as the vendor has told it, even if the answer is never completed.
     """
 
     def __init__(self, model: str) -> None:

@@ -179,7 +179,7 @@ class RequestBuilder:
         if thinking.param is not None:
             return {"temperature": 1.0}
         if options.top_p is not None and not is_set["temperature"]:
-            return {"top_p": options.top_p}  # models refuse both at once, and nobody asked for the other
+            return {"top_p": options.top_p}  # models refuse both at once, and no one asked for the other
         return {"temperature": options.temperature, "top_p": options.top_p}
 
     def _add_extra_params(self, body: dict[str, Any]) -> None:

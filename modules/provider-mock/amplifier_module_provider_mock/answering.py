@@ -46,7 +46,7 @@ class Answering:
     async def attempt(self, call: MockCall) -> ProviderResponse:
         """Answer a call, or fail as it is told to.
 
-        The answer is chosen once for a call. Only one that is itself an error is chosen anew for the next attempt, so
+        The answer is chosen once for a call. Only one that is itself an error is chosen again for the next attempt, so
         that a script goes on.
         """
         settings, view = self._settings, call.view
@@ -67,7 +67,7 @@ class Answering:
         return response
 
     async def stream(self, response: ProviderResponse, call: MockCall, fault: ErrorSpec | None = None) -> None:
-        """Emit a response as a stream, if the call is to be streamed and anybody can hear it."""
+        """Emit a response as a stream, if the call is to be streamed and anyone can hear it."""
         if call.options.streams and self._events.hooks is not None:
             await stream_content(
                 response.content,

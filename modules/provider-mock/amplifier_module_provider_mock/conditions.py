@@ -46,7 +46,7 @@ class Conditions:
             try:
                 re.compile(given["regex"])
             except re.error as exc:
-                raise ValueError(f"{given['regex']!r} is no regular expression: {exc}") from exc
+                raise ValueError(f"{given['regex']!r} is not a regular expression: {exc}") from exc
         return cls(**{**given, "tools_include": tuple(given.get("tools_include", ()))})
 
     def broken(self, view: TurnView) -> str | None:

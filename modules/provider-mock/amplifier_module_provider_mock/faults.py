@@ -45,7 +45,7 @@ class ErrorSpec:
         kind = fields.get("type")
         if kind not in CLASSES and kind not in _SHORT_NAMES:
             known = ", ".join((*_SHORT_NAMES, *CLASSES))
-            raise ValueError(f"{kind!r} is no error, known are {known}")
+            raise ValueError(f"{kind!r} is not an error; known are {known}")
         return cls(
             type=str(kind),
             message=str(fields.get("message") or f"mock error: {kind}"),

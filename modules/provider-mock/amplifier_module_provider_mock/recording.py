@@ -25,7 +25,7 @@ from .script_file import unusable
 logger = logging.getLogger(__name__)
 
 _ADDED_BY_REGISTRY = frozenset({"session_id", "parent_id", "timestamp"})
-# The calls being recorded in this context. Whoever emits an event inherits the context of the call it belongs to.
+# The calls being recorded in this context. Code that emits an event inherits the context of the call it belongs to.
 _recorded_calls: ContextVar[tuple[object, ...]] = ContextVar("amplifier_mock_recorded_calls", default=())
 
 

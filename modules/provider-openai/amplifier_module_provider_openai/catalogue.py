@@ -19,7 +19,7 @@ _WINDOW_KEYS = ("context_window", "max_model_len", "context_length")
 
 
 def provider_info(provider_id: str, name: str, settings: OpenAISettings) -> ProviderInfo:
-    """Describe the provider; asks nobody."""
+    """Describe the provider, without asking the vendor."""
     facts = facts_of(settings.default_model)
     window = facts.reported_window(enable_long_context=settings.enable_long_context)
     return ProviderInfo(
@@ -116,7 +116,7 @@ def _config_fields() -> list[ConfigField]:
         ConfigField(
             id="enable_long_context",
             display_name="Long context",
-            prompt="Use the whole context window, also where its tokens cost more?",
+            prompt="Use the whole context window, even where its tokens cost more?",
             field_type="boolean",
             required=False,
             default="false",

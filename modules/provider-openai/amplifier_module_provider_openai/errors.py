@@ -87,7 +87,7 @@ class OpenAIErrors:
         return self._limited(self._translator.translate(scrubbed, model=model))
 
     def _limited(self, error: LLMError) -> LLMError:
-        """Give up at once on a rate limit that lasts longer than anybody is willing to wait."""
+        """Give up at once on a rate limit that lasts too long to wait for."""
         if isinstance(error, RateLimitError) and (error.retry_after or 0) > self._max_delay_s:
             error.retryable = False
         return error

@@ -1,11 +1,11 @@
-"""What both APIs say in the same way inside of messages: context files, images, and texts that stand for something."""
+"""What both APIs say in the same way inside messages: context files, images, and texts that stand for something."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from amplifier_kit.providers.messages import NormalMessage
 
-THOUGHTS = frozenset({"thinking", "redacted_thinking", "reasoning"})  # blocks that nobody but the model has
+THOUGHTS = frozenset({"thinking", "redacted_thinking", "reasoning"})  # blocks that only the model has
 
 
 def context_file(message: NormalMessage) -> str:
@@ -19,7 +19,7 @@ def unanswered_tool_text(message: NormalMessage) -> str:
 
 
 def image_url(block: Mapping[str, Any]) -> str | None:
-    """Return the address of an image, the data itself if need be; None for a source that nobody can follow."""
+    """Return the address of an image, the data itself if need be; None for a source that cannot be followed."""
     source = block.get("source")
     if not isinstance(source, Mapping):
         return None

@@ -46,7 +46,7 @@ def facts_of(model: str) -> ModelFacts:
 
 
 def default_model() -> str:
-    """Return the model that is used when nobody names one."""
+    """Return the model that is used if none is named."""
     return _TABLE.default_model
 
 

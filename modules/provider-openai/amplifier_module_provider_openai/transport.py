@@ -90,7 +90,7 @@ class Transport:
         self._errors = errors
 
     async def prepare(self, *, model: str) -> None:
-        """Build the client, which may take longer than an attempt has time, and is no part of one."""
+        """Build the client, which may take longer than an attempt may, and is not part of one."""
         try:
             await self._ready_client()
         except LLMError:

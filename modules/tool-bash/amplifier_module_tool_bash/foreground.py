@@ -18,7 +18,7 @@ _STILL_OPEN = "processes started by the command are still running; what they pri
 
 
 class ForegroundCommands:
-    """The commands of one session that somebody waits for."""
+    """The commands of one session that are being waited for."""
 
     def __init__(self, max_output_bytes: int, coordinator: Any) -> None:
         self._max_output_bytes = max_output_bytes
@@ -64,7 +64,7 @@ class ForegroundCommands:
         return _finished(program.returncode, out, err, "; ".join(filter(None, notes)))
 
     async def close(self) -> None:
-        """End what still runs; whoever waits for it gets an answer."""
+        """End what still runs; those who wait for it get an answer."""
         await asyncio.gather(*(program.stop(END_GRACE_S) for program in self._programs))
 
 

@@ -48,7 +48,7 @@ class Capture:
 
     @property
     def text(self) -> str:
-        """The stream as text; its middle is left out when it is too long, all of it when it is no text at all."""
+        """The stream as text; its middle is left out when it is too long, all of it if it is not text at all."""
         if self._is_binary:
             share = self._control_bytes / self.total
             return (
@@ -92,9 +92,9 @@ class Capture:
 
 
 class PipeReader:
-    """Reads both pipes of a child in a thread of its own, for as long as anybody holds them open.
+    """Reads both pipes of a child in a thread of its own, for as long as anyone holds them open.
 
-    After `release` what still comes is read and forgotten, so that whoever writes is not disturbed.
+    After `release` what still comes is read and forgotten, so that the writer is not disturbed.
     """
 
     def __init__(self, pipes: dict[IO[bytes], Capture], loop: AbstractEventLoop) -> None:
@@ -123,7 +123,7 @@ class PipeReader:
                         selector.unregister(key.fileobj)
         for pipe in self._pipes:
             pipe.close()
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with contextlib.suppress(RuntimeError):  # the loop is closed: no one waits any more
             loop.call_soon_threadsafe(self.is_drained.set)
 
 

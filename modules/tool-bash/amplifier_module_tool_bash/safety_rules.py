@@ -55,7 +55,7 @@ class Rule:
 
     @property
     def hint(self) -> str:
-        """What somebody can do who wants it all the same."""
+        """What to do if it is wanted all the same."""
         if self.profiles == _STRICT:
             return "rewrite the command, or set safety_profile to 'standard', 'permissive' or 'unrestricted'"
         if self.profiles == _NORMAL:
@@ -89,7 +89,7 @@ def _has_option(program: Program, letters: str, *names: str) -> bool:
 
 
 def _operands(program: Program) -> Iterator[Word]:
-    """Yield the arguments that are no options."""
+    """Yield the arguments that are not options."""
     are_options_over = False
     for word in program.arguments:
         if word.value == "--" and not are_options_over:
@@ -198,7 +198,7 @@ RULES = (
     *(Rule(f"dd if={source}", "it overwrites without end", _NORMAL, _fills(source)) for source in _ZERO_SOURCES),
     Rule("dd of=/dev/", "it overwrites a device", _NORMAL, _copies_to_device),
     Rule("> /dev/", "it writes to a device", _NORMAL, _writes_device),
-    Rule("chmod 777 /", "it opens the root directory to everybody", _NORMAL, _opens_root),
+    Rule("chmod 777 /", "it opens the root directory to everyone", _NORMAL, _opens_root),
     Rule("chown -R /", "it changes the owner of the whole file system", _NORMAL, _gives_root_away),
     Rule(":(){ :|:& };:", "it is a fork bomb", _ALWAYS, lambda text, _: _FORK_BOMB.search(text) is not None),
     Rule("pipe to shell", "a shell would run what another program prints", _STRICT, lambda _, p: bool(p.fed_shells)),

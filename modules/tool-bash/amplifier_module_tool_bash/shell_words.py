@@ -1,4 +1,4 @@
-"""Reading the words of a shell script, with the scripts inside of them."""
+"""Reading the words of a shell script, with the scripts inside them."""
 
 import re
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ class Dialect:
 
 
 class WordReader:
-    """Reads the words of a text, one after the other; the scripts inside of them are handed on."""
+    """Reads the words of a text, one after the other; the scripts inside them are handed on."""
 
     def __init__(self, text: str, dialect: Dialect, depth: int = 0) -> None:
         self.text = text
@@ -56,11 +56,11 @@ class WordReader:
         raise NotImplementedError
 
     def note_doubt(self, text: str) -> None:
-        """Take note that shells disagree about what follows, so that nobody can know what is run."""
+        """Take note that shells disagree about what follows, so that what runs cannot be known."""
         raise NotImplementedError
 
     def reader_of(self, text: str) -> "WordReader":
-        """Return a reader for a text inside of this one; what it finds counts as found here."""
+        """Return a reader for a text inside this one; what it finds counts as found here."""
         raise NotImplementedError
 
     def read_word(self, *, may_assign: bool = False) -> list[Word]:
@@ -77,7 +77,7 @@ class WordReader:
         return self.text[self.place + ahead : self.place + ahead + 1]
 
     def read_expansions(self) -> None:
-        """Read the whole text as one that is expanded but not split: the inside of a here-document."""
+        """Read the whole text as one that is expanded but not split: the inside a here-document."""
         while sign := self.peek():
             if sign == "\\":
                 self.place += 2

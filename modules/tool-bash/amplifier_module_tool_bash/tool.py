@@ -83,7 +83,7 @@ def _problem(command: str) -> str:
     try:
         size = len(command.encode())
     except UnicodeEncodeError:
-        return "is no valid text"
+        return "is not valid text"
     if "\0" in command:
         return "holds a NUL character"
     return f"has {size} bytes, more than {_MAX_COMMAND_BYTES}" if size > _MAX_COMMAND_BYTES else ""

@@ -18,7 +18,7 @@ _LINES_PER_CHECK = 1000
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The lines from `offset` on; `total_lines` is None when nobody has counted to the end."""
+    """The lines from `offset` on; `total_lines` is None if the end was not reached."""
 
     offset: int
     lines: list[bytes]

@@ -1,4 +1,4 @@
-"""Whether a path may be touched, as a question that other code can ask, too."""
+"""Whether a path may be touched, as a question that other code can ask as well."""
 
 from collections.abc import Sequence
 from pathlib import Path

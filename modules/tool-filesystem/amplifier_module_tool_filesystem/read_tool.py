@@ -22,8 +22,8 @@ class ReadTool(FileTool):
     name = "read_file"
     description = (
         "Read a text file, or list a directory. Lines come numbered, 2000 at a time unless limit says otherwise; "
-        "lines over 2000 characters are cut, and next_offset says where to go on. The numbers are no part of the file. "
-        "Binary files are recognised, not shown. To find text in many files use a search tool instead."
+        "lines over 2000 characters are cut, and next_offset says where to continue. The numbers are not part of the "
+        "file. Binary files are recognised, not shown. To find text in many files use a search tool instead."
     )
     input_schema: ClassVar[dict[str, Any]] = {
         "type": "object",

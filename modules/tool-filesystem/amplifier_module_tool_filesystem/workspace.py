@@ -25,7 +25,7 @@ EVENTS = (ARTIFACT_READ, ARTIFACT_WRITE)
 T = TypeVar("T")
 Intent = Literal["read", "write", "edit"]
 
-_ATTEMPTS = 5  # to reach a file while somebody swaps the directories on the way
+_ATTEMPTS = 5  # to reach a file while another process swaps the directories on the way
 
 
 class Workspace:
@@ -142,7 +142,7 @@ def _require(rules: PathRules, real: Path, shown: Path, file_path: str, intent: 
 
 
 class _Turnstile:
-    """Lets one writer of a path pass at a time; gone when nobody waits."""
+    """Lets one writer of a path pass at a time; gone when none waits."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()

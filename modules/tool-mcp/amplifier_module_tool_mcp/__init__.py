@@ -24,7 +24,7 @@ SERVERS = "mcp.servers"
 
 logger = logging.getLogger(__name__)
 
-_PRIORITY = 900  # after whoever may deny a prompt: a denied one starts nothing
+_PRIORITY = 900  # after the hooks that may deny a prompt: a denied one starts nothing
 
 
 async def mount(coordinator: ModuleCoordinator, config: dict[str, Any] | None = None) -> Callable[[], Awaitable[None]]:

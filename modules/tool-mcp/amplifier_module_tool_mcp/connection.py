@@ -130,7 +130,7 @@ class Connection:
             await self._process.tree.end(0)
 
     def refresh(self) -> None:
-        """Have the tools listed anew."""
+        """Have the tools listed again."""
         self._changed.set()
 
     @contextmanager
@@ -203,7 +203,7 @@ class Connection:
                         await on_change(tools)
 
     async def _listen(self, client: Client) -> None:
-        """Be told of changes; what changed while nobody listened shows in the listing that follows."""
+        """Be told of changes; what changed meanwhile shows in the listing that follows."""
         while True:
             try:
                 async with client.listen(tools_list_changed=True) as subscription:
@@ -225,7 +225,7 @@ class Connection:
             with anyio.fail_after(self.settings.limits.call_timeout_s):
                 return offered(await self._list(client), self.settings, level=logging.DEBUG)
         except (MCPError, ValidationError, TimeoutError) as exc:
-            logger.warning("server %s: the tools cannot be listed anew: %s", self.settings.name, self._said(exc))
+            logger.warning("server %s: the tools cannot be listed again: %s", self.settings.name, self._said(exc))
             return None
 
     async def _list(self, client: Client) -> list[Tool]:
@@ -255,7 +255,7 @@ class Connection:
             repair_listing(message.result, self.settings.name)
 
     def _on_end(self) -> None:
-        if self._serving is not None:  # else whoever starts it gets to know
+        if self._serving is not None:  # otherwise its starter learns about it
             self.break_off("the server closed the connection")
 
     async def _on_message(self, message: IncomingMessage) -> None:

@@ -60,7 +60,7 @@ def repair_listing(result: Any, server: str) -> None:
     for tool in list(tools):
         schema = tool.get("inputSchema") if isinstance(tool, dict) else None
         if isinstance(schema, dict) and schema.setdefault("type", "object") != "object":
-            logger.warning("server %s: tool %r is left out, its input is no object", server, tool.get("name"))
+            logger.warning("server %s: tool %r is left out, its input is not an object", server, tool.get("name"))
             tools.remove(tool)
 
 

@@ -161,7 +161,7 @@ class _Reader:
             problem = "it is empty" if "command" in self._entry else "neither 'command' nor 'url' is given"
             raise self._error("command", problem, "a program, or 'url' with an address")
         if len(found) > 1:
-            raise self._error("command", "'url' is given, too", "one of them")
+            raise self._error("command", "'url' is given as well", "one of them")
         return found[0]
 
     def _program(self) -> Program:

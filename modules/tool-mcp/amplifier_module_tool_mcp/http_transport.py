@@ -26,7 +26,7 @@ class Statuses:
         self.last: int | None = None
 
 
-# The SDK sends in the context of whoever asked, so every caller sees the answers to its own requests.
+# The SDK sends in the context of the caller, so every caller sees the answers to its own requests.
 statuses: ContextVar[Statuses] = ContextVar("statuses")
 
 

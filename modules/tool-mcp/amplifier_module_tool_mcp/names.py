@@ -22,7 +22,7 @@ class NameBook:
     ) -> dict[ToolKey, str | None]:
         """Return a name for each tool, given with its prefix, servers in the order of the configuration.
 
-        `is_free` says whether nobody else holds a name. None is for a tool that cannot be given any.
+        `is_free` says whether a name is not taken. None is for a tool that cannot be given any.
         """
         ranks: dict[str, int] = {}
         asked = [(ranks.setdefault(key[0], len(ranks)), prefix, key) for prefix, key in wanted]

@@ -23,7 +23,7 @@ class Redactor:
 
     @classmethod
     def of_headers(cls, headers: Mapping[str, str]) -> "Redactor":
-        """Know the values of all headers; a token is a secret without its scheme, too."""
+        """Know the values of all headers; a token without its scheme is a secret, too."""
         return cls(secret for value in headers.values() for secret in (value, value.partition(" ")[2]))
 
     def text(self, text: str) -> str:

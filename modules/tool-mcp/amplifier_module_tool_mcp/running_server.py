@@ -104,7 +104,7 @@ class RunningServer(McpServer):
             self._owner = asyncio.create_task(self._own(), name=f"mcp-server-{self.name}")
 
     async def wait(self, limit_s: float) -> None:
-        """Wait until a start in progress has succeeded or failed, but not for ever."""
+        """Wait until a start in progress has succeeded or failed, but not forever."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(limit_s):
                 await self._settled.wait()

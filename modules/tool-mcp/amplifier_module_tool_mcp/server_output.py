@@ -80,7 +80,7 @@ def _extend(line: bytearray, more: bytes) -> None:
 
 
 class _LogFile:
-    """A private file that is started anew when it is large; one predecessor is kept. Written to in a worker thread."""
+    """A private file that is rotated when it grows large; one predecessor is kept. Written to in a worker thread."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -103,7 +103,7 @@ class StdioTransport:
         return incoming, outgoing
 
     async def _read(self, out: asyncio.StreamReader) -> None:
-        """Hand on what the server says; once nobody listens it is read all the same, so that it is not held up."""
+        """Pass on what the server says; it is read even if no one listens any more, so that the server can go on."""
         try:
             while line := await out.readline():
                 if (message := await self._parse(line)) is not None:
@@ -135,7 +135,7 @@ class StdioTransport:
             self._received.close()
 
     async def _watch(self, tree: ProcessTree) -> None:
-        """End the connection with the server, also when something it started holds its stdout open."""
+        """End the connection with the server, even if something it started holds its stdout open."""
         await tree.wait()
         await asyncio.wait({self._reading, self._draining}, timeout=_LAST_WORDS_S)
         self._received.close()
@@ -164,7 +164,7 @@ class StdioTransport:
             end.close()
         for pipe in getattr(self, "_pipes", ()):
             if isinstance(pipe, asyncio.WriteTransport) and pipe.get_write_buffer_size():
-                pipe.abort()  # what nobody read
+                pipe.abort()  # what was never read
             pipe.close()
         for file in (tree.stdin, tree.stdout, tree.stderr):
             if file is not None:

@@ -50,7 +50,7 @@ ALIASES = {
 
 
 def suffixes_of(file_type: str) -> tuple[str, ...]:
-    """Return the endings of a type or one of its other names; raises `ToolFailure` for one that nobody knows."""
+    """Return the endings of a type or one of its other names; raises `ToolFailure` for an unknown one."""
     name = file_type.lower()
     suffixes = SUFFIXES.get(ALIASES.get(name, name))
     if suffixes is None:

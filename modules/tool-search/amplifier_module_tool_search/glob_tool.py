@@ -54,7 +54,7 @@ class GlobTool:
                 "items": {"type": "string"},
                 "description": 'Leave out paths that end like this, for example "*_test.py" or "sub/*.py".',
             },
-            "include_ignored": {"type": "boolean", "description": "Look into excluded directories, too."},
+            "include_ignored": {"type": "boolean", "description": "Look into excluded directories as well."},
         },
         "required": ["pattern"],
     }

@@ -55,7 +55,7 @@ class GrepTool:
                 "description": 'Only files like this, "*.py" at any depth or "src/**/*.{ts,tsx}" from the path.',
             },
             "type": {"type": "string", "description": "Only files of this type, for example py, ts, rust, md."},
-            "multiline": {"type": "boolean", "description": "Match across lines; . matches line ends, too."},
+            "multiline": {"type": "boolean", "description": "Match across lines; . matches line ends as well."},
             "head_limit": {
                 "type": "integer",
                 "description": "How many results to return, 0 for all. Default: 500 lines, or 200 files or counts.",
@@ -63,7 +63,7 @@ class GrepTool:
             "offset": {"type": "integer", "description": "How many results to pass over. Default 0."},
             "include_ignored": {
                 "type": "boolean",
-                "description": "Search hidden, ignored and excluded files and directories, too.",
+                "description": "Search hidden, ignored and excluded files and directories as well.",
             },
         },
         "required": ["pattern"],

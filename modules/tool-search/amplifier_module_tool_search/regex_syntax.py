@@ -15,14 +15,14 @@ _compiler: Any = importlib.import_module("re._compiler")
 _op: Any = importlib.import_module("re._constants")
 
 _ASCII = [chr(code) for code in range(128)]
-_BEYOND_ASCII = r"(?-u:[\x80-\xff]){1,4}"  # a character of several bytes, or bytes that are no character at all
+_BEYOND_ASCII = r"(?-u:[\x80-\xff]){1,4}"  # a character of several bytes, or bytes that are not a character at all
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 _HAS_FOREIGN_CASES = frozenset("iksIKS")  # letters that match one beyond ASCII when case does not count
 _MAX_REPEATS = 200
 
 
 class InvalidPatternError(ValueError):
-    """The pattern is no regular expression."""
+    """The pattern is not a regular expression."""
 
 
 class _UntranslatableError(Exception):
@@ -38,12 +38,12 @@ class Translation:
 
 
 def compile_pattern(pattern: str, *, ignore_case: bool, multiline: bool) -> re.Pattern[str]:
-    """Compile a pattern for single lines, or for whole files in which `.` matches line ends, too."""
+    """Compile a pattern for single lines, or for whole files in which `.` matches line ends as well."""
     flags = re.IGNORECASE if ignore_case else re.NOFLAG
     flags |= re.DOTALL | re.MULTILINE if multiline else re.NOFLAG
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what may change in a later Python is no matter for the model
+            warnings.simplefilter("ignore")  # what may change in a later Python does not matter to the model
             return re.compile(pattern, flags)
     except (re.error, OverflowError, RecursionError, ValueError) as exc:
         raise InvalidPatternError(str(exc) or type(exc).__name__) from exc

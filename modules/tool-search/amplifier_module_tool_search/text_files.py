@@ -40,7 +40,7 @@ def is_binary(head: bytes) -> bool:
 
 
 def decode(data: bytes) -> str:
-    """Return the text of a file: without its mark, and with a sign in the place of what is no text."""
+    """Return the text of a file: without its mark, and with a sign in place of what is not text."""
     if data.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
         return data.decode("utf-16", "replace")
     return data.removeprefix(BOM_UTF8).decode("utf-8", "replace")

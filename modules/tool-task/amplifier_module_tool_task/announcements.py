@@ -1,4 +1,4 @@
-"""The events of delegations: their names, their declaration, and how they reach whoever listens."""
+"""The events of delegations: their names, their declaration, and how they reach their listeners."""
 
 import asyncio
 from typing import Any

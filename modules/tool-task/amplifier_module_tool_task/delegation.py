@@ -131,7 +131,7 @@ class Delegations:
         return ToolResult(success=True, output=output)
 
     async def _fail(self, delegation: Delegation, error: Exception, *, has_expired: bool) -> ToolResult:
-        """Tell everybody of a failure, and return it. When the time was over, that was the reason."""
+        """Announce a failure, and return it. If the time was over, that was the reason."""
         if has_expired:
             failure = delegation.timed_out(self._timeout_s)
             told, reason = [(TIMED_OUT, {**delegation.identity, "timeout": self._timeout_s})], failure.message

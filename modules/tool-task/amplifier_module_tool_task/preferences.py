@@ -33,7 +33,7 @@ def _read(index: int, item: Any) -> ProviderPreference:
             raise _invalid(index, f"needs a non-empty string as its {key!r}")
     config = item.get("config")
     if config is not None and not isinstance(config, dict):
-        raise _invalid(index, f"has a 'config' that is no object but of type {type(config).__name__}")
+        raise _invalid(index, f"has a 'config' that is not an object but of type {type(config).__name__}")
     return ProviderPreference(item["provider"], item["model"], dict(config or {}))
 
 

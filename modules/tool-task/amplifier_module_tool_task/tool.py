@@ -89,7 +89,7 @@ class TaskTool:
         return self.input_schema
 
     async def execute(self, input: dict[str, Any]) -> ToolResult:
-        """Delegate a task and return the other session's answer; being cancelled cancels that session, too."""
+        """Delegate a task and return the other session's answer; being cancelled cancels that session as well."""
         return await answered(self.name, self._execute(input))
 
     async def _execute(self, given: Any) -> ToolResult:

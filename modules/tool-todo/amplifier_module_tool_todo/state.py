@@ -16,7 +16,7 @@ CAPABILITY = "todo.state"
 class TodoState:
     """The list of one session: the attribute `todo_state` of the coordinator and the capability `todo.state`.
 
-    Every list that goes in or out is a copy of its own. A list that somebody else puts on the coordinator counts.
+    Every list that goes in or out is a copy of its own. A list that other code puts on the coordinator counts.
     """
 
     def __init__(self, coordinator: Any) -> None:

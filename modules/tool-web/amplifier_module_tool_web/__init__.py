@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 
 async def mount(coordinator: ModuleCoordinator, config: dict[str, Any] | None = None) -> Callable[[], Awaitable[None]]:
-    """Mount the two tools; the cleanup closes the HTTP session. Raises `ValueError` for a search nobody can do."""
+    """Mount the two tools; the cleanup closes the HTTP session. Raises `ValueError` for a search that cannot work."""
     settings = Settings.read(config)
     session = WebSession(settings)
     for tool in (

@@ -1,4 +1,4 @@
-"""The body of a response, decoded piece by piece, so that nobody pays for more than is read."""
+"""The body of a response, decoded piece by piece, so that no more is decoded than is read."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""Blocking work in a thread that nobody has to wait for."""
+"""Blocking work in a thread that need not be waited for."""
 
 import asyncio
 import threading
@@ -20,7 +20,7 @@ async def detached(name: str, work: Callable[[], T]) -> T:
     def run() -> None:
         try:
             outcome.set_result(work())
-        except BaseException as exc:  # noqa: BLE001 - it goes to whoever waits
+        except BaseException as exc:  # noqa: BLE001 - it is passed to the waiting task
             outcome.set_exception(exc)
 
     threading.Thread(target=run, name=name, daemon=True).start()

@@ -18,7 +18,7 @@ from amplifier_kit.tools.paths import shown as as_text
 
 from .settings import Settings
 
-_ATTEMPTS = 5  # to reach a file while somebody swaps the directories on the way
+_ATTEMPTS = 5  # to reach a file while another process swaps the directories on the way
 _PRIVATE = 0o600
 _NEW = 0o666  # the system takes the umask off
 

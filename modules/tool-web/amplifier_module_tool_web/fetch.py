@@ -51,7 +51,7 @@ class Fetch:
     async def opened(self) -> AsyncIterator[Body]:
         """Yield the body of the answer, within the time that a fetch may take; raises `ToolFailure`.
 
-        Making the session, which the first fetch does, is no part of that time.
+        Making the session, which the first fetch does, is not part of that time.
         """
         target = self.require(self.url)
         client = await self.session.client()

@@ -227,7 +227,7 @@ def _output(fetch: Fetch, window: Window, shown: View, *, total: int | None, tot
 
 
 def _text_of(kind: ContentType, body: Body) -> str | None:
-    """Return the beginning of what was saved, None when that is no text."""
+    """Return the beginning of what was saved, None if that is not text."""
     try:
         kind.require_text(body.start, None)
     except ToolFailure:

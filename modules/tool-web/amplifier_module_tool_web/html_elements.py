@@ -1,4 +1,4 @@
-"""Which elements of an HTML document are open, also where their end tags were left out."""
+"""Which elements of an HTML document are open, even where their end tags were left out."""
 
 import re
 from collections import Counter

@@ -93,7 +93,7 @@ class Layout:
             self.add(f" {given['alt']} ")
 
     def _end_block(self, tag: str) -> None:
-        """End the line, and the paragraph where there is one; inside of a cell it is a space."""
+        """End the line, and the paragraph where there is one; inside a cell it is a space."""
         if self._elements.is_open("pre"):
             return
         if self._rows[-1] is not None:

@@ -59,7 +59,7 @@ class _Parser(HTMLParser):
         self._title: list[str] = []
 
     def updatepos(self, i: int, j: int) -> int:
-        return j  # nobody asks for line numbers, and counting them takes time
+        return j  # line numbers are not needed, and counting them takes time
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         given = {name: value or "" for name, value in attrs}

@@ -67,7 +67,7 @@ class Settings:
 
 def _policy(config: LenientConfig) -> UrlPolicy:
     blocked = _domains(config, "blocked_domains", when_unusable=BLOCKED_DOMAINS)
-    allowed = _domains(config, "allowed_domains", when_unusable=("",))  # which is nobody's name: nothing is allowed
+    allowed = _domains(config, "allowed_domains", when_unusable=("",))  # which matches no host: nothing is allowed
     guards = config.boolean("block_private_networks", blocked != (), when_unusable=True)
     if not guards:
         logger.warning("%s: private networks can be reached, no address is checked", MODULE_ID)

@@ -67,7 +67,7 @@ def source_id(url: str) -> str:
 
 
 def domain_entry(text: str) -> str:
-    """Return an entry of a list of domains in the spelling that hosts have; what is no host matches nothing else."""
+    """Return an entry of a list of domains in the spelling that hosts have; what is not a host matches only itself."""
     entry = text.strip().lower().removeprefix("*").lstrip(".")
     if _is_number_prefix(entry):
         return entry

@@ -74,7 +74,7 @@ class TestFormat:
         context = await open_context()
 
         assert contents(await context.get_messages()) == ["one", "one"]
-        assert [f"line {number} is no message" in caplog.text for number in (1, 2, 3, 4, 5)] == [
+        assert [f"line {number} is not a message" in caplog.text for number in (1, 2, 3, 4, 5)] == [
             False,
             True,
             True,

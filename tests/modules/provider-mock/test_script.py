@@ -136,7 +136,7 @@ async def test_the_same_script_as_yaml_and_as_json_gives_identical_events(desk: 
         ("map.json", "{}", "a script is a list of steps, got dict"),
         ("script.txt", "[]", "a script ends in .yaml, .yml, .json"),
         ("key.json", '["a", {"txt": "b"}]', "key.json, step 2: an answer has no 'txt'"),
-        ("when.json", '[{"text": "a", "when": {"regex": "("}}]', "step 1: '\\(' is no regular expression"),
+        ("when.json", '[{"text": "a", "when": {"regex": "("}}]', "step 1: '\\(' is not a regular expression"),
         ("repeat.json", '[{"text": "a", "repeat": 3}]', "step 1: 'repeat' is true or false"),
     ],
 )

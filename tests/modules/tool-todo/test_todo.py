@@ -91,10 +91,10 @@ INVALID: dict[str, tuple[Any, str]] = {
         [{"content": "a", "status": "done", "activeForm": "b"}],
         "Todo 0 has invalid status: done",
     ),
-    "a status that is no text": ([{"content": "a", "status": ["x"], "activeForm": "b"}], "Todo 0 has invalid status"),
+    "a status that is not text": ([{"content": "a", "status": ["x"], "activeForm": "b"}], "Todo 0 has invalid status"),
     "no content": ([{"content": " ", "status": "pending", "activeForm": "b"}], "Todo 0 has a content"),
-    "content that is no text": ([{"content": 3, "status": "pending", "activeForm": "b"}], "Todo 0 has a content"),
-    "an active form that is no text": (
+    "content that is not text": ([{"content": 3, "status": "pending", "activeForm": "b"}], "Todo 0 has a content"),
+    "an active form that is not text": (
         [{"content": "a", "status": "pending", "activeForm": 3}],
         "Todo 0 has a activeForm",
     ),
