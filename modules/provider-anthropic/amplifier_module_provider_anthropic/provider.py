@@ -8,6 +8,7 @@ from amplifier_core import ChatRequest, ModelInfo, ProviderInfo
 from amplifier_core.models import ConfigField
 from amplifier_kit.providers.cost import Prices
 from amplifier_kit.providers.options import OptionDefaults, read_options
+from amplifier_kit.providers.settings import access_fields
 from amplifier_kit.providers.tool_sequence import ToolSequence
 from amplifier_kit.providers.vendor import VendorProvider, import_sdk
 
@@ -18,7 +19,7 @@ from .model_facts import EFFORT_LEVELS
 from .received import Received
 from .request_body import RequestBuilder
 from .response import AnthropicChatResponse, build_response, token_counts
-from .settings import DEFAULT_BASE_URL, MODULE_ID, AnthropicSettings
+from .settings import MODULE_ID, AnthropicSettings
 from .transport import PACKAGE, Transport, build_client
 
 
@@ -54,7 +55,7 @@ class AnthropicProvider(VendorProvider[AnthropicSettings]):
         return ProviderInfo(
             id="anthropic",
             display_name="Anthropic",
-            credential_env_vars=["ANTHROPIC_API_KEY"],
+            credential_env_vars=[settings.vendor.key_variable],
             capabilities=facts.capabilities,
             defaults={
                 "model": self.default_model,
@@ -64,7 +65,7 @@ class AnthropicProvider(VendorProvider[AnthropicSettings]):
                 "context_window": facts.window(enable_1m_context=settings.enable_1m_context),
                 "max_output_tokens": facts.max_output_tokens,
             },
-            config_fields=_config_fields(),
+            config_fields=[*access_fields(settings.vendor, "Anthropic"), *_model_fields()],
         )
 
     async def list_models(self) -> list[ModelInfo]:
@@ -110,24 +111,9 @@ class AnthropicProvider(VendorProvider[AnthropicSettings]):
         self._add_cost(received.cost)
 
 
-def _config_fields() -> list[ConfigField]:
-    """Return what an application asks to set the provider up."""
+def _model_fields() -> list[ConfigField]:
+    """Return what an application asks about the use of the models."""
     return [
-        ConfigField(
-            id="api_key",
-            display_name="API key",
-            prompt="Enter your Anthropic API key",
-            field_type="secret",
-            env_var="ANTHROPIC_API_KEY",
-        ),
-        ConfigField(
-            id="base_url",
-            display_name="Base URL",
-            prompt="Address of the API",
-            env_var="ANTHROPIC_BASE_URL",
-            required=False,
-            default=DEFAULT_BASE_URL,
-        ),
         ConfigField(
             id="enable_1m_context",
             display_name="1M context",

@@ -6,9 +6,10 @@ from typing import Any
 
 from amplifier_core import ModelInfo, ProviderInfo
 from amplifier_core.models import ConfigField
+from amplifier_kit.providers.settings import access_fields
 
 from .model_facts import display_name, facts_of
-from .settings import DEFAULT_BASE_URL, OpenAISettings
+from .settings import OpenAISettings
 
 _CAPABILITIES = ["streaming", "tools", "reasoning", "batch", "json_mode", "thinking"]
 _LOCAL_CAPABILITIES = ["tools", "streaming", "json_mode", "local"]
@@ -25,7 +26,7 @@ def provider_info(provider_id: str, name: str, settings: OpenAISettings) -> Prov
     return ProviderInfo(
         id=provider_id,
         display_name=name,
-        credential_env_vars=["OPENAI_API_KEY"],
+        credential_env_vars=[settings.vendor.key_variable],
         capabilities=list(_CAPABILITIES),
         defaults={
             "model": settings.default_model,
@@ -35,7 +36,7 @@ def provider_info(provider_id: str, name: str, settings: OpenAISettings) -> Prov
             "context_window": settings.context_window or window,
             "max_output_tokens": settings.model_max_output_tokens or facts.max_output_tokens,
         },
-        config_fields=_config_fields(),
+        config_fields=[*access_fields(settings.vendor, "OpenAI"), *_model_fields()],
     )
 
 
@@ -86,23 +87,8 @@ def _model(model: str, window: int, max_output_tokens: int, capabilities: list[s
     )
 
 
-def _config_fields() -> list[ConfigField]:
+def _model_fields() -> list[ConfigField]:
     return [
-        ConfigField(
-            id="api_key",
-            display_name="API key",
-            prompt="Enter your OpenAI API key",
-            field_type="secret",
-            env_var="OPENAI_API_KEY",
-        ),
-        ConfigField(
-            id="base_url",
-            display_name="Server",
-            prompt="Address of OpenAI or of a compatible server, with its version",
-            env_var="OPENAI_BASE_URL",
-            required=False,
-            default=DEFAULT_BASE_URL,
-        ),
         ConfigField(
             id="reasoning_effort",
             display_name="Reasoning effort",

@@ -6,6 +6,7 @@ from decimal import Decimal
 from typing import Any
 from urllib.parse import urlsplit
 
+from amplifier_core.models import ConfigField
 from amplifier_core.utils.retry import RetryConfig
 from amplifier_kit.lenient_config import LenientConfig
 
@@ -90,6 +91,27 @@ def read_shared(config: LenientConfig, vendor: Vendor, *, api_key: str | None) -
         "max_concurrent_requests": config.integer("max_concurrent_requests", 5, minimum=0),
         "rates": read_rates(config),
     }
+
+
+def access_fields(vendor: Vendor, name: str) -> list[ConfigField]:
+    """Return what an application asks a person first: the key, and the address of the server."""
+    return [
+        ConfigField(
+            id="api_key",
+            display_name="API key",
+            prompt=f"Enter your {name} API key",
+            field_type="secret",
+            env_var=vendor.key_variable,
+        ),
+        ConfigField(
+            id="base_url",
+            display_name="Server",
+            prompt=f"Address of {name} or of a compatible server",
+            env_var=vendor.url_variable,
+            required=False,
+            default=vendor.default_url,
+        ),
+    ]
 
 
 def _read_key(config: LenientConfig) -> str | None:

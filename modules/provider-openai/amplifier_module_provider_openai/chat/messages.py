@@ -1,6 +1,5 @@
 """Messages in the form of the Chat Completions API."""
 
-import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -10,8 +9,6 @@ from amplifier_kit.providers.identity_cache import IdentityCache
 from amplifier_kit.providers.messages import NormalMessage, NormalResult
 from amplifier_kit.types import Block
 from amplifier_module_provider_openai import message_parts, tools
-
-logger = logging.getLogger(__name__)
 
 Item = dict[str, Any]
 
@@ -73,7 +70,6 @@ def _convert(message: NormalMessage, *, has_vision: bool) -> WireMessage:
     if message.results:
         return _results(message.results, has_vision=has_vision)
     if message.role == "tool":
-        logger.warning("provider-openai: a tool message without tool_call_id is sent as the user's: %s", message.name)
         return WireMessage((_user(message_parts.unanswered_tool_text(message)),))
     parts, lost = _parts(message.blocks, has_vision=has_vision)
     if len(parts) == 1 and parts[0]["type"] == "text":
@@ -113,20 +109,7 @@ def _results(results: tuple[NormalResult, ...], *, has_vision: bool) -> WireMess
 
 
 def _parts(blocks: Iterable[Block], *, has_vision: bool) -> tuple[list[Item], frozenset[str]]:
-    """Return what a user is shown to have said, and the kinds of blocks that a text had to stand in for."""
-    parts: list[Item] = []
-    lost: set[str] = set()
-    for block in blocks:
-        kind = block["type"]
-        url = message_parts.image_url(block) if has_vision and kind == "image" else None
-        if url:
-            parts.append({"type": "image_url", "image_url": {"url": url}})
-        elif kind == "text":
-            parts += [_text_part(block["text"])] if block["text"] else []
-        elif kind not in message_parts.THOUGHTS:
-            lost.add(kind)
-            parts.append(_text_part(message_parts.placeholder(block)))
-    return parts, frozenset(lost)
+    return message_parts.shown_parts(blocks, has_vision=has_vision, text=_text_part, image=_image_part)
 
 
 def _user(content: Any) -> Item:
@@ -135,3 +118,7 @@ def _user(content: Any) -> Item:
 
 def _text_part(text: str) -> Item:
     return {"type": "text", "text": text}
+
+
+def _image_part(url: str) -> Item:
+    return {"type": "image_url", "image_url": {"url": url}}

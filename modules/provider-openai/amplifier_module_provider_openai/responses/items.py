@@ -96,7 +96,6 @@ def _convert(message: NormalMessage, *, has_vision: bool) -> WireMessage:
         outputs = [_output_item(result, has_vision=has_vision) for result in message.results]
         return WireMessage(tuple(item for item, _ in outputs), frozenset().union(*(lost for _, lost in outputs)))
     if message.role == "tool":
-        logger.warning("provider-openai: a tool message without tool_call_id is sent as the user's: %s", message.name)
         return WireMessage((_user_item([_text_part(message_parts.unanswered_tool_text(message))]),))
     parts, lost = _parts(message.blocks, has_vision=has_vision)
     return WireMessage((_user_item(parts),) if parts else (), lost)
@@ -184,20 +183,7 @@ def _output_item(result: NormalResult, *, has_vision: bool) -> tuple[Item, froze
 
 
 def _parts(blocks: Iterable[Block], *, has_vision: bool) -> tuple[list[Item], frozenset[str]]:
-    """Return what a user is shown to have said, and the kinds of blocks that a text had to stand in for."""
-    parts: list[Item] = []
-    lost: set[str] = set()
-    for block in blocks:
-        kind = block["type"]
-        url = message_parts.image_url(block) if has_vision and kind == "image" else None
-        if url:
-            parts.append({"type": "input_image", "image_url": url})
-        elif kind == "text":
-            parts += [_text_part(block["text"])] if block["text"] else []
-        elif kind not in message_parts.THOUGHTS:
-            lost.add(kind)
-            parts.append(_text_part(message_parts.placeholder(block)))
-    return parts, frozenset(lost)
+    return message_parts.shown_parts(blocks, has_vision=has_vision, text=_text_part, image=_image_part)
 
 
 def _user_item(parts: list[Item]) -> Item:
@@ -206,3 +192,7 @@ def _user_item(parts: list[Item]) -> Item:
 
 def _text_part(text: str) -> Item:
     return {"type": "input_text", "text": text}
+
+
+def _image_part(url: str) -> Item:
+    return {"type": "input_image", "image_url": url}
