@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 from weakref import WeakKeyDictionary
 
 from . import imported_code, sys_path
@@ -36,6 +35,7 @@ from .loaded_module import (
     load_function,
     load_unchecked,
 )
+from .local_sources import path_of_source
 from .models import ModuleInfo
 from .packages import (
     TYPE_TO_MOUNT_POINT,
@@ -333,14 +333,8 @@ def _is_same_folder(loaded: LoadedModule, folder: Path) -> bool:
 
 def _local_folder(hint: Any) -> Path | None:
     """Return the folder that a source names by itself: an absolute path or a `file://` URL."""
-    text = os.fspath(hint) if isinstance(hint, os.PathLike) else hint
-    if not isinstance(text, str):
-        return None
-    if text.startswith("file://"):
-        host, slash, path = text.removeprefix("file://").partition("/")
-        text = unquote(slash + path) if host in ("", "localhost") else ""
-    is_folder = os.path.isabs(text) and os.path.isdir(text)  # noqa: PTH112, PTH117 - Path.is_dir() may raise
-    return Path(text) if is_folder else None
+    path = path_of_source(hint)
+    return path if path is not None and os.path.isdir(path) else None  # noqa: PTH112 - Path.is_dir() may raise
 
 
 def _hints_taken_by(ask: Callable[..., Any]) -> tuple[str, ...] | None:

@@ -36,6 +36,11 @@ _TYPE_BY_WORD = {
     "hook": "hook",
     "context": "context",
 }
+_TYPE_BY_PREFIX = {
+    **{"loop": "orchestrator", "orchestrator": "orchestrator", "context": "context"},
+    **{"provider": "provider", "providers": "provider", "tool": "tool", "tools": "tool"},
+    **{"hook": "hook", "hooks": "hook"},
+}
 _FOLDER_PREFIX = "amplifier-module-"
 _PACKAGE_PREFIX = "amplifier_module_"
 
@@ -55,6 +60,12 @@ def package_name(module_id: str) -> str:
 
 def folder_name(module_id: str) -> str:
     return _FOLDER_PREFIX + module_id
+
+
+def type_from_prefix(module_id: str) -> str | None:
+    """Return the module type that an id's first word names, as in `loop-basic` and `hooks-logging`, or None."""
+    word, dash, _ = module_id.partition("-")
+    return _TYPE_BY_PREFIX.get(word) if dash else None
 
 
 def type_from_id(module_id: str) -> str:

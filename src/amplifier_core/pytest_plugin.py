@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from .boundary import settle
-from .packages import find_package
+from .packages import find_package, type_from_prefix
 from .testing import EventRecorder, MockContextManager, MockCoordinator, MockProvider, MockTool
 
 try:
@@ -29,15 +29,6 @@ Dependencies = tuple[MockContextManager, dict[str, MockProvider], dict[str, Mock
 _FOLDER = re.compile(r"amplifier-module-(\w+)-")
 _PACKAGE = re.compile(r"amplifier_module_([^\W_]+)_")
 _SHIPPED_TESTS = re.compile(r"amplifier_core/validation/(behavioral|structural)/test_(\w+)\.py$")
-_TYPE_BY_WORD = {
-    "provider": "provider",
-    "tool": "tool",
-    "hook": "hook",
-    "hooks": "hook",
-    "loop": "orchestrator",
-    "orchestrator": "orchestrator",
-    "context": "context",
-}
 
 
 @dataclass(frozen=True)
@@ -95,7 +86,7 @@ def module_type(request: pytest.FixtureRequest) -> str | None:
     folder = _module_folder(request.path)
     if folder is None:
         return request.config.stash[_detected].module_type
-    return _TYPE_BY_WORD.get(folder.name.removeprefix("amplifier-module-").partition("-")[0])
+    return type_from_prefix(folder.name.removeprefix("amplifier-module-"))
 
 
 @pytest.fixture
@@ -226,7 +217,7 @@ def _detect_from(start: Path) -> ModuleUnderTest:
 
 def _type_in(pattern: re.Pattern[str], name: str) -> str | None:
     word = pattern.match(name)
-    return _TYPE_BY_WORD.get(word[1], word[1]) if word is not None else None
+    return (type_from_prefix(f"{word[1]}-") or word[1]) if word is not None else None
 
 
 def _module_folder(path: Path) -> Path | None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from amplifier_core.packages import TYPE_TO_MOUNT_POINT, type_from_prefix
+
 from .exceptions import CollectionError
 
 _COLLECTION_OR_PROFILE = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
@@ -13,18 +15,8 @@ _AGENT_OR_CONTEXT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 LOCAL = "local"
 """The id of the user's own profiles; it is never registered."""
 
-MOUNT_TYPES = {
-    "loop-": "orchestrator",
-    "orchestrator-": "orchestrator",
-    "context-": "context",
-    "provider-": "providers",
-    "providers-": "providers",
-    "tool-": "tools",
-    "tools-": "tools",
-    "hook-": "hooks",
-    "hooks-": "hooks",
-}
-"""The beginning of a module ID says where it is mounted."""
+MOUNT_TYPES = frozenset({"orchestrator", "context", "providers", "tools", "hooks"})
+"""Where the modules of a profile are mounted."""
 
 
 class ProfileId(str):
@@ -83,18 +75,19 @@ def checked_collection_id(text: str) -> str:
     return text
 
 
-def package_name(module_id: str) -> str:
-    """Return the Python package of a module: `tool-web` is in `amplifier_module_tool_web`."""
-    return f"amplifier_module_{module_id.replace('-', '_')}"
-
-
 def mount_type(module_id: str) -> str:
     """Return where a module is mounted, told by the beginning of its ID.
 
     Raises:
         ValueError: its ID begins with none of the known prefixes.
     """
-    for prefix, found in MOUNT_TYPES.items():
-        if module_id.startswith(prefix):
-            return found
-    raise ValueError(f"Could not determine mount type for module: {module_id}")
+    found = find_mount_type(module_id)
+    if found is None:
+        raise ValueError(f"Could not determine mount type for module: {module_id}")
+    return found
+
+
+def find_mount_type(module_id: str) -> str | None:
+    """Return where a module is mounted if its ID tells, else None."""
+    module_type = type_from_prefix(module_id)
+    return None if module_type is None else TYPE_TO_MOUNT_POINT[module_type]

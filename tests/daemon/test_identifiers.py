@@ -15,7 +15,6 @@ from amplifierd.identifiers import (
     is_agent_or_context_name,
     is_module_id,
     mount_type,
-    package_name,
 )
 
 
@@ -82,10 +81,6 @@ def test_the_beginning_of_a_module_id_says_where_it_is_mounted(module: str, expe
 def test_a_module_id_with_another_beginning_is_an_error(module: str) -> None:
     with pytest.raises(ValueError, match=f"Could not determine mount type for module: {module}"):
         mount_type(module)
-
-
-def test_a_module_has_its_package() -> None:
-    assert package_name("loop-streaming") == "amplifier_module_loop_streaming"
 
 
 @pytest.mark.parametrize(

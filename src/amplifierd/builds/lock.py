@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from amplifier_foundation.paths import parse_uri
 from amplifier_foundation.sources import is_commit
 from amplifier_foundation.sources.store import now
 from amplifierd.documents.document import MODULE_SECTIONS, SESSION_MEMBERS
@@ -241,8 +242,10 @@ def _from_version_0(data: Mapping[str, Any]) -> dict[str, Any]:
 def _complete(key: ResourceKey, entry: dict[str, Any]) -> None:
     ref = entry.get("ref")
     written = str(ref or "")
-    kind = "installed" if ref is None else "git" if written.startswith("git+") else "fsspec" if "://" in written else ""
-    pinned = is_commit(written.partition("#")[0].rpartition("@")[2])
+    parsed = parse_uri(written)
+    is_local = parsed.is_file or not parsed.scheme
+    kind = "installed" if ref is None else "git" if parsed.is_git else "" if is_local else "fsspec"
+    pinned = is_commit(parsed.written_ref)
     defaults: dict[str, Any] = {
         "commit": None,
         "resolved_at": None,

@@ -7,13 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
+from amplifier_core.local_sources import path_of_source
 from amplifier_core.module_sources import ModuleNotFoundError as KernelModuleNotFoundError
+from amplifier_foundation.paths import parse_uri
 from amplifier_foundation.sources import Sources
-from amplifierd.identifiers import MOUNT_TYPES, ProfileId, is_module_id, mount_type
-
-_REMOTE = ("git+", "zip+", "http://", "https://")
+from amplifierd.identifiers import MOUNT_TYPES, ProfileId, find_mount_type, is_module_id, mount_type
 
 
 class HintMissingError(KernelModuleNotFoundError, ValueError):
@@ -88,12 +87,12 @@ class DaemonModuleSourceResolver:
             ValueError: the hint is missing, malformed, outside the allowed roots, or a reference.
         """
         hint = source_hint if source_hint not in (None, "") else profile_hint
-        if isinstance(hint, str) and hint.startswith(_REMOTE):
+        if _is_remote(hint):
             raise ValueError(
                 f"Module '{module_id}' has a reference as its source ({hint}), and such sources are not resolved here: "
                 "set security.allow_plan_sources to true, or name a compiled profile"
             )
-        if isinstance(hint, str) and (hint.startswith("file://") or Path(hint).is_absolute()):
+        if isinstance(hint, str) and path_of_source(hint) is not None:
             path = self._allowed_path(hint)
             return CompiledModuleSource(module_id, path, self._find_build(path))
         return self._compiled(module_id, _parse_hint(hint), mount_type)
@@ -103,7 +102,7 @@ class DaemonModuleSourceResolver:
     ) -> CompiledModuleSource:
         """Do the same; references in the plan are fetched when the application allows them."""
         hint = source_hint if source_hint not in (None, "") else profile_hint
-        if self._sources is not None and isinstance(hint, str) and hint.startswith(_REMOTE):
+        if self._sources is not None and _is_remote(hint):
             resolved = await self._sources.resolve(hint)
             return CompiledModuleSource(module_id, resolved.path)
         return self.resolve(module_id, source_hint, profile_hint, mount_type=mount_type)
@@ -123,14 +122,21 @@ class DaemonModuleSourceResolver:
         return build_dir if is_published or build_dir in self._pins.values() else None
 
     def _allowed_path(self, source: str) -> Path:
-        path = Path(unquote(urlsplit(source).path)) if source.startswith("file://") else Path(source)
+        path = path_of_source(source)
         roots = (self._profiles_dir.resolve(), *self._module_roots, *(pin.resolve() for pin in self._pins.values()))
-        if not any(path.resolve().is_relative_to(root) for root in roots):
+        if path is None or not any(path.resolve().is_relative_to(root) for root in roots):
             raise ValueError(
                 f"Module source outside allowed roots: {source} (allowed: {', '.join(map(str, roots))}; "
                 "more can be named in security.module_roots)"
             )
         return path
+
+
+def _is_remote(hint: Any) -> bool:
+    if not isinstance(hint, str):
+        return False
+    parsed = parse_uri(hint)
+    return parsed.is_git or parsed.is_zip or parsed.is_http
 
 
 def _parse_hint(hint: Any) -> ProfileId:
@@ -156,9 +162,9 @@ def _checked_type(module_id: str, known_type: str | None) -> str:
     """Return where a module is mounted; what the caller knows must agree with its ID, if that tells anything."""
     if known_type is None:
         return mount_type(module_id)
-    if known_type not in MOUNT_TYPES.values():
+    if known_type not in MOUNT_TYPES:
         raise ValueError(f"Unknown mount type for module {module_id}: {known_type}")
-    inferred = next((found for prefix, found in MOUNT_TYPES.items() if module_id.startswith(prefix)), known_type)
+    inferred = find_mount_type(module_id) or known_type
     if inferred != known_type:
         raise ValueError(f"Module '{module_id}' belongs to '{inferred}' but is listed under '{known_type}'")
     return known_type

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from amplifier_core.packages import package_name
 from amplifier_foundation.exceptions import RefResolutionError
 from amplifier_foundation.modules.requirements import read_project
 from amplifier_foundation.sources import (
@@ -25,7 +26,7 @@ from amplifier_foundation.sources.store import now
 from amplifierd.documents.document import ALL_AGENTS, MODULE_SECTIONS, SESSION_MEMBERS, DeclaredReference, ReferenceBase
 from amplifierd.documents.inheritance import MergedProfile
 from amplifierd.exceptions import ProfileCompilationError
-from amplifierd.identifiers import is_agent_or_context_name, package_name
+from amplifierd.identifiers import is_agent_or_context_name
 from amplifierd.settings import SecuritySettings
 
 from .catalogue import Roots

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
-from urllib.parse import unquote, urlsplit
 
+from amplifier_core.local_sources import path_of_source
 from amplifierd.builds.plan_generation import portable_agent_source
 from amplifierd.builds.publication import BUILDS_DIR
 from amplifierd.documents.document import MODULE_SECTIONS, SESSION_MEMBERS
-from amplifierd.identifiers import MOUNT_TYPES, ProfileId
+from amplifierd.identifiers import ProfileId, find_mount_type
 
 Form = Literal["portable", "resolved"]
 
@@ -106,18 +106,9 @@ def directory_url(path: Path) -> str:
     return path.absolute().as_uri()
 
 
-def path_of(source: Any) -> Path | None:
-    """Return the path that a `file://` source or an absolute path names, `None` for any other source."""
-    if not isinstance(source, str):
-        return None
-    if source.startswith("file://"):
-        return Path(unquote(urlsplit(source).path))
-    return Path(source) if source.startswith("/") else None
-
-
 def find_compiled(url: Any, profiles_dir: Path) -> ProfileId | None:
     """Return the profile in whose published directory a `file://` source lies, `None` when it lies elsewhere."""
-    path = path_of(url)
+    path = path_of_source(url)
     if path is None:
         return None
     try:
@@ -136,7 +127,7 @@ def _with_directory(entry: Mapping[str, Any], places: Places, hints: list[Profil
     """Return a module entry with its hint replaced by the compiled directory, or without source if there is none."""
     resolved = dict(entry)
     hint, module = find_hint(entry.get("source")), str(entry.get("module") or "")
-    mount_type = next((found for prefix, found in MOUNT_TYPES.items() if module.startswith(prefix)), None)
+    mount_type = find_mount_type(module)
     if hint is None or mount_type is None:
         return resolved
     hints.append(hint)

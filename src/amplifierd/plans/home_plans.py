@@ -9,6 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from amplifier_core.local_sources import path_of_source
+from amplifier_core.packages import package_name
 from amplifier_foundation.provenance import explain, parse_path
 from amplifierd.builds.build import Build
 from amplifierd.builds.home_profiles import Profiles
@@ -19,11 +21,11 @@ from amplifierd.builds.publication import find_published
 from amplifierd.documents.document import module_identity
 from amplifierd.documents.inheritance import DEFAULTS
 from amplifierd.exceptions import FormatUnsupportedError, MountPlanError, ProfileNotFoundError, ProfileValidationError
-from amplifierd.identifiers import ProfileId, mount_type, package_name
+from amplifierd.identifiers import ProfileId, mount_type
 from amplifierd.issues import Issue
 from amplifierd.paths import Paths
 
-from .conversion import Form, find_hint, find_profile, path_of, to_portable, to_resolved
+from .conversion import Form, find_hint, find_profile, to_portable, to_resolved
 from .difference import PlanDiff, diff_plans
 from .request import REQUEST, lay_over
 from .validation import PlanReport, validate_mount_plan
@@ -193,7 +195,7 @@ class Plans:
             if module_id not in {entry["name"] for entry in lock.modules()}:
                 return f"profile {hint} has no module {module_id}"
             return None
-        path = path_of(source)
+        path = path_of_source(source)
         if path is None:
             return None
         if not path.is_dir():
