@@ -4,8 +4,9 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context, copy_context
-from types import CoroutineType, coroutine
-from typing import Any
+from inspect import CO_COROUTINE
+from types import CoroutineType, FunctionType, MethodType, coroutine
+from typing import Any, Protocol
 
 from .boundary import cancellations_met, is_cancelled
 from .models import ContextInjection, HookResult
@@ -17,7 +18,21 @@ Handler = Callable[[str, dict[str, Any]], Any]
 _ONLY_ACTION = frozenset({"action"})
 
 
-def ask(handler: Handler, name: str, event: str, data: Any) -> "HookResult | SuspendedHandler | None":
+class Registration(Protocol):
+    """A handler, the name it goes by, and whether calling it runs nothing yet."""
+
+    handler: Handler
+    name: str
+    is_coroutine_function: bool
+
+
+def is_coroutine_function(handler: Handler) -> bool:
+    """Say whether a handler is written as `async def`, so that calling it only makes a coroutine."""
+    function = handler.__func__ if type(handler) is MethodType else handler
+    return type(function) is FunctionType and bool(function.__code__.co_flags & CO_COROUTINE)
+
+
+def ask(registration: Registration, event: str, data: Any) -> "HookResult | SuspendedHandler | None":
     """Call a handler with its own shallow copy of `data`.
 
     Returns its answer, None when it has nothing to say or failed, or the handler itself when it has to wait for
@@ -25,20 +40,26 @@ def ask(handler: Handler, name: str, event: str, data: Any) -> "HookResult | Sus
     """
     context = copy_context()
     try:
-        answer = context.run(handler, event, {**data} if isinstance(data, dict) else data)
+        given = {**data} if isinstance(data, dict) else data
+        if registration.is_coroutine_function:
+            answer = registration.handler(event, given)
+        else:
+            answer = context.run(registration.handler, event, given)
         if type(answer) is CoroutineType or isinstance(answer, Coroutine):
             try:
                 waiting_for = context.run(answer.send, None)
             except StopIteration as done:
                 answer = done.value
             else:
-                return SuspendedHandler(name, event, context, answer, waiting_for)
+                return SuspendedHandler(registration.name, event, context, answer, waiting_for)
     except KeyboardInterrupt:
         raise
     except BaseException:  # plug-in boundary: one broken hook must not end the turn
-        logger.exception("hook %r failed on %r; its answer is skipped", name, event)
+        logger.exception("hook %r failed on %r; its answer is skipped", registration.name, event)
         return None
-    return _verdict(answer, name, event)
+    if type(answer) is HookResult and answer.action == "continue" and answer.__pydantic_fields_set__ <= _ONLY_ACTION:
+        return None  # here once more, because nearly all answers are like this
+    return _verdict(answer, registration.name, event)
 
 
 class SuspendedHandler:

@@ -5,15 +5,14 @@ import inspect
 import itertools
 import logging
 import sys
-from bisect import bisect_right
 from collections.abc import Callable, Coroutine
 from operator import attrgetter
 from typing import Any, NamedTuple
 
 from .boundary import Boundary
 from .correlation import INTERIM_EVENTS, REQUEST_EVENTS, REQUEST_ID_FIELD, TERMINAL_EVENTS, resolve_request_id
-from .handler_call import Handler, SuspendedHandler, ask
-from .models import ContextInjection, HookResult
+from .handler_call import Handler, SuspendedHandler, ask, is_coroutine_function
+from .models import ContextInjection, HookResult, continuing
 from .mounting import current_mounting
 from .utils.timestamps import utc_timestamp
 
@@ -24,16 +23,19 @@ logger = logging.getLogger(__name__)
 _CORRELATED_EVENTS = REQUEST_EVENTS | TERMINAL_EVENTS | INTERIM_EVENTS
 # Values of these types are never models; asking them for `model_dump` would cost more than the rest of an emit.
 _PLAIN_TYPES = frozenset({str, int, float, bool, type(None), dict, list, tuple})
-_GIVEN_FIELDS = ("action", "data")
+
+
+_place = attrgetter("place")
 
 
 class _Registration:
-    """One handler on one event."""
+    """One handler on one event; `place` is its priority, then the number of its registration."""
 
-    __slots__ = ("event", "handler", "name", "priority", "sequence")
+    __slots__ = ("event", "handler", "is_coroutine_function", "name", "place")
 
-    def __init__(self, event: str, handler: Handler, priority: int, name: str, sequence: int) -> None:
-        self.event, self.handler, self.priority, self.name, self.sequence = event, handler, priority, name, sequence
+    def __init__(self, event: str, handler: Handler, name: str, place: tuple[int, int]) -> None:
+        self.event, self.handler, self.name, self.place = event, handler, name, place
+        self.is_coroutine_function = is_coroutine_function(handler)
 
 
 class HookRegistry:
@@ -49,9 +51,10 @@ class HookRegistry:
     USER_NOTIFICATION = "user:notification"
 
     def __init__(self) -> None:
-        # The tuples are never changed in place, so holding one is a snapshot.
-        self._by_event: dict[str, tuple[_Registration, ...]] = {}
-        self._by_name: dict[str, list[_Registration]] = {}
+        self._by_event: dict[str, dict[tuple[int, int], _Registration]] = {}
+        self._by_name: dict[str, dict[tuple[int, int], _Registration]] = {}
+        # What an emit goes through, in order; None when it has to be put in order again, nothing for an unknown event.
+        self._snapshots: dict[str, tuple[_Registration, ...] | None] = {}
         self._sequence = itertools.count()
         self._defaults: dict[str, Any] = {}
 
@@ -68,11 +71,10 @@ class HookRegistry:
             raise TypeError(f"name must be a str, got {type(name).__name__}")
         sequence = next(self._sequence)
         name = self._unused_name(sequence) if name is None else name
-        registration = _Registration(event, handler, priority, name, sequence)
-        present = self._by_event.get(event, ())
-        place = bisect_right(present, priority, key=attrgetter("priority"))
-        self._by_event[event] = (*present[:place], registration, *present[place:])
-        self._by_name.setdefault(name, []).append(registration)
+        registration = _Registration(event, handler, name, (priority, sequence))
+        self._by_event.setdefault(event, {})[registration.place] = registration
+        self._by_name.setdefault(name, {})[registration.place] = registration
+        self._snapshots[event] = None
         if mounting := current_mounting():
             mounting.note_handler(_Registered(self, registration), lambda: self._has(registration))
 
@@ -86,7 +88,7 @@ class HookRegistry:
     def unregister(self, name: str) -> None:
         """Remove the handler most recently registered under `name`, if there is one."""
         if registrations := self._by_name.get(name):
-            self._remove(registrations[-1])
+            self._remove(next(reversed(registrations.values())))
 
     def has_handlers(self, event: str) -> bool:
         """Say whether anyone listens, so that an emitter need not build what no one reads."""
@@ -95,8 +97,8 @@ class HookRegistry:
     def list_handlers(self, event: str | None = None) -> dict[str, list[str]]:
         """Return handler names in calling order: for one event, or for every event ever registered."""
         if event is not None:
-            return {event: [registration.name for registration in self._by_event.get(event, ())]}
-        return {event: [registration.name for registration in found] for event, found in self._by_event.items()}
+            return {event: [registration.name for registration in self._snapshot(event)]}
+        return {event: [registration.name for registration in self._snapshot(event)] for event in self._by_event}
 
     def set_default_fields(self, **fields: Any) -> None:
         """Replace the fields that every emitted payload carries unless the emitter sets them itself."""
@@ -119,7 +121,9 @@ class HookRegistry:
             explicit = data.get(REQUEST_ID_FIELD) if isinstance(data, dict) else None
             if request_id := resolve_request_id(event, explicit):
                 stamp = {REQUEST_ID_FIELD: request_id}
-        registrations = self._by_event.get(event)
+        registrations = self._snapshots.get(event, ())
+        if registrations is None:
+            registrations = self._snapshot(event)
         return self._offer(registrations, event, data, stamp) if registrations else _unheard(data, stamp)
 
     if sys.version_info >= (3, 12):
@@ -136,10 +140,10 @@ class HookRegistry:
         """Ask every handler in turn, each for `timeout` seconds at most, and return the data they answered with."""
         given, _ = _for_handlers(_payload(data))
         collected = []
-        for registration in self._by_event.get(event, ()):
+        for registration in self._snapshot(event):
             try:
                 async with asyncio.timeout(timeout):
-                    answer = ask(registration.handler, registration.name, event, given)
+                    answer = ask(registration, event, given)
                     if isinstance(answer, SuspendedHandler):
                         answer = await answer.finish()
             except TimeoutError:
@@ -161,7 +165,7 @@ class HookRegistry:
         question: HookResult | None = None
         injections: list[tuple[_Registration, HookResult]] = []
         for registration in registrations:
-            answer = ask(registration.handler, registration.name, event, data)
+            answer = ask(registration, event, data)
             if isinstance(answer, SuspendedHandler):
                 answer = await answer.finish()
             if answer is None:
@@ -184,15 +188,22 @@ class HookRegistry:
             name += "'"
         return name
 
+    def _snapshot(self, event: str) -> tuple[_Registration, ...]:
+        """Return the handlers of an event at this moment; what happens to the registry later does not change it."""
+        snapshot = self._snapshots.get(event, ())
+        if snapshot is None:
+            snapshot = self._snapshots[event] = tuple(sorted(self._by_event[event].values(), key=_place))
+        return snapshot
+
     def _has(self, registration: _Registration) -> bool:
-        return registration in self._by_event[registration.event]
+        return registration.place in self._by_name.get(registration.name, ())
 
     def _remove(self, registration: _Registration) -> None:
         if self._has(registration):
-            present = self._by_event[registration.event]
-            self._by_event[registration.event] = tuple(other for other in present if other is not registration)
+            del self._by_event[registration.event][registration.place]
+            self._snapshots[registration.event] = None
             namesakes = self._by_name[registration.name]
-            namesakes.remove(registration)
+            del namesakes[registration.place]
             if not namesakes:
                 del self._by_name[registration.name]
 
@@ -213,10 +224,7 @@ async def _unheard(data: Any, stamp: dict[str, str]) -> HookResult:
 
 def _continuing(data: Any) -> HookResult:
     """Return a `continue` that carries `data` itself, neither copied nor validated."""
-    result = HookResult()
-    vars(result)["data"] = data if isinstance(data, dict) else {}
-    result.model_fields_set.update(_GIVEN_FIELDS)
-    return result
+    return continuing(data if isinstance(data, dict) else {})
 
 
 def _payload(data: Any) -> Any:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, field_serializer, field_validator, model_validator
 
 from .message_models import ImageBlock, KernelModel, TextBlock, exact_cost
+from .utils.assembly import set_extra, set_fields_set, set_private, set_values
 from .utils.serialize import json_safe, sanitize_text
 
 _IMAGE_MEDIA_TYPE = re.compile(r"image/[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]*")
@@ -165,11 +166,13 @@ class HookResult(KernelModel):
 
             There is nothing to validate in it, so it is put together as pydantic does it after validation.
             """
-            if type(self) is HookResult and (not fields or fields == _PLAIN_CONTINUE):
-                _set(self, "__dict__", {**_HOOK_RESULT_DEFAULTS, "context_injections": []})
-                _set(self, "__pydantic_fields_set__", set(fields))
-                _set(self, "__pydantic_extra__", None)
-                _set(self, "__pydantic_private__", None)
+            if (not fields or fields == _PLAIN_CONTINUE) and type(self) is HookResult:
+                values = _HOOK_RESULT_DEFAULTS.copy()
+                values["context_injections"] = []
+                set_values(self, values)
+                set_fields_set(self, set(fields))
+                set_extra(self, None)
+                set_private(self, None)
             else:
                 super().__init__(**fields)
 
@@ -179,7 +182,19 @@ class HookResult(KernelModel):
 
 _PLAIN_CONTINUE = {"action": "continue"}
 _HOOK_RESULT_DEFAULTS = {name: field.default for name, field in HookResult.model_fields.items()}
-_set = object.__setattr__
+
+
+def continuing(data: dict[str, Any]) -> HookResult:
+    """Return a `continue` that carries `data` itself, neither copied nor validated."""
+    result = HookResult.__new__(HookResult)
+    values = _HOOK_RESULT_DEFAULTS.copy()
+    values["data"] = data
+    values["context_injections"] = []
+    set_values(result, values)
+    set_fields_set(result, {"action", "data"})
+    set_extra(result, None)
+    set_private(result, None)
+    return result
 
 
 class Pricing(KernelModel):

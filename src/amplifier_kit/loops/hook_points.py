@@ -85,7 +85,7 @@ class HookPoints:
 
     def reaches(self, event: str) -> bool:
         """Say whether emitting an event has any effect; one that the kernel's registry would drop has none."""
-        return not self._skips_unheard or self.listens(event) or event in TERMINAL_EVENTS
+        return self.listens(event) or not self._skips_unheard or event in TERMINAL_EVENTS
 
     async def emit(self, event: str, payload: EventData) -> None:
         """Emit an event at which hooks have no say; a registry that fails is logged."""

@@ -4,7 +4,18 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from amplifier_core import ChatRequest, Message, Tool, ToolSpec
+from amplifier_core import (
+    ChatRequest,
+    ChatResponse,
+    Message,
+    RedactedThinkingBlock,
+    TextBlock,
+    ThinkingBlock,
+    Tool,
+    ToolCallBlock,
+    ToolSpec,
+)
+from amplifier_core.utils.assembly import assembled, with_parts
 from amplifier_core.utils.tool_messages import field_of
 from amplifier_kit.messages.results import json_text
 from amplifier_kit.types import JsonObject
@@ -15,6 +26,10 @@ logger = logging.getLogger(__name__)
 _EMPTY_SCHEMA: JsonObject = {"type": "object", "properties": {}}
 _KNOWN_BLOCKS = frozenset({"text", "thinking", "redacted_thinking", "tool_call", "tool_result", "image", "reasoning"})
 _SPARE_CONVERSIONS = 256
+_BLOCK_TYPES = frozenset({TextBlock, ThinkingBlock, RedactedThinkingBlock, ToolCallBlock})
+_RECORDED = {"role", "content", "tool_calls"}
+_PLAIN_RESULT = {"role", "tool_call_id", "content"}
+_NO_FIELDS = dict.fromkeys(Message.model_fields)
 
 
 Stored = Message | StoredDict
@@ -31,6 +46,7 @@ class RequestBuilder:
     def __init__(self) -> None:
         self._view: list[Stored] = []  # the messages of the last request
         self._converted: list[Message | None] = []  # and what became of them; None is left out
+        self._has_gaps = False
         self._known: dict[int, tuple[Stored, Message | None]] = {}
         self._specs: dict[int, tuple[Tool, ToolSpec]] = {}
         self._template: tuple[JsonObject, ChatRequest] | None = None
@@ -43,11 +59,13 @@ class RequestBuilder:
         if self._template is None or self._template[0] != options:
             given = {name: value for name, value in options.items() if value is not None}
             self._template = (options, ChatRequest(messages=[], **given))
-        return self._template[1].model_copy(update=parts)  # the parts are models already and not validated again
+        return with_parts(self._template[1], parts)
 
     def convert(self, messages: Sequence[Stored]) -> list[Message]:
         """Return the messages as the kernel's models; one that cannot be converted at all is left out."""
         start = self._count_unchanged(messages)
+        if not start:
+            self._has_gaps = False
         del self._view[start:], self._converted[start:]
         for index in range(start, len(messages)):
             stored = messages[index]
@@ -56,9 +74,24 @@ class RequestBuilder:
                 known = self._known[id(stored)] = (stored, _convert(stored, index))
             self._view.append(stored)
             self._converted.append(known[1])
+            self._has_gaps |= known[1] is None
         if len(self._known) > 2 * len(messages) + _SPARE_CONVERSIONS:
             self._known = {id(pair[0]): pair for pair in zip(self._view, self._converted, strict=True)}
-        return list(filter(None, self._converted))
+        return [*filter(None, self._converted)] if self._has_gaps else [*self._converted]  # type: ignore[list-item]
+
+    def expect(self, stored: StoredDict, response: ChatResponse) -> None:
+        """Convert the message that records a response before it comes back from the context.
+
+        Its blocks are the response's own, validated when that was made.
+        """
+        content = stored.get("content")
+        if type(response) is not ChatResponse or type(content) is not list or not stored.keys() <= _RECORDED:
+            return
+        blocks = response.content
+        if len(blocks) == len(content) and all(type(block) in _BLOCK_TYPES for block in blocks):
+            extra = {"tool_calls": stored["tool_calls"]} if "tool_calls" in stored else {}
+            values = {**_NO_FIELDS, "role": stored["role"], "content": [*blocks]}
+            self._known[id(stored)] = (stored, assembled(Message, values, stored, extra))
 
     def tool_specs(self, tools: Mapping[str, Tool]) -> list[ToolSpec]:
         """Return the specification of every tool as it is now."""
@@ -79,6 +112,8 @@ class RequestBuilder:
     def _count_unchanged(self, messages: Sequence[Stored]) -> int:
         """Return how many messages at the beginning are those of the last request: usually all but a few."""
         count, step = min(len(self._view), len(messages)), 1
+        if count == len(self._view) and messages[:count] == self._view:  # as nearly always
+            return count
         while count and messages[:count] != self._view[:count]:
             count, step = max(0, count - step), 2 * step
         return count
@@ -96,7 +131,12 @@ def _convert(stored: Stored, index: int) -> Message | None:
     if type(stored) is not dict and isinstance(stored, Message):
         return stored
     try:
-        return Message(**{**stored, "content": _content(stored.get("content"))})
+        content = stored.get("content")
+        if type(content) is str and _is_plain_result(stored):
+            return assembled(Message, {**_NO_FIELDS, **stored}, stored, {})
+        fitting = _content(content)
+        is_fit = fitting is content and type(stored) is dict
+        return Message.model_validate(stored if is_fit else {**stored, "content": fitting})
     except (TypeError, AttributeError, ValueError):
         logger.debug("stored message %d does not fit as it is", index, exc_info=True)
     try:
@@ -108,10 +148,16 @@ def _convert(stored: Stored, index: int) -> Message | None:
     return message
 
 
+def _is_plain_result(stored: StoredDict) -> bool:
+    """Say whether a message of text is a tool's result, as nearly every second one is: there is nothing to validate."""
+    return stored.keys() == _PLAIN_RESULT and stored["role"] == "tool" and type(stored["tool_call_id"]) is str
+
+
 def _content(content: Any) -> Any:
+    """Return content that a message may have; the very same when it fits as it is."""
     if content is None:
         return ""
-    if not isinstance(content, list):
+    if not isinstance(content, list) or all(map(_is_known, content)):
         return content
     return [block if _is_known(block) else {"type": "text", "text": json_text(block)} for block in content]
 

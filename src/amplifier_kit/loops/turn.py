@@ -305,7 +305,7 @@ class Turn:
 
     async def deliver(self, reply: Reply) -> None:
         """Store a final answer and say it."""
-        await self.transcript.add(self.assistant_message(reply))
+        await self.transcript.add(self._record(reply))
         if reply.text:
             self._has_answered = True
             self.status = "success"
@@ -327,11 +327,16 @@ class Turn:
         """Return the message that records a reply."""
         return assistant_message(reply.response, reply.text, reply.calls)
 
+    def _record(self, reply: Reply) -> Message:
+        message = self.assistant_message(reply)
+        self._builder.expect(message, reply.response)
+        return message
+
     async def run_tools(self, reply: Reply) -> None:
         """Store the calls, run them, and store one result for each of them, in their order, whatever happens."""
         batch = self.tool_calls.new_batch(reply.calls)
         with self.task:
-            await self.transcript.add(self.assistant_message(reply))
+            await self.transcript.add(self._record(reply))
             interruption = await self.run_batch(batch)
             await self.transcript.add_all(self._result_message(outcome) for outcome in batch)
         if interruption is not None:

@@ -84,7 +84,7 @@ class TurnTask:
         """Wait for the end, however often the waiting is cancelled, and return or raise what came of it."""
         while not task.done():
             try:
-                await asyncio.wait((task,))
+                await _done(task)
             except asyncio.CancelledError as exc:
                 interruption = exc
                 self._cancel(task)
@@ -103,6 +103,21 @@ class TurnTask:
         else:
             self._was_passed_on = True
             task.cancel()
+
+
+async def _done(task: asyncio.Task[Any]) -> None:
+    """Wait until a task is done; a cancellation of the waiting does not reach it."""
+    done = asyncio.get_running_loop().create_future()
+
+    def wake(_: object) -> None:
+        if not done.done():
+            done.set_result(None)
+
+    task.add_done_callback(wake)
+    try:
+        await done
+    finally:
+        task.remove_done_callback(wake)
 
 
 class _Interruptible:
