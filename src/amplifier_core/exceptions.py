@@ -65,7 +65,7 @@ class ModulePathConflict(ModuleLoadError, ImportError):
 def describe(error: BaseException) -> str:
     """Return an error's text: its representation when it cannot be decoded, its type when it cannot be told at all."""
     try:
-        return repr(error) if isinstance(error, KeyError) else str(error)  # whose text is the bare key
+        return repr(error) if isinstance(error, KeyError) and error.args else str(error)  # its text is the bare key
     except UnicodeDecodeError:
         return repr(error)
     except Exception:  # noqa: BLE001 - another module's error, which is already being reported

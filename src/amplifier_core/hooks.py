@@ -108,7 +108,7 @@ class HookRegistry:
         """Offer `event` to its handlers, lowest priority first, and return their joint answer.
 
         `deny` ends the round at once; `modify` rewrites what later handlers see. Of the rest the first `ask_user`
-        outranks all injections, which are merged; otherwise the answer is `continue` with the final data.
+        outranks all injections, which are merged; otherwise the answer is `continue`. What was modified is in its data.
 
         The payload is handed on by reference, a shallow copy for each handler. A handler that raises is logged and
         skipped; one that returns nonsense counts as a denial.
@@ -178,9 +178,11 @@ class HookRegistry:
                 question = question or answer
             elif answer.action == "inject_context" and injected_items(answer):
                 injections.append((registration, answer))
+        final = _with_originals(data, given, originals) if originals else data
         if question or injections:
-            return question or _merge(injections, event)
-        return _continuing(_with_originals(data, given, originals) if originals else data)
+            answer = question or _merge(injections, event)
+            return answer if data is given else answer.model_copy(update={"data": final})
+        return _continuing(final)
 
     def _unused_name(self, sequence: int) -> str:
         name = f"handler-{sequence}"

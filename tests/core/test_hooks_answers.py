@@ -103,6 +103,17 @@ async def test_the_first_question_wins_over_later_ones_and_over_injections(hooks
     )
 
 
+@pytest.mark.parametrize("answer", ["ask_user", "inject_context"])
+async def test_a_question_or_an_injection_carries_what_was_modified(hooks: HookRegistry, answer: Any) -> None:
+    hooks.register("tool:pre", answering(HookResult(action="modify", data={"tool_input": {"n": 2}})), priority=1)
+    hooks.register("tool:pre", answering(HookResult(action=answer, context_injection="note")), priority=2)
+    hooks.register("tool:pre", answering(HookResult(action="modify", data={"tool_input": {"n": 3}})), priority=3)
+
+    result = await hooks.emit("tool:pre", {"tool_input": {"n": 1}})
+
+    assert (result.action, result.data) == (answer, {"tool_input": {"n": 3}})
+
+
 async def test_a_later_denial_beats_questions_and_injections(hooks: HookRegistry) -> None:
     hooks.register("tool:pre", answering(HookResult(action="ask_user")))
     hooks.register("tool:pre", answering(HookResult(action="inject_context", context_injection="note")))

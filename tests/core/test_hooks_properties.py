@@ -49,6 +49,7 @@ class Behaviour:
 def model(behaviours: list[Behaviour], data: Data) -> tuple[list[tuple[str, Data]], HookResult]:
     """Return who is called with what, and the joint answer."""
     calls, questions, injections = list[tuple[str, Data]](), list[HookResult](), list[tuple[str, HookResult]]()
+    given = data
     for one in sorted(behaviours, key=lambda behaviour: behaviour.priority):
         calls.append((one.name, data))
         result = HookResult() if one.error is not None else understood(one.answer)
@@ -58,7 +59,7 @@ def model(behaviours: list[Behaviour], data: Data) -> tuple[list[tuple[str, Data
         questions += [result] * (result.action == "ask_user")
         injections += [(one.name, result)] * (result.action == "inject_context" and bool(items("", result)))
     verdict = questions[0] if questions else merged(injections) if injections else HookResult(data=data)
-    return calls, verdict
+    return calls, verdict if data is given else verdict.model_copy(update={"data": data})
 
 
 def understood(answer: Any) -> HookResult:

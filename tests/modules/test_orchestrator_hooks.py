@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import logging
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,6 +11,7 @@ import pytest
 
 from amplifier_core import HookRegistry, HookResult, ToolResult
 from amplifier_core.models import ContextInjection
+from amplifier_core.testing import EventRecorder
 
 sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
 from module_folders import folders_of_type
@@ -425,20 +425,19 @@ class TestOtherPoints:
 
 
 class TestFailures:
-    async def test_an_injection_that_is_too_large_is_left_out(
-        self, orchestrator: Any, caplog: pytest.LogCaptureFixture
-    ) -> None:
+    async def test_an_injection_that_is_too_large_is_left_out(self, orchestrator: Any) -> None:
         stage = Stage([calling(("c1", "echo", {"n": 1})), answer()], [echo()])
         huge = HookResult(action="inject_context", context_injection="x" * 20_000)
         for event in ("prompt:submit", "provider:request", "tool:pre", "tool:post"):
             stage.on(event, huge)
+        violations = EventRecorder()
+        stage.hooks.register("policy:violation", violations.record)
 
         assert await stage.run(orchestrator) == "done"
 
         assert stage.results == ['{"n": 1}']
         assert stage.context.roles == ["user", "assistant", "tool", "assistant"]
-        warnings = [record for record in caplog.records if record.levelno == logging.WARNING]
-        assert len([record for record in warnings if "left out" in record.message]) == 5  # two requests
+        assert len(violations.events) == 5  # two requests
 
     async def test_an_approval_that_fails_counts_as_denied(self, orchestrator: Any) -> None:
         stage = Stage([calling(("c1", "echo")), answer()], [echo()])

@@ -6,6 +6,8 @@ from typing import Any
 
 from amplifier_core import ModuleCoordinator
 from amplifier_core.events import TOOL_PRE
+from amplifier_kit.approval import GATE
+from amplifier_kit.consent import CONSENT
 from amplifier_kit.mounting import Handlers, offer_capability
 
 from .approval_hook import ApprovalHook
@@ -19,7 +21,7 @@ REGISTER_PROVIDER = "approval.register_provider"
 
 logger = logging.getLogger(__name__)
 
-_PRIORITY = -10
+_PRIORITY = 1_000_000  # after every handler that may change a call
 
 
 async def mount(coordinator: ModuleCoordinator, config: dict[str, Any] | None = None) -> Callable[[], None]:
@@ -28,5 +30,7 @@ async def mount(coordinator: ModuleCoordinator, config: dict[str, Any] | None = 
     handlers = Handlers(MODULE_ID, coordinator)
     handlers.register(TOOL_PRE, hook.handle_tool_pre, priority=_PRIORITY, name="approval_hook")
     offer_capability(coordinator, REGISTER_PROVIDER, hook.register_provider)
+    offer_capability(coordinator, GATE, hook.gate)
+    offer_capability(coordinator, CONSENT, hook.consents)
     logger.info("mounted %s with %d rules", MODULE_ID, len(hook.settings.rules))
     return handlers.clear

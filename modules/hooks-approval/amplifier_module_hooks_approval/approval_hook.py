@@ -2,25 +2,30 @@
 
 import asyncio
 import contextlib
+import json
 import logging
 from collections.abc import Mapping
 from typing import Any
 
 from amplifier_core import HookResult
 from amplifier_core.approval import ApprovalTimeoutError
-from amplifier_core.events import APPROVAL_DENIED, APPROVAL_GRANTED, APPROVAL_REQUIRED
+from amplifier_core.events import APPROVAL_DENIED, APPROVAL_GRANTED, APPROVAL_REQUIRED, TOOL_PRE
 from amplifier_core.interfaces import ApprovalProvider, ApprovalRequest
 from amplifier_core.utils import json_safe
+from amplifier_kit.approval import GATE, ApprovalGate, is_asked_afterwards
+from amplifier_kit.consent import Consent, Consents
 from amplifier_kit.mounting import find_capability, hook_registry, session_id_of
 
 from .audit import audit_log
-from .config import ApprovalSettings, check_auto_action
+from .config import MODULE_ID, ApprovalSettings, check_auto_action
 from .policy import needs_approval
 from .verdict import GuardedCall, Verdict
 
 logger = logging.getLogger(__name__)
 
 SCRUB = "redaction.scrub"
+
+_BY_A_PERSON = frozenset({"provider", "remembered"})
 
 
 class ApprovalHook:
@@ -37,20 +42,73 @@ class ApprovalHook:
         self._provider: ApprovalProvider | None = None
         self._remembered: dict[str, Verdict] = {}
         self._one_at_a_time = asyncio.Lock()
+        self._outer_gate: ApprovalGate | None = find_capability(coordinator, GATE)
+        self.consents = Consents()
 
     def register_provider(self, provider: ApprovalProvider) -> None:
         """Have `provider` asked from now on."""
         self._provider = provider
 
     async def handle_tool_pre(self, event: str, data: dict[str, Any]) -> HookResult:
-        """Answer `tool:pre`: `continue` for a call that may run, else `deny`."""
+        """Answer `tool:pre`: `continue` for a call that may run, else `deny`.
+
+        Where the loop asks the gate itself, after the last handler, nothing is decided here.
+        """
+        if is_asked_afterwards():
+            return HookResult()
+        verdict = await self._verdict(data)
+        if verdict is None:
+            return self._question(self._request(GuardedCall.read(data, self._coordinator)))
+        return HookResult() if verdict.approved else HookResult(action="deny", reason=verdict.reason)
+
+    async def gate(self, tool_name: str, frozen_input: dict[str, Any], call: Mapping[str, Any]) -> Verdict:
+        """Decide about a call whose input nobody changes any more; the capability `approval.gate`."""
+        data = {**call, "tool_name": tool_name, "tool_input": frozen_input}
+        verdict = await self._verdict(data)
+        if verdict is None:
+            verdict = await self._ask_application(GuardedCall.read(data, self._coordinator))
+        if verdict.approved and self._outer_gate is not None:
+            return await self._outer_gate(tool_name, frozen_input, call)  # type: ignore[return-value]
+        return verdict
+
+    async def _verdict(self, data: Mapping[str, Any]) -> Verdict | None:
+        """Return the decision about a call; None leaves it to the application's approval system."""
         try:
-            call = GuardedCall.read(data)
-            if not await needs_approval(call.tool_name, data.get("tool_obj"), self.settings, self._coordinator):
-                return HookResult()
-            return await self._judge(call, self._request(call))
+            call = GuardedCall.read(data, self._coordinator)
+            if not await needs_approval(call, self.settings, self._coordinator):
+                verdict: Verdict | None = Verdict(True, "No approval needed", "config")
+            elif self._outer_gate is not None and not self._is_denied_by_rule(call):
+                return Verdict(True, "The outer session decides", "config")
+            else:
+                verdict = await self._judge(call, self._request(call))
         except BaseException as exc:  # noqa: BLE001 - the kernel would go on, and the tool would run
-            return HookResult(action="deny", reason=_failed(exc).reason)
+            return _failed(exc)
+        if verdict is not None and verdict.approved:
+            self._note(call, verdict)
+        return verdict
+
+    def _note(self, call: GuardedCall, verdict: Verdict) -> None:
+        """Let the tool know whether somebody said yes to this call."""
+        consent = Consent.APPROVED if verdict.source in _BY_A_PERSON else Consent.UNASKED
+        self.consents.note(call.identity, call.tool_input, consent)
+
+    async def _ask_application(self, call: GuardedCall) -> Verdict:
+        """Ask through the session's own approval system."""
+        process = getattr(self._coordinator, "process_hook_result", None)
+        if process is None:
+            return Verdict(False, "No approval provider available", "error")
+        try:
+            answer = await process(self._question(self._request(call)), TOOL_PRE, MODULE_ID)
+        except BaseException as exc:  # noqa: BLE001 - a failure is a denial
+            return _failed(exc)
+        if getattr(answer, "action", None) != "continue":
+            return Verdict(False, getattr(answer, "reason", None) or "User denied approval", "provider")
+        verdict = Verdict(True, "User approved", "provider")
+        self._note(call, verdict)
+        return verdict
+
+    def _is_denied_by_rule(self, call: GuardedCall) -> bool:
+        return check_auto_action(self.settings.rules, call.identity, call.tool_input) == "auto_deny"
 
     def _request(self, call: GuardedCall) -> ApprovalRequest:
         return ApprovalRequest(
@@ -61,7 +119,7 @@ class ApprovalHook:
             timeout=self.settings.default_timeout_s,
         )
 
-    async def _judge(self, call: GuardedCall, request: ApprovalRequest) -> HookResult:
+    async def _judge(self, call: GuardedCall, request: ApprovalRequest) -> Verdict | None:
         announcement = {"action": request.action, "risk_level": request.risk_level}
         try:
             await self._emit(APPROVAL_REQUIRED, call, announcement)
@@ -69,7 +127,7 @@ class ApprovalHook:
         except BaseException as exc:  # noqa: BLE001 - a failure is a decision, to be audited like any other
             verdict = _failed(exc)
         if verdict is None:
-            return self._question(request)
+            return None
         verdict = self._audited(call, request, verdict)
         try:
             await self._emit(
@@ -78,11 +136,11 @@ class ApprovalHook:
         except BaseException as exc:  # noqa: BLE001 - what could not be announced is taken back
             failure = _failed(exc)
             verdict = self._audited(call, request, failure) if verdict.approved else verdict
-        return HookResult() if verdict.approved else HookResult(action="deny", reason=verdict.reason)
+        return verdict
 
     async def _decide(self, call: GuardedCall, request: ApprovalRequest) -> Verdict | None:
         """Return the first decision there is; None leaves it to the application's approval system."""
-        by_rule = check_auto_action(self.settings.rules, call.tool_name, call.tool_input)
+        by_rule = check_auto_action(self.settings.rules, call.identity, call.tool_input)
         if by_rule == "auto_deny":
             return Verdict(False, "Auto-denied by rule", "rule")
         if self._must_be_asked(call, request):
@@ -144,7 +202,7 @@ class ApprovalHook:
     def _question(self, request: ApprovalRequest) -> HookResult:
         question = HookResult(
             action="ask_user",
-            approval_prompt=f"{request.action} (risk: {request.risk_level})",
+            approval_prompt=f"{request.action} (risk: {request.risk_level}){_details(request)}",
             approval_default="allow" if self.settings.continues_on_timeout else "deny",
         )
         return (
@@ -173,6 +231,13 @@ class ApprovalHook:
     async def _emit(self, event: str, call: GuardedCall, payload: dict[str, Any]) -> None:
         if self._hooks is not None and hasattr(self._hooks, "emit"):
             await self._hooks.emit(event, {"tool_name": call.tool_name, **payload, "tool_call_id": call.tool_call_id})
+
+
+def _details(request: ApprovalRequest) -> str:
+    """Return what a question shows besides the action, which names a command but not the input of other tools."""
+    if not request.details or request.action.startswith("Execute:"):
+        return ""
+    return "\n" + json.dumps(request.details, ensure_ascii=False, indent=2, default=repr)
 
 
 def _failed(error: BaseException) -> Verdict:

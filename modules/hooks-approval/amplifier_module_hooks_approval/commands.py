@@ -64,7 +64,8 @@ def _parts(text: str) -> Iterable[list[str]]:
     return (part.split() for part in _STAGE_PARTS.split(text))
 
 
-def _program(word: str) -> str:
+def program_of(word: str) -> str:
+    """Return the name of a program without its directory."""
     return word.rpartition("/")[2]
 
 
@@ -73,7 +74,7 @@ def _deletes_everything(text: str) -> bool:
 
 
 def _is_forced_deletion(words: list[str]) -> bool:
-    place = next((place for place, word in enumerate(words) if _program(word) == "rm"), len(words))
+    place = next((place for place, word in enumerate(words) if program_of(word) == "rm"), len(words))
     flags = [word for word in words[place:] if word.startswith("-")]
     return (
         _has_option(flags, "r", "--recursive")
@@ -87,12 +88,12 @@ def _has_option(flags: list[str], letter: str, name: str) -> bool:
 
 
 def _makes_file_system(text: str) -> bool:
-    return any(_program(word).startswith("mkfs") for words in _parts(text) for word in words)
+    return any(program_of(word).startswith("mkfs") for words in _parts(text) for word in words)
 
 
 def _copies_onto_device(text: str) -> bool:
     return any(
-        any(_program(word) == "dd" for word in words) and any(word.startswith("of=/dev/") for word in words)
+        any(program_of(word) == "dd" for word in words) and any(word.startswith("of=/dev/") for word in words)
         for words in _parts(text)
     )
 
@@ -103,30 +104,30 @@ def _is_fork_bomb(text: str) -> bool:
 
 def _writes_block_device(text: str) -> bool:
     return _WRITTEN_DEVICE.search(text) is not None or any(
-        _DEVICE_WRITERS.intersection(map(_program, words)) and any(_DEVICE.fullmatch(word) for word in words)
+        _DEVICE_WRITERS.intersection(map(program_of, words)) and any(_DEVICE.fullmatch(word) for word in words)
         for words in _parts(text)
     )
 
 
 def _raises_privileges(text: str) -> bool:
-    return any(_program(word) in _PRIVILEGE for words in _parts(text) for word in words)
+    return any(program_of(word) in _PRIVILEGE for words in _parts(text) for word in words)
 
 
 def _runs_download(text: str) -> bool:
     if _DOWNLOADED_SCRIPT.search(text):
-        return any(_program(word) in _EVALUATORS for words in _parts(text) for word in words)
+        return any(program_of(word) in _EVALUATORS for words in _parts(text) for word in words)
     is_downloading = False
     for stage in text.split("|"):
         parts = list(_parts(stage))
         if is_downloading and any(_runs_its_input(words) for words in parts):
             return True
-        is_downloading |= any(_program(word) in _DOWNLOADERS for words in parts for word in words)
+        is_downloading |= any(program_of(word) in _DOWNLOADERS for words in parts for word in words)
     return False
 
 
 def _runs_its_input(words: list[str]) -> bool:
     for place, word in enumerate(words):
-        program = _program(word)
+        program = program_of(word)
         if program in _SHELLS or (program in _INTERPRETERS and words[place + 1 : place + 2] in ([], ["-"])):
             return True
     return False

@@ -5,26 +5,40 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from amplifier_core.boundary import settle
-from amplifier_kit.mounting import find_capability, find_mounted
+from amplifier_kit.mounting import find_capability
+from amplifier_kit.tools.effects import EXECUTE, WRITE, effects_of
 
 from .commands import BASH
 from .config import ApprovalSettings
+from .verdict import GuardedCall
 
 logger = logging.getLogger(__name__)
 
 NEEDS_CHECK = "approval.needs_check"
 REQUIRED_TOOLS = "require_approval_tools"
 
+_RISKY = frozenset({WRITE, EXECUTE})
 
-async def needs_approval(tool_name: str, tool: Any, settings: ApprovalSettings, coordinator: Any) -> bool:
-    """Say whether a call of the tool has to be approved; `tool` is the tool itself if the event brought it along."""
-    if await _is_demanded_by_policy(tool_name, coordinator):
-        return True
+
+async def needs_approval(call: GuardedCall, settings: ApprovalSettings, coordinator: Any) -> bool:
+    """Say whether a call has to be approved.
+
+    A tool goes by its own name and by what it does, not only by the name it is mounted under.
+    """
+    names = {call.tool_name, call.identity}
+    for name in sorted(names):
+        if await _is_demanded_by_policy(name, coordinator):
+            return True
     if settings.policy_driven_only:
         return False
-    if tool_name == BASH or _demands_it_itself(tool or _find_tool(tool_name, coordinator)):
+    if BASH in names or _demands_it_itself(call.tool):
         return True
-    return settings.requires_approval.get(tool_name, tool_name in settings.high_risk_tools)
+    configured = [settings.requires_approval[name] for name in names if name in settings.requires_approval]
+    if configured:
+        return any(configured)
+    if names & settings.high_risk_tools:
+        return True
+    return call.tool is not None and not _RISKY.isdisjoint(effects_of(call.tool, call.identity, call.tool_input))
 
 
 async def _is_demanded_by_policy(tool_name: str, coordinator: Any) -> bool:
@@ -46,14 +60,16 @@ async def _is_demanded_by_policy(tool_name: str, coordinator: Any) -> bool:
         return True
 
 
-def _find_tool(tool_name: str, coordinator: Any) -> Any:
-    tools = find_mounted(coordinator, "tools")
-    return tools.get(tool_name) if isinstance(tools, Mapping) else None
-
-
 def _demands_it_itself(tool: Any) -> bool:
-    metadata = getattr(tool, "metadata", None)
+    described = getattr(tool, "get_metadata", None)
+    found = [getattr(tool, "metadata", None)]
+    if callable(described):
+        try:
+            found.append(described())
+        except Exception:
+            logger.exception("hooks-approval: a tool cannot describe itself; it has to be approved")
+            return True
     return bool(
         getattr(tool, "require_approval", False)
-        or (isinstance(metadata, Mapping) and metadata.get("requires_approval"))
+        or any(isinstance(metadata, Mapping) and metadata.get("requires_approval") for metadata in found)
     )

@@ -6,6 +6,7 @@ from typing import Any, Literal, Self
 
 from amplifier_core.interfaces import ApprovalResponse
 from amplifier_core.utils.serialize import sanitize_text
+from amplifier_kit.mounting import find_mounted
 
 from .commands import BASH, command_of, is_critical
 from .memory import remember_key
@@ -16,25 +17,31 @@ RiskLevel = Literal["medium", "high", "critical"]
 
 @dataclass(frozen=True, slots=True)
 class GuardedCall:
-    """A tool call as `tool:pre` announces it."""
+    """A tool call as `tool:pre` announces it; `identity` is the tool's own name, by whatever name it is mounted."""
 
     tool_name: str
     tool_input: Mapping[str, Any]
     is_well_formed: bool
+    identity: str
+    tool: Any = None
     tool_call_id: str | None = None
     session_id: str | None = None
 
     @classmethod
-    def read(cls, data: Any) -> Self:
+    def read(cls, data: Any, coordinator: Any = None) -> Self:
         """Raises `ValueError` for an event that does not say which tool is called."""
         if not isinstance(data, Mapping) or not data.get("tool_name") or not isinstance(data["tool_name"], str):
             raise ValueError("the event does not name a tool")
         tool_name, given = data["tool_name"], data.get("tool_input")
         tool_input: Mapping[str, Any] = given if isinstance(given, Mapping) else {}
+        tool = data.get("tool_obj") or _find_tool(tool_name, coordinator)
+        identity = _text(getattr(tool, "name", None)) or tool_name
         return cls(
             tool_name,
             tool_input,
-            is_well_formed=tool_input is given and (tool_name != BASH or isinstance(tool_input.get("command"), str)),
+            is_well_formed=tool_input is given and (identity != BASH or isinstance(tool_input.get("command"), str)),
+            identity=identity,
+            tool=tool,
             tool_call_id=_text(data.get("tool_call_id")),
             session_id=_text(data.get("session_id")),
         )
@@ -45,17 +52,17 @@ class GuardedCall:
 
     @property
     def action(self) -> str:
-        return f"Execute: {self.command}" if self.tool_name == BASH else f"Execute {self.tool_name}"
+        return f"Execute: {self.command}" if self.identity == BASH else f"Execute {self.tool_name}"
 
     @property
     def risk_level(self) -> RiskLevel:
         if is_critical(self.command):
             return "critical"
-        return "high" if self.tool_name == BASH else "medium"
+        return "high" if self.identity == BASH else "medium"
 
     @property
     def remember_key(self) -> str | None:
-        return remember_key(self.tool_name, self.tool_input)
+        return remember_key(self.identity, self.tool_input)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +99,11 @@ def _described(error: BaseException) -> str:
     except Exception:  # noqa: BLE001 - an error that cannot even be printed is still a denial
         text = ""
     return text or type(error).__name__
+
+
+def _find_tool(tool_name: str, coordinator: Any) -> Any:
+    tools = find_mounted(coordinator, "tools")
+    return tools.get(tool_name) if isinstance(tools, Mapping) else None
 
 
 def _text(value: Any) -> str | None:

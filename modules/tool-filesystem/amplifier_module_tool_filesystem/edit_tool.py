@@ -6,6 +6,7 @@ from pathlib import Path
 from threading import Event
 from typing import Any, ClassVar
 
+from amplifier_kit.tools.effects import READ, WRITE
 from amplifier_kit.tools.input import ToolFailure
 from amplifier_kit.tools.paths import shown as as_text
 
@@ -20,6 +21,7 @@ _LISTED_OCCURRENCES = 100
 
 class EditTool(FileTool):
     name = "edit_file"
+    effects = frozenset({READ, WRITE})
     description = (
         "Replace an exact text in a file. old_string must occur exactly once, white space included, unless "
         "replace_all is set; give enough lines around it to make it unique, and leave out the line numbers that "

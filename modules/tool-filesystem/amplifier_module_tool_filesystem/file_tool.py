@@ -19,6 +19,7 @@ class FileTool:
     """A tool for one file; what it does there is `work`, in a worker thread."""
 
     name: ClassVar[str]
+    effects: ClassVar[frozenset[str]]
     description: ClassVar[str]
     input_schema: ClassVar[dict[str, Any]]
     texts: ClassVar[Mapping[str, str]] = {"file_path": "file_path is required"}

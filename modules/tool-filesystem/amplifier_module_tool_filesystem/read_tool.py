@@ -6,6 +6,7 @@ from pathlib import Path
 from threading import Event
 from typing import Any, ClassVar
 
+from amplifier_kit.tools.effects import READ
 from amplifier_kit.tools.input import ToolFailure
 from amplifier_kit.tools.paths import shown as as_text
 
@@ -20,6 +21,7 @@ DEFAULT_LIMIT = 2000
 
 class ReadTool(FileTool):
     name = "read_file"
+    effects = frozenset({READ})
     description = (
         "Read a text file, or list a directory. Lines come numbered, 2000 at a time unless limit says otherwise; "
         "lines over 2000 characters are cut, and next_offset says where to continue. The numbers are not part of the "

@@ -5,6 +5,7 @@ from pathlib import Path
 from threading import Event
 from typing import Any, ClassVar
 
+from amplifier_kit.tools.effects import READ, WRITE
 from amplifier_kit.tools.input import ToolFailure
 from amplifier_kit.tools.paths import shown as as_text
 
@@ -16,6 +17,7 @@ from .workspace import ARTIFACT_WRITE
 
 class WriteTool(FileTool):
     name = "write_file"
+    effects = frozenset({READ, WRITE})
     description = (
         "Create a file or replace all of its contents; missing directories are made. The line endings of an existing "
         "text file are kept. To change a part of a file use edit_file instead."

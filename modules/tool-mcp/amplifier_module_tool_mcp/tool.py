@@ -6,6 +6,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from amplifier_core import ToolResult
+from amplifier_kit.tools.effects import ALL_EFFECTS, NETWORK, READ
 from amplifier_kit.tools.input import ToolFailure
 from amplifier_kit.tools.runs import answered
 
@@ -27,6 +28,7 @@ class McpTool:
         self.server = server.name
         self.tool = definition.tool
         self.require_approval = server.requires_approval(definition)
+        self.effects = ALL_EFFECTS if self.require_approval else frozenset({READ, NETWORK})
         self._server = server
 
     @property

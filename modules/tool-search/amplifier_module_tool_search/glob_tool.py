@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar
 
 from amplifier_core import ToolResult
+from amplifier_kit.tools.effects import READ
 from amplifier_kit.tools.input import ToolFailure, read_input
 from amplifier_kit.tools.paths import WorkingDir, resolve
 from amplifier_kit.tools.paths import shown as as_text
@@ -34,6 +35,7 @@ class _Match:
 
 class GlobTool:
     name = "glob"
+    effects = frozenset({READ})
     description = (
         "Find files and directories by name, newest first. ** stands for any number of directories, {a,b} for "
         "alternatives; without type both files and directories are listed (type any). Dependency and build directories "

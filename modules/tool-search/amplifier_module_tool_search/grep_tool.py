@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from amplifier_core import ToolResult
+from amplifier_kit.tools.effects import READ
 from amplifier_kit.tools.input import ToolFailure, read_input
 from amplifier_kit.tools.paths import WorkingDir
 from amplifier_kit.tools.paths import shown as as_text
@@ -29,6 +30,7 @@ _NUMBERS = ("-A", "-B", "-C", "head_limit", "offset")
 
 class GrepTool:
     name = "grep"
+    effects = frozenset({READ})
     description = (
         "Search file contents with a regular expression (Python syntax). By default it lists the files that match; "
         'output_mode "content" shows the lines, "count" counts them. Hidden, ignored and binary files and dependency '

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from amplifier_core import ToolResult
 from amplifier_kit.mounting import session_id_of
+from amplifier_kit.tools import effects as tool_effects
 from amplifier_kit.tools.input import ToolFailure, read_input
 from amplifier_kit.tools.runs import answered
 
@@ -40,6 +41,7 @@ class TaskTool:
 
     name = "task"
     display_argument = "agent"
+    effects = frozenset({tool_effects.SPAWN})
     input_schema: ClassVar[dict[str, Any]] = {
         "type": "object",
         "properties": {

@@ -26,6 +26,7 @@ class TodoTool:
     """Keeps one session's list; create and update replace it as a whole, and only by one that is valid."""
 
     name = "todo"
+    effects: frozenset[str] = frozenset()  # it changes nothing but the list of the session
     description = (
         "Keep a list of the steps of a larger task: `create` it when you have a plan, `update` it (always with the"
         " whole list) as you go on, `list` it to see where you are. Exactly one step should be in_progress. Each step"

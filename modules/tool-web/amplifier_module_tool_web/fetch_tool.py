@@ -7,6 +7,7 @@ from typing import Any
 
 from amplifier_core import ToolResult
 from amplifier_kit.policy import session_policy
+from amplifier_kit.tools.effects import NETWORK, WRITE
 from amplifier_kit.tools.input import ToolFailure, read_input
 from amplifier_kit.tools.paths import WorkingDir
 from amplifier_kit.tools.paths import shown as as_text
@@ -32,6 +33,7 @@ _MARKUP_START = 1024  # the part of a document that names its encoding
 
 class WebFetchTool:
     name = "web_fetch"
+    effects = frozenset({NETWORK, WRITE})
     description = (
         "Fetch a public http or https URL and return its text; HTML becomes plain text with its links. Long content "
         "comes in windows: use offset and limit to read on. Binary content (images, PDF, archives) can only be saved, "
@@ -66,6 +68,10 @@ class WebFetchTool:
             },
             "required": ["url"],
         }
+
+    def effects_of(self, input: Mapping[str, Any]) -> frozenset[str]:
+        """Return what one call does: it writes when it saves."""
+        return self.effects if input.get("save_to_file") else frozenset({NETWORK})
 
     def get_schema(self) -> dict[str, Any]:
         return self.input_schema

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 from amplifier_core import ToolResult
+from amplifier_kit.tools.effects import NETWORK
 from amplifier_kit.tools.input import ToolFailure, read_input
 from amplifier_kit.tools.runs import answered
 
@@ -25,6 +26,7 @@ _MAX_SNIPPET_CHARS = 2000
 
 class WebSearchTool:
     name = "web_search"
+    effects = frozenset({NETWORK})
     description = (
         "Search the web and return titles, URLs and snippets of a few pages. Read a page with web_fetch before relying "
         "on it. Not for files of this machine."

@@ -5,6 +5,7 @@ A turn emits its events through a `HookPoints`. At four of them hooks decide: `p
 """
 
 import inspect
+import json
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,9 +14,10 @@ from typing import TypeVar
 from amplifier_core import ContextManager, HookRegistry, HookResult
 from amplifier_core.boundary import emit_quietly
 from amplifier_core.correlation import TERMINAL_EVENTS
-from amplifier_core.events import TOOL_PRE
+from amplifier_core.events import POLICY_VIOLATION, TOOL_PRE
 from amplifier_core.hooks import injected_items
 from amplifier_core.models import ContextInjection
+from amplifier_kit.approval import fingerprint, own_copy
 from amplifier_kit.log_views import is_log_view
 from amplifier_kit.types import Coordinator, EventData, Message
 
@@ -111,10 +113,13 @@ class HookPoints:
             decision.has_stored = await self.inject(decision.injection)
         return decision
 
-    async def offer(self, event: str, payload: EventData, hook_name: str) -> Decision:
+    async def offer(
+        self, event: str, payload: EventData, hook_name: str, *, original: EventData | None = None
+    ) -> Decision:
         """Emit an event at which hooks decide; what they inject is left in the decision, to be injected when it fits.
 
         A registry that fails leaves everything as it is, except that no tool runs which its guards could not see.
+        `original` is the input of a tool call as it was before the hooks saw it.
         """
         if not self.reaches(event):
             return Decision()
@@ -123,18 +128,21 @@ class HookPoints:
         except Exception:
             logger.exception("%s could not be emitted", event)
             return Decision(denied=True, reason="the hooks could not be asked") if event == TOOL_PRE else Decision()
+        found = getattr(result, "data", None)
+        data: EventData = found if isinstance(found, dict) else {}
         match getattr(result, "action", None):
             case "continue" | "modify":
                 await self._show_message(result, event, hook_name)
-                data = getattr(result, "data", None)
-                return Decision(data=data) if isinstance(data, dict) else Decision()
+                return Decision(data=data)
             case "deny":
                 await self._show_message(result, event, hook_name)
                 return Decision(denied=True, reason=getattr(result, "reason", None) or "")
             case "ask_user":
-                return await self._ask_user(result, event, hook_name)
+                if event == TOOL_PRE:
+                    return await self._ask_about_call(result, payload, data, original or {})
+                return await self._ask_user(result, event, hook_name, data)
             case "inject_context":
-                return Decision(injection=Injection(result, event, hook_name))
+                return Decision(data=data, injection=Injection(result, event, hook_name))
         return Decision()
 
     async def inject(self, injection: Injection) -> bool:
@@ -178,7 +186,35 @@ class HookPoints:
                 metadata = {"source": "hook", "event": event}
                 await add_message({"role": item.role, "content": item.content, "metadata": metadata})
 
-    async def _ask_user(self, result: HookResult, event: str, hook_name: str) -> Decision:
+    async def changed_after_approval(self, tool_name: str, tool_call_id: str) -> str:
+        """Announce that a call was changed after somebody had said yes to it; returns the reason to deny it."""
+        details = {"tool_name": tool_name, "tool_call_id": tool_call_id, "reason": "changed-after-approval"}
+        await self.emit(POLICY_VIOLATION, details)
+        return "its input was changed after it had been approved"
+
+    async def _ask_about_call(
+        self, result: HookResult, payload: EventData, data: EventData, original: EventData
+    ) -> Decision:
+        """Ask about the input that would run: where hooks changed it, the question shows it."""
+        tool_name, call_id = payload.get("tool_name", ""), payload.get("tool_call_id", "")
+        decision = Decision(data=data if "tool_input" in data else payload)  # hooks may change what they were given
+        changed = decision.changed("tool_input", dict, original)
+        tool_input = original if changed is None else changed
+        frozen = own_copy(tool_input)
+        approved = fingerprint(frozen)
+        if changed is not None:
+            shown = json.dumps(frozen, ensure_ascii=False, default=repr)
+            prompt = f"{getattr(result, 'approval_prompt', None) or ''}\n\n{tool_name}: {shown}"
+            result = HookResult.model_validate(result, from_attributes=True).model_copy(
+                update={"approval_prompt": prompt.lstrip()}
+            )
+        answer = await self._ask_user(result, TOOL_PRE, tool_name, {**data, "tool_input": frozen})
+        if not answer.denied and (fingerprint(tool_input) != approved or fingerprint(frozen) != approved):
+            reason = await self.changed_after_approval(tool_name, call_id)
+            return Decision(denied=True, reason=reason)
+        return answer
+
+    async def _ask_user(self, result: HookResult, event: str, hook_name: str, data: EventData) -> Decision:
         if self._process is None:
             return Decision(denied=True, reason="No approval system available")
         try:
@@ -187,7 +223,7 @@ class HookPoints:
             logger.warning("the approval asked for at %s failed and counts as denied", event, exc_info=True)
             return Decision(denied=True, reason=f"Approval failed: {exc}")
         if getattr(answer, "action", None) == "continue":
-            return Decision()
+            return Decision(data=data)
         return Decision(denied=True, reason=getattr(answer, "reason", None) or "")
 
     async def _show_message(self, result: HookResult, event: str, hook_name: str) -> None:

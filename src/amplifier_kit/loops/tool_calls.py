@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,7 +12,9 @@ from amplifier_core import Tool, ToolResult
 from amplifier_core.events import TOOL_ERROR, TOOL_POST, TOOL_PRE
 from amplifier_core.exceptions import describe
 from amplifier_core.utils.tool_messages import Call
+from amplifier_kit.approval import GATE, ApprovalGate, asking_afterwards, fingerprint, own_copy
 from amplifier_kit.messages.results import Content, as_tool_result, replaced_content, result_content
+from amplifier_kit.mounting import find_capability
 from amplifier_kit.types import Coordinator, EventData, JsonObject
 from amplifier_kit.undeclared import DISPLAY_ARGUMENTS
 
@@ -131,18 +134,25 @@ class ToolCalls:
 
     async def consult_and_run(self, outcome: Outcome) -> None:
         """Ask the hooks, run the tool and report, in that order."""
+        gate: ApprovalGate | None = find_capability(self.coordinator, GATE)
         if self.points.reaches(TOOL_PRE):
-            decision = await self.ask(outcome, TOOL_PRE, _payload(outcome))
+            with asking_afterwards() if gate is not None else nullcontext():
+                decision = await self.ask(outcome, TOOL_PRE, _payload(outcome, own_copy(outcome.arguments)))
             if decision.denied:
                 outcome.content = self.denied_text(decision.reason)
                 return
             changed = decision.changed("tool_input", dict, outcome.arguments)
             if changed is not None:
-                outcome.arguments = changed
+                outcome.arguments = own_copy(changed)
         tool = self.tools.get(outcome.tool_name)
         if tool is None:
             await self.unknown_tool(outcome)
             return
+        if gate is not None:
+            refusal = await self._ask_gate(gate, outcome, tool)
+            if refusal is not None:
+                outcome.content = self.denied_text(refusal)
+                return
         outcome.started_s = time.perf_counter()
         try:
             result = as_tool_result(await self._execute(tool, outcome))
@@ -152,13 +162,34 @@ class ToolCalls:
         else:
             await self.report(outcome, result)
 
+    async def _ask_gate(self, gate: ApprovalGate, outcome: Outcome, tool: Tool) -> str | None:
+        """Ask whether exactly these arguments may run; returns why not, None for a yes."""
+        frozen = own_copy(outcome.arguments)
+        approved = fingerprint(frozen)
+        call = {"tool_call_id": outcome.call.id, "tool_obj": tool, "parallel_group_id": outcome.group_id}
+        task = asyncio.current_task()
+        cancellations = task.cancelling() if task is not None else 0
+        try:
+            verdict = await gate(outcome.tool_name, frozen, call)
+        except Exception as exc:
+            logger.exception("the approval of %r failed and counts as denied", outcome.tool_name)
+            return f"Approval failed: {describe(exc)}"
+        if task is not None and task.cancelling() > cancellations:  # a guard turns whatever it catches into a denial
+            raise asyncio.CancelledError("the turn was cancelled")
+        if verdict.approved is not True:
+            return verdict.reason
+        if fingerprint(frozen) != approved:
+            return await self.points.changed_after_approval(outcome.tool_name, outcome.call.id)
+        outcome.arguments = frozen
+        return None
+
     async def report(self, outcome: Outcome, result: ToolResult) -> None:
         """Tell the hooks of a result; the model is shown it, or what they put in its place."""
         outcome.content = result_content(result)
         if not self.points.reaches(TOOL_POST):
             return
         sent = result.safe_hook_presentation() if self.points.listens(TOOL_POST) else None
-        payload = _payload(outcome)
+        payload = _payload(outcome, outcome.arguments)
         payload["result"] = payload["tool_result"] = sent
         payload["duration_ms"] = round((time.perf_counter() - outcome.started_s) * 1000, 3)
         decision = await self.ask(outcome, TOOL_POST, payload)
@@ -188,7 +219,7 @@ class ToolCalls:
 
     async def ask(self, outcome: Outcome, event: str, payload: EventData) -> Decision:
         """Let hooks decide about a call; what they inject waits until the batch is answered."""
-        decision = await self.points.offer(event, payload, outcome.tool_name)
+        decision = await self.points.offer(event, payload, outcome.tool_name, original=outcome.arguments)
         if decision.injection is not None:
             outcome.injections.append(decision.injection)
         return decision
@@ -212,7 +243,7 @@ class ToolCalls:
         running[task] = dispatch = {"tool_call_id": outcome.call.id, "parallel_group_id": outcome.group_id}
         self._publish(dispatch)
         try:
-            return await tool.execute(dict(outcome.arguments))
+            return await tool.execute(own_copy(outcome.arguments))
         finally:
             running.pop(task, None)
             self._publish(next(iter(running.values()), {}))
@@ -228,11 +259,11 @@ def failure(error: Exception) -> ToolResult:
     return ToolResult(success=False, error={"message": describe(error) or type(error).__name__})
 
 
-def _payload(outcome: Outcome) -> EventData:
+def _payload(outcome: Outcome, tool_input: JsonObject) -> EventData:
     return {
         "tool_name": outcome.tool_name,
         "tool_call_id": outcome.call.id,
-        "tool_input": outcome.arguments,
+        "tool_input": tool_input,
         "parallel_group_id": outcome.group_id,
     }
 

@@ -93,14 +93,24 @@ class TestDecisions:
 
         assert (decision.denied, decision.reason) == (True, "no")
 
-    async def test_data_of_a_denial_or_a_question_does_not_count(self) -> None:
-        hooks = HookRegistry()
-        hooks.register("tool:pre", answering(HookResult(action="ask_user", data={"tool_input": {"n": 2}})))
+    async def test_a_question_about_a_changed_call_shows_what_would_run(self) -> None:
+        hooks, coordinator = HookRegistry(), MockCoordinator()
+        hooks.register("tool:pre", answering(HookResult(action="modify", data={"tool_input": {"n": 2}})))
+        hooks.register("tool:pre", answering(HookResult(action="ask_user", approval_prompt="Run it?")))
+        asked: list[str] = []
 
-        decision = await points(hooks, MockCoordinator()).decide("tool:pre", {"tool_input": {"n": 1}})
+        class Approver:
+            async def request_approval(self, prompt: str, *answers: Any) -> str:
+                asked.append(prompt)
+                return "Allow once"
 
-        assert not decision.denied
-        assert decision.changed("tool_input", dict, {"n": 1}) is None
+        coordinator.approval_system = Approver()
+        payload = {"tool_name": "count", "tool_call_id": "c1", "tool_input": {"n": 1}}
+
+        decision = await points(hooks, coordinator).offer("tool:pre", payload, "count", original={"n": 1})
+
+        assert asked == ['Run it?\n\ncount: {"n": 2}']
+        assert decision.changed("tool_input", dict, {"n": 1}) == {"n": 2}
 
     async def test_an_equal_value_is_no_change(self) -> None:
         hooks = HookRegistry()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from amplifier_core import HookRegistry, HookResult, ToolResult
-from amplifier_core.testing import MockTool
+from amplifier_core.testing import EventRecorder, MockTool
 from amplifier_core.utils.tool_messages import Call
 from amplifier_kit.loops.cancellation import Cancellation
 from amplifier_kit.loops.hook_points import HookPoints
@@ -152,3 +152,83 @@ async def test_a_tool_that_raises_leaves_a_warning_with_its_traceback(caplog: py
     assert (record.levelno, record.getMessage()) == (logging.WARNING, "tool 'lookup' raised")
     assert "KeyError: 'api_token'" in caplog.text
     assert "KeyError" in str(batch[0].content)
+
+
+class Approved:
+    approved, reason = True, "yes"
+
+
+class Gated:
+    """A coordinator whose gate is a function."""
+
+    def __init__(self, gate: Any) -> None:
+        self._gate = gate
+
+    def get_capability(self, name: str) -> Any:
+        return self._gate if name == "approval.gate" else None
+
+
+async def test_the_gate_is_asked_about_what_the_hooks_left_and_that_is_what_runs() -> None:
+    asked, ran = list[Any](), list[Any]()
+
+    async def gate(tool_name: str, frozen_input: dict[str, Any], call: Any) -> Any:
+        asked.append((tool_name, dict(frozen_input), call["tool_call_id"]))
+        return Approved
+
+    async def execute(given: dict[str, Any]) -> str:
+        ran.append(given)
+        return "done"
+
+    async def mutate(event: str, data: dict[str, Any]) -> None:
+        data["tool_input"]["n"] = 2
+
+    hooks = HookRegistry()
+    hooks.register("tool:pre", mutate)
+    coordinator = Gated(gate)
+    runner = ToolCalls(
+        TurnTask(), Cancellation(None), HookPoints(hooks, coordinator, None), {"t": Tool(execute)}, coordinator
+    )
+    call = Call("c1", "t", {"n": 1})
+    await runner.run(runner.new_batch([call]))
+
+    assert asked == [("t", {"n": 2}, "c1")]
+    assert ran == [{"n": 2}]
+    assert call.arguments == {"n": 1}
+
+
+async def test_a_call_that_is_changed_after_the_yes_does_not_run_and_is_reported() -> None:
+    recorder, ran = EventRecorder(), list[Any]()
+
+    async def gate(tool_name: str, frozen_input: dict[str, Any], call: Any) -> Any:
+        frozen_input["command"] = "another"
+        return Approved
+
+    async def execute(given: dict[str, Any]) -> str:
+        ran.append(given)
+        return "done"
+
+    hooks = HookRegistry()
+    hooks.register("policy:violation", recorder.record)
+    coordinator = Gated(gate)
+    runner = ToolCalls(
+        TurnTask(), Cancellation(None), HookPoints(hooks, coordinator, None), {"t": Tool(execute)}, coordinator
+    )
+    batch = runner.new_batch([Call("c1", "t", {"command": "one"})])
+    await runner.run(batch)
+
+    assert ran == []
+    assert batch[0].content == "Denied by hook: its input was changed after it had been approved"
+    assert [data["reason"] for _, data in recorder.events] == ["changed-after-approval"]
+
+
+async def test_a_gate_that_fails_is_a_denial() -> None:
+    async def gate(*question: Any) -> Any:
+        raise RuntimeError("broken")
+
+    coordinator = Gated(gate)
+    hooks = HookPoints(HookRegistry(), coordinator, None)
+    runner = ToolCalls(TurnTask(), Cancellation(None), hooks, {"mock": MockTool("mock", "fine")}, coordinator)
+    batch = runner.new_batch([Call("c1", "mock")])
+    await runner.run(batch)
+
+    assert batch[0].content == "Denied by hook: Approval failed: broken"

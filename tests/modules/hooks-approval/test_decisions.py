@@ -395,15 +395,14 @@ async def test_a_later_provider_takes_the_place_of_an_earlier_one(mount_guard: A
     assert (await guard.judge_command("make")).action == "deny"
 
 
-async def test_the_guard_comes_before_other_hooks(mount_guard: Any) -> None:
+async def test_the_guard_comes_after_every_handler_that_may_change_a_call(mount_guard: Any) -> None:
     guard = await mount_guard()
     seen: list[str] = []
-    guard.coordinator.hooks.register("tool:pre", lambda event, data: seen.append(event), priority=-9, name="later")
+    guard.coordinator.hooks.register("tool:pre", lambda event, data: seen.append(event), priority=999, name="other")
 
     await guard.judge_command("make")
 
-    assert seen == []
-    assert guard.coordinator.hooks.list_handlers("tool:pre") == {"tool:pre": ["approval_hook", "later"]}
+    assert seen == ["tool:pre"]
 
 
 async def test_cleanup_removes_the_handler(mount_guard: Any) -> None:
@@ -414,3 +413,30 @@ async def test_cleanup_removes_the_handler(mount_guard: Any) -> None:
 
     assert guard.coordinator.hooks.list_handlers("tool:pre") == {"tool:pre": []}
     assert (await guard.judge_command("make")).action == "continue"
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("bash -c ls", "bash -c pwd"),
+        ("python -m this", "python -m antigravity"),
+        ("/usr/bin/python3.11 -m this", "/usr/bin/python3.11 -m antigravity"),
+        ("env ls", "env pwd"),
+        ("xargs ls", "xargs pwd"),
+        ("find . -name x", "find . -delete"),
+        ("npx one", "npx two"),
+        ("ssh host uptime", "ssh host reboot"),
+        ("git -c a=b status", "git -c core.fsmonitor=x status"),
+        ("A=1 make", "A=2 make"),
+    ],
+)
+async def test_an_answer_about_an_interpreter_or_a_wrapper_covers_that_command_only(
+    mount_guard: Any, first: str, second: str
+) -> None:
+    guard = await mount_guard()
+    provider = guard.answered_by(REMEMBERED_YES)
+
+    for command in (first, first, second):
+        await guard.judge_command(command)
+
+    assert [request.action for request in provider.requests] == [f"Execute: {first}", f"Execute: {second}"]

@@ -1,0 +1,68 @@
+"""Approval of a tool call: what was asked about is what runs.
+
+A guard such as `hooks-approval` offers the capability `approval.gate`. A loop asks it after the last `tool:pre`
+handler, about arguments that nothing else can reach any more. Meanwhile it says so with `asking_afterwards`: a guard
+that also listens to `tool:pre`, for loops that know nothing of the gate, then does not ask twice.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Protocol
+
+GATE = "approval.gate"
+"""The capability that decides about a call, an `ApprovalGate`."""
+
+_asks_afterwards: ContextVar[bool] = ContextVar("asks_afterwards", default=False)
+
+
+class GateVerdict(Protocol):
+    """The decision about a call."""
+
+    @property
+    def approved(self) -> bool: ...
+
+    @property
+    def reason(self) -> str: ...
+
+
+class ApprovalGate(Protocol):
+    """Decides whether a call may run; `call` tells of it: `tool_call_id`, `tool_obj`, `parallel_group_id`."""
+
+    async def __call__(self, tool_name: str, frozen_input: dict[str, Any], call: Mapping[str, Any]) -> GateVerdict: ...
+
+
+@contextmanager
+def asking_afterwards() -> Iterator[None]:
+    """Say that whoever emits `tool:pre` now asks the gate when its handlers are done."""
+    token = _asks_afterwards.set(True)
+    try:
+        yield
+    finally:
+        _asks_afterwards.reset(token)
+
+
+def is_asked_afterwards() -> bool:
+    """Say whether the gate is going to be asked about the call that is announced at the moment."""
+    return _asks_afterwards.get()
+
+
+def own_copy(value: Any) -> Any:
+    """Return arguments that share no container with the original."""
+    if isinstance(value, dict):
+        return {key: own_copy(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [own_copy(item) for item in value]
+    if isinstance(value, tuple):
+        return tuple(own_copy(item) for item in value)
+    return value
+
+
+def fingerprint(value: Any) -> str:
+    """Return what tells two inputs of a tool apart."""
+    text = json.dumps(value, sort_keys=True, default=repr)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
