@@ -16,7 +16,9 @@ __all__ = [
     "ParsedURI",
     "ResolvedSource",
     "SplitURI",
+    "cut_fragment",
     "get_amplifier_home",
+    "named_path",
     "normalize_path",
     "parse_uri",
     "path_in_fragment",
@@ -70,6 +72,20 @@ def path_in_fragment(fragment: str | None) -> str | None:
         if part.startswith(_SUBDIRECTORY):
             return unquote(part.removeprefix(_SUBDIRECTORY))
     return None if "=" in fragment else unquote(fragment)
+
+
+def cut_fragment(uri: str) -> tuple[str, str | None]:
+    """Return a reference without its fragment, and the path that the fragment names."""
+    base, fragment = _cut(uri, "#")
+    return base, path_in_fragment(fragment)
+
+
+def named_path(uri: str) -> str:
+    """Return the path after which a reference's content can be named: the one inside its source, else the source's."""
+    base, inside = cut_fragment(uri)
+    parts = split_uri(base)
+    behind_ref = parts.ref if parts.ref and "/" in parts.ref else None  # the older form `<ref>/<path>`
+    return (inside or behind_ref or parts.path).rstrip("/")
 
 
 @dataclass

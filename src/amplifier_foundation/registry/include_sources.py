@@ -6,7 +6,7 @@ import posixpath
 from collections.abc import Mapping
 from pathlib import Path
 
-from amplifier_foundation.paths.resolution import parse_uri, path_in_fragment
+from amplifier_foundation.paths.resolution import cut_fragment, parse_uri
 
 from .bundle_reader import Reading
 from .state import BundleState
@@ -64,7 +64,7 @@ def file_uri(path: Path) -> str:
 
 def subdirectory_uri(uri: str, path: str) -> str:
     """Return the source of a path inside the tree that a git source names, whatever path `uri` names itself."""
-    base = uri.partition("#")[0]
+    base, _ = cut_fragment(uri)
     return base if path in ("", ".") else f"{base}#subdirectory={_encoded(path)}"
 
 
@@ -79,13 +79,13 @@ def _resolve_relative(text: str, reading: Reading) -> str | None:
     path = Path(os.path.realpath(directory / written))
     if reading.is_fetched and not path.is_relative_to(os.path.realpath(tree)):
         return None
-    if not fragment and reading.uri.startswith("git+") and path.is_relative_to(tree):
+    if not fragment and parse_uri(reading.uri).is_git and path.is_relative_to(tree):
         return subdirectory_uri(reading.uri, path.relative_to(tree).as_posix())
     return file_uri(path) + hash_sign + fragment
 
 
 def _resolve_in_namespace(path: str, state: BundleState) -> str | None:
-    is_git = state.uri.startswith("git+")
+    is_git = parse_uri(state.uri).is_git
     if state.local_path is None:
         inside = posixpath.join(_own_directory(state.uri, is_file=None), path)
         return subdirectory_uri(state.uri, inside) if is_git else None
@@ -104,7 +104,7 @@ def _resolve_in_namespace(path: str, state: BundleState) -> str | None:
 
 def _own_directory(uri: str, *, is_file: bool | None) -> str:
     """Return the directory, inside its tree, of the bundle that a git source names; `None`: tell by the suffix."""
-    path = path_in_fragment(uri.partition("#")[2] or None) or ""
+    path = cut_fragment(uri)[1] or ""
     if is_file if is_file is not None else path.endswith(_BUNDLE_SUFFIXES):
         return posixpath.dirname(path)
     return path
@@ -121,4 +121,4 @@ def is_local(uri: str) -> bool:
 
 def names_subpath(uri: str) -> bool:
     """Say whether a source names a path inside its tree."""
-    return bool(path_in_fragment(uri.partition("#")[2] or None))
+    return bool(cut_fragment(uri)[1])

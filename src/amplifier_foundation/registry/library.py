@@ -8,7 +8,7 @@ from pathlib import Path
 
 from amplifier_foundation.bundle import Bundle
 from amplifier_foundation.bundle.sourced_entries import sourced_entries
-from amplifier_foundation.paths.resolution import ResolvedSource, parse_uri
+from amplifier_foundation.paths.resolution import ResolvedSource, cut_fragment, parse_uri
 from amplifier_foundation.sources.reference import shown
 from amplifier_foundation.sources.resolver import SimpleSourceResolver
 from amplifier_foundation.sources.worker_batches import WorkerBatches
@@ -42,7 +42,7 @@ class Library:
         """Return what identifies the content that a registered name or a source means."""
         uri = self._uri_of(reference)
         if not names_subpath(uri):
-            uri = uri.partition("#")[0] if "://" in uri else uri
+            uri = cut_fragment(uri)[0] if "://" in uri else uri
         return f"file://{uri}" if uri.startswith("/") else uri
 
     def forget(self, key: str) -> None:

@@ -13,6 +13,7 @@ import yaml
 from amplifier_foundation.dicts import merge_module_lists
 from amplifier_foundation.exceptions import RefResolutionError
 from amplifier_foundation.io import load_yaml, split_anchored_frontmatter
+from amplifier_foundation.paths.resolution import named_path
 from amplifier_foundation.provenance import find_line, parse_path
 from amplifier_foundation.sources import parse_reference
 from amplifierd.identifiers import (
@@ -353,10 +354,10 @@ class _Reading:
         if value in ("all", "none"):
             self.replaced.add("agents")
             return {ALL_AGENTS: DeclaredReference.of("all", self.base)} if value == "all" else {}
-        return self._read_named("agents", value, name_of=lambda ref: PurePosixPath(_path_in(ref)).stem)
+        return self._read_named("agents", value, name_of=lambda ref: PurePosixPath(named_path(ref)).stem)
 
     def _read_contexts(self, value: Any) -> dict[str, Any]:
-        return self._read_named("context", value, name_of=lambda ref: PurePosixPath(_path_in(ref)).name)
+        return self._read_named("context", value, name_of=lambda ref: PurePosixPath(named_path(ref)).name)
 
     def _read_named(self, section: str, value: Any, *, name_of: Any) -> dict[str, Any]:
         if isinstance(value, list):
@@ -377,12 +378,3 @@ class _Reading:
                 yield str(name), item
             elif self.expect(item, str, location, "string or mapping" if section == "agents" else "string"):
                 yield str(name), self._reference(item, location)
-
-
-def _path_in(ref: str) -> str:
-    """Return the path from which a name can be told: the fragment, else the path of the reference without its ref."""
-    base, _, fragment = ref.partition("#")
-    if fragment:
-        return fragment.removeprefix("subdirectory=").partition("&")[0].rstrip("/")
-    head, slash, last = base.rstrip("/").rpartition("/")
-    return head + slash + (last.partition("@")[0] if base.startswith("git+") else last)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from amplifier_foundation.paths import get_amplifier_home, normalize_path, resolution
-from amplifier_foundation.paths.resolution import ParsedURI, ResolvedSource, parse_uri
+from amplifier_foundation.paths.resolution import ParsedURI, ResolvedSource, named_path, parse_uri
 
 
 @pytest.mark.parametrize(
@@ -101,3 +101,18 @@ def test_paths_are_made_absolute_from_where_they_are_written(tmp_path: Path, mon
 
 def test_the_home_is_found_beside_the_other_paths() -> None:
     assert resolution.get_amplifier_home is get_amplifier_home
+
+
+@pytest.mark.parametrize(
+    ("uri", "path"),
+    [
+        ("git+https://host/org/repo@v1#subdirectory=agents/scout.md&x=1", "agents/scout.md"),
+        ("git+https://host/org/repo@main/agents/scout.md", "main/agents/scout.md"),
+        ("git+git@host:org/repo@v1", "/org/repo"),
+        ("https://host/p/agent.md?x=1", "/p/agent.md"),
+        ("./agents/scout.md#more/deep%20down", "more/deep down"),
+        ("../context/", "../context"),
+    ],
+)
+def test_content_is_named_after_the_path_inside_its_source_or_the_sources_own(uri: str, path: str) -> None:
+    assert named_path(uri) == path
