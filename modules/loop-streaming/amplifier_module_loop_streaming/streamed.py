@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 from amplifier_core.events import CONTENT_BLOCK_DELTA, CONTENT_BLOCK_END, CONTENT_BLOCK_START
 from amplifier_kit.loops.hook_points import HookPoints
-from amplifier_kit.messages.conversation import usage_of
+from amplifier_kit.messages.conversation import as_response, usage_of
 
 _THOUGHTS = ("thinking", "reasoning")
 
@@ -81,7 +81,7 @@ class StreamedResponse:
         payload: dict[str, Any] = {"block_index": index, "total_blocks": len(self._blocks)}
         if points.listens(CONTENT_BLOCK_END):
             payload["block"] = _block(*self._blocks[index])
-        if (usage := usage_of(self)) is not None:
+        if (usage := usage_of(as_response(self))) is not None:
             payload["usage"] = usage
         await points.emit(CONTENT_BLOCK_END, payload)
 

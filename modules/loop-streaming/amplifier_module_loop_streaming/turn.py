@@ -18,6 +18,7 @@ from amplifier_kit.loops.settings import LoopSettings
 from amplifier_kit.loops.tool_calls import Outcome, ToolCalls, failure
 from amplifier_kit.loops.turn import Reply, Turn
 from amplifier_kit.messages.conversation import (
+    as_returned,
     block_dict,
     content_blocks,
     extra_field,
@@ -196,12 +197,12 @@ class StreamingTurn(Turn):
     def read_calls(self, provider: Any, response: Any) -> list[Call]:
         parse = getattr(provider, "parse_tool_calls", None)
         if self._is_streamed or not callable(parse):
-            return read_calls(getattr(response, "tool_calls", None))
-        return read_calls(parse(response))
+            return read_calls(response.tool_calls)
+        return read_calls(parse(as_returned(response)))
 
     def read_text(self, response: Any) -> str:
         text = extra_field(response, "text")
-        return text if isinstance(text, str) and text else text_of(getattr(response, "content", None))
+        return text if isinstance(text, str) and text else text_of(response.content)
 
     async def announce_blocks(self, announcement: ResponseAnnouncement) -> None:
         if not self._is_streamed:  # else they were announced while they came

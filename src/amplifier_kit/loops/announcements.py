@@ -30,10 +30,10 @@ class ResponseAnnouncement:
             "iteration": iteration,
             "usage": self._usage,
             "tool_calls": bool(calls),
-            "finish_reason": json_safe(getattr(response, "finish_reason", None)),
+            "finish_reason": json_safe(response.finish_reason),
         }
         if points.listens(PROVIDER_RESPONSE):
-            content = self._content if content_blocks(response) else json_safe(getattr(response, "content", None))
+            content = self._content if content_blocks(response) else json_safe(response.content)
             payload["response"] = {"content": content, "tool_calls": [json_safe(call.to_dict()) for call in calls]}
         await points.emit(PROVIDER_RESPONSE, payload)
 

@@ -28,6 +28,7 @@ from amplifier_core import (
 from amplifier_core.utils.tool_messages import Call
 from amplifier_kit.messages.conversation import (
     as_response,
+    as_returned,
     assistant_message,
     cancelled_content,
     has_call_blocks,
@@ -70,7 +71,7 @@ class Reply:
     @property
     def is_answer(self) -> bool:
         """Whether it has something to say and calls no tool."""
-        return not self.calls and bool(self.text or getattr(self.response, "content", None))
+        return not self.calls and bool(self.text or self.response.content)
 
 
 class Turn:
@@ -277,15 +278,15 @@ class Turn:
 
     def read_calls(self, provider: Provider, response: ChatResponse) -> list[Call]:
         """Return the calls of a response in normal form."""
-        calls = getattr(response, "tool_calls", None)
-        if calls is None and has_call_blocks(getattr(response, "content", None)):
+        calls = response.tool_calls
+        if calls is None and has_call_blocks(response.content):
             parse = getattr(provider, "parse_tool_calls", None)
-            calls = parse(response) if callable(parse) else None
+            calls = parse(as_returned(response)) if callable(parse) else None
         return read_calls(calls)
 
     def read_text(self, response: ChatResponse) -> str:
         """Return the text of a response."""
-        return text_of(getattr(response, "content", None))
+        return text_of(response.content)
 
     async def announce_blocks(self, announcement: ResponseAnnouncement) -> None:
         """Announce what a response consists of."""

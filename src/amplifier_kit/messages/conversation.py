@@ -40,16 +40,24 @@ def block_dict(block: object) -> Block:
     return safe if isinstance(safe, dict) else {"type": "text", "text": str(safe)}
 
 
-class DictResponse(JsonObject):
-    """A response that a provider gave as a dict; its items can be read like the fields of any other."""
+class ForeignResponse:
+    """A response of another shape, a dict or an object, with the fields of the kernel's: what it lacks is None."""
+
+    def __init__(self, given: object) -> None:
+        self.given = given
 
     def __getattr__(self, name: str) -> Any:
-        return self.get(name)
+        return field_of(self.given, name)
 
 
 def as_response(returned: object) -> ChatResponse:
     """Return what a provider returned as something that has a response's fields."""
-    return cast(ChatResponse, DictResponse(returned) if isinstance(returned, dict) else returned)
+    return returned if isinstance(returned, ChatResponse) else cast(ChatResponse, ForeignResponse(returned))
+
+
+def as_returned(response: ChatResponse) -> ChatResponse:
+    """Return a response in the shape in which its provider returned it, for that provider itself to read."""
+    return cast(ChatResponse, response.given) if isinstance(response, ForeignResponse) else response
 
 
 def display_blocks(response: ChatResponse) -> list[object]:
@@ -60,7 +68,7 @@ def display_blocks(response: ChatResponse) -> list[object]:
 
 def content_blocks(response: ChatResponse) -> list[object]:
     """Return the blocks of a response's content; text alone has none."""
-    content = getattr(response, "content", None)
+    content = response.content
     return list(content) if isinstance(content, list | tuple) else []
 
 
@@ -71,9 +79,9 @@ def extra_field(response: ChatResponse, name: str) -> Any:
     return getattr(response, name, None)
 
 
-def usage_of(response: object) -> JsonObject | None:
+def usage_of(response: ChatResponse) -> JsonObject | None:
     """Return what a response says it used, as JSON data."""
-    usage = getattr(response, "usage", None)
+    usage = response.usage
     if type(usage) is Usage and not usage.model_extra:
         return usage.model_dump(mode="json", warnings=False)
     safe = json_safe(usage)
@@ -105,7 +113,7 @@ def assistant_message(response: ChatResponse, text: str, calls: list[Call]) -> M
     A block that calls a tool stays only if it is among the calls that will be answered.
     """
     answered = {call.id for call in calls}
-    content = getattr(response, "content", None)
+    content = response.content
     blocks = [
         block_dict(block)
         for block in (content if isinstance(content, list) else ())
@@ -114,7 +122,7 @@ def assistant_message(response: ChatResponse, text: str, calls: list[Call]) -> M
     message: Message = {"role": "assistant", "content": blocks or text}
     if calls:
         message["tool_calls"] = [call.to_dict() for call in calls]
-    metadata = getattr(response, "metadata", None)
+    metadata = response.metadata
     if metadata and isinstance(metadata, dict):
         message["metadata"] = metadata
     return message

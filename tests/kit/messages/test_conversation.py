@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from amplifier_core import ChatResponse, TextBlock, ThinkingBlock, ToolCall, ToolCallBlock, ToolResult, Usage
 from amplifier_core.utils.tool_messages import Call, block_type
 from amplifier_kit.messages.conversation import (
+    as_response,
+    as_returned,
     assistant_message,
     block_dict,
     cancelled_content,
@@ -137,28 +139,42 @@ class TestUsage:
     def test_it_is_json_data(self) -> None:
         usage = Usage(input_tokens=1, output_tokens=2, total_tokens=3, cost_usd=Decimal("0"))
 
-        assert usage_of(SimpleNamespace(usage=usage))["cost_usd"] == "0"  # type: ignore[index]
+        assert usage_of(as_response(SimpleNamespace(usage=usage)))["cost_usd"] == "0"  # type: ignore[index]
 
     @pytest.mark.parametrize(
         ("usage", "told"), [(None, None), ({"a": 1}, {"a": 1}), (SimpleNamespace(a=1), {"a": 1}), ("much", None)]
     )
     def test_any_form_is_taken(self, usage: Any, told: Any) -> None:
-        assert usage_of(SimpleNamespace(usage=usage)) == told
-        assert usage_of(object()) is None
+        assert usage_of(as_response(SimpleNamespace(usage=usage))) == told
+        assert usage_of(as_response(object())) is None
+
+
+class TestForeignResponses:
+    @pytest.mark.parametrize("given", [{"content": "hi"}, SimpleNamespace(content="hi")])
+    def test_what_another_shape_lacks_is_none_and_its_provider_sees_it_as_it_was(self, given: Any) -> None:
+        response = as_response(given)
+
+        assert (response.content, response.tool_calls, response.usage) == ("hi", None, None)
+        assert as_returned(response) is given
+
+    def test_the_kernels_own_stay_as_they_are(self) -> None:
+        response = ChatResponse(content=[])
+
+        assert as_response(response) is as_returned(response) is response
 
 
 class TestMessages:
     def test_a_call_block_stays_only_with_its_call(self) -> None:
         content = [{"type": "tool_call", "id": "c1"}, {"type": "tool_use", "id": "c2"}, {"type": "text", "text": "x"}]
 
-        message = assistant_message(SimpleNamespace(content=content), "x", [Call("c2", "t")])
+        message = assistant_message(as_response(SimpleNamespace(content=content)), "x", [Call("c2", "t")])
 
         assert message["content"] == content[1:]
         assert message["tool_calls"] == [{"id": "c2", "tool": "t", "arguments": {}}]
 
     def test_without_any_block_the_text_is_the_content_even_if_it_is_empty(self) -> None:
-        assert assistant_message(SimpleNamespace(content=[]), "", [])["content"] == ""
-        assert assistant_message(object(), "text", [])["content"] == "text"
+        assert assistant_message(as_response({"content": []}), "", [])["content"] == ""
+        assert assistant_message(as_response(object()), "text", [])["content"] == "text"
 
     def test_an_answer_to_a_call_may_name_the_tool(self) -> None:
         call = Call("c1", "t")
@@ -172,7 +188,7 @@ class TestMessages:
         assert cancelled_content("t") == text
 
     def test_metadata_that_is_no_dict_is_not_recorded(self) -> None:
-        response = SimpleNamespace(content="hello", metadata=object())
+        response = as_response(SimpleNamespace(content="hello", metadata=object()))
 
         assert assistant_message(response, "hello", []) == {"role": "assistant", "content": "hello"}
 
