@@ -68,11 +68,12 @@ def _expand(value: Any, environment: Mapping[str, str], missing: list[str]) -> A
         return value
 
     def substitute(match: re.Match[str]) -> str:
-        found = environment.get(match["name"]) or match["default"]
-        if found is None:
+        found, default = environment.get(match["name"]), match["default"]
+        if found is None and default is None:
             missing.append(match["name"])
-        return found or ""
+        return found or default or ""
 
     whole = _VARIABLE.fullmatch(value)
+    is_unset = whole is not None and whole["default"] is None and whole["name"] not in environment
     expanded = _VARIABLE.sub(substitute, value)
-    return _REMOVED if whole and whole["default"] is None and not expanded else expanded
+    return _REMOVED if is_unset else expanded

@@ -80,6 +80,7 @@ def test_a_stored_key_is_given_where_the_profile_has_none() -> None:
         ("${UNSET:}", ""),
         ("x${UNSET}y", "xy"),
         ("${EMPTY:-d}", "d"),
+        ("${EMPTY}", ""),
         ("$SET", "$SET"),
     ],
 )
@@ -89,6 +90,14 @@ def test_placeholders_take_the_environments_values(written: str, expected: str) 
     injected, _ = inject(plan, {"SET": "value", "EMPTY": ""})
 
     assert injected["tools"][0]["config"]["k"] == [{"deep": expected}]
+
+
+def test_each_unset_variable_is_told_once_and_no_other() -> None:
+    texts = ["${SET}", "${EMPTY}", "${UNSET:-d}", "${UNSET:}", "x${GONE}y", "${GONE}", "${ALSO_GONE}"]
+
+    _, warnings = inject({"tools": [{"module": "t", "config": {"k": texts}}]}, {"SET": "value", "EMPTY": ""})
+
+    assert warnings == ["env-missing: GONE", "env-missing: ALSO_GONE"]
 
 
 def test_an_unset_variable_leaves_the_modules_default_and_a_warning() -> None:
