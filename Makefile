@@ -89,7 +89,7 @@ bench: install peer ## Run every benchmark, side by side with the reference kern
 		$(WITH_PEER) $(VENV)/bin/python "$$script" || status=1; \
 	done; exit $$status
 
-compat: install peer ## Compare our public contract with the reference kernel's
+compat: install peer ## Run our contract suites on the reference kernel, and explain every difference
 	@$(WITH_PEER) $(VENV)/bin/python -m pytest tests/compat
 
 clean: ## Remove the virtual environments, build results and caches
