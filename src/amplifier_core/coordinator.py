@@ -173,7 +173,7 @@ class ModuleCoordinator:
             message = "Contributor '%s' on channel '%s' failed: %s"
             with TaskBoundary(logger, message, contributor["name"], channel) as boundary:
                 contribution = await settle(contributor["callback"]())
-            if isinstance(boundary.error, asyncio.CancelledError):  # it wants everybody to stop
+            if isinstance(boundary.error, asyncio.CancelledError):  # it wants everyone to stop
                 break
             if contribution is not None:
                 collected.append(contribution)

@@ -35,7 +35,7 @@ class ModuleLoadError(AmplifierError):
 
 
 class ModuleDiscoveryError(ModuleNotFoundError, ValueError):
-    """No entry point, folder or package goes by that module id."""
+    """No entry point, folder or package has that module id."""
 
     reason_code = "missing_source"
 
@@ -63,7 +63,7 @@ class ModulePathConflict(ModuleLoadError, ImportError):
 
 
 def describe(error: BaseException) -> str:
-    """Return an error's text: its representation when it cannot be decoded, its type when it cannot be told at all."""
+    """Return an error's text: its representation when it cannot be decoded, its type if it has no text at all."""
     try:
         return repr(error) if isinstance(error, KeyError) and error.args else str(error)  # its text is the bare key
     except UnicodeDecodeError:

@@ -107,10 +107,10 @@ class HookRegistry:
     def emit(self, event: str, data: dict[str, Any]) -> Coroutine[Any, Any, HookResult]:
         """Offer `event` to its handlers, lowest priority first, and return their joint answer.
 
-        `deny` ends the round at once; `modify` rewrites what later handlers see. Of the rest the first `ask_user`
+        `deny` ends the round at once; `modify` rewrites what later handlers see. Among the rest, the first `ask_user`
         outranks all injections, which are merged; otherwise the answer is `continue`. What was modified is in its data.
 
-        The payload is handed on by reference, a shallow copy for each handler. A handler that raises is logged and
+        The payload is passed on by reference, a shallow copy for each handler. A handler that raises is logged and
         skipped; one that returns nonsense counts as a denial.
         """
         if not isinstance(event, str):

@@ -42,7 +42,7 @@ class CodeUser(Protocol):
 
 
 def add_user(package: str, user: CodeUser) -> None:
-    """Note that somebody may run a package's code; that ends when they no longer use it, or are gone."""
+    """Note that a holder may run a package's code; that ends when it no longer uses it, or is gone."""
     _users.setdefault(package, WeakSet()).add(user)
 
 
@@ -93,7 +93,7 @@ def _is_from(module: ModuleType, directory: str) -> bool:
 
 def _unload(module_id: str, name: str, wanted: str) -> None:
     if _titles(name):
-        gc.collect()  # a session that nobody can reach any more counts until it is collected
+        gc.collect()  # a session that is no longer reachable counts until it is collected
     if titles := _titles(name):
         place = Path(_file_of(sys.modules.get(name))).parent
         verb = "uses" if len(titles) == 1 else "use"

@@ -74,7 +74,7 @@ class LoadedModule:
     identity: FolderIdentity = (0, 0)
 
     def copy(self) -> "LoadedModule":
-        """Return what another loader may keep: the same module, mounted by nobody yet."""
+        """Return what another loader may keep: the same module, not mounted yet."""
         known = (self.module_id, self.module_type, self.mount, self.file, self.on_session_ready, self.checks)
         return LoadedModule(*known, package=self.package, identity=self.identity)
 

@@ -1,6 +1,6 @@
 """Mount plans, read as values: this is the only file that knows how a plan is written.
 
-A plan stays a plain `dict` wherever it is kept or handed on; `MountPlan(plan)` is a view of one, made where it is read.
+A plan stays a plain `dict` wherever it is kept or passed on; `MountPlan(plan)` is a view of one, made where it is read.
 Anything of a plan's shape can be viewed: a plan, the overlay of an agent, the sections of a profile or of a bundle.
 
 The orchestrator and the context are written in one of two ways, which may be mixed in one plan; the three lists

@@ -169,7 +169,7 @@ class Mounting:
         self._cleanups.append((registered, cleanup))
 
     def mounted(self, mount_point: str) -> dict[str, Any]:
-        """Return what the module put at a mount point, or replaced there, by name; a slot's goes by the slot's."""
+        """Return what the module put at a mount point, or replaced there, by name; a slot's has the slot's name."""
         if self._points is None:
             known = self._snapshot.get(mount_point, {})
             now = _occupants(self._coordinator, mount_point)

@@ -54,7 +54,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Of the tests shipped in this package, run only those for the type of the module under test."""
+    """Run only those tests shipped in this package that are for the type of the module under test."""
     detected = config.stash[_detected]
     for item in items:
         shipped = _SHIPPED_TESTS.search(item.path.as_posix())

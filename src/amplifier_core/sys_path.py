@@ -39,7 +39,7 @@ def held_entries() -> frozenset[str]:
 
 
 def take_left_entries() -> frozenset[str]:
-    """Return the entries that nobody needs any more and whose modules are still imported; each is told once."""
+    """Return the entries that are no longer needed and whose modules are still imported; each is reported once."""
     with _lock:
         left = frozenset(_left)
         _left.clear()

@@ -139,7 +139,7 @@ def find_line(
 
 @lru_cache(maxsize=32)
 def _nodes(front: str) -> yaml.Node | None:
-    """Parse YAML; whoever explains a whole plan asks about the same few texts again and again."""
+    """Parse YAML; explaining a whole plan asks about the same few texts again and again."""
     return load_yaml_nodes(front)
 
 

@@ -31,14 +31,14 @@ class GateVerdict(Protocol):
 
 
 class ApprovalGate(Protocol):
-    """Decides whether a call may run; `call` tells of it: `tool_call_id`, `tool_obj`, `parallel_group_id`."""
+    """Decides whether a call may run; `call` describes it: `tool_call_id`, `tool_obj`, `parallel_group_id`."""
 
     async def __call__(self, tool_name: str, frozen_input: dict[str, Any], call: Mapping[str, Any]) -> GateVerdict: ...
 
 
 @contextmanager
 def asking_afterwards() -> Iterator[None]:
-    """Say that whoever emits `tool:pre` now asks the gate when its handlers are done."""
+    """Say that the emitter of `tool:pre` now asks the gate when its handlers are done."""
     token = _asks_afterwards.set(True)
     try:
         yield

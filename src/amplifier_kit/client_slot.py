@@ -63,5 +63,5 @@ class ClientSlot(Generic[C]):
 
 
 def _retrieve(closing: "asyncio.Future[object]") -> BaseException | None:
-    """Return how closing failed, so that nobody is told that it was never asked for."""
+    """Return how closing failed, so that it is not reported as never retrieved."""
     return None if closing.cancelled() else closing.exception()

@@ -1,4 +1,4 @@
-"""Whether somebody was asked about a tool call: how the guard of a session tells the tool.
+"""Whether anyone was asked about a tool call: how the guard of a session tells the tool.
 
 The guard, `hooks-approval`, offers the capability `approval.consent`, a `Consents`, and notes every decision in it
 before the call runs. A tool that can do more with a yes than without asks `consent_to`. The call is recognized by its
@@ -29,7 +29,7 @@ class Consent(StrEnum):
     """A rule or the configuration let it pass."""
 
     UNGUARDED = "unguarded"
-    """The session has no guard: whoever composed it wants no questions, and the policy is the only bound."""
+    """The session has no guard: its author wants no questions, and the policy is the only bound."""
 
 
 class ConsentLookup(Protocol):
@@ -53,12 +53,12 @@ class Consents:
             self._decisions.popitem(last=False)
 
     def __call__(self, tool_name: str, tool_input: Any) -> Consent:
-        """Return the decision; a call that was never decided about is one that nobody was asked about."""
+        """Return the decision; a call without a decision is one that no one was asked about."""
         return self._decisions.get(_key(tool_name, tool_input), Consent.UNASKED)
 
 
 def consent_to(coordinator: Any, tool_name: str, tool_input: Any) -> Consent:
-    """Return what the session's guard says of a call; a guard that says nothing has asked nobody."""
+    """Return what the session's guard says of a call; a guard that says nothing has asked no one."""
     lookup: ConsentLookup | None = find_capability(coordinator, CONSENT)
     if lookup is None:
         return Consent.UNGUARDED if find_capability(coordinator, GATE) is None else Consent.UNASKED

@@ -1,4 +1,4 @@
-"""The session's policy as modules ask for it: what may be read, written, reached and handed on."""
+"""The session's policy as modules ask for it: what may be read, written, reached and passed on."""
 
 from __future__ import annotations
 

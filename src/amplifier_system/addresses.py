@@ -42,7 +42,7 @@ def canonical_host(text: str) -> str:
 
 
 def _carried(address: IPv6Address) -> IPv4Address | None:
-    """Return the IPv4 address that traffic to an IPv6 address reaches in the end."""
+    """Return the IPv4 address that traffic to an IPv6 address finally reaches."""
     if address in _NAT64:
         return IPv4Address(int(address) & 0xFFFFFFFF)
     return address.ipv4_mapped or address.sixtofour

@@ -213,7 +213,7 @@ class ProcessTree:
         """Start a program with exactly this environment, the markers of the host and one of its own.
 
         It inherits `descriptors` under their numbers. `members` finds the tree where the marker does not; `at_exit`
-        runs in a thread when the child has exited, before anybody who waits for it is told.
+        runs in a thread when the child has exited, before those who wait for it are notified.
 
         Raises `OSError`. Cancelled while the program starts, it ends the tree before it gives way.
         """
@@ -329,7 +329,7 @@ class ProcessTree:
 
 @contextlib.asynccontextmanager
 async def reading(pipe: IO[bytes] | None) -> AsyncIterator[asyncio.StreamReader]:
-    """Yield a pipe of a program as a stream of the event loop; it is closed in the end."""
+    """Yield a pipe of a program as a stream of the event loop; it is closed at the end."""
     if pipe is None:
         raise RuntimeError("the program was started without this pipe")
     stream = asyncio.StreamReader()

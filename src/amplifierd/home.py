@@ -92,7 +92,7 @@ def open_home(
     """Open the home at `path`, else the one that the environment names; nothing is created.
 
     `overrides` are settings that outrank environment and file, `config_file` stands for `config/daemon.yaml`.
-    `progress` is told of the steps of long work. `shipped_collection` stands for the collection that comes with the
+    `progress` is called with the steps of long work. `shipped_collection` stands for the collection that comes with the
     distribution.
 
     Raises:

@@ -62,7 +62,7 @@ class ApprovalHook:
         return HookResult() if verdict.approved else HookResult(action="deny", reason=verdict.reason)
 
     async def gate(self, tool_name: str, frozen_input: dict[str, Any], call: Mapping[str, Any]) -> Verdict:
-        """Decide about a call whose input nobody changes any more; the capability `approval.gate`."""
+        """Decide about a call whose input is final; the capability `approval.gate`."""
         data = {**call, "tool_name": tool_name, "tool_input": frozen_input}
         verdict = await self._verdict(data)
         if verdict is None:
@@ -88,7 +88,7 @@ class ApprovalHook:
         return verdict
 
     def _note(self, call: GuardedCall, verdict: Verdict) -> None:
-        """Let the tool know whether somebody said yes to this call."""
+        """Let the tool know whether this call was approved."""
         consent = Consent.APPROVED if verdict.source in _BY_A_PERSON else Consent.UNASKED
         self.consents.note(call.identity, call.tool_input, consent)
 
@@ -210,7 +210,7 @@ class ApprovalHook:
         )
 
     def _audited(self, call: GuardedCall, request: ApprovalRequest, verdict: Verdict) -> Verdict:
-        """Write the decision down; where that is required an approval that is not written down is none."""
+        """Record the decision; if that is required, an approval that cannot be recorded does not count."""
         audit = self.settings.audit
         is_written = not audit.enabled or audit_log(
             request,

@@ -23,7 +23,7 @@ _RISKY = frozenset({WRITE, EXECUTE})
 async def needs_approval(call: GuardedCall, settings: ApprovalSettings, coordinator: Any) -> bool:
     """Say whether a call has to be approved.
 
-    A tool goes by its own name and by what it does, not only by the name it is mounted under.
+    A tool is known by its own name and by what it does, not only by the name it is mounted under.
     """
     names = {call.tool_name, call.identity}
     for name in sorted(names):

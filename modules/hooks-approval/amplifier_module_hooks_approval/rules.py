@@ -35,7 +35,7 @@ class Rule:
 
     @classmethod
     def parse(cls, raw: Any) -> Self | None:
-        """Return the rule, None (and an error in the log) when it is none."""
+        """Return the rule, None (and an error in the log) if it is not one."""
         match raw:
             case {"pattern": str(pattern), "action": ("auto_approve" | "auto_deny") as action} if pattern.strip():
                 tool = raw.get("tool")

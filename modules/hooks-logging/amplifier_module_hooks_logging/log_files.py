@@ -100,7 +100,7 @@ class _LogFile:
     def rotate(self, backup_count: int) -> None:
         """Move the file to `.1`, `.1` to `.2` and so on; the last one goes.
 
-        Of several processes that want to, the first one does it: the lock belongs to the file that is moved, and
+        If several processes want to, the first one does it: the lock belongs to the file that is moved, and
         a later caller finds another file in its place.
         """
         fcntl.flock(self._lines.fileno(), fcntl.LOCK_EX)

@@ -42,7 +42,7 @@ def new_record(event: str, level: str, timestamp: Any = None) -> Record:
 
 
 def level_of(event: str, payload: Mapping[str, Any]) -> str:
-    """Return the level an event gives itself, else INFO; whatever tells of an error and is no DEBUG is an ERROR."""
+    """Return the level an event gives itself, else INFO; an event about an error is an ERROR, unless it is DEBUG."""
     level = str(payload.get("lvl") or "INFO")
     tells_of_error = payload.get("status") == "error" or payload.get("error") or "error" in event
     return "ERROR" if tells_of_error and level.upper() != "DEBUG" else level

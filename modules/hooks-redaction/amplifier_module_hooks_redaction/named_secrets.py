@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from .patterns import SensitivePattern, Span
 from .secret_tokens import looks_random
 
-# The part of a name that tells of a secret, wherever it stands in the name; tokenizers and secretaries are none.
+# The part of a name that suggests a secret, anywhere in the name; tokenizers and secretaries do not count.
 _TELLING = (
     r"[AaSsTtPp](?i:(?<=a)(?:pi[ _-]?|ccess[_-]?|ccount[_-]?)key|(?<=s)ecret(?!ar)|(?<=t)oken(?!i[sz])"
     r"|(?<=p)ass(?:word|wd|phrase))"
@@ -110,7 +110,7 @@ _NAMES_CREDENTIALS = re.compile(r"(?:authorization|cookie)\Z", re.IGNORECASE)
 
 
 def names_secret(name: str) -> bool:
-    """Say whether the value that goes by this name is a secret."""
+    """Say whether the value with this name is a secret."""
     match = _NAMES_SECRET.search(name)
     if match is None:
         return False
@@ -125,7 +125,7 @@ def is_secret_value(value: str) -> bool:
 
 
 def names_credentials(name: str) -> bool:
-    """Say whether the value that goes by this name is that of an authorization or cookie header."""
+    """Say whether the value with this name is that of an authorization or cookie header."""
     return _NAMES_CREDENTIALS.search(name) is not None
 
 

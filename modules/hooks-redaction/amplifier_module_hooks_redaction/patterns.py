@@ -37,7 +37,7 @@ class SensitivePattern:
 def matches_of(regex: re.Pattern[str], accepts: Callable[[str], bool] | None = None) -> Find:
     """Return a search for what `regex` matches: its named group that took part, else all of it.
 
-    With `accepts`, only what that function says yes to. An empty match is none.
+    With `accepts`, only what that function says yes to. An empty match does not count.
     """
 
     def find(text: str) -> Iterator[Span]:

@@ -40,7 +40,7 @@ class Scrubber:
         self._messages: dict[int, tuple[Any, Any]] = {}  # the original is kept, so that its id stays its own
 
     def scrub(self, obj: Any, path: str = "") -> Any:
-        """Return `obj` with everything masked; `path` is where it stands in the data that the allowlist speaks of."""
+        """Return `obj` with everything masked; `path` is its place in the data that the allowlist refers to."""
         if path and self._allowlist.exempts(path):
             return obj
         return self._scrub(_native(obj), self._allowlist.narrowed(path) if path else path, self._values.mask)
@@ -105,7 +105,7 @@ class Scrubber:
         return known[1]
 
     def _look_up(self, key: Any) -> tuple[Any, MaskText]:
-        """Return a key as it may be shown, and how the text that goes by it is masked."""
+        """Return a key as it may be shown, and how its text is masked."""
         if not isinstance(key, str):
             return key, self._values.mask
         known = self._keys.get(key)

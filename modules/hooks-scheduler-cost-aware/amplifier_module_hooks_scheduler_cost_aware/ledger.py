@@ -7,7 +7,7 @@ ZERO = Decimal(0)
 
 
 def exact(value: Any) -> Decimal | None:
-    """Return a cost as a finite decimal that is not negative, None when it is none."""
+    """Return a cost as a finite decimal that is not negative, None if it is not one."""
     if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal):
         return None
     try:

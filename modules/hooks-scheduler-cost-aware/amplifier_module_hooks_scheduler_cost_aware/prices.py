@@ -79,7 +79,7 @@ class Prices:
 
 
 def _numbers(module_id: str, key: str, values: Mapping[str, Any]) -> dict[str, float]:
-    """Return the values as numbers that are not negative; raises `ValueError` for any that is none."""
+    """Return the values as numbers that are not negative; raises `ValueError` for any that is not."""
     nested = ModuleConfig(f"{module_id} {key}", values)
     numbers = {name: nested.number(name, None, minimum=0) for name in values}
     return {name: number for name, number in numbers.items() if number is not None}

@@ -27,7 +27,7 @@ _MAX_PAUSES = 5
 
 
 class Attempts:
-    """Sends a request until it is answered; `count_cost` is told of every answer that says what it used."""
+    """Sends a request until it is answered; `count_cost` is called with every answer that reports its usage."""
 
     def __init__(
         self,

@@ -17,7 +17,7 @@ _IMAGE_TYPES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 _NAME_LENGTH = 128
 _DIGEST_BYTES = 4
 
-Lacking = Callable[[str], None]  # is told what could not be sent as it is
+Lacking = Callable[[str], None]  # called with what could not be sent unchanged
 
 
 def is_blank(block: Block) -> bool:

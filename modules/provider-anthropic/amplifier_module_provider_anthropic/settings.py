@@ -46,7 +46,7 @@ class AnthropicSettings(VendorSettings):
     def read(cls, given: Mapping[str, Any] | None, *, api_key: str | None = None) -> "AnthropicSettings":
         """Read the configuration; `api_key` wins over its key, and both over the environment.
 
-        Raises `ValueError` when `extra_request_params` is no mapping.
+        Raises `ValueError` if `extra_request_params` is not a mapping.
         """
         config = LenientConfig(MODULE_ID, given)
         settings = cls(

@@ -1,4 +1,4 @@
-"""The synthetic stream: an answer that is known is told word by word, as a vendor would."""
+"""The synthetic stream: a known answer is streamed word by word, as a vendor would."""
 
 import asyncio
 from typing import Any

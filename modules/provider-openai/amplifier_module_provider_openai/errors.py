@@ -70,7 +70,7 @@ class OpenAIErrors:
         return self._translator.unreachable(error, model=model)
 
     def in_stream(self, given: Any, *, model: str, status: int = 200) -> LLMError:
-        """Return the error for one that is told in the body of an answer whose status says that all is well."""
+        """Return the error for one that is reported in the body of an answer with a successful status."""
         body = self._scrub(given if isinstance(given, Mapping) else {"message": str(given)})
         codes = [str(body[key]) for key in ("code", "type") if body.get(key)]
         failure = VendorFailure(next(filter(None, map(_status_of, codes)), status), body)

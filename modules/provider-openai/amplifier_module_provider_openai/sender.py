@@ -68,7 +68,7 @@ class Sender:
                 logger.warning("%s: the server refuses %r; it is left out from now on", link.provider, field)
 
     async def send_twice(self, asked: PendingRequest, send: Callable[[], Awaitable[T]]) -> T:
-        """Return what `send()` returns; a tool call that nobody can read is asked for once more."""
+        """Return what `send()` returns; a tool call that cannot be read is asked for once more."""
         try:
             return await send()
         except InvalidToolCallError as error:

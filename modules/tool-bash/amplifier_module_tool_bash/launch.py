@@ -1,4 +1,4 @@
-"""How a command is started: the shell, its directory, its environment, its sandbox, and what is told about it."""
+"""How a command is started: the shell, its directory, its environment, its sandbox, and what is reported about it."""
 
 import shutil
 import time
@@ -26,7 +26,7 @@ END_GRACE_S = 0.5
 _USUAL_BASH = Path("/bin/bash")
 _QUIET = {"PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0", "TERM": "dumb"}
 _SHOWN_CHARACTERS = 200
-# What git is told where nobody was asked: to run nothing that a repository names.
+# What git is told if no one was asked: to run nothing that a repository names.
 _CAREFUL_GIT = {"core.fsmonitor": "false", "core.hooksPath": "/dev/null"}
 _NO_SANDBOX = (
     "bash: no sandbox works on this machine, and the configuration requires one; install bubblewrap or the extra"

@@ -42,7 +42,7 @@ class Dialect:
 
 
 class WordReader:
-    """Reads the words of a text, one after the other; the scripts inside them are handed on."""
+    """Reads the words of a text, one after the other; the scripts inside them are passed on."""
 
     def __init__(self, text: str, dialect: Dialect, depth: int = 0) -> None:
         self.text = text

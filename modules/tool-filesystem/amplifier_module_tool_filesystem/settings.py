@@ -15,7 +15,7 @@ MEBIBYTE = 1 << 20
 class Settings:
     """What may be read and written, and how much of it; lists are as written, relative to the working directory.
 
-    Of a key that guards something, a value that cannot be used counts as the one that allows least.
+    For a key that protects something, an unusable value counts as the one that allows least.
     """
 
     working_dir: str | None

@@ -47,7 +47,7 @@ Listed = Callable[[list[ToolDefinition]], Awaitable[None]]
 _MOST_PAGES = 100
 _GATHERING_S = 0.2
 _LISTEN_AGAIN_S = 1.0
-_NO_COMMON_REVISION = ("protocol version", "mode must be")  # how the SDK speaks of revisions that do not meet
+_NO_COMMON_REVISION = ("protocol version", "mode must be")  # how the SDK reports revisions that do not match
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "notice": logging.INFO}
 
 
@@ -203,7 +203,7 @@ class Connection:
                         await on_change(tools)
 
     async def _listen(self, client: Client) -> None:
-        """Be told of changes; what changed meanwhile shows in the listing that follows."""
+        """Subscribe to changes; what changed meanwhile shows in the listing that follows."""
         while True:
             try:
                 async with client.listen(tools_list_changed=True) as subscription:

@@ -32,7 +32,7 @@ statuses: ContextVar[Statuses] = ContextVar("statuses")
 
 @asynccontextmanager
 async def http_transport(settings: ServerSettings, on_refusal: Callable[[], None]) -> AsyncIterator[Any]:
-    """Connect to the server; `on_refusal` is told of an error after which the SDK would leave a caller waiting."""
+    """Connect to the server; `on_refusal` is called with an error after which the SDK would leave a caller waiting."""
     endpoint = cast("Endpoint", settings.target)
 
     async def note(response: httpx2.Response) -> None:

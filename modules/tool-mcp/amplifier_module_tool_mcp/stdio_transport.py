@@ -1,4 +1,4 @@
-"""A server as a child process: messages over its stdin and stdout, and nothing of it left in the end.
+"""A server as a child process: messages over its stdin and stdout, and nothing of it left at the end.
 
 Imported at the first start of a server only, since it needs the SDK.
 """

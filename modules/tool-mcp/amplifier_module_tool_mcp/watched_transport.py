@@ -10,7 +10,7 @@ from mcp.shared.message import SessionMessage
 
 
 class WatchedTransport:
-    """A transport that tells of everything the server sends, and when that is over."""
+    """A transport that reports everything the server sends, and the end of it."""
 
     def __init__(
         self,

@@ -10,7 +10,7 @@ from .glob_pattern import ANY_DEPTH, path_regex, split_components
 from .text_files import read_regular
 
 GIT_IGNORE = ".gitignore"
-KINDS = (".rgignore", ".ignore", GIT_IGNORE)  # what the earlier ones say counts more
+KINDS = (".rgignore", ".ignore", GIT_IGNORE)  # the earlier ones take precedence
 
 _MAX_BYTES = 1 << 20
 _TRAILING_SPACE = re.compile(r"(?<!\\) +$")

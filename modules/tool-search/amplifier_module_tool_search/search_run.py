@@ -1,4 +1,4 @@
-"""One search: where it starts, how long it may take, and what is said about it in the end."""
+"""One search: where it starts, how long it may take, and what is reported about it at the end."""
 
 import os
 import stat
@@ -108,7 +108,7 @@ def search_rules(working_dir: WorkingDir, settings: SearchSettings) -> PathRules
 
 @dataclass(slots=True)
 class Announcement:
-    """What is told about a search that has started, once it is over."""
+    """What is announced about a search once it is over."""
 
     coordinator: Any
     tool: str

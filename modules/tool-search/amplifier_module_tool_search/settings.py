@@ -46,7 +46,7 @@ class SearchSettings:
 
 @dataclass(frozen=True, slots=True)
 class GrepSettings:
-    """What `grep` goes by; 0 stands for no limit."""
+    """The settings of `grep`; 0 stands for no limit."""
 
     common: SearchSettings
     max_file_size: int
@@ -72,7 +72,7 @@ class GrepSettings:
 
 @dataclass(frozen=True, slots=True)
 class GlobSettings:
-    """What `glob` goes by; 0 results stands for no limit."""
+    """The settings of `glob`; 0 results stands for no limit."""
 
     common: SearchSettings
     max_results: int

@@ -35,7 +35,7 @@ def read_regular(
 
 
 def is_binary(head: bytes) -> bool:
-    """Say whether a file that begins like this is passed over when directories are searched."""
+    """Say whether a file that begins like this is skipped when directories are searched."""
     return b"\0" in head[:BINARY_PROBE_BYTES] or head.startswith((BOM_UTF16_LE, BOM_UTF16_BE))
 
 

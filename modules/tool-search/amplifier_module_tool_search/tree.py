@@ -43,7 +43,7 @@ class Tree:
         return self.open("", rules_above(Path(os.path.realpath(self.root))) if self.respect_ignore_files else NO_RULES)
 
     def enter(self, listing: Listing, name: str) -> Listing | None:
-        """List a directory of a listing; one that cannot be read is noted and passed over."""
+        """List a directory of a listing; one that cannot be read is noted and skipped."""
         return self.open(f"{listing.path}{name}/", listing.rules)
 
     def walk(self) -> Iterator[Listing]:

@@ -48,14 +48,14 @@ class Delegation(ABC):
 
     @abstractmethod
     def failure(self, error: Exception) -> ToolFailure:
-        """Return what the model is told of an error."""
+        """Return what the model is told about an error."""
 
     def timed_out(self, timeout_s: float | None) -> ToolFailure:
         message = f"Delegation timed out after {timeout_s:g} seconds; the child session was cancelled"
         return ToolFailure(message, "DELEGATION_TIMEOUT", session_id=self.sub_session_id, agent=self.agent)
 
     def output(self, returned: Any) -> dict[str, Any]:
-        """Return what the model is told of the child's answer."""
+        """Return what the model is told about the child's answer."""
         if not isinstance(returned, Mapping) or returned.get("output") is None:
             raise ValueError("the child session returned no output")
         session_id = returned.get("session_id")

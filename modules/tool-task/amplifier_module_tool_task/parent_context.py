@@ -1,4 +1,4 @@
-"""What a child session is told of its parent's conversation: the words, without tools and thinking."""
+"""What a child session is told about its parent's conversation: the words, without tools and thinking."""
 
 import logging
 from collections.abc import Iterator
@@ -57,7 +57,7 @@ async def _conversation(coordinator: Any) -> list[Utterance]:
     try:
         return list(_spoken(await find_mounted(coordinator, "context").get_messages()))
     except Exception:
-        logger.warning("the conversation cannot be read; the task is handed on without it", exc_info=True)
+        logger.warning("the conversation cannot be read; the task is delegated without it", exc_info=True)
         return []
 
 

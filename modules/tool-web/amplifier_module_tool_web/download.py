@@ -25,7 +25,7 @@ _NEW = 0o666  # the system takes the umask off
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """A path that may be written, as the model gave it and as it is told."""
+    """A path that may be written, as the model gave it and as it is shown."""
 
     given: str
     shown: Path

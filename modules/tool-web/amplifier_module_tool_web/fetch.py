@@ -1,4 +1,4 @@
-"""One fetch: from a URL, over its redirects, to a response; and what is told about it."""
+"""One fetch: from a URL, over its redirects, to a response; and what is reported about it."""
 
 import asyncio
 import time

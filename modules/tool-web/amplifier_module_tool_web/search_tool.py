@@ -98,7 +98,7 @@ class WebSearchTool:
         found: dict[str, dict[str, Any]] = {}
         for hit in hits:
             if not (isinstance(hit.title, str) and isinstance(hit.snippet, str) and _is_web_address(hit.url)):
-                raise SearchError("search_failed", "the answer has results that are none", retryable=False)
+                raise SearchError("search_failed", "the answer has malformed results", retryable=False)
             if hit.url not in found:
                 found[hit.url] = self._result(hit)
         return list(found.values())[: self.settings.max_results]

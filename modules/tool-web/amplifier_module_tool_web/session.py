@@ -17,7 +17,7 @@ _NO_COOKIES = DefaultCookiePolicy(allowed_domains=[])
 
 
 class WebSession:
-    """Makes one client when it is first needed; what one fetch is told does not reach the next."""
+    """Makes one client when it is first needed; what one fetch learns does not reach the next."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings

@@ -57,7 +57,7 @@ def blocked(url: str, reason: str) -> ToolFailure:
 
 
 def shown_url(url: str) -> str:
-    """Return a URL as it may be told: without credentials, and as valid text."""
+    """Return a URL as it may be shown: without credentials, and as valid text."""
     return _CREDENTIALS.sub(r"\1", url)[:MAX_URL_CHARS].encode("utf-8", "replace").decode()
 
 

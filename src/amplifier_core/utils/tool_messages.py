@@ -43,7 +43,7 @@ class Result:
 
 def field_of(source: object, name: str) -> Any:
     """Return an item of a mapping or an attribute of an object, None when it has none."""
-    if type(source) is dict or isinstance(source, Mapping):  # a dict is told at once
+    if type(source) is dict or isinstance(source, Mapping):  # a dict is recognised at once
         return source.get(name)
     return getattr(source, name, None)
 
@@ -66,7 +66,7 @@ def read_call(call: object) -> Call:
 
 
 def read_result(block: object) -> Result | None:
-    """Return the result in a content block, None when it is none or says for which call."""
+    """Return the result in a content block, None if it is not one or says for which call."""
     if block_type(block) != RESULT_BLOCK or not (call_id := _first_id(block, "tool_call_id", "tool_use_id")):
         return None
     output = field_of(block, "output")

@@ -1,4 +1,4 @@
-"""What a bundle names and nobody finds: sections that mean nothing, agents, context files and mentioned files."""
+"""What a bundle names and cannot be found: sections that mean nothing, agents, context files and mentioned files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SHORTCUTS = frozenset({"user", "project"})  # namespaces that applications give
 
 
 def find_misspelled(data: Mapping[str, Any], known: Collection[str] = SECTIONS) -> Iterator[str]:
-    """Yield a sentence for every key that looks like a section's; other keys may be somebody else's."""
+    """Yield a sentence for every key that looks like a section's; other keys may belong to others."""
     unknown = [key for key in data if isinstance(key, str) and key not in known]
     if not unknown:
         return

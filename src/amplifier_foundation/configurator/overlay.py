@@ -52,7 +52,7 @@ class RuntimeOverlay:
     async def apply(self, scope: str, contributions: Mapping[str, Any]) -> TransitionResult:
         """Add what a scope contributes, in place of what it contributed before. A failure leaves everything as it was.
 
-        It is told, as an event and in the result, and not raised.
+        It is reported, as an event and in the result, and not raised.
         """
         before = self._saved()
         result = TransitionResult(True, scope)

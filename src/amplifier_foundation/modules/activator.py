@@ -114,7 +114,7 @@ class ModuleActivator:
     ) -> dict[str, Path]:
         """Activate modules at the same time and return their folders by id; of one id the last success counts.
 
-        Entries without `module` or `source` are passed over. A module that fails is logged and missing.
+        Entries without `module` or `source` are skipped. A module that fails is logged and missing.
 
         Raises:
             ModuleActivationError: some failed and this activator is strict; all of them are named.

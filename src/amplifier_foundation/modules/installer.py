@@ -190,7 +190,7 @@ def _failure(
 def _claims(output: str, owners: Mapping[str, str], needed: Mapping[str, Sequence[str]]) -> tuple[tuple[str, str], ...]:
     """Return who requires what in a conflict, from the installer's explanation.
 
-    A requirement of a distribution that an owner requires is told as `<distribution> requiring it`, with that owner.
+    A requirement of a distribution that an owner requires shows as `<distribution> requiring it`, with that owner.
     """
     found = [(match[1], match[3]) for match in _DEPENDS.finditer(output)]
     found += [(match[1], match[2]) for match in _UV_DEPENDS.finditer(output)] if not found else []

@@ -97,7 +97,7 @@ class BundleLoad:
             logger.warning("%s: %s", reading.bundle._file, remark)
 
     async def _report_gaps(self, bundle: Bundle) -> None:
-        """Tell what a bundle names and nobody finds."""
+        """Report what a bundle names and cannot be found."""
         gaps = await asyncio.to_thread(find_gaps, bundle, is_complete=False)
         if gaps and self._strict:
             raise BundleValidationError(f"strict mode: bundle {bundle.name!r}: {'; '.join(gaps)}")

@@ -15,7 +15,7 @@ EVENTS_FILENAME = "events.jsonl"
 
 
 def read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the objects in a file of JSON lines; blank and malformed lines are passed over."""
+    """Yield the objects in a file of JSON lines; blank and malformed lines are skipped."""
     with path.open(encoding="utf-8", errors="replace") as file:
         for line in file:
             entry = _parsed(line)

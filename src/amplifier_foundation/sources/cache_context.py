@@ -1,4 +1,4 @@
-"""What all kinds of sources share while they are resolved: the cache, its limits and locks, and who is told."""
+"""What all kinds of sources share while they are resolved: the cache, its limits and locks, and who is notified."""
 
 import asyncio
 import hashlib

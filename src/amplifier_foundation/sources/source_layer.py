@@ -30,7 +30,7 @@ class Sources:
     """Resolves references with one cache, which several of these, in several processes, may share.
 
     `offline=True` forbids the network, None lets `AMPLIFIERD_OFFLINE` decide at every call. With `allowed_roots` local
-    paths, local repositories and local archives must lie inside one of them. `progress` is told of every step.
+    paths, local repositories and local archives must lie inside one of them. `progress` is called with every step.
     A reference that the cache can answer costs a few looks at files: no child process, no network, nothing written.
     """
 

@@ -30,7 +30,7 @@ class Entry:
 
     `answers` are the ids of the calls it answers, None if it is not a result; `source` is the message without results
     that belong nowhere; `full` is what is shown of it as long as nothing is decided, None until it is measured, and
-    `short` has its shorter forms, each made once. Of a group that is removed only the first entry says so.
+    `short` has its shorter forms, each made once. If a group is removed, only its first entry says so.
     """
 
     __slots__ = (

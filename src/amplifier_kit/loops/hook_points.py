@@ -187,7 +187,7 @@ class HookPoints:
                 await add_message({"role": item.role, "content": item.content, "metadata": metadata})
 
     async def changed_after_approval(self, tool_name: str, tool_call_id: str) -> str:
-        """Announce that a call was changed after somebody had said yes to it; returns the reason to deny it."""
+        """Announce that a call was changed after it had been approved; returns the reason to deny it."""
         details = {"tool_name": tool_name, "tool_call_id": tool_call_id, "reason": "changed-after-approval"}
         await self.emit(POLICY_VIOLATION, details)
         return "its input was changed after it had been approved"

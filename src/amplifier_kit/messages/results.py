@@ -15,7 +15,7 @@ Content = str | list[Block]
 
 
 def as_tool_result(returned: object) -> ToolResult:
-    """Return what a tool returned as a result; anything that is none is the output of a success."""
+    """Return what a tool returned as a result; anything else is the output of a success."""
     return returned if isinstance(returned, ToolResult) else ToolResult(success=True, output=returned)
 
 

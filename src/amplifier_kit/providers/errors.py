@@ -81,7 +81,7 @@ class VendorFailure:
 
     @property
     def has_data(self) -> bool:
-        """Whether the vendor said it as data; anything else is a text of whoever answered."""
+        """Whether the vendor said it as data; anything else is text from the server that answered."""
         return isinstance(self.body, Mapping | list) and bool(self.body)
 
     def mentions(self, phrases: tuple[str, ...]) -> bool:

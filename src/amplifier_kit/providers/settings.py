@@ -46,7 +46,7 @@ class VendorSettings:
 
     @property
     def server(self) -> str:
-        """The address as it may be shown: without credentials, query and fragment; empty when it is none."""
+        """The address as it may be shown: without credentials, query and fragment; empty if it is not one."""
         try:
             url = urlsplit(self.base_url)
             port = f":{url.port}" if url.port else ""
@@ -68,7 +68,7 @@ class VendorSettings:
     def problem_with(self, key: str | None) -> str:
         """Return what keeps a call with this key from being made, empty when nothing does."""
         if not self.server:
-            return f"base_url is no http or https address; write it like {self.vendor.default_url}"
+            return f"base_url is not an http or https address; write it like {self.vendor.default_url}"
         if key is None and self.needs_key:
             return f"no API key; set {self.vendor.key_variable}, or api_key in its configuration"
         return ""
@@ -115,7 +115,7 @@ def access_fields(vendor: Vendor, name: str) -> list[ConfigField]:
 
 
 def _read_key(config: LenientConfig) -> str | None:
-    """Return the configured key; one that is no text is not even named in the report."""
+    """Return the configured key; one that is not text is not even named in the report."""
     key = config.raw("api_key")
     if key is not None and not isinstance(key, str):
         return config.refuse("api_key", f"a {type(key).__name__}", "a string", None)

@@ -29,7 +29,7 @@ AddCost = Callable[[Decimal | None], None]
 class VendorProvider(ABC, Generic[S]):
     """What every vendor's provider has; nothing is imported, opened or looked up before the first call.
 
-    `add_cost` is told what every exchange cost, also of those that failed. Providers of other modules may derive from
+    `add_cost` gets the cost of every exchange, even of failed ones. Providers of other modules may derive from
     one of ours. For them `config` is a copy of the configuration, `_api_key` the key that is sent, `client` the
     vendor's client, which `_client` keeps; each may be set or overridden, and so may `name`.
     """
@@ -125,7 +125,7 @@ async def mount_vendor(
     tally = CostTally()
     provider = make(tally.add)
     vendor = provider._settings.vendor
-    logger = logging.getLogger(type(provider).__module__)  # what the module says is told as the reason if it is missing
+    logger = logging.getLogger(type(provider).__module__)  # what the module logs is the reason given if it is missing
     if not provider.has_credentials:
         logger.warning("%s is not mounted: %s", vendor.module_id, provider._settings.problem_with(None))
         return None

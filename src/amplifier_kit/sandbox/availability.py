@@ -26,7 +26,7 @@ _one_at_a_time = threading.Lock()
 
 
 def find_sandbox() -> Sandbox | None:
-    """Return the sandbox of this machine, None when there is none that works. It blocks the first time it is asked."""
+    """Return the sandbox of this machine, None if none works. It blocks the first time it is called."""
     with _one_at_a_time:
         if not _found:
             _found.append(next(filter(works, _candidates()), None))

@@ -1,4 +1,4 @@
-"""What bubblewrap tells of a program, and the processes in the namespace it made for it."""
+"""What bubblewrap reports about a program, and the processes in the namespace it made for it."""
 
 import contextlib
 import json
@@ -97,7 +97,7 @@ class NamespaceMembers:
         if number == signal.SIGKILL:
             self._namespace.kill()
             left = self._outside.signal(number)
-            return [] if self._is_reaped() else left  # the dead whom nobody reaps yet are in the group, too
+            return [] if self._is_reaped() else left  # the dead that are not reaped yet are in the group, too
         return [pid for pid in self.find() if _is_signalled(pid, number)]
 
     def signal_group(self, number: int) -> None:

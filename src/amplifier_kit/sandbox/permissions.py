@@ -15,7 +15,7 @@ _OWN_VIEWS = tuple(map(Path, ("/proc", "/sys", "/dev")))  # a sandbox has others
 
 @dataclass(frozen=True, slots=True)
 class Permissions:
-    """What an approved command may do; one that nobody was asked about sees no more, and changes nothing."""
+    """What an approved command may do; one that no one was asked about sees no more, and changes nothing."""
 
     writable: tuple[Path, ...]
     read_only: tuple[Path, ...]

@@ -12,7 +12,7 @@ _MODES = ("auto", "required", "off")
 
 
 def read_mode(given: LenientConfig, *, default: Mode) -> Mode:
-    """Return the key `sandbox`; a value that nobody understands must not open what it was meant to close.
+    """Return the key `sandbox`; a value that cannot be understood must not open what it was meant to close.
 
     YAML reads a bare `off` as false and `on` as true.
     """

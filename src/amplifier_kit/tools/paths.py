@@ -44,7 +44,7 @@ class WorkingDir:
 
 @dataclass(frozen=True, slots=True)
 class PathRules:
-    """What may be touched, told of resolved paths: denied first, then single files, then everything below a root.
+    """What may be touched, for resolved paths: denied first, then single files, then everything below a root.
 
     A path is below a root when it has the root's components, or when one of its parents is that very directory, by
     whatever name. `allowed` None stands for everything.

@@ -45,7 +45,7 @@ SECRET_VARIABLES = (
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentAccess:
-    """Patterns of names, in any case: what fits `passed` and no `denied` one is handed on."""
+    """Patterns of names, in any case: what fits `passed` and no `denied` one is passed on."""
 
     passed: tuple[str, ...]
     denied: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""The policy of a session: what its tools may read, write, reach and hand on, asked by every one of them."""
+"""The policy of a session: what its tools may read, write, reach and pass on; every one of them asks it."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ class Compilation:
         return {key: entry for key, entry in found.items() if entry is not None}
 
     async def _locate(self, wanted: Sequence[Wanted]) -> tuple[dict[ResourceKey, Located], dict[ResourceKey, _Failure]]:
-        """Resolve references, some at a time; all failures are told at once.
+        """Resolve references, some at a time; all failures are reported together.
 
         Raises:
             ProfileCompilationError: one failed that there is no build without.

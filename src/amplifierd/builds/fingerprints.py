@@ -40,7 +40,7 @@ Content = tuple[ContentFile, ...]
 def list_content(parts: Mapping[str, Path], *, boundary: Path, ref: str) -> Content:
     """Return the files of a resource that is made of `parts` (name in the resource → file or directory).
 
-    What builds and tools leave behind is passed over. A link counts as what it leads to, inside `boundary`.
+    What builds and tools leave behind is skipped. A link counts as what it leads to, inside `boundary`.
 
     Raises:
         RefResolutionError: a link leads out of `boundary`, in a circle or nowhere, or something is not a regular file.

@@ -180,7 +180,7 @@ class Profiles:
         """See to it that the texts of a profile and of its ancestors are in the home.
 
         Raises:
-            RefResolutionError: the profile's collection cannot be obtained; an ancestor's that cannot is passed over.
+            RefResolutionError: the profile's collection cannot be obtained; an ancestor's that cannot is skipped.
         """
         known = ProfileId.parse(profile_id)
         seen: set[ProfileId] = set()

@@ -217,7 +217,7 @@ def _grouped(resources: Mapping[ResourceKey, Mapping[str, Any]]) -> dict[str, An
 
 
 def _from_version_0(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a lock that only has the stable core, with what can be told from it; hashes are found when it is used."""
+    """Return a lock that only has the stable core, with what follows from it; hashes are found when it is used."""
     stored = data["resources"]
     resources: dict[ResourceKey, dict[str, Any]] = {}
     for member in SESSION_MEMBERS:

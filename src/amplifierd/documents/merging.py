@@ -54,7 +54,7 @@ def _merge_session(parent: Mapping[str, Any], child: Mapping[str, Any]) -> dict[
 
 
 def exclude(inherited: Sections, rules: Mapping[str, Any], note: Callable[[str], None]) -> dict[str, Any]:
-    """Return what is inherited without what `rules` exclude of it; `note` is told of what matched nothing."""
+    """Return what is inherited without what `rules` exclude of it; `note` is called with what matched nothing."""
     kept = dict(inherited)
     for name, rule in rules.items():
         if name not in kept:

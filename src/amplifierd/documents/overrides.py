@@ -13,7 +13,7 @@ from .document import MODULE_SECTIONS, SESSION_MEMBERS, ReferenceBase, module_id
 from .profile_reader import read_sections
 
 REQUEST_BASE = ReferenceBase("local", PurePosixPath())
-"""Where the references of a request count from. They are told from a profile's by being of this very object."""
+"""Where the references of a request count from. They differ from a profile's in being of this very object."""
 
 _SECTIONS = ("session", *MODULE_SECTIONS, "agents", "exclude")
 _FORBIDDEN = "overlay-source-forbidden"

@@ -96,7 +96,7 @@ class Plans:
         """Say where a value of a build's plan comes from: `{value, origin{profile, file, line}, overrode[]}`.
 
         `key` is the key path in a plan of either form: `tools[tool-bash].config.timeout`, `session.context.module`, or
-        `instruction`. What a request's `overrides` set has the origin `request`, and what nobody wrote `default`,
+        `instruction`. What a request's `overrides` set has the origin `request`, and a default has `default`,
         without a file.
 
         Raises:
