@@ -1,8 +1,8 @@
 """Bringing a session up: every module of the mount plan is loaded and mounted, in a fixed order.
 
 Orchestrator, context, providers, tools, hooks; then the modules are told that the session is ready; then a child
-session announces itself. What may fail is decided here, once: the orchestrator and the context may not, the rest is
-skipped and recorded.
+session announces itself. What may fail is decided here, once: the orchestrator, the context and what the plan calls
+`required` may not, the rest is skipped and recorded.
 """
 
 import logging
@@ -39,11 +39,14 @@ async def bring_up(session: "AmplifierSession", loader: ModuleLoader) -> None:
     plan, coordinator = MountPlan(session.config), session.coordinator
     _check_shape(plan)
     try:
-        for entry in _required_entries(plan):
+        for entry in _member_entries(plan):
             await _mount_required(loader, coordinator, entry)
         _check_instances(plan)
-        for entry in _optional_entries(plan):
-            await _mount_optional(session, loader, coordinator, entry)
+        for entry in _listed_entries(plan):
+            if entry.is_required:
+                await _mount_required(loader, coordinator, entry)
+            else:
+                await _mount_optional(session, loader, coordinator, entry)
         await _tell_ready(loader, coordinator)
     finally:
         loader.clear_on_session_ready_queue()
@@ -60,7 +63,7 @@ def _check_shape(plan: MountPlan) -> None:
             logger.warning("mount plan: %s", problem)
 
 
-def _required_entries(plan: MountPlan) -> list[PlanEntry]:
+def _member_entries(plan: MountPlan) -> list[PlanEntry]:
     """Return the entries of orchestrator and context; the plan may have lost them since the session was made."""
     named = {"session": {**_DEFAULTS, **plan.session}}
     entries = MountPlan({**plan.data, **named}).slots()
@@ -68,12 +71,14 @@ def _required_entries(plan: MountPlan) -> list[PlanEntry]:
     return [one if "module" in one.spec else replace(one, module_id=_DEFAULTS[one.section]) for one in members]
 
 
-def _optional_entries(plan: MountPlan) -> Iterator[PlanEntry]:
+def _listed_entries(plan: MountPlan) -> Iterator[PlanEntry]:
     for entry in plan.slots():
         if entry.section in SESSION_MEMBERS:
             continue
         if entry.module_id:
             yield entry
+        elif entry.is_required:
+            raise RuntimeError(f"Cannot initialize without required module '': {entry.place} names no module")
         else:
             logger.warning("%s names no module and is skipped", entry.place)
 
@@ -93,7 +98,7 @@ def _check_instances(plan: MountPlan) -> None:
 
 
 async def _mount_required(loader: ModuleLoader, coordinator: ModuleCoordinator, entry: PlanEntry) -> None:
-    title = _TITLES[entry.section]
+    title = _TITLES.get(entry.section) or f"required module '{entry.module_id}'"
     with raised_as(lambda error: RuntimeError(f"Cannot initialize without {title}: {describe(error)}")):
         await _mount(loader, coordinator, entry)
 
@@ -128,7 +133,7 @@ async def _mount(loader: ModuleLoader, coordinator: ModuleCoordinator, entry: Pl
     if entry.module_type == "provider" and (before_load := coordinator.get_capability("provider.before_load")):
         await before_load(coordinator, _copy_of(entry.spec))
     mount = await loader.load(entry.module_id, config or {}, source_hint=entry.source, coordinator=coordinator)
-    async with Mounting(coordinator) as mounting:
+    async with Mounting(coordinator, is_required=entry.is_required) as mounting:
         with heard_from(_package_of(mount, entry.module_id)) as said:
             if isinstance(mount, BoundModule):
                 returned = await mount.mount_within(mounting, coordinator)

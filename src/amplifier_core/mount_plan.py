@@ -72,6 +72,11 @@ class PlanEntry:
         return isinstance(self.raw, str) and self.section in SESSION_MEMBERS
 
     @property
+    def is_required(self) -> bool:
+        """Whether the session must not start without it; anything but a plain no counts as a yes."""
+        return self.spec.get("required") not in (None, False)
+
+    @property
     def config_place(self) -> str:
         """Where its configuration stands."""
         return f"{self.section if self.is_by_name else self.place}.config"
@@ -304,6 +309,8 @@ def _entry_problems(entry: PlanEntry) -> Iterator[PlanProblem]:
         yield PlanProblem("wrong-type", entry.config_place, config, "a dict", "config")
     if entry.source is not None and not isinstance(entry.source, str):
         yield PlanProblem("wrong-type", entry.source_place, entry.source, "a string", "source")
+    if (required := spec.get("required")) is not None and not isinstance(required, bool):
+        yield PlanProblem("wrong-type", f"{entry.place}.required", required, "true or false", "required")
 
 
 def _write_member(plan: dict[str, Any], entry: PlanEntry, spec: Mapping[str, Any] | None) -> None:

@@ -123,9 +123,11 @@ class Mounting:
         "_steps",
         "_token",
         "is_open",
+        "is_required",
     )
 
-    def __init__(self, coordinator: Any) -> None:
+    def __init__(self, coordinator: Any, *, is_required: bool = False) -> None:
+        self.is_required = is_required
         self._coordinator = coordinator
         self._points = _noted_points(coordinator)
         self._snapshot = {} if self._points is not None else _snapshot(coordinator)

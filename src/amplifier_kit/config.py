@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
+from amplifier_core.mounting import current_mounting
 from amplifier_kit.types import Config, JsonObject
 
 logger = logging.getLogger(__name__)
@@ -18,7 +19,8 @@ class ModuleConfig:
 
     `None` stands for the default. A value that does not fit raises `ValueError`; for a guard, whose absence would be
     worse than any setting, it is logged and replaced by the safe value instead: `when_unusable` where that is given,
-    else the default. `warn_unknown` comes last.
+    else the default. A guard that the plan calls `required` raises: the session does not start without it then.
+    `warn_unknown` comes last.
     """
 
     _switches: ClassVar[Mapping[str, bool]] = {"true": True, "false": False}
@@ -129,7 +131,7 @@ class ModuleConfig:
     def refuse(self, key: str, value: object, allowed: str, safe: T) -> T:
         """Report a value that does not fit: raise, or for a guard log and return the safe value."""
         problem = f"{self.module_id}: config key {key!r} is {value!r}, allowed: {allowed}"
-        if not self._is_guard:
+        if not self._is_guard or _is_required():
             raise ValueError(problem)
         logger.error("%s; %r is used instead", problem, safe)
         return safe
@@ -137,6 +139,8 @@ class ModuleConfig:
     def warn_unknown(self) -> None:
         """Log the keys that were never read: most are misspelt."""
         unknown = sorted(map(str, set(self._config) - self._known))
+        if unknown and self._is_guard and _is_required():
+            raise ValueError(f"{self.module_id}: unknown config keys: {', '.join(unknown)}")
         if unknown:
             logger.warning("%s: unknown config keys are ignored: %s", self.module_id, ", ".join(unknown))
 
@@ -192,3 +196,9 @@ def _number(value: object) -> float:
     if converted != converted or converted in (float("inf"), float("-inf")):
         raise ValueError
     return converted
+
+
+def _is_required() -> bool:
+    """Say whether the plan calls the module that mounts at the moment `required`."""
+    mounting = current_mounting()
+    return mounting is not None and mounting.is_required

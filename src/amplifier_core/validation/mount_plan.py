@@ -103,6 +103,8 @@ def _entry_checks(entry: PlanEntry) -> Iterator[ValidationCheck]:
         yield from _config_checks(entry.config_place.removesuffix(".config"), spec["config"])
     if "source" in spec:
         yield from _source_checks(path, spec["source"])
+    if not isinstance(spec.get("required", False), bool):
+        yield failed(f"{path}_required_type", f"'required' at {path} must be a bool, got {_type(spec['required'])}")
 
 
 def _module_check(path: str, module: Any) -> ValidationCheck:

@@ -1,0 +1,74 @@
+"""What a plan calls `required` is there when the session starts, or it does not start."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from amplifier_core import AmplifierSession
+from amplifier_core.validation import MountPlanValidator
+
+
+def plan(**entry: Any) -> dict[str, Any]:
+    return {
+        "session": {"orchestrator": "loop-basic", "context": "context-simple"},
+        "hooks": [entry],
+    }
+
+
+@pytest.fixture
+def broken_module(tmp_path: Path) -> str:
+    package = tmp_path / "amplifier_module_hooks_broken"
+    package.mkdir()
+    (package / "__init__.py").write_text("async def mount(coordinator, config):\n    raise KeyError('key')\n")
+    return str(tmp_path)
+
+
+async def test_a_misspelt_required_module_keeps_the_session_from_starting() -> None:
+    session = AmplifierSession(plan(module="hooks-aproval", required=True))
+
+    with pytest.raises(RuntimeError, match=r"^Cannot initialize without required module 'hooks-aproval': "):
+        await session.initialize()
+
+
+async def test_a_required_module_that_does_not_mount_keeps_the_session_from_starting(broken_module: str) -> None:
+    session = AmplifierSession(plan(module="hooks-broken", source=broken_module, required=True))
+
+    with pytest.raises(RuntimeError, match=r"required module 'hooks-broken': .*KeyError\('key'\)"):
+        await session.initialize()
+
+
+@pytest.mark.parametrize(
+    ("config", "problem"),
+    [
+        ({"default_action": "maybe"}, "config key 'default_action' is 'maybe'"),
+        ({"rulez": []}, "unknown config keys: rulez"),
+    ],
+)
+async def test_a_wrong_configuration_of_a_required_guard_is_an_error(config: dict[str, Any], problem: str) -> None:
+    session = AmplifierSession(plan(module="hooks-approval", config=config, required=True))
+
+    with pytest.raises(RuntimeError, match=r"Cannot initialize without required module 'hooks-approval'") as error:
+        await session.initialize()
+
+    assert problem in str(error.value)
+
+
+async def test_without_required_a_guard_falls_back_to_what_is_safe() -> None:
+    session = AmplifierSession(plan(module="hooks-approval", config={"default_action": "maybe"}, required=False))
+
+    await session.initialize()
+
+    assert session.status.load_failures == []
+    await session.cleanup()
+
+
+async def test_a_required_entry_without_a_module_is_not_skipped() -> None:
+    with pytest.raises(RuntimeError, match=r"hooks\[0\] names no module"):
+        await AmplifierSession(plan(required=True)).initialize()
+
+
+def test_the_validator_knows_the_key() -> None:
+    assert MountPlanValidator().validate(plan(module="hooks-approval", required=True)).errors == []
+    wrong = MountPlanValidator().validate(plan(module="hooks-approval", required="yes"))
+    assert any("required" in problem.message for problem in [*wrong.errors, *wrong.warnings])
