@@ -106,6 +106,23 @@ def find_package(folder: Path, module_id: str | None = None) -> Path | None:
     return next((child for child in sorted(folder.glob(f"{_PACKAGE_PREFIX}*")) if _is_package(child)), None)
 
 
+def find_code(path: Path, module_id: str) -> Path | None:
+    """Return the package, or the single file, of a module: at the path itself, in that folder or in its `src/`.
+
+    Unlike `find_package`, only what is named after the id, or named by its entry point, counts.
+    """
+    package = package_name(module_id)
+    named = [path] if path.name in (package, f"{package}.py") else []
+    named = named or [path / package, path / "src" / package, path / f"{package}.py"]
+    if found := next((candidate for candidate in named if _is_code(candidate)), None):
+        return found
+    parts = _entry_points(path).get(module_id, "").partition(":")[0].strip().split(".")
+    if not all(part.isidentifier() for part in parts):
+        return None
+    folders = (path, path / "src")
+    return next((folder / parts[0] for folder in folders if _is_package(folder.joinpath(*parts))), None)
+
+
 def module_id_of(path: Path) -> str:
     """Return the id of the module in a folder or package directory whose id was not given."""
     entry_points = _entry_points(path)
@@ -167,6 +184,10 @@ def private_copy(path: str | Path) -> Iterator[ModuleType]:
     finally:
         _forget({name, *submodules(name)})
         sys.modules.update(kept)
+
+
+def _is_code(path: Path) -> bool:
+    return path.is_file() if path.suffix == ".py" else _is_package(path)
 
 
 def _is_package(directory: Path) -> bool:

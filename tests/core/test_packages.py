@@ -8,6 +8,7 @@ import pytest
 
 from amplifier_core.exceptions import ModuleValidationError
 from amplifier_core.packages import (
+    find_code,
     find_package,
     folder_name,
     import_module_from_path,
@@ -386,3 +387,26 @@ def test_a_private_copy_that_cannot_be_imported_leaves_the_original_in_place(
         pass
 
     assert sys.modules["flaky"] is original
+
+
+@pytest.mark.parametrize(
+    ("file", "asked", "found"),
+    [
+        ("amplifier_module_tool_x/__init__.py", ".", "amplifier_module_tool_x"),
+        ("src/amplifier_module_tool_x/__init__.py", ".", "src/amplifier_module_tool_x"),
+        ("amplifier_module_tool_x.py", ".", "amplifier_module_tool_x.py"),
+        ("amplifier_module_tool_x/__init__.py", "amplifier_module_tool_x", "amplifier_module_tool_x"),
+        ("src/other/tool/__init__.py", ".", "src/other"),
+        ("amplifier_module_tool_y/__init__.py", ".", None),
+    ],
+)
+def test_the_code_of_a_module_is_what_its_id_or_its_entry_point_names(
+    tmp_path: Path, file: str, asked: str, found: str | None
+) -> None:
+    (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / file).write_text("")
+    (tmp_path / "pyproject.toml").write_text(
+        '[project.entry-points."amplifier.modules"]\ntool-x = "other.tool:mount"\n'
+    )
+
+    assert find_code(tmp_path / asked, "tool-x") == (tmp_path / found if found else None)

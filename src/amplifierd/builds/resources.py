@@ -10,9 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from amplifier_core.packages import package_name
+from amplifier_core.packages import find_code, package_name
 from amplifier_foundation.exceptions import RefResolutionError
-from amplifier_foundation.modules.requirements import read_project
 from amplifier_foundation.sources import (
     FileReference,
     GitReference,
@@ -37,7 +36,6 @@ from .lock import NAMED_RESOURCES, ResourceKey
 MACHINE = ""
 """The collection of a `ReferenceBase` whose directory is a path of this machine: an overlay's."""
 
-_ENTRY_POINTS = "amplifier.modules"
 _MARKDOWN = (".md", ".markdown")
 _RELATIVE = ("./", "../")
 
@@ -321,35 +319,8 @@ def _list(wanted: Wanted, resolved: ResolvedRef) -> Content:
 
 def _find_package(path: Path, module_id: str, root: Path) -> dict[str, Path] | None:
     """Return the parts of a module's directory: its package, and the `pyproject.toml` beside it."""
-    package = package_name(module_id)
-    if path.name in (package, f"{package}.py"):
-        candidates = [path]
-    else:
-        candidates = [path / package, path / "src" / package, path / f"{package}.py"]
-    found = next((candidate for candidate in candidates if _is_package(candidate)), None)
-    if found is None:
-        found = _find_entry_point_package(path, module_id)
-    if found is None:
-        return None
-    return {found.name: found, **_find_project(path, found, root)}
-
-
-def _find_entry_point_package(path: Path, module_id: str) -> Path | None:
-    """Return the package that the folder's `pyproject.toml` names as the entry point of this module."""
-    groups = read_project(path).get("entry-points")
-    points = groups.get(_ENTRY_POINTS) if isinstance(groups, dict) else None
-    target = points.get(module_id) if isinstance(points, dict) else None
-    parts = str(target or "").partition(":")[0].strip().split(".")
-    if not all(part.isidentifier() for part in parts):
-        return None
-    for folder in (path, path / "src"):
-        if _is_package(folder.joinpath(*parts)):
-            return folder / parts[0]
-    return None
-
-
-def _is_package(path: Path) -> bool:
-    return path.is_file() if path.suffix == ".py" else (path / "__init__.py").is_file()
+    found = find_code(path, module_id)
+    return None if found is None else {found.name: found, **_find_project(path, found, root)}
 
 
 def _find_project(path: Path, package: Path, root: Path) -> dict[str, Path]:
