@@ -27,7 +27,7 @@ V = TypeVar("V")
 
 NO_REASON = "no reason given"
 
-_KERNEL_METHODS = {name: getattr(HookRegistry, name) for name in ("emit", "has_handlers")}
+_KERNEL_METHODS = (HookRegistry.emit, HookRegistry.has_handlers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,10 +132,12 @@ class HookPoints:
         data: EventData = found if isinstance(found, dict) else {}
         match getattr(result, "action", None):
             case "continue" | "modify":
-                await self._show_message(result, event, hook_name)
+                if getattr(result, "user_message", None):
+                    await self._show_message(result, event, hook_name)
                 return Decision(data=data)
             case "deny":
-                await self._show_message(result, event, hook_name)
+                if getattr(result, "user_message", None):
+                    await self._show_message(result, event, hook_name)
                 return Decision(denied=True, reason=getattr(result, "reason", None) or "")
             case "ask_user":
                 if event == TOOL_PRE:
@@ -228,7 +230,7 @@ class HookPoints:
 
     async def _show_message(self, result: HookResult, event: str, hook_name: str) -> None:
         """Let the user see a message that came with an answer."""
-        if self._process is not None and getattr(result, "user_message", None):
+        if self._process is not None:
             try:
                 await self._process(result, event, hook_name)
             except Exception:
@@ -266,6 +268,8 @@ def apply_ephemerals(messages: list[Message], ephemerals: list[Ephemeral]) -> li
 
 def _is_the_kernels(hooks: HookRegistry) -> bool:
     """Say whether nothing but the kernel's own code sees what is emitted, so that the unheard can be left out."""
-    return type(hooks) is HookRegistry and all(
-        getattr(HookRegistry, name) is method and name not in vars(hooks) for name, method in _KERNEL_METHODS.items()
-    )
+    if type(hooks) is not HookRegistry:
+        return False
+    emit, has_handlers = _KERNEL_METHODS
+    is_patched = HookRegistry.emit is not emit or HookRegistry.has_handlers is not has_handlers
+    return not is_patched and vars(hooks).keys().isdisjoint(("emit", "has_handlers"))

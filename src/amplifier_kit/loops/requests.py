@@ -28,6 +28,7 @@ _KNOWN_BLOCKS = frozenset({"text", "thinking", "redacted_thinking", "tool_call",
 _SPARE_CONVERSIONS = 256
 _BLOCK_TYPES = frozenset({TextBlock, ThinkingBlock, RedactedThinkingBlock, ToolCallBlock})
 _RECORDED = {"role", "content", "tool_calls"}
+_PLAIN_PROMPT = {"role", "content"}
 _PLAIN_RESULT = {"role", "tool_call_id", "content"}
 _NO_FIELDS = dict.fromkeys(Message.model_fields)
 
@@ -132,7 +133,7 @@ def _convert(stored: Stored, index: int) -> Message | None:
         return stored
     try:
         content = stored.get("content")
-        if type(content) is str and _is_plain_result(stored):
+        if type(content) is str and _is_plain(stored):
             return assembled(Message, {**_NO_FIELDS, **stored}, stored, {})
         fitting = _content(content)
         is_fit = fitting is content and type(stored) is dict
@@ -148,9 +149,12 @@ def _convert(stored: Stored, index: int) -> Message | None:
     return message
 
 
-def _is_plain_result(stored: StoredDict) -> bool:
-    """Say whether a message of text is a tool's result, as nearly every second one is: there is nothing to validate."""
-    return stored.keys() == _PLAIN_RESULT and stored["role"] == "tool" and type(stored["tool_call_id"]) is str
+def _is_plain(stored: StoredDict) -> bool:
+    """Say whether a message of text is a prompt or a tool's result and no more: there is nothing to validate."""
+    role = stored.get("role")
+    if role == "tool":
+        return stored.keys() == _PLAIN_RESULT and type(stored["tool_call_id"]) is str
+    return bool(role == "user" and stored.keys() == _PLAIN_PROMPT)
 
 
 def _content(content: Any) -> Any:

@@ -82,6 +82,8 @@ def extra_field(response: ChatResponse, name: str) -> Any:
 def usage_of(response: ChatResponse) -> JsonObject | None:
     """Return what a response says it used, as JSON data."""
     usage = response.usage
+    if usage is None:
+        return None
     if type(usage) is Usage and not usage.model_extra:
         return usage.model_dump(mode="json", warnings=False)
     safe = json_safe(usage)

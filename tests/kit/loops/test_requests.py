@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amplifier_core import ChatRequest, Message, TextBlock
+from amplifier_core import ChatRequest, ChatResponse, Message, TextBlock, ThinkingBlock, ToolCall, ToolCallBlock
 from amplifier_kit.loops.requests import RequestBuilder, tool_schema
+from amplifier_kit.messages.conversation import assistant_message, read_calls
 
 
 def user(text: str) -> dict[str, Any]:
@@ -18,6 +19,37 @@ def user(text: str) -> dict[str, Any]:
 
 def contents(messages: list[Message]) -> list[Any]:
     return [message.content for message in messages]
+
+
+class TestResponses:
+    @pytest.mark.parametrize(
+        "content",
+        [
+            [TextBlock(text="All is well.")],
+            [TextBlock(text="Looking."), ToolCallBlock(id="call_1", name="look", input={"place": 1})],
+            [ThinkingBlock(thinking="Hm."), ToolCallBlock(id="call_1", name="look", input={})],
+        ],
+    )
+    def test_what_records_a_response_converts_to_the_same_when_it_is_expected(self, content: list[Any]) -> None:
+        calls = [ToolCall(id="call_1", name="look", arguments={})] if len(content) > 1 else None
+        response = ChatResponse(content=content, tool_calls=calls)
+        stored = assistant_message(response, "", read_calls(response.tool_calls))
+        builder = RequestBuilder()
+
+        builder.expect(stored, response)
+
+        expected, validated = builder.convert([stored]), RequestBuilder().convert([dict(stored)])
+        assert [message.model_dump() for message in expected] == [message.model_dump() for message in validated]
+        assert expected[0].model_fields_set == validated[0].model_fields_set
+
+    def test_a_message_that_says_something_else_is_read_by_itself(self) -> None:
+        response = ChatResponse(content=[TextBlock(text="One"), TextBlock(text="Two")])
+        stored = {"role": "assistant", "content": [{"type": "text", "text": "Only one"}]}
+        builder = RequestBuilder()
+
+        builder.expect(stored, response)
+
+        assert contents(builder.convert([stored])) == [[TextBlock(text="Only one")]]
 
 
 class TestMessages:
