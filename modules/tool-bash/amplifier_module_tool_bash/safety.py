@@ -11,6 +11,7 @@ from .shell_words import TooDeepError
 
 __all__ = ["SafetyConfig", "SafetyProfile", "SafetyResult", "SafetyValidator"]
 
+_MAX_BYTES = 65_536
 _WITH_OVERRIDES = frozenset({SafetyProfile.STANDARD, SafetyProfile.PERMISSIVE})
 
 
@@ -85,12 +86,12 @@ class SafetyValidator:
         command = command.strip()
         if self.profile is SafetyProfile.UNRESTRICTED or not command:
             return SafetyResult(allowed=True)
+        if len(command.encode("utf-8", "surrogatepass")) > _MAX_BYTES:
+            return _not_understood()
         try:
             return self._judge(command, shell)
         except (TooDeepError, RecursionError):
-            hint = "split the command; even the profile 'permissive' wants to read it, only 'unrestricted' does not"
-            reason = "it is nested too deeply, or too long, to be understood"
-            return SafetyResult(False, reason, "non-literal command", hint, is_understood=False)
+            return _not_understood()
 
     def _judge(self, command: str, shell: str) -> SafetyResult:
         if self.profile in _WITH_OVERRIDES and any(pattern.covers(command, shell) for pattern in self._allowed):
@@ -108,3 +109,10 @@ class SafetyValidator:
                         allowed=False, reason="the configuration denies it", matched_pattern=pattern.text, hint=hint
                     )
         return SafetyResult(allowed=True)
+
+
+def _not_understood() -> SafetyResult:
+    """Return the verdict on what nobody can read in reasonable time: a person who says yes outranks it."""
+    hint = "split the command; even the profile 'permissive' wants to read it, only 'unrestricted' does not"
+    reason = "it is nested too deeply, or too long, to be understood"
+    return SafetyResult(False, reason, "non-literal command", hint, is_understood=False)

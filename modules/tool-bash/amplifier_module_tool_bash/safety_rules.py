@@ -200,7 +200,7 @@ RULES = (
     Rule("> /dev/", "it writes to a device", _NORMAL, _writes_device),
     Rule("chmod 777 /", "it opens the root directory to everyone", _NORMAL, _opens_root),
     Rule("chown -R /", "it changes the owner of the whole file system", _NORMAL, _gives_root_away),
-    Rule(":(){ :|:& };:", "it is a fork bomb", _ALWAYS, lambda text, _: _FORK_BOMB.search(text) is not None),
+    Rule(":(){ :|:& };:", "it is a fork bomb", _ALWAYS, lambda _, p: any(map(_FORK_BOMB.search, p.scripts))),
     Rule("pipe to shell", "a shell would run what another program prints", _STRICT, lambda _, p: bool(p.fed_shells)),
     Rule("non-literal command", "the program to run is not known from the text", _STRICT, lambda _, p: bool(p.unknown)),
 )

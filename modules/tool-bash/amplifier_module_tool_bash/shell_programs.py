@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 
 from .shell_commands import Redirect, SimpleCommand
 from .shell_script import read_script
-from .shell_word import Word
-from .shell_words import Dialect, TooDeepError
+from .shell_word import Word, may_evaluate
+from .shell_words import Budget, Dialect, TooDeepError
 from .shell_wrappers import WATCH, WRAPPERS, behind_options, find_commands, replaceable, xargs_marks
 
 _SHELL = re.compile(r"(?:r?bash|sh|dash|ash|hush|r?zsh|fish|t?csh|yash|(?:m|pd|ok|lo|r)?ksh)(?:-?\d[\d.]*)?")
@@ -23,6 +23,14 @@ _SHELL_SETTINGS = frozenset({"rcfile", "init-file", "emulate", "features", "debu
 _SHELL_SCRIPTS = frozenset({"command", "init-command", "C"})
 _INPUT_FILE = re.compile(r"-|/dev/stdin|/dev/fd/.*|/proc/[^/]+/(?:task/[^/]+/)?fd/.*")
 _LOOKUP = frozenset("vV")
+# Builtins that look at the subscript of a name they are given, and run what is substituted there.
+_EVALUATING = frozenset({
+    "[", "declare", "export", "getopts", "let", "local", "mapfile", "printf", "read", "readarray", "readonly", "test",
+    "typeset", "unset", "wait",
+})  # fmt: skip
+_COMMAND_TABLES = re.compile(r"(BASH_CMDS|BASH_ALIASES)\[")
+# What reads commands from elsewhere: the history, or a library.
+_ELSEWHERE = {"fc": (), "enable": ("-f",), "bind": ("-x",), "set": ("-H", "histexpand", "history")}
 _IN_PARAMETER = re.compile(r"\$\{[ \t\n|(]")
 _MAX_NESTING = 20
 _MAX_WRAPPERS = 100
@@ -46,6 +54,7 @@ class Programs:
     fed_shells: list[str] = field(default_factory=list)
     written: list[Word] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
+    scripts: list[str] = field(default_factory=list)
 
 
 def programs_of(command: str, shell: str = "bash") -> Programs:
@@ -57,8 +66,11 @@ def programs_of(command: str, shell: str = "bash") -> Programs:
 
 def operators_of(command: str, shell: str = "bash") -> set[str]:
     """Return the operators by which a command runs more than one program: `;`, `&`, `|`, line ends, substitutions."""
+    budget = Budget()
     return {
-        operator for text, dialect in _readings(command, shell) for operator in read_script(text, dialect).operators
+        operator
+        for text, dialect in _readings(command, shell)
+        for operator in read_script(text, dialect, budget).operators
     }
 
 
@@ -88,6 +100,7 @@ class _Finder:
 
     def __init__(self) -> None:
         self.found = Programs()
+        self._budget = Budget()
         self._seen: set[tuple[object, ...]] = set()
 
     def read(self, script: str, shell: str, *, is_piped: bool, nesting: int, stdin: Redirect | None = None) -> None:
@@ -97,15 +110,33 @@ class _Finder:
         self._seen.add(key)
         if nesting > _MAX_NESTING:
             raise TooDeepError
+        self.found.scripts.append(script)
         for text, dialect in _readings(script, shell):
-            for command in read_script(text, dialect, is_piped=is_piped).commands:
+            for command in read_script(text, dialect, self._budget, is_piped=is_piped).commands:
                 self.found.written += [one.target for one in command.redirects if one.writes and one.target.value]
-                self._follow(command.words, _Surroundings(command, nesting, command.is_piped, stdin))
+                around = _Surroundings(command, nesting, command.is_piped, stdin)
+                self._follow_assignments(command.assignments, around)
+                self._follow(command.words, around)
+
+    def _follow_assignments(self, assignments: list[Word], around: _Surroundings) -> None:
+        """Go on with what variables make the shell run: its tables of commands, and subscripts in arithmetic."""
+        for word in assignments:
+            value = replace(word, value=word.value.partition("=")[2])
+            if _COMMAND_TABLES.match(word.value):
+                self._run(value.value, "bash", around, is_literal=word.is_literal)
+            self._follow_subscripts([value], around)
+
+    def _follow_subscripts(self, words: list[Word], around: _Surroundings) -> None:
+        for word in words:
+            if may_evaluate(word):
+                quoted = word.value.replace('"', '\\"')
+                self._run(f': "{quoted}"', "bash", around, is_literal=True)
 
     def _follow(self, words: list[Word], around: _Surroundings) -> None:
         """Note the program that the first of the words names, and go on with what it runs."""
         if not words:
             return
+        self._budget.check()
         around = replace(around, wrappers=around.wrappers + 1)
         if around.wrappers > _MAX_WRAPPERS:
             raise TooDeepError
@@ -116,6 +147,10 @@ class _Finder:
             self._follow(arguments, around)  # it may turn out to be nothing
         name = posixpath.basename(word.value).lower()
         self.found.started.append(Program(name, tuple(arguments)))
+        if name in _EVALUATING:
+            self._follow_subscripts(arguments, around)
+        if name in _ELSEWHERE and _is_given(arguments, _ELSEWHERE[name]):
+            self.found.unknown.append(name)
         self._follow_into(name, word, arguments, around)
 
     def _follow_into(self, name: str, word: Word, arguments: list[Word], around: _Surroundings) -> None:
@@ -127,6 +162,8 @@ class _Finder:
         elif name in (".", "source"):
             self._check_source(word.value, arguments, around)
         elif name == "find":
+            if around.is_open:  # what is appended can name programs to run
+                self.found.unknown.append(name)
             for found in find_commands(arguments):
                 self._follow(found, around)
         elif name == "watch":
@@ -163,7 +200,8 @@ class _Finder:
         self._follow(rest, around)
         skipped = arguments[: len(arguments) - len(rest)]
         if not _all_literal(skipped) and not around.is_shifted:
-            self._follow_later(rest, replace(around, is_shifted=True))
+            first = next(place for place, word in enumerate(skipped) if not word.is_literal)
+            self._follow_later(arguments[first:], replace(around, is_shifted=True))
 
     def _follow_later(self, words: list[Word], around: _Surroundings) -> None:
         """Follow the later words too: how many words stand before them is open, so one of them may be the program."""
@@ -272,6 +310,11 @@ def _readings(script: str, shell: str) -> Iterator[tuple[str, Dialect]]:
         )
         for is_bash, quotes_in_parameters, runs_in_parameters in dialects:
             yield text, Dialect(is_bash, quotes_in_parameters, runs_in_parameters)
+
+
+def _is_given(arguments: list[Word], options: tuple[str, ...]) -> bool:
+    """Say whether one of the options is there; without any the program alone counts."""
+    return not options or any(word.value in options for word in arguments)
 
 
 def _all_literal(words: list[Word]) -> bool:

@@ -4,10 +4,11 @@ import re
 from dataclasses import dataclass, field
 
 from .shell_commands import Redirect, Script, SimpleCommand
-from .shell_word import Word
-from .shell_words import MAX_DEPTH, Dialect, TooDeepError, WordReader
+from .shell_word import Word, may_evaluate
+from .shell_words import MAX_DEPTH, Budget, Dialect, TooDeepError, WordReader
 
 _REDIRECT = re.compile(r"(\d+|\{\w+\})?(&>>|&>|<<<|<<-|<<|<>|<&|>>|>&|>\||<(?!\()|>(?!\())")
+_PLAIN_REDIRECT = re.compile(r"(\d+)?(<<-|<<|<>|<&|>>|>&|>\||<(?!\()|>(?!\())")
 _OPERATOR = re.compile(r";;&|;;|;&|&&|\|\||\|&|[|&;\n()]")
 _BLANK = re.compile(r"(?:[ \t]|\\\n)+")
 _COMMENT = re.compile(r"#[^\n]*")
@@ -57,24 +58,27 @@ class _Scope:
         return self.follows_pipe or (self.open[-1].is_piped if self.open else self.is_piped)
 
 
-def read_script(text: str, dialect: Dialect, *, is_piped: bool = False) -> Script:
+def read_script(text: str, dialect: Dialect, budget: Budget, *, is_piped: bool = False) -> Script:
     """Return what a script runs; raises `TooDeepError`. What the shell would refuse to parse is read all the same."""
     script = Script()
-    _ScriptReader(text, dialect, script).read_substitution("", is_piped=is_piped)
+    _ScriptReader(text, dialect, budget, script).read_substitution("", is_piped=is_piped)
     return script
 
 
 class _ScriptReader(WordReader):
     """Reads lists of commands. It never gives up: an opening sign without its partner lasts to the end."""
 
-    def __init__(self, text: str, dialect: Dialect, script: Script, depth: int = 0, *, is_fed: bool = False) -> None:
-        super().__init__(text, dialect, depth)
+    def __init__(
+        self, text: str, dialect: Dialect, budget: Budget, script: Script, depth: int = 0, *, is_fed: bool = False
+    ) -> None:
+        super().__init__(text, dialect, budget, depth)
+        self._redirect = _REDIRECT if dialect.is_bash else _PLAIN_REDIRECT
         self._script = script
         self._scope = _Scope("", is_fed)
         self._here_documents: list[Redirect] = []
 
     def reader_of(self, text: str) -> "_ScriptReader":
-        return _ScriptReader(text, self.dialect, self._script, self.depth + 1, is_fed=self._scope.is_fed)
+        return _ScriptReader(text, self.dialect, self.budget, self._script, self.depth + 1, is_fed=self._scope.is_fed)
 
     def note_doubt(self, text: str) -> None:
         self._script.commands.append(SimpleCommand([Word(text, is_literal=False)]))
@@ -98,13 +102,14 @@ class _ScriptReader(WordReader):
 
     def _step(self) -> bool:
         """Read the next token; False where the list of commands ends."""
+        self.budget.check()
         self._skip_blanks()
         scope = self._scope
         if not self.peek():
             return False
         if scope.open and scope.open[-1].in_pattern:
             self._read_pattern(scope.open[-1])
-        elif redirect := _REDIRECT.match(self.text, self.place):
+        elif redirect := self._redirect.match(self.text, self.place):
             self.place = redirect.end()
             self._read_redirect(Redirect(redirect[2], redirect[1] or ""))
         elif operator := _OPERATOR.match(self.text, self.place):
@@ -170,6 +175,7 @@ class _ScriptReader(WordReader):
             return
         may_be_arithmetic = not words or [word.value for word in words] == ["for"]
         if may_be_arithmetic and self.dialect.is_bash and self.skip_arithmetic():
+            self._drop_current()  # behind the head of a loop comes its body
             return
         self.place += 1
         self._open("(")
@@ -307,7 +313,7 @@ class _ScriptReader(WordReader):
                 case.in_pattern = case.has_pattern = False
         elif sign == "|":
             self.place += 1
-        elif sign in ";&" or _REDIRECT.match(self.text, self.place):
+        elif sign in ";&" or self._redirect.match(self.text, self.place):
             case.in_pattern = case.has_pattern = False
         elif self.read_word() == [Word("esac")] and not case.has_pattern:
             self._close(("case",))
@@ -327,10 +333,12 @@ class _ScriptReader(WordReader):
             elif signs:
                 self.place = signs.end()
                 may_break = True
-            elif sign in ("", "\n", ";", "&") or self.read_word() == [Word("]]")]:
+            elif sign in ("", "\n", ";", "&") or (words := self.read_word()) == [Word("]]")]:
                 return
             else:
                 may_break = False
+                for word in filter(may_evaluate, words):
+                    self.reader_of(word.value).read_expansions()
 
     # --- redirections
 

@@ -26,6 +26,11 @@ class Word:
     has_process: bool = False
 
 
+def may_evaluate(word: Word) -> bool:
+    """Say whether a word has a subscript with a substitution in it, which some builtins run though it is quoted."""
+    return "[" in word.value and ("$(" in word.value or "`" in word.value)
+
+
 @dataclass(slots=True)
 class Draft:
     """A word that is being read, in pieces that are quoted or not."""

@@ -1,6 +1,7 @@
 """Reading the words of a shell script, with the scripts inside them."""
 
 import re
+import time
 from dataclasses import dataclass
 
 from .shell_word import Draft, Word
@@ -21,11 +22,24 @@ _ANSI_ESCAPE = re.compile(
 )
 _ANSI_LETTERS = {"a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 _MAX_SUBSCRIPT = 256
+_BUDGET_S = 0.1
 _MAX_ARITHMETIC = 4096
 
 
 class TooDeepError(ValueError):
     """A script is nested too deeply, or is otherwise too much, to be read."""
+
+
+class Budget:
+    """The processor time that reading may take; more than that counts as too much to be read."""
+
+    def __init__(self, seconds: float = _BUDGET_S) -> None:
+        self._end_s = time.thread_time() + seconds
+
+    def check(self) -> None:
+        """Raise `TooDeepError` when it is used up."""
+        if time.thread_time() > self._end_s:
+            raise TooDeepError
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +58,10 @@ class Dialect:
 class WordReader:
     """Reads the words of a text, one after the other; the scripts inside them are passed on."""
 
-    def __init__(self, text: str, dialect: Dialect, depth: int = 0) -> None:
+    def __init__(self, text: str, dialect: Dialect, budget: Budget, depth: int = 0) -> None:
         self.text = text
         self.dialect = dialect
+        self.budget = budget
         self.place = 0
         self.depth = depth
         self.allows_arrays = True
@@ -65,6 +80,7 @@ class WordReader:
 
     def read_word(self, *, may_assign: bool = False) -> list[Word]:
         """Read one word; more than one when it has alternatives in braces."""
+        self.budget.check()
         draft = Draft()
         if may_assign and self.dialect.is_bash:
             self._read_element(draft)

@@ -34,6 +34,7 @@ WRAPPERS = {
     "chrt": _wrapper("-T --sched-runtime -P --sched-period -D --sched-deadline", operands=1),
     "command": _wrapper(),
     "compgen": _wrapper("-A -F -G -P -S -V -W -X -o", _ALL, "-C"),
+    "complete": _wrapper("-A -F -G -P -S -W -X -o", _ALL, "-C"),
     "coproc": _wrapper(),
     "doas": _wrapper("-u -C -a"),
     "env": _wrapper("-u --unset -C --chdir -a --argv0", scripts="-S --split-string", takes_assignments=True),

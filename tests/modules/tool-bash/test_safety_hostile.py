@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,13 @@ from hypothesis import strategies as st
 # What is refused, by the rule that refuses it. Nothing in this table is ever run.
 HOSTILE: dict[str, list[str]] = {
     "sudo": [
+        "for ((;;)) do sudo x; done", "for ((i=0;i<3;i++)) { sudo x; }", "sh -c 'true &>/dev/null sudo x'",
+        "timeout -k $A sudo x", "timeout -k $A 1 sudo x", "test -v 'a[$(sudo x)]'", "[ -v 'a[$(sudo x)]' ]",
+        "[[ -v 'a[$(sudo x)]' ]]", "[[ 'a[$(sudo x)]' -eq 1 ]]", "[[ -v 'a[`sudo x`]' ]]", "printf -v 'a[$(sudo x)]' y",
+        "read 'a[$(sudo x)]' <<< y", "unset 'a[$(sudo x)]'", "declare 'a[$(sudo x)]=1'", "let 'a[$(sudo x)]'",
+        "wait -p 'a[$(sudo x)]'", "getopts a 'a[$(sudo x)]'", "a='b[$(sudo x)]'; echo $((a))",
+        "complete -C 'sudo x' y", "BASH_CMDS[ls]=/usr/bin/sudo; ls", "BASH_ALIASES[ls]='sudo x'; ls",
+        "echo x | xargs -I {} find {} -exec sudo x \\;",
         "sudo x", "ls\nsudo x", "ls & sudo x", "env A=1 sudo x", "bash -c 'sudo x'", "/usr/bin/sudo x",
         "su\\\ndo x", "s'u'do x", "$'\\x73udo' x", "$'\\163\\165do' x", "$'sudo\\0x' y", "{sudo,x}", "ls;sudo x",
         "(sudo x)", "{ sudo x; }", "$(sudo x)", "echo $(sudo x)", "echo `sudo x`", "echo \"`sudo x`\"",
@@ -86,6 +94,8 @@ HOSTILE: dict[str, list[str]] = {
         "echo x &>>/dev/sda", "for i in 1; do echo; done > /dev/sda", "f() { echo; } > /dev/sda",
     ],
     "non-literal command": [
+        "set -H\n!sudo", "set -o histexpand", "set -o history", "fc -s x", "enable -f ./x.so x", "bind -x '\"a\": x'",
+        "echo x | xargs find . -exec", "echo x | xargs find",
         "$CMD x", "\"$(printf sudo)\" x", "eval \"$X\"", "xargs $CMD", "xargs -I{} sh -c '{}'",
         "xargs -n1 bash -c", "xargs env", "bash <<< \"$X\"", "X=1 bash -c \"$Y\"", "/usr/bin/s?do x",
         "/usr/bin/sud!(x) y", "xargs -0 -I % sh -c %", "while read x; do eval \"$x\"; done",
@@ -134,6 +144,7 @@ HOSTILE: dict[str, list[str]] = {
         "chown -R me /", "chown --recursive me /.", "chown -hR a:b /", "chown -R a /*",
     ],
     ":(){ :|:& };:": [
+        "bash -c ':(){ :|:& };:'", "eval ':(){ :|:& };:'",
         ":(){ :|:& };:", ": () { : | : & } ; :", "bomb(){ bomb|bomb& };bomb", "f(){ f|f& };f",
         "function b { b|b& }; b", ":(){\n:|:&\n};:",
     ],
@@ -253,3 +264,23 @@ def test_no_shell_runs_a_program_that_the_strict_profile_did_not_see(pieces: lis
     )  # fmt: skip
 
     assert not (cage / "trace").exists()
+
+
+@pytest.mark.parametrize(
+    "unit", ["xargs -I {} ", "env ", "timeout 1 ", "find . -exec ", "case x in ", "bash -c ", "echo $(", "a[$(", "x=y "]
+)
+@pytest.mark.parametrize("profile", ["strict", "standard", "permissive"])
+def test_what_takes_too_long_to_read_is_not_understood_and_soon_given_up(unit: str, profile: str) -> None:
+    started_s = time.thread_time()
+
+    SafetyValidator(profile).validate(unit * (65_000 // len(unit)))
+    beyond = SafetyValidator(profile).validate(unit * (130_000 // len(unit)))
+
+    assert (beyond.allowed, beyond.is_understood) == (False, False)
+    assert time.thread_time() - started_s < 5  # it took more than twenty once
+
+
+def test_what_is_understood_says_so() -> None:
+    assert SafetyValidator().validate("ls").is_understood
+    assert SafetyValidator().validate("sudo x").is_understood
+    assert SafetyValidator().validate(f"echo {'x' * 60_000}").allowed

@@ -269,3 +269,25 @@ async def test_a_sandbox_that_cannot_be_set_up_is_not_an_exit_of_the_command(mou
 
     assert result.error["code"] == "sandbox_failed"
     assert "bwrap" in result.error["message"]
+
+
+@pytest.mark.parametrize(
+    ("consent", "code"),
+    [(Consent.APPROVED, None), (Consent.UNASKED, "command_denied"), (Consent.UNGUARDED, "command_denied")],
+)
+async def test_a_command_that_is_not_understood_runs_only_when_somebody_said_yes(
+    mount_shell: Any, consent: Consent, code: str | None
+) -> None:
+    shell = await mount_shell()
+    answer(shell, consent)
+
+    result = await shell.run(f"echo {'x' * 70_000} > /dev/null")
+
+    assert (result.error or {}).get("code") == code
+
+
+async def test_a_yes_does_not_outrank_a_rule(mount_shell: Any) -> None:
+    shell = await mount_shell()
+    answer(shell, Consent.APPROVED)
+
+    assert (await shell.run("sudo x")).error["code"] == "command_denied"
