@@ -66,7 +66,8 @@ def _check_shape(plan: MountPlan) -> None:
 def _member_entries(plan: MountPlan) -> list[PlanEntry]:
     """Return the entries of orchestrator and context; the plan may have lost them since the session was made."""
     named = {"session": {**_DEFAULTS, **plan.session}}
-    entries = MountPlan({**plan.data, **named}).slots()
+    sections = {member: plan.data[member] for member in SESSION_MEMBERS if member in plan.data}
+    entries = MountPlan({**sections, **named}).slots()
     members = [entry for entry in entries if entry.section in SESSION_MEMBERS]
     return [one if "module" in one.spec else replace(one, module_id=_DEFAULTS[one.section]) for one in members]
 
@@ -134,21 +135,26 @@ async def _mount(loader: ModuleLoader, coordinator: ModuleCoordinator, entry: Pl
         await before_load(coordinator, _copy_of(entry.spec))
     mount = await loader.load(entry.module_id, config or {}, source_hint=entry.source, coordinator=coordinator)
     async with Mounting(coordinator, is_required=entry.is_required) as mounting:
-        with heard_from(_package_of(mount, entry.module_id)) as said:
-            if isinstance(mount, BoundModule):
-                returned = await mount.mount_within(mounting, coordinator)
-            else:  # from a stand-in for a loader
-                returned = await mount(coordinator)
-        await _take_returned(coordinator, mounting, entry, returned)
         if entry.module_type == "provider":
+            with heard_from(_package_of(mount, entry.module_id)) as said:
+                returned = await _mount_within(mounting, mount, coordinator)
+            await _take_returned(coordinator, mounting, entry, returned)
             await _settle_provider(coordinator, mounting, entry, said)
+        else:
+            await _take_returned(coordinator, mounting, entry, await _mount_within(mounting, mount, coordinator))
     if ready := getattr(mount, "__on_session_ready__", None):
         loader.enqueue_on_session_ready(*ready)
 
 
+async def _mount_within(mounting: Mounting, mount: Any, coordinator: ModuleCoordinator) -> Any:
+    if isinstance(mount, BoundModule):
+        return await mount.mount_within(mounting, coordinator)
+    return await mount(coordinator)  # from a stand-in for a loader
+
+
 def _is_config(value: Any) -> bool:
     """Say whether a module could read settings from `value`: by key, or by attribute as from a model or a namespace."""
-    return isinstance(value, Mapping) or hasattr(value, "__dict__")
+    return isinstance(value, dict | Mapping) or hasattr(value, "__dict__")
 
 
 def _copy_of(spec: Mapping[str, Any]) -> dict[str, Any]:

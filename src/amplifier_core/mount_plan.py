@@ -170,8 +170,9 @@ class MountPlan:
 
     def repeated_without_instance(self) -> dict[str, int]:
         """Return the provider modules of which more than one entry has no `instance_id`, and how many."""
-        unnamed = (one.module_id for one in self.entries() if one.section == "providers" and not one.instance_id)
-        return {module_id: count for module_id, count in Counter(unnamed).items() if count > 1}
+        specs = map(_mapping, self._list("providers"))
+        unnamed = (_text(spec.get("module")) for spec in specs if not _text(spec.get("instance_id")))
+        return {module_id: count for module_id, count in Counter(unnamed).items() if module_id and count > 1}
 
     def problems(self) -> Iterator[PlanProblem]:
         """Yield what is wrong with the plan's shape, from top to bottom."""
@@ -274,7 +275,7 @@ def _source_key(member: str) -> str:
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else _NOTHING
+    return value if isinstance(value, dict | Mapping) else _NOTHING  # a dict is recognised without asking the ABC
 
 
 def _text(value: Any) -> str:
