@@ -9,9 +9,9 @@ from typing import Any
 
 from amplifier_core import ToolResult
 from amplifier_kit.consent import Consent, consent_to
+from amplifier_kit.tools.answering import AnsweringTool
 from amplifier_kit.tools.input import ToolFailure, read_input
 from amplifier_kit.tools.paths import WorkingDir
-from amplifier_kit.tools.runs import answered
 
 from .background import BackgroundCommands
 from .foreground import ForegroundCommands, whole
@@ -89,7 +89,7 @@ def _problem(command: str) -> str:
     return f"has {size} bytes, more than {_MAX_COMMAND_BYTES}" if size > _MAX_COMMAND_BYTES else ""
 
 
-class BashTool:
+class BashTool(AnsweringTool):
     """Runs shell commands within the limits of a safety profile."""
 
     name = "bash"
@@ -110,9 +110,6 @@ class BashTool:
     def input_schema(self) -> dict[str, Any]:
         return copy.deepcopy(_SCHEMA)
 
-    def get_schema(self) -> dict[str, Any]:
-        return self.input_schema
-
     def get_metadata(self) -> dict[str, Any]:
         """Return what approval needs to know."""
         return {
@@ -124,16 +121,13 @@ class BashTool:
             },
         }
 
-    async def execute(self, input: dict[str, Any]) -> ToolResult:
-        """Run a command; only a cancellation is raised, once nothing of the command is left."""
-        return await answered(self.name, self._execute(input))
-
     async def close(self) -> None:
         """End what is still being waited for, and background commands: all that are sandboxed, others as configured."""
         await self._foreground.close()
         await self._background.close(is_killing=self.settings.kill_background_on_cleanup)
 
-    async def _execute(self, given: Any) -> ToolResult:
+    async def answer(self, given: Any) -> ToolResult:
+        """Run a command; only a cancellation is raised, once nothing of the command is left."""
         request = _Request.read(given, self.settings)
         logger.debug("bash: a command of %d characters", len(request.command))
         consent = consent_to(self._coordinator, self.name, given)

@@ -7,15 +7,16 @@ from threading import Event
 from typing import Any, ClassVar
 
 from amplifier_core import ToolResult
+from amplifier_kit.tools.answering import AnsweringTool
 from amplifier_kit.tools.input import ToolFailure, read_input
-from amplifier_kit.tools.runs import announce, answered, in_worker
+from amplifier_kit.tools.runs import announce, in_worker
 
 from .workspace import Workspace
 
 logger = logging.getLogger(__name__)
 
 
-class FileTool:
+class FileTool(AnsweringTool):
     """A tool for one file; what it does there is `work`, in a worker thread."""
 
     name: ClassVar[str]
@@ -36,15 +37,9 @@ class FileTool:
     def require_approval(self) -> bool:
         return self.workspace.settings.require_approval
 
-    def get_schema(self) -> dict[str, Any]:
-        return self.input_schema
-
     def get_metadata(self) -> dict[str, Any]:
         """Return what the approval hook wants to know."""
         return {"requires_approval": self.require_approval, "approval_hints": {"risk_level": self.risk_level}}
-
-    async def execute(self, input: dict[str, Any]) -> ToolResult:
-        return await answered(self.name, self._execute(input))
 
     def check(self, given: dict[str, Any]) -> None:
         """Raise `ToolFailure` for input that cannot be right whatever the file is."""
@@ -59,8 +54,8 @@ class FileTool:
         if len(data) > limit:
             raise ToolFailure(f"The content has {len(data)} bytes, allowed are {limit}", "too_large")
 
-    async def _execute(self, input: Any) -> ToolResult:
-        given = read_input(self.name, self.input_schema, input, texts=self.texts)
+    async def answer(self, given: Any) -> ToolResult:
+        given = read_input(self.name, self.input_schema, given, texts=self.texts)
         self.check(given)
         logger.debug("%s %s", self.name, given["file_path"])
         output, count = await in_worker(lambda stop: self._work(given, stop))

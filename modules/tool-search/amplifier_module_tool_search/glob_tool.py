@@ -9,11 +9,11 @@ from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar
 
 from amplifier_core import ToolResult
+from amplifier_kit.tools.answering import AnsweringTool
 from amplifier_kit.tools.effects import READ
 from amplifier_kit.tools.input import ToolFailure, read_input
 from amplifier_kit.tools.paths import WorkingDir, resolve
 from amplifier_kit.tools.paths import shown as as_text
-from amplifier_kit.tools.runs import answered
 
 from .glob_pattern import GlobPattern, State, is_plain, split_components
 from .search_run import Announcement, Root, SearchTimedOut, Watch, find_root, path_key
@@ -33,7 +33,7 @@ class _Match:
     mtime_ns: int
 
 
-class GlobTool:
+class GlobTool(AnsweringTool):
     name = "glob"
     effects = frozenset({READ})
     description = (
@@ -66,14 +66,8 @@ class GlobTool:
         self.settings = GlobSettings.read(config)
         self._working_dir = WorkingDir(self.settings.common.working_dir, coordinator)
 
-    def get_schema(self) -> dict[str, Any]:
-        return self.input_schema
-
-    async def execute(self, input: dict[str, Any]) -> ToolResult:
-        return await answered(self.name, self._execute(input))
-
-    async def _execute(self, input: Any) -> ToolResult:
-        given = read_input(self.name, self.input_schema, input, texts={"pattern": "Pattern is required"})
+    async def answer(self, given: Any) -> ToolResult:
+        given = read_input(self.name, self.input_schema, given, texts={"pattern": "Pattern is required"})
         pattern: str = given["pattern"]
         watch = Watch(self.settings.common.timeout_s)
         root, inner = await watch.work(lambda: self._start(pattern, given.get("path")))

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from amplifier_core import ToolResult
+from amplifier_kit.tools.answering import AnsweringTool
 from amplifier_kit.tools.effects import READ
 from amplifier_kit.tools.input import ToolFailure, read_input
 from amplifier_kit.tools.paths import WorkingDir
 from amplifier_kit.tools.paths import shown as as_text
-from amplifier_kit.tools.runs import answered
 
 from . import ripgrep
 from .candidates import Candidates, Counts
@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 _NUMBERS = ("-A", "-B", "-C", "head_limit", "offset")
 
 
-class GrepTool:
+class GrepTool(AnsweringTool):
     name = "grep"
     effects = frozenset({READ})
     description = (
@@ -86,14 +86,8 @@ class GrepTool:
     def use_ripgrep(self, value: bool) -> None:
         self._use_ripgrep = value
 
-    def get_schema(self) -> dict[str, Any]:
-        return self.input_schema
-
-    async def execute(self, input: dict[str, Any]) -> ToolResult:
-        return await answered(self.name, self._execute(input))
-
-    async def _execute(self, input: Any) -> ToolResult:
-        given = read_input(self.name, self.input_schema, input, texts={"pattern": "Pattern is required"})
+    async def answer(self, given: Any) -> ToolResult:
+        given = read_input(self.name, self.input_schema, given, texts={"pattern": "Pattern is required"})
         request = _Request(given)
         watch = Watch(self.settings.common.timeout_s)
         root = await watch.work(lambda: find_root(self._working_dir, self.settings.common, given.get("path")))

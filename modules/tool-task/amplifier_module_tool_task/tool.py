@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 from amplifier_core import ToolResult
 from amplifier_kit.mounting import session_id_of
 from amplifier_kit.tools import effects as tool_effects
+from amplifier_kit.tools.answering import AnsweringTool
 from amplifier_kit.tools.input import ToolFailure, read_input
-from amplifier_kit.tools.runs import answered
 
 from .agents import agents_of, depth_of, listing, new_sub_session_id
 from .announcements import Announcer
@@ -36,7 +36,7 @@ Agents:
 """
 
 
-class TaskTool:
+class TaskTool(AnsweringTool):
     """Delegates through the capabilities `session.spawn` and `session.resume`, which the application registers."""
 
     name = "task"
@@ -87,14 +87,8 @@ class TaskTool:
         agents = agents_of(self._coordinator)
         return _PURPOSE + listing(agents) if agents else _UNAVAILABLE
 
-    def get_schema(self) -> dict[str, Any]:
-        return self.input_schema
-
-    async def execute(self, input: dict[str, Any]) -> ToolResult:
+    async def answer(self, given: Any) -> ToolResult:
         """Delegate a task and return the other session's answer; being cancelled cancels that session as well."""
-        return await answered(self.name, self._execute(input))
-
-    async def _execute(self, given: Any) -> ToolResult:
         if isinstance(given, dict) and _is_blank(given.get("instruction")):
             raise ToolFailure("Instruction cannot be empty", "invalid_input")
         values = read_input(self.name, self.input_schema, given)

@@ -5,8 +5,9 @@ from collections import Counter
 from typing import Any
 
 from amplifier_core import ToolResult
+from amplifier_kit.tools.answering import AnsweringTool
 from amplifier_kit.tools.input import ToolFailure
-from amplifier_kit.tools.runs import announce, answered
+from amplifier_kit.tools.runs import announce
 
 from .history import last_todos
 from .state import Todos, TodoState
@@ -22,7 +23,7 @@ _MAX_ITEMS = 200
 _MAX_CHARACTERS = 2000
 
 
-class TodoTool:
+class TodoTool(AnsweringTool):
     """Keeps one session's list; create and update replace it as a whole, and only by one that is valid."""
 
     name = "todo"
@@ -63,14 +64,8 @@ class TodoTool:
             "required": ["action"],
         }
 
-    def get_schema(self) -> dict[str, Any]:
-        return self.input_schema
-
-    async def execute(self, input: dict[str, Any]) -> ToolResult:
+    async def answer(self, given: Any) -> ToolResult:
         """Carry out an action; a list that is not valid changes nothing."""
-        return await answered(self.name, self._execute(input))
-
-    async def _execute(self, given: Any) -> ToolResult:
         action = given.get("action") if isinstance(given, dict) else None
         logger.debug("todo: %s", action)
         if action == "list":

@@ -7,11 +7,12 @@ from typing import Any
 
 from amplifier_core import ToolResult
 from amplifier_kit.policy import session_policy
+from amplifier_kit.tools.answering import AnsweringTool
 from amplifier_kit.tools.effects import NETWORK, WRITE
 from amplifier_kit.tools.input import ToolFailure, read_input
 from amplifier_kit.tools.paths import WorkingDir
 from amplifier_kit.tools.paths import shown as as_text
-from amplifier_kit.tools.runs import answered, in_worker, run_to_end
+from amplifier_kit.tools.runs import in_worker, run_to_end
 
 from .body import SNIFFED_BYTES, Body
 from .content import ContentType
@@ -31,7 +32,7 @@ _PREVIEW_CHARS = 1000
 _MARKUP_START = 1024  # the part of a document that names its encoding
 
 
-class WebFetchTool:
+class WebFetchTool(AnsweringTool):
     name = "web_fetch"
     effects = frozenset({NETWORK, WRITE})
     description = (
@@ -73,18 +74,12 @@ class WebFetchTool:
         """Return what one call does: it writes when it saves."""
         return self.effects if input.get("save_to_file") else frozenset({NETWORK})
 
-    def get_schema(self) -> dict[str, Any]:
-        return self.input_schema
-
-    async def execute(self, input: dict[str, Any]) -> ToolResult:
-        return await answered(self.name, self._execute(input))
-
     async def close(self) -> None:
         """Close the HTTP session; a second call does nothing."""
         await self.session.close()
 
-    async def _execute(self, input: Any) -> ToolResult:
-        given = read_input(self.name, self.input_schema, input, texts={"url": "url is required"})
+    async def answer(self, given: Any) -> ToolResult:
+        given = read_input(self.name, self.input_schema, given, texts={"url": "url is required"})
         for key, least in (("offset", 0), ("limit", 1)):
             if given[key] < least:
                 raise ToolFailure(f"{self.name}: {key!r} must be at least {least}, got {given[key]}", "invalid_input")

@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 from amplifier_core import ToolResult
+from amplifier_kit.tools.answering import AnsweringTool
 from amplifier_kit.tools.effects import NETWORK
 from amplifier_kit.tools.input import ToolFailure, read_input
-from amplifier_kit.tools.runs import answered
 
 from .detached import detached
 from .search_backends import Backend, Hit, SearchError, find_backend
@@ -24,7 +24,7 @@ _MAX_TITLE_CHARS = 512
 _MAX_SNIPPET_CHARS = 2000
 
 
-class WebSearchTool:
+class WebSearchTool(AnsweringTool):
     name = "web_search"
     effects = frozenset({NETWORK})
     description = (
@@ -51,14 +51,8 @@ class WebSearchTool:
         self.settings = settings or Settings.read(config)
         self._turn = asyncio.Lock()
 
-    def get_schema(self) -> dict[str, Any]:
-        return self.input_schema
-
-    async def execute(self, input: dict[str, Any]) -> ToolResult:
-        return await answered(self.name, self._execute(input))
-
-    async def _execute(self, input: Any) -> ToolResult:
-        query: str = read_input(self.name, self.input_schema, input)["query"]
+    async def answer(self, given: Any) -> ToolResult:
+        query: str = read_input(self.name, self.input_schema, given)["query"]
         if not query.strip() or len(query) > _MAX_QUERY_CHARS:
             message = f"{self.name}: 'query' must have 1 to {_MAX_QUERY_CHARS} characters and not be blank"
             raise ToolFailure(message, "invalid_input")
