@@ -13,7 +13,7 @@ CUT_MARK = "... [truncated]"
 _CHUNK_BYTES = 1 << 20
 _MAX_CHAR_BYTES = 4
 _PIECE_BYTES = (MAX_LINE_CHARS + 2) * _MAX_CHAR_BYTES  # of a line: whatever is shown of it, and its line end
-_LINES_PER_CHECK = 1000
+_PIECES_PER_CHECK = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ def read_window(file: BinaryIO, offset: int, limit: int, *, budget: int, stop: E
     """Read the lines of a text file from `offset`, counted from 1, on.
 
     No more than `budget` bytes of lines are kept, and beyond the window no more than `budget` bytes of the file are
-    read to count its lines.
+    read to count its lines; a single line is followed no further than that either.
     """
     scan = _Scan(file, stop)
     lines = scan.take(offset, limit, budget)
@@ -81,13 +81,19 @@ class _Scan:
         """Read up to the end of the window and return the beginnings of its lines."""
         lines: list[bytes] = []
         last = offset + limit - 1
-        while (self._is_in_line or (self.line_count < last and budget > 0)) and (
-            piece := self._file.readline(_PIECE_BYTES)
-        ):
+        longest = budget
+        length = pieces = 0
+        while (self._is_in_line or (self.line_count < last and budget > 0)) and length <= longest:
+            piece = self._file.readline(_PIECE_BYTES)
+            if not piece:
+                break
+            pieces += 1
+            if pieces % _PIECES_PER_CHECK == 0 and self._stop.is_set():
+                raise Stopped
+            length += len(piece)
             if not self._is_in_line:
+                length = len(piece)
                 self.line_count += 1
-                if self.line_count % _LINES_PER_CHECK == 0 and self._stop.is_set():
-                    raise Stopped
                 if self.line_count >= offset:
                     lines.append(piece)
                     budget -= len(piece)

@@ -31,6 +31,7 @@ from amplifier_core import __version__
 from amplifier_core.utils import json_safe
 
 from . import failures
+from .answer_size import cut_answer
 from .definitions import ToolDefinition, offered, repair_listing
 from .ending import Ending
 from .entries import ServerSettings
@@ -253,6 +254,7 @@ class Connection:
         message = item.message if isinstance(item, SessionMessage) else None
         if isinstance(message, JSONRPCResponse):
             repair_listing(message.result, self.settings.name)
+            cut_answer(message.result)
 
     def _on_end(self) -> None:
         if self._serving is not None:  # otherwise its starter learns about it

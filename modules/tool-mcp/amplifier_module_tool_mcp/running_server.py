@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_MANY_BLOCKS = 500  # of an answer, beyond which it is read off the event loop
+
 _SDK_MISSING = "tool-mcp needs the package mcp: install amplifier[mcp]"
 _STEADY_S = 60.0
 _JITTER = 0.25
@@ -267,6 +269,8 @@ class RunningServer(McpServer):
             if connection is not None and connection.is_over:
                 raise failures.lost(tool_name, "it ended meanwhile", retryable=tool.is_repeatable) from None
             raise failures.timed_out(tool_name, limits.call_timeout_s, retryable=tool.is_repeatable) from None
+        if len(answer.content) > _MANY_BLOCKS:
+            return await asyncio.to_thread(reader.read, answer)
         return reader.read(answer)
 
     async def _connected(self, tool_name: str) -> "Connection":

@@ -22,6 +22,7 @@ from amplifier_kit.tools.runs import run_to_end
 from .entries import Program, ServerSettings
 from .server_output import ServerOutput
 
+_LARGE_LINE_BYTES = 1 << 20  # which is read off the event loop
 _LONGEST_LINE_BYTES = 64 << 20
 _UNSENT_BYTES = 64 << 20  # how much may wait in front of a server that does not read, before its callers do
 _LAST_WORDS_S = 0.5
@@ -118,6 +119,8 @@ class StdioTransport:
         if not line.strip():
             return None
         try:
+            if len(line) > _LARGE_LINE_BYTES:
+                return await asyncio.to_thread(jsonrpc_message_adapter.validate_json, line, by_name=False)
             return jsonrpc_message_adapter.validate_json(line, by_name=False)
         except ValueError:
             text = line[: 4 * _SHOWN_CHARACTERS].decode("utf-8", "replace")[:_SHOWN_CHARACTERS]

@@ -191,3 +191,26 @@ async def test_an_edit_changes_its_match_and_nothing_else(
 
     assert result.success
     assert (folder / "edited.txt").read_bytes() == stored(before + new + after + ends)
+
+
+@pytest.mark.parametrize(
+    "filling", ["a ", "a" * 50 + "\n", " \n", "word " * 20 + "\n"], ids=["words", "lines", "space", "prose"]
+)
+async def test_a_hint_about_a_large_text_does_not_keep_the_loop_waiting(files: Any, filling: str) -> None:
+    (files.folder / "large.txt").write_text((filling * (400_000 // len(filling)))[:400_000])
+    wanted = "a " * 1500 + "b"
+    pauses: list[float] = []
+
+    async def watch() -> None:
+        clock = asyncio.get_running_loop().time
+        while True:
+            before = clock()
+            await asyncio.sleep(0.01)
+            pauses.append(clock() - before)
+
+    watching = asyncio.create_task(watch())
+    result = await files.edit("large.txt", wanted, "c")
+    watching.cancel()
+
+    assert not result.success
+    assert max(pauses, default=0) < 2.0  # where every place is tried it is many seconds

@@ -246,3 +246,16 @@ async def test_a_mention_is_resolved_by_the_capability_and_checked_like_any_path
     assert found.output["content"] == "     1\thello"
     assert (code_of(missing), missing.output) == ("not_found", "@mention not found: @docs:none")
     assert code_of(outside) == "access_denied"
+
+
+async def test_a_line_that_does_not_end_is_followed_no_further_than_the_limit(mount_files: Any) -> None:
+    files = await mount_files(max_read_bytes=100_000)
+    path = files.folder / "endless.txt"
+    path.write_text("a" * 20_000)
+    with path.open("r+b") as file:
+        file.truncate(1 << 40)
+
+    result = await files.read("endless.txt")
+
+    assert result.success
+    assert (result.output["lines_read"], result.output["truncated"]) == (1, True)

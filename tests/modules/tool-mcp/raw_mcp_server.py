@@ -59,6 +59,9 @@ def call(options: argparse.Namespace, params: dict[str, Any]) -> dict[str, Any] 
         time.sleep(60)
     if name == "repeat":
         return arguments
+    if name == "flood":
+        block = {"type": "text", "text": "x" * arguments.get("length", 1)}
+        return {"result": {"content": [block] * arguments["blocks"]}}
     if name == "shout":
         sys.stderr.write(arguments["text"] + "\n")
         sys.stderr.flush()

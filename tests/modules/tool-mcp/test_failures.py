@@ -92,3 +92,22 @@ async def test_structured_content_that_is_too_large_is_cut_as_text(start_servers
     result = await mounted.call("repeat", result={"content": [], "structuredContent": {"a": "b" * 100}})
 
     assert result.output.endswith("... [truncated: 50 of 109 characters]")
+
+
+async def test_an_answer_of_too_many_blocks_is_cut_with_a_note(start_servers: Any) -> None:
+    mounted = await start_servers({"s": entry("--tools", "flood", max_content_size=1_000_000)})
+
+    result = await mounted.call("flood", blocks=200_000)
+
+    assert result.success
+    assert result.output.count("x\n") == 10_000
+    assert result.output.endswith("[cut: 10000 of 200000 blocks of the answer are shown; the rest is too much]")
+
+
+async def test_an_answer_of_too_much_text_is_cut_with_a_note(start_servers: Any) -> None:
+    mounted = await start_servers({"s": entry("--tools", "flood", max_content_size=50_000_000)})
+
+    result = await mounted.call("flood", blocks=20, length=1 << 20)
+
+    assert result.output.count("x") == 10 << 20
+    assert result.output.endswith("[cut: 10 of 20 blocks of the answer are shown; the rest is too much]")
