@@ -10,21 +10,6 @@ ROOT = Path(__file__).parents[2]
 OWNER = "src/amplifier_core/mount_plan.py"
 SECTIONS = {"providers", "tools", "hooks"}
 
-# Files that still walk the sections by hand, as package and name; each goes from here when it asks `MountPlan` instead.
-TO_BE_CONVERTED = {
-    "amplifierd": {
-        "conversion.py",
-        "difference.py",
-        "inheritance.py",
-        "lock.py",
-        "module_resolver.py",
-        "overrides.py",
-        "plan_generation.py",
-        "resources.py",
-        "validation.py",
-    },
-}
-
 
 def sources() -> dict[str, str]:
     """Return the files of the packages and modules, by their path in the repository."""
@@ -79,9 +64,7 @@ def _texts(nodes: list[ast.expr | None] | list[ast.expr]) -> Iterator[object]:
 
 
 def test_nobody_else_walks_the_sections_of_a_mount_plan() -> None:
-    found = [Path(path) for path in sorted(walkers(sources()) - {OWNER})]
-
-    assert [path for path in found if path.name not in TO_BE_CONVERTED.get(path.parts[1], ())] == []
+    assert walkers(sources()) == {OWNER}
 
 
 @pytest.mark.parametrize(

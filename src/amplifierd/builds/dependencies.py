@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from amplifier_core.mount_plan import SESSION_MEMBERS
 from amplifier_foundation.modules.host_packages import HostPackages, host_packages
 from amplifier_foundation.modules.installer import (
     InstallError,
@@ -21,7 +22,6 @@ from amplifier_foundation.modules.requirements import is_clearly_met, name_of, n
 from amplifier_foundation.sources.store import remove
 from amplifier_system.tasks import run_to_end
 from amplifier_system.threads import in_thread
-from amplifierd.documents.document import SESSION_MEMBERS
 from amplifierd.exceptions import ProfileCompilationError
 
 from .fingerprints import hash_files, list_content

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from amplifier_core.mount_plan import MODULE_SECTIONS, SESSION_MEMBERS
 from amplifier_foundation.paths import parse_uri
 from amplifier_foundation.sources import is_commit
 from amplifier_foundation.sources.store import now
-from amplifierd.documents.document import MODULE_SECTIONS, SESSION_MEMBERS
 from amplifierd.documents.inheritance import MergedProfile
 from amplifierd.exceptions import FormatUnsupportedError
 from amplifierd.identifiers import mount_type
@@ -87,14 +87,7 @@ class ProfileLock:
 
     def resources(self) -> Iterator[tuple[ResourceKey, Mapping[str, Any]]]:
         """Yield every entry with what it is known by."""
-        stored = self.data["resources"]
-        for member in SESSION_MEMBERS:
-            if entry := stored.get(member):
-                yield (member, entry["name"]), entry
-        for section in MODULE_SECTIONS:
-            yield from (((section, entry["name"]), entry) for entry in stored.get(section) or ())
-        for section in NAMED_RESOURCES:
-            yield from (((section, name), entry) for name, entry in (stored.get(section) or {}).items())
+        return _entries_in(self.data["resources"])
 
     def pins(self, origin: Literal["build", "host"]) -> tuple[str, ...]:
         """Return the exact versions that were installed into the build, or that the host provides."""
@@ -216,17 +209,21 @@ def _grouped(resources: Mapping[ResourceKey, Mapping[str, Any]]) -> dict[str, An
     return grouped
 
 
+def _entries_in(stored: Mapping[str, Any]) -> Iterator[tuple[ResourceKey, Mapping[str, Any]]]:
+    """Yield the entries in a lock's `resources`: one for a member of the session, lists of modules, files by name."""
+    for section in SECTIONS:
+        found = stored.get(section)
+        if found and section in SESSION_MEMBERS:
+            yield (section, found["name"]), found
+        elif found and section in NAMED_RESOURCES:
+            yield from (((section, name), entry) for name, entry in found.items())
+        elif found:
+            yield from (((section, entry["name"]), entry) for entry in found)
+
+
 def _from_version_0(data: Mapping[str, Any]) -> dict[str, Any]:
     """Return a lock that only has the stable core, with what follows from it; hashes are found when it is used."""
-    stored = data["resources"]
-    resources: dict[ResourceKey, dict[str, Any]] = {}
-    for member in SESSION_MEMBERS:
-        if entry := stored.get(member):
-            resources[(member, entry["name"])] = dict(entry)
-    for section in MODULE_SECTIONS:
-        resources |= {(section, entry["name"]): dict(entry) for entry in stored.get(section) or ()}
-    for section in NAMED_RESOURCES:
-        resources |= {(section, name): dict(entry) for name, entry in (stored.get(section) or {}).items()}
+    resources = {key: dict(entry) for key, entry in _entries_in(data["resources"])}
     for key, entry in resources.items():
         _complete(key, entry)
     return {

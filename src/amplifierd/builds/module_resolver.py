@@ -174,8 +174,7 @@ def _is_locked_with_path(build_dir: Path, module_id: str) -> bool:
     """Say whether a build's lock names a directory of its own for a module."""
     try:
         resources = json.loads((build_dir / "profile.lock").read_bytes())["resources"]
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return False
-    found = [resources.get("orchestrator"), resources.get("context")]
-    found += [entry for section in ("providers", "tools", "hooks") for entry in resources.get(section) or ()]
+    found = [entry for part in resources.values() for entry in (part if isinstance(part, list) else [part])]
     return any(isinstance(e, Mapping) and e.get("name") == module_id and e.get("path") for e in found)

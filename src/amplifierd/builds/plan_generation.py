@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from amplifierd.documents.document import ALL_AGENTS, MODULE_SECTIONS, SESSION_MEMBERS, as_json
+from amplifier_core.mount_plan import MountPlan
+from amplifierd.documents.document import ALL_AGENTS, as_json
 from amplifierd.documents.inheritance import MergedProfile
 from amplifierd.exceptions import ProfileCompilationError
 from amplifierd.identifiers import ProfileId
@@ -26,13 +26,9 @@ def generate_portable(merged: MergedProfile, build_dir: Path, compiled: Iterable
         ProfileCompilationError: an agent's file cannot be read.
     """
     hint = str(merged.profile_id)
-    session = merged.sections.get("session") or {}
-    members = {member: _entry(session[member], hint) for member in SESSION_MEMBERS if session.get(member)}
-    rest = {key: copy.deepcopy(value) for key, value in session.items() if key not in SESSION_MEMBERS}
-    modules = {name: [_entry(entry, hint) for entry in merged.sections.get(name) or ()] for name in MODULE_SECTIONS}
-    plan: dict[str, Any] = as_json(
-        {"session": {**members, **rest}, **modules, "agents": _agents(merged, build_dir, compiled)}
-    )
+    declared = MountPlan({"session": merged.sections.get("session") or {}, **MountPlan(merged.sections).lists()})
+    modules = MountPlan(declared.map(lambda entry: _entry(entry.spec, hint))).by_entry()
+    plan: dict[str, Any] = as_json({**modules, "agents": _agents(merged, build_dir, compiled)})
     return plan
 
 
@@ -47,7 +43,7 @@ def inline_agent_source(profile_id: ProfileId, name: str) -> str:
 def _entry(entry: Mapping[str, Any], hint: str) -> dict[str, Any]:
     extras = {key: value for key, value in entry.items() if key not in _GENERATED}
     generated = {"module": entry["module"], "source": hint}
-    return copy.deepcopy({**generated, "config": entry.get("config") or {}, **extras})
+    return {**generated, "config": entry.get("config") or {}, **extras}
 
 
 def _agents(merged: MergedProfile, build_dir: Path, compiled: Iterable[str]) -> dict[str, Any]:
@@ -63,7 +59,7 @@ def _agents(merged: MergedProfile, build_dir: Path, compiled: Iterable[str]) -> 
             agents.update({n: _compiled_agent(n, build_dir, profile_id) for n in compiled if n not in declared})
         else:
             agents[name] = _compiled_agent(name, build_dir, profile_id)
-    return copy.deepcopy(agents)
+    return agents
 
 
 def _compiled_agent(name: str, build_dir: Path, profile_id: ProfileId) -> dict[str, Any]:

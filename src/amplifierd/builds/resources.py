@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from amplifier_core.mount_plan import MODULE_SECTIONS, MountPlan
 from amplifier_core.packages import find_code, package_name
 from amplifier_foundation.exceptions import RefResolutionError
 from amplifier_foundation.sources import (
@@ -22,7 +23,7 @@ from amplifier_foundation.sources import (
 )
 from amplifier_foundation.sources.reference import shown
 from amplifier_foundation.sources.store import now
-from amplifierd.documents.document import ALL_AGENTS, MODULE_SECTIONS, SESSION_MEMBERS, DeclaredReference, ReferenceBase
+from amplifierd.documents.document import ALL_AGENTS, DeclaredReference, ReferenceBase
 from amplifierd.documents.inheritance import MergedProfile
 from amplifierd.exceptions import ProfileCompilationError
 from amplifierd.identifiers import is_agent_or_context_name
@@ -243,10 +244,7 @@ def current_commit(wanted: Wanted, roots: Roots) -> str | None:
 
 
 def _module_entries(sections: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    session = sections.get("session") or {}
-    yield from ((member, session[member]) for member in SESSION_MEMBERS if session.get(member))
-    for section in MODULE_SECTIONS:
-        yield from ((section, entry) for entry in sections.get(section) or ())
+    return ((entry.section, entry.spec) for entry in MountPlan(sections).entries())
 
 
 def _all_agents(

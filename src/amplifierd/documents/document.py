@@ -13,9 +13,7 @@ from typing import Any
 from amplifierd.identifiers import ProfileId
 from amplifierd.issues import Issue
 
-MODULE_SECTIONS = ("providers", "tools", "hooks")
 NAMED_SECTIONS = ("agents", "context")
-SESSION_MEMBERS = ("orchestrator", "context")
 
 ALL_AGENTS = "*"
 """Stands, among a profile's agents, for every agent in its collection's `agents/` whose name is not beside it; those

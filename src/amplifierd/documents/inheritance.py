@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
 
+from amplifier_core.mount_plan import SESSION_MEMBERS, MountPlan
 from amplifier_foundation.provenance import Layer, explain
 from amplifierd.exceptions import (
     ProfileCircularInheritanceError,
@@ -16,7 +17,7 @@ from amplifierd.exceptions import (
 from amplifierd.identifiers import ProfileId, is_collection_or_profile_name
 from amplifierd.issues import Issue, errors
 
-from .document import MODULE_SECTIONS, SESSION_MEMBERS, ProfileDocument, module_identity
+from .document import ProfileDocument, module_identity
 from .merging import exclude, merge_sections
 from .profile_reader import NOTHING_READ, find_location
 
@@ -152,8 +153,7 @@ class _Merging:
         """Fill in defaults."""
         if not (self.sections.get("session") or {}).get("context"):
             self.add_values(DEFAULTS, {"session": {"context": {"module": DEFAULT_CONTEXT, "config": {}}}})
-        for section in MODULE_SECTIONS:
-            self.sections.setdefault(section, [])
+        self.sections = {**self.sections, **MountPlan(self.sections).lists()}
 
     def _note_no_match(self, document: ProfileDocument, location: str) -> None:
         message = f"exclude.{location} matches nothing that is inherited"

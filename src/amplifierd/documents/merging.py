@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
+from amplifier_core.mount_plan import MODULE_SECTIONS, SESSION_MEMBERS
 from amplifier_foundation.dicts import deep_merge, merge_module_lists
 
-from .document import ALL_AGENTS, MODULE_SECTIONS, NAMED_SECTIONS, SESSION_MEMBERS, module_identity
+from .document import ALL_AGENTS, NAMED_SECTIONS, module_identity
 
 Sections = Mapping[str, Any]
 

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
+from amplifier_core.mount_plan import MODULE_SECTIONS, SESSION_MEMBERS, MountPlan, PlanEntry
 from amplifierd.exceptions import ProfileValidationError
 from amplifierd.issues import Issue, errors
 
-from .document import MODULE_SECTIONS, SESSION_MEMBERS, ReferenceBase, module_identity
+from .document import ReferenceBase
 from .profile_reader import read_sections
 
 REQUEST_BASE = ReferenceBase("local", PurePosixPath())
@@ -58,17 +59,11 @@ def _without_effect(sections: Mapping[str, Any], overrides: Mapping[str, Any]) -
 
 
 def _modules_issues(sections: Mapping[str, Any], profile: Mapping[str, Any], prefix: str) -> Iterator[Issue]:
-    session, own = sections.get("session") or {}, profile.get("session") or {}
-    for member in SESSION_MEMBERS:
-        entry = session.get(member)
-        if isinstance(entry, Mapping):
-            known = {(own.get(member) or {}).get("module")}
-            yield from _entry_issues(entry, f"{prefix}session.{member}", known, entry.get("module"))
-    for section in MODULE_SECTIONS:
-        present = {module_identity(section, entry) for entry in profile.get(section) or ()}
-        for entry in sections.get(section) or ():
-            identity = module_identity(section, entry)
-            yield from _entry_issues(entry, f"{prefix}{section}[{identity}]", present, identity)
+    known = {(entry.section, entry.identity) for entry in MountPlan(profile).entries()}
+    for entry in MountPlan(sections).slots():
+        place = entry.place if entry.section in SESSION_MEMBERS else f"{entry.section}[{entry.identity}]"
+        is_known = not entry.identity or (entry.section, entry.identity) in known
+        yield from _entry_issues(entry, f"{prefix}{place}", is_known=is_known)
 
 
 def _agent_sections(agent: Mapping[str, Any]) -> dict[str, Any]:
@@ -76,9 +71,9 @@ def _agent_sections(agent: Mapping[str, Any]) -> dict[str, Any]:
     return read_sections({key: agent[key] for key in ("session", *MODULE_SECTIONS) if key in agent}, REQUEST_BASE)[0]
 
 
-def _entry_issues(entry: Mapping[str, Any], location: str, known: set[Any], identity: Any) -> Iterator[Issue]:
+def _entry_issues(entry: PlanEntry, location: str, *, is_known: bool) -> Iterator[Issue]:
     fix = "set security.allow_override_modules to true"
-    if entry.get("source") is not None:
+    if entry.source is not None:
         yield Issue(_FORBIDDEN, "A source cannot be given by a request", f"{location}.source", fix=fix)
-    if identity is not None and identity not in known:
-        yield Issue(_FORBIDDEN, f"The profile has no module '{identity}'", location, fix=fix)
+    if not is_known:
+        yield Issue(_FORBIDDEN, f"The profile has no module '{entry.identity}'", location, fix=fix)

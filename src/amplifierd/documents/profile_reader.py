@@ -10,6 +10,7 @@ from typing import Any
 
 import yaml
 
+from amplifier_core.mount_plan import MODULE_SECTIONS, SESSION_MEMBERS
 from amplifier_foundation.dicts import merge_module_lists
 from amplifier_foundation.exceptions import RefResolutionError
 from amplifier_foundation.io import load_yaml, split_anchored_frontmatter
@@ -27,9 +28,7 @@ from amplifierd.issues import Issue
 
 from .document import (
     ALL_AGENTS,
-    MODULE_SECTIONS,
     NAMED_SECTIONS,
-    SESSION_MEMBERS,
     DeclaredReference,
     ProfileDocument,
     ReferenceBase,

@@ -11,17 +11,15 @@ from pathlib import Path
 from typing import Any, Literal
 
 from amplifier_core.local_sources import path_of_source
+from amplifier_core.mount_plan import MountPlan
 from amplifierd.builds.plan_generation import portable_agent_source
 from amplifierd.builds.publication import BUILDS_DIR
-from amplifierd.documents.document import MODULE_SECTIONS, SESSION_MEMBERS
 from amplifierd.identifiers import ProfileId, find_mount_type
 
 Form = Literal["portable", "resolved"]
 
 PROFILE_KEY = "profile"
 """In `session` of a resolved plan in which no source names the profile: its id, for the way back."""
-
-_ORDER = ("session", "orchestrator", "context", *MODULE_SECTIONS, "agents")
 
 
 def find_hint(source: Any) -> ProfileId | None:
@@ -46,60 +44,40 @@ def to_resolved(
     `agent_refs` are the references that the agents' files came from, `builds` the directories of profiles that are not
     used as they are published.
     """
-    session = dict(plan.get("session") or {})
-    result: dict[str, Any] = {key: value for key, value in plan.items() if key not in {"session", *SESSION_MEMBERS}}
     hints: list[ProfileId] = []
 
     def places(profile_id: ProfileId) -> Path:
         return (builds or {}).get(profile_id, profiles_dir / profile_id.collection / profile_id.name)
 
-    for member in SESSION_MEMBERS:
-        entry = session.get(member)
-        if isinstance(entry, Mapping) and isinstance(entry.get("module"), str):
-            resolved = _with_directory(entry, places, hints)
-            session[member] = resolved.pop("module")
-            source, config = resolved.pop("source", None), resolved.pop("config", None)
-            session |= {f"{member}_source": source} if source is not None else {}
-            section = {"config": config, **resolved} if config else resolved
-            result |= {member: section} if section else {}
-        elif member in plan:
-            result[member] = plan[member]
-    for name in MODULE_SECTIONS:
-        if name in plan:
-            result[name] = [_with_directory(entry, places, hints) for entry in plan[name] or ()]
+    lists = {section: found for section, found in MountPlan(plan).lists().items() if section in plan}
+    placed = MountPlan({**plan, **lists}).map(lambda entry: _with_directory(entry.spec, places, hints))
+    resolved = MountPlan(placed).by_name()
     if "agents" in plan:
-        result["agents"] = {
+        resolved["agents"] = {
             name: _with_source(agent, agent_refs.get(_source_of(agent), _source_of(agent)))
             for name, agent in (plan["agents"] or {}).items()
         }
-    if hints and not find_profile(result | {"session": session}, profiles_dir):
-        session[PROFILE_KEY] = str(hints[0])
-    return _ordered({"session": _session_ordered(session), **result})
+    if hints and not find_profile(resolved, profiles_dir):
+        resolved["session"][PROFILE_KEY] = str(hints[0])
+    return resolved
 
 
 def to_portable(plan: Mapping[str, Any], profiles_dir: Path, agent_refs: Mapping[str, str]) -> dict[str, Any]:
     """Return a plan in portable form, with the profile as hint for what comes from its build or is installed."""
     profile_id = find_profile(plan, profiles_dir)
-    session = dict(plan.get("session") or {})
-    if profile_id is not None and session.get(PROFILE_KEY) == str(profile_id):
-        del session[PROFILE_KEY]
     hint = str(profile_id) if profile_id else None
-    for member in SESSION_MEMBERS:
-        if isinstance(session.get(member), str):
-            section = dict(plan.get(member) or {})
-            entry = {"module": session[member], "source": session.pop(f"{member}_source", None), **section}
-            session[member] = _with_hint(entry, profiles_dir, hint)
-    result: dict[str, Any] = {key: value for key, value in plan.items() if key not in {"session", *SESSION_MEMBERS}}
-    for name in MODULE_SECTIONS:
-        result[name] = [_with_hint(entry, profiles_dir, hint) for entry in plan.get(name) or ()]
-    result["agents"] = dict(plan.get("agents") or {})
+    by_entry = MountPlan(plan).by_entry()
+    if hint is not None and by_entry["session"].get(PROFILE_KEY) == hint:
+        del by_entry["session"][PROFILE_KEY]
+    complete = {**by_entry, **MountPlan(plan).lists(), "agents": dict(plan.get("agents") or {})}
+    portable = MountPlan(complete).map(lambda entry: _with_hint(entry.spec, profiles_dir, hint))
     if profile_id is not None:
         written = {ref: source for source, ref in agent_refs.items()}
-        for name, agent in result["agents"].items():
+        for name, agent in portable["agents"].items():
             source = portable_agent_source(profile_id, name)
             if agent_refs.get(source) == _source_of(agent) or _source_of(agent) in written:
-                result["agents"][name] = _with_source(agent, source)
-    return _ordered({"session": _session_ordered(session), **result})
+                portable["agents"][name] = _with_source(agent, source)
+    return MountPlan(portable).by_entry()
 
 
 def directory_url(path: Path) -> str:
@@ -152,26 +130,12 @@ def _with_hint(entry: Mapping[str, Any], profiles_dir: Path, hint: str | None) -
 
 def find_profile(plan: Mapping[str, Any], profiles_dir: Path) -> ProfileId | None:
     """Return the profile that a plan of either form was made from, `None` when it does not say."""
-    session = plan.get("session") or {}
-    entries = [entry for name in MODULE_SECTIONS for entry in plan.get(name) or () if isinstance(entry, Mapping)]
-    sources = [
-        *(session.get(f"{member}_source") for member in SESSION_MEMBERS),
-        *(member.get("source") for name in SESSION_MEMBERS if isinstance(member := session.get(name), Mapping)),
-        *(entry.get("source") for entry in entries),
-    ]
+    view = MountPlan(plan)
+    session, sources = view.session, [entry.source for entry in view.entries()]
     settings = session.get("settings")
     named = [session.get(PROFILE_KEY), settings.get("profile_name") if isinstance(settings, Mapping) else None]
     found = [find_compiled(source, profiles_dir) or find_hint(source) for source in sources]
     return next((profile for profile in [*found, *map(find_hint, named)] if profile), None)
-
-
-def _session_ordered(session: dict[str, Any]) -> dict[str, Any]:
-    keys = [key for member in SESSION_MEMBERS for key in (member, f"{member}_source")]
-    return {**{key: session[key] for key in keys if key in session}, **session}
-
-
-def _ordered(plan: dict[str, Any]) -> dict[str, Any]:
-    return {**{key: plan[key] for key in _ORDER if key in plan}, **plan}
 
 
 def _source_of(agent: Any) -> str:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from difflib import SequenceMatcher
 from typing import Any
 
-from amplifierd.documents.document import MODULE_SECTIONS, SESSION_MEMBERS, module_identity
+from amplifier_core.mount_plan import MountPlan
+
+Key = tuple[str, str]
+"""Section and identity of a module."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,16 @@ class ModuleChange:
 
 
 @dataclass(frozen=True)
+class Move:
+    """A module that is at another place of its list, counted from 1: the order in which modules are mounted."""
+
+    section: str
+    module: str
+    before: int
+    after: int
+
+
+@dataclass(frozen=True)
 class PlanDiff:
     """What changed; `str()` is the text for a person. Empty, and false, when nothing did."""
 
@@ -42,6 +56,7 @@ class PlanDiff:
     agents_removed: tuple[str, ...] = ()
     agents_changed: tuple[str, ...] = ()
     session: tuple[ValueChange, ...] = field(default=())
+    moved: tuple[Move, ...] = ()
 
     def __bool__(self) -> bool:
         return any(getattr(self, name) for name in self.__dataclass_fields__)
@@ -68,6 +83,7 @@ class PlanDiff:
                 "changed": list(self.agents_changed),
             },
             "session": [_value_dict(value) for value in self.session],
+            "moved": [asdict(move) for move in self.moved],
         }
 
     def _lines(self) -> Iterator[str]:
@@ -78,6 +94,7 @@ class PlanDiff:
             if change.version:
                 yield f"    version {change.version[0] or 'none'} → {change.version[1] or 'none'}"
             yield from (f"    {_value_line('config', value)}" for value in change.config)
+        yield from (f"~ {each.section}: {each.module} moved from {each.before} to {each.after}" for each in self.moved)
         yield from (f"+ agent: {name}" for name in self.agents_added)
         yield from (f"- agent: {name}" for name in self.agents_removed)
         yield from (f"~ agent: {name}" for name in self.agents_changed)
@@ -109,22 +126,33 @@ def diff_plans(
         agents_added=tuple(name for name in now if name not in was),
         agents_removed=tuple(name for name in was if name not in now),
         agents_changed=tuple(name for name in now if name in was and now[name] != was[name]),
-        session=tuple(_changes(_session_rest(before), _session_rest(after))),
+        moved=tuple(_find_moved(old, new)),
+        session=tuple(_changes(MountPlan(before).session_settings, MountPlan(after).session_settings)),
     )
 
 
 def _modules(plan: Mapping[str, Any]) -> Iterator[tuple[tuple[str, str], Mapping[str, Any]]]:
-    session = plan.get("session") or {}
-    for member in SESSION_MEMBERS:
-        entry = session.get(member)
-        if isinstance(entry, str):
-            entry = {"module": entry, "source": session.get(f"{member}_source"), **(plan.get(member) or {})}
-        if isinstance(entry, Mapping) and entry.get("module"):
-            yield (member, entry["module"]), entry
-    for section in MODULE_SECTIONS:
-        for entry in plan.get(section) or ():
-            if (identity := module_identity(section, entry)) is not None:
-                yield (section, identity), entry
+    return (((entry.section, entry.identity), entry.spec) for entry in MountPlan(plan).entries())
+
+
+def _find_moved(old: Iterable[Key], new: Iterable[Key]) -> Iterator[Move]:
+    """Yield the modules that are in both plans, but at another place among those of their section."""
+    before, after = _by_section(old), _by_section(new)
+    for section, names in before.items():
+        others = after.get(section, [])
+        left, right = [name for name in names if name in others], [name for name in others if name in names]
+        matched = SequenceMatcher(None, left, right, autojunk=False).get_matching_blocks()
+        kept = {name for block in matched for name in left[block.a : block.a + block.size]}
+        for name in right:
+            if name not in kept:
+                yield Move(section, name, names.index(name) + 1, others.index(name) + 1)
+
+
+def _by_section(keys: Iterable[Key]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for section, name in keys:
+        found.setdefault(section, []).append(name)
+    return found
 
 
 def _version(entry: Mapping[str, Any], versions: Mapping[str, str]) -> str | None:
@@ -141,11 +169,6 @@ def _settings(entry: Mapping[str, Any]) -> dict[str, Any]:
             if key not in ("module", "source", "config", "instance_id")
         },
     }
-
-
-def _session_rest(plan: Mapping[str, Any]) -> dict[str, Any]:
-    ours = {key for member in SESSION_MEMBERS for key in (member, f"{member}_source")}
-    return {key: value for key, value in (plan.get("session") or {}).items() if key not in ours}
 
 
 def _changes(before: Mapping[str, Any], after: Mapping[str, Any], path: str = "") -> Iterator[ValueChange]:

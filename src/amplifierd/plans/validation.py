@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from amplifierd.documents.document import MODULE_SECTIONS, SESSION_MEMBERS
+from amplifier_core.mount_plan import MODULE_SECTIONS, SESSION_MEMBERS, MountPlan
 
 _KNOWN = {"session", *SESSION_MEMBERS, *MODULE_SECTIONS, "agents"}
 _LIMITS = ("injection_budget_per_turn", "injection_size_limit")
@@ -104,11 +104,13 @@ def _sections_rule(plan: Mapping[str, Any]) -> Iterator[PlanCheck]:
 
 
 def _modules_rule(plan: Mapping[str, Any]) -> Iterator[PlanCheck]:
-    for location, entry in _entries(plan):
-        if not isinstance(entry, Mapping):
-            yield PlanCheck("wrong-type", f"{location} must be a mapping, got {_kind(entry)}", location)
+    for entry in MountPlan(plan).slots():
+        if entry.section in SESSION_MEMBERS:
+            continue
+        if not isinstance(entry.raw, Mapping):
+            yield PlanCheck("wrong-type", f"{entry.place} must be a mapping, got {_kind(entry.raw)}", entry.place)
         else:
-            yield from _entry_issues(entry, location, "warning")
+            yield from _entry_issues(entry.raw, entry.place, "warning")
 
 
 def _entry_issues(entry: Mapping[str, Any], location: str, missing: Any) -> Iterator[PlanCheck]:
@@ -128,18 +130,11 @@ def _source_type(source: Any, location: str) -> Iterator[PlanCheck]:
 
 
 def _providers_rule(plan: Mapping[str, Any]) -> Iterator[PlanCheck]:
-    providers = plan.get("providers")
-    if not providers:
+    if not plan.get("providers"):
         yield PlanCheck("providers-missing", "At least one provider must be configured", "providers")
-    nameless = Counter(
-        entry["module"]
-        for entry in (providers if isinstance(providers, list) else ())
-        if isinstance(entry, Mapping) and isinstance(entry.get("module"), str) and not entry.get("instance_id")
-    )
-    for module, count in nameless.items():
-        if count > 1:
-            message = f"{count} entries of {module} have no instance_id; at most one may lack it"
-            yield PlanCheck("instance-id-missing", message, "providers")
+    for module, count in MountPlan(plan).repeated_without_instance().items():
+        message = f"{count} entries of {module} have no instance_id; at most one may lack it"
+        yield PlanCheck("instance-id-missing", message, "providers")
 
 
 def _limits_rule(plan: Mapping[str, Any]) -> Iterator[PlanCheck]:
@@ -153,14 +148,10 @@ def _limits_rule(plan: Mapping[str, Any]) -> Iterator[PlanCheck]:
 
 
 def _duplicates_rule(plan: Mapping[str, Any]) -> Iterator[PlanCheck]:
-    for section in ("tools", "hooks"):
-        entries = plan.get(section)
-        ids = [e.get("module") for e in (entries if isinstance(entries, list) else ()) if isinstance(e, Mapping)]
-        for module, count in Counter(each for each in ids if isinstance(each, str)).items():
-            if module and count > 1:
-                yield PlanCheck(
-                    "duplicate-module", f"{section} names {module} {count} times", section, severity="warning"
-                )
+    for (section, module), count in Counter((e.section, e.module_id) for e in MountPlan(plan).entries()).items():
+        if count > 1 and section != "providers":
+            message = f"{section} names {module} {count} times"
+            yield PlanCheck("duplicate-module", message, section, severity="warning")
 
 
 def _unknown_keys_rule(plan: Mapping[str, Any]) -> Iterator[PlanCheck]:
@@ -170,26 +161,10 @@ def _unknown_keys_rule(plan: Mapping[str, Any]) -> Iterator[PlanCheck]:
 
 
 def _sources_rule(plan: Mapping[str, Any], check: SourceCheck) -> Iterator[PlanCheck]:
-    session = plan.get("session")
-    members = session if isinstance(session, Mapping) else {}
-    named: list[tuple[str, Any]] = []
-    for member in SESSION_MEMBERS:
-        entry = members.get(member)
-        if not isinstance(entry, Mapping):
-            entry = {"module": entry, "source": members.get(f"{member}_source")}
-        named.append((f"session.{member}", entry))
-    for location, entry in [*named, *_entries(plan)]:
-        if isinstance(entry, Mapping) and isinstance(entry.get("module"), str) and entry.get("source"):
-            problem = check(entry["module"], entry["source"])
-            if problem:
-                yield PlanCheck("source-unresolved", problem, f"{location}.source", severity="warning")
-
-
-def _entries(plan: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    for section in MODULE_SECTIONS:
-        entries = plan.get(section)
-        for index, entry in enumerate(entries if isinstance(entries, list) else ()):
-            yield f"{section}[{index}]", entry
+    for entry in MountPlan(plan).entries():
+        problem = check(entry.module_id, entry.source) if entry.source else None
+        if problem:
+            yield PlanCheck("source-unresolved", problem, f"{entry.place}.source", severity="warning")
 
 
 def _kind(value: Any) -> str:

@@ -145,6 +145,7 @@ def test_everything_that_changed_is_told_as_data_and_as_text() -> None:
         ],
         "agents": {"added": ["three"], "removed": ["one"], "changed": ["two"]},
         "session": [{"path": "raw", "before": False, "after": True}],
+        "moved": [],
     }
     assert str(diff).splitlines() == [
         "+ tools: tool-b",
@@ -201,3 +202,15 @@ def test_an_agent_is_its_text_and_what_delegation_reads_of_it() -> None:
     }
     with pytest.raises(ValueError, match="Agent 'x'"):
         agent_from_text("x", "---\na: [1\n---\n", "s")
+
+
+def test_a_module_at_another_place_has_moved() -> None:
+    def plan(*hooks: str) -> dict[str, Any]:
+        return {"session": {"orchestrator": "loop-a"}, "hooks": [{"module": f"hooks-{name}"} for name in hooks]}
+
+    diff = diff_plans(plan("a", "b", "c", "d"), plan("c", "a", "b", "e"))
+
+    assert [(each.section, each.module, each.before, each.after) for each in diff.moved] == [("hooks", "hooks-c", 3, 1)]
+    assert str(diff) == "+ hooks: hooks-e\n- hooks: hooks-d\n~ hooks: hooks-c moved from 3 to 1"
+    assert not diff_plans(plan("a", "b"), plan("a", "b"))
+    assert diff_plans(plan("a", "b"), plan("b", "a"))
