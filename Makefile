@@ -52,7 +52,7 @@ endef
 # Scripts and tests that compare with the reference kernel find its interpreter in this variable.
 WITH_PEER := AMPLIFIER_PEER_PYTHON="$$(pwd -P)/$(PEER)/bin/python"
 
-.PHONY: help install run test check format lint types imports bench compat clean peer
+.PHONY: help install run test check format lint types imports pages bench compat clean peer
 
 help: ## List these verbs
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' Makefile
@@ -82,6 +82,9 @@ types: install ## Check the types
 
 imports: install ## Check who imports whom
 	@$(VENV)/bin/python scripts/check_imports.py
+
+pages: install ## Write the pages of the documentation that are generated
+	@$(VENV)/bin/python scripts/write_pages.py
 
 bench: install peer ## Run every benchmark, side by side with the reference kernel
 	@status=0; for script in $(BENCHMARKS); do \

@@ -82,5 +82,4 @@ def _commented_defaults() -> list[str]:
 
 
 def _text(default: Any) -> str:
-    plain = isinstance(default, Path) or (isinstance(default, str) and default != "off")  # a bare off is false in YAML
-    return str(default) if plain else json.dumps(default)
+    return default if isinstance(default, str) else json.dumps(default)

@@ -16,7 +16,8 @@ from amplifier_core import __version__
 ROOT = Path(__file__).parents[2]
 
 VERBS = {
-    "help", "install", "run", "test", "check", "format", "lint", "types", "imports", "bench", "compat", "clean",
+    "help", "install", "run", "test", "check", "format", "lint", "types", "imports",
+    "pages", "bench", "compat", "clean",
 }  # fmt: skip
 
 PIN = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)==([A-Za-z0-9][A-Za-z0-9.!+_]*)")

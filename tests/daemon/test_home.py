@@ -13,7 +13,7 @@ from amplifierd.exceptions import SettingsError
 
 @pytest.fixture(autouse=True)
 def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("AMPLIFIERD_HOME", "AMPLIFIERD_OFFLINE", "AMPLIFIERD_CACHE_DIR", "AMPLIFIERD_PORT"):
+    for name in ("AMPLIFIERD_HOME", "AMPLIFIERD_OFFLINE", "AMPLIFIERD_CACHE_DIR", "AMPLIFIERD_CACHE__HTTP_MAX_BYTES"):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -37,12 +37,12 @@ def test_opening_creates_nothing(tmp_path: Path) -> None:
 
 def test_the_home_of_the_environment_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AMPLIFIERD_HOME", str(tmp_path / "one"))
-    monkeypatch.setenv("AMPLIFIERD_PORT", "1234")
+    monkeypatch.setenv("AMPLIFIERD_CACHE__HTTP_MAX_BYTES", "1234")
     home = open_home()
     monkeypatch.setenv("AMPLIFIERD_HOME", str(tmp_path / "two"))
-    monkeypatch.setenv("AMPLIFIERD_PORT", "4321")
+    monkeypatch.setenv("AMPLIFIERD_CACHE__HTTP_MAX_BYTES", "4321")
 
-    assert (home.paths.home, home.settings.port) == (tmp_path / "one", 1234)
+    assert (home.paths.home, home.settings.cache.http_max_bytes) == (tmp_path / "one", 1234)
     assert home.collections is home.collections
     with pytest.raises(dataclasses.FrozenInstanceError):
         home.paths = open_home().paths  # type: ignore[misc]
@@ -58,28 +58,29 @@ def test_several_homes_are_strangers(tmp_path: Path) -> None:
 
 def test_an_argument_outranks_environment_and_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "config").mkdir()
-    (tmp_path / "config" / "daemon.yaml").write_text("offline: true\nport: 1\n")
+    (tmp_path / "config" / "daemon.yaml").write_text("offline: true\ncompile: {timeout_seconds: 1}\n")
 
     assert open_home(tmp_path).settings.offline is True
     assert open_home(tmp_path, offline=False).settings.offline is False
     monkeypatch.setenv("AMPLIFIERD_OFFLINE", "0")
     assert open_home(tmp_path).settings.offline is False
     assert open_home(tmp_path, offline=True).settings.offline is True
-    assert open_home(tmp_path, overrides={"port": 3}).settings.port == 3
+    overrides = {"compile": {"timeout_seconds": 3}}
+    assert open_home(tmp_path, overrides=overrides).settings.compile.timeout_seconds == 3
 
 
 def test_another_settings_file_can_be_named(tmp_path: Path) -> None:
     file = tmp_path / "mine.yaml"
-    file.write_text("port: 7\n")
+    file.write_text("compile: {timeout_seconds: 7}\n")
 
-    assert open_home(tmp_path / "home", config_file=file).settings.port == 7
+    assert open_home(tmp_path / "home", config_file=file).settings.compile.timeout_seconds == 7
 
 
 def test_a_broken_settings_file_stops_the_opening(tmp_path: Path) -> None:
     (tmp_path / "config").mkdir()
-    (tmp_path / "config" / "daemon.yaml").write_text("port: high\n")
+    (tmp_path / "config" / "daemon.yaml").write_text("offline: perhaps\n")
 
-    with pytest.raises(SettingsError, match="port"):
+    with pytest.raises(SettingsError, match="offline"):
         open_home(tmp_path)
 
 
