@@ -2,7 +2,7 @@
 
 PYTHON ?= python3
 
-# Tried in turn when nobody chose an interpreter and python3 is missing or too old.
+# Tried in turn if no interpreter was chosen and python3 is missing or too old.
 ifeq ($(origin PYTHON),file)
 FALLBACKS := python3.13 python3.12 python3.11
 endif
@@ -22,7 +22,7 @@ IDENTIFY := import os, sys; sys.version_info >= (3, 11) or sys.exit(1); \
 #
 # A stamp inside it names the interpreter, the place and the inputs. It is removed before anything is installed and
 # written when all is done, so an interrupted install never passes for a finished one. Changed inputs are installed on
-# top; without a stamp, or with another interpreter or place than the stamp's, the environment is made anew.
+# top; without a stamp, or with another interpreter or place than the stamp's, the environment is created again.
 define environment
 	@set -eu; \
 	interpreter=; \

@@ -239,7 +239,7 @@ def seconds_until_ready(python: str, code: str, *, timeout_s: float = 60) -> flo
 
 
 def find_peer() -> tuple[str, str] | None:
-    """Return interpreter and version of the peer's environment, made on demand; None when it cannot be had."""
+    """Return interpreter and version of the peer's environment, made on demand; None if it cannot be made."""
     named = os.environ.get(PEER_PYTHON_VARIABLE)
     python = Path(named) if named else REPOSITORY / ".venv-peer/bin/python"
     version = _peer_version(python)

@@ -1,7 +1,7 @@
 """What a turn costs with each loop, and each tool call in it, beside a loop of bare asyncio.
 
 A turn calls one tool K times, one call per response. Responses are built beforehand; context, provider and tool are the
-same on both sides, and do next to nothing. Times are CPU times, since a turn that waits for nobody is all work. Run it
+same on both sides, and do next to nothing. Times are CPU times, since a turn that never waits is all work. Run it
 with `make bench`, or alone:
 
     python benchmarks/turn.py [--quick] [--check] [loop-basic] [loop-streaming] [loop-events]

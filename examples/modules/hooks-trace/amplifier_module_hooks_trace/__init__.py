@@ -61,7 +61,7 @@ def _count(items: list[Any], noun: str) -> str:
 
 
 async def mount(coordinator: ModuleCoordinator, config: dict[str, Any] | None = None) -> Callable[[], None]:
-    """Listen after everybody else (priority 100), so that the trace shows what came of an event."""
+    """Listen after everyone else (priority 100), so that the trace shows what came of an event."""
     trace = Trace()
     handles = [coordinator.hooks.register(event, trace, priority=100, name="hooks-trace") for event in ALL_EVENTS]
 

@@ -177,7 +177,7 @@ def _assistant_message(response: ChatResponse, calls: list[ToolCall]) -> dict[st
 
 
 def _shown(result: ToolResult, data: dict[str, Any]) -> str:
-    """Return the result as text, or what a hook put in its place; a value nobody changed is the very same object."""
+    """Return the result as text, or what a hook put in its place; an unchanged value is the very same object."""
     for key in ("result", "tool_result"):
         changed = data.get(key, result)
         if changed is not result:
