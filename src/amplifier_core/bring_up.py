@@ -154,7 +154,7 @@ async def _mount_within(mounting: Mounting, mount: Any, coordinator: ModuleCoord
 
 def _is_config(value: Any) -> bool:
     """Say whether a module could read settings from `value`: by key, or by attribute as from a model or a namespace."""
-    return isinstance(value, dict | Mapping) or hasattr(value, "__dict__")
+    return isinstance(value, Mapping) or hasattr(value, "__dict__")
 
 
 def _copy_of(spec: Mapping[str, Any]) -> dict[str, Any]:

@@ -194,7 +194,7 @@ def check_mounted(loaded: LoadedModule, mounting: Mounting, coordinator: ModuleC
     if loaded.module_type not in CONTRACTS:
         return
     mounted = mounting.mounted(TYPE_TO_MOUNT_POINT[loaded.module_type])
-    has_handlers = mounting.has_handlers()
+    has_handlers = loaded.module_type == "hook" and mounting.has_handlers()
     found = instance_checks(loaded.module_type, mounted, returned, handlers_registered=has_handlers)
     if any(not check.passed and check.severity == "error" for check in found):
         if not mounting.has_mounted(returned):

@@ -43,6 +43,7 @@ _ORDER = ("session", *SESSION_MEMBERS, *MODULE_SECTIONS, "agents")
 _LIMITS = ("injection_budget_per_turn", "injection_size_limit")
 _BESIDE = ("module", "source")
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
+_MAPPINGS = (dict, Mapping)  # a dict is recognised without asking the abstract class
 _UNTOUCHED: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -275,7 +276,7 @@ def _source_key(member: str) -> str:
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, dict | Mapping) else _NOTHING  # a dict is recognised without asking the ABC
+    return value if isinstance(value, _MAPPINGS) else _NOTHING
 
 
 def _text(value: Any) -> str:
