@@ -35,7 +35,17 @@ ALLOWANCES = [
     Allowance(
         "amplifier_foundation",
         everywhere=frozenset(
-            {"amplifier_core", "amplifier_system", "filelock", "fsspec", "httpx2", "pydantic", "ruamel", "yaml"}
+            {
+                "amplifier_core",
+                "amplifier_system",
+                "filelock",
+                "fsspec",
+                "httpx2",
+                "packaging",
+                "pydantic",
+                "ruamel",
+                "yaml",
+            }
         ),
     ),
     Allowance(

@@ -21,7 +21,7 @@ from amplifier_core import sys_path
 from amplifier_core.packages import ENTRY_POINT_GROUP, folder_name
 from amplifier_foundation.sources.store import make_directory, read_json, write_json
 
-from .requirements import is_clearly_met, name_of, normalise_name
+from .requirements import applies, extras_of, is_clearly_met, name_of, normalise_name
 
 DISTRIBUTION = "amplifier"
 _OURS = ("amplifier-core", "amplifier-foundation", "amplifier-kit")
@@ -29,7 +29,10 @@ _FORMAT = 1
 _REQUIRES = re.compile(r"^Requires-Dist:(.*)$", re.MULTILINE | re.IGNORECASE)
 _VERSION = re.compile(r"^Version:(.*)$", re.MULTILINE | re.IGNORECASE)
 
-_known: dict[tuple[tuple[str, int], ...], "HostPackages"] = {}
+State = tuple[tuple[str, int], ...]
+Extras = frozenset[str] | None
+
+_known: dict[tuple[State, Extras], "HostPackages"] = {}
 _reading = Lock()
 
 
@@ -64,17 +67,20 @@ class HostPackages:
         return f"Metadata-Version: 2.1\nName: {name}\nVersion: {self.versions[name]}\n"
 
 
-def host_packages(cache_dir: Path | None = None) -> HostPackages:
+def host_packages(cache_dir: Path | None = None, *, extras: Iterable[str] | None = None) -> HostPackages:
     """Return what the host provides; blocks while it reads.
+
+    `extras` are those of ours that count; by default everything that any of them brings does.
 
     The answer is kept, in the process and in a file of the cache directory, for as long as the directories of installed
     distributions are unchanged.
     """
-    state = tuple(_installation())
+    state, wanted = tuple(_installation()), None if extras is None else frozenset(extras)
     with _reading:  # modules are prepared at the same time, and one reader is enough
-        if state not in _known:
-            _known[state] = _stored(state, cache_dir) if cache_dir is not None else _read(state)
-        return _known[state]
+        if (state, wanted) not in _known:
+            found = _stored(state, wanted, cache_dir) if cache_dir is not None else _read(state, wanted)
+            _known[state, wanted] = found
+        return _known[state, wanted]
 
 
 def is_installed(name: str) -> bool:
@@ -103,22 +109,23 @@ def _holds_distributions(directory: str, modified_ns: int) -> bool:
         return False
 
 
-def _stored(state: tuple[tuple[str, int], ...], cache_dir: Path) -> HostPackages:
+def _stored(state: State, extras: Extras, cache_dir: Path) -> HostPackages:
     directories = tuple(directory for directory, _ in state)
-    key = hashlib.sha256("\0".join((sys.version, *directories)).encode()).hexdigest()[:16]
+    counted = ["extras", *sorted(extras)] if extras is not None else []
+    key = hashlib.sha256("\0".join((sys.version, *directories, *counted)).encode()).hexdigest()[:16]
     file = cache_dir / "env" / f"host-{key}.json"
     listed = json.loads(json.dumps(state))
     stored = read_json(file) or {}
     if stored.get("format_version") == _FORMAT and stored.get("directories") == listed:
         return HostPackages(stored["versions"], frozenset(stored["ours"]), directories)
-    packages = _read(state)
+    packages = _read(state, extras)
     content = {"format_version": _FORMAT, "directories": listed, "versions": packages.versions}
     make_directory(file.parent)
     write_json(file, {**content, "ours": sorted(packages.ours)})
     return packages
 
 
-def _read(state: tuple[tuple[str, int], ...]) -> HostPackages:
+def _read(state: State, extras: Extras) -> HostPackages:
     directories = tuple(directory for directory, _ in state)
     host = _find(DISTRIBUTION, directories)
     if host is None:
@@ -126,15 +133,15 @@ def _read(state: tuple[tuple[str, int], ...]) -> HostPackages:
     modules = (point.name for point in host.entry_points if point.group == ENTRY_POINT_GROUP)
     ours = frozenset((*_OURS, *(normalise_name(folder_name(module_id)) for module_id in modules)))
     versions = {DISTRIBUTION: host.version, **dict.fromkeys(ours, host.version)}
-    waiting, seen = list(_required_by(_head(host))), set(versions)
+    waiting, seen = list(_required_by(_head(host), extras)), {(name, frozenset[str]()) for name in versions}
     while waiting:
-        name = waiting.pop()
-        if name in seen:
+        name, wanted = needed = waiting.pop()
+        if needed in seen:
             continue
-        seen.add(name)
+        seen.add(needed)
         if (found := _find(name, directories)) is not None and (version := _VERSION.search(head := _head(found))):
             versions[name] = version[1].strip()
-            waiting += _required_by(head)
+            waiting += _required_by(head, None if extras is None else wanted)
     return HostPackages(versions, ours, directories)
 
 
@@ -148,6 +155,7 @@ def _head(distribution: Distribution) -> str:
     return re.split(r"\n\s*\n", text, maxsplit=1)[0].rstrip("\n") + "\n"
 
 
-def _required_by(head: str) -> Iterator[str]:
-    """Yield the names of all that a distribution requires, extras included: whether they are there is seen later."""
-    return (name for line in _REQUIRES.findall(head) if (name := name_of(line)))
+def _required_by(head: str, extras: Extras) -> Iterator[tuple[str, frozenset[str]]]:
+    """Yield the names of all that a distribution requires, with their extras; None stands for every extra."""
+    lines = (line for line in _REQUIRES.findall(head) if extras is None or applies(line, extras))
+    return ((name, frozenset() if extras is None else extras_of(line)) for line in lines if (name := name_of(line)))

@@ -3,6 +3,7 @@
 import logging
 import re
 import tomllib
+from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ logger = logging.getLogger(__name__)
 
 _OTHER_TRANSPORTS = ("rust", "wasm", "grpc")
 _NAME = re.compile(r"\s*([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)")
+_EXTRAS = re.compile(r"\s*[A-Za-z0-9._-]+\s*\[([^\]]*)\]")
 _PLAIN = re.compile(r"\s*[A-Za-z0-9._-]+\s*\(?([^()\[\];@]*)\)?\s*")
 _CLAUSE = re.compile(r"(~=|==|!=|<=|>=|<|>)(\d+(?:\.\d+)*)(\.\*)?")
 _RELEASE = re.compile(r"\d+(?:\.\d+)*")
@@ -62,6 +64,27 @@ def name_of(requirement: str) -> str:
     """Return the normalised name of the distribution that is required, empty when the text names none."""
     found = _NAME.match(requirement)
     return normalise_name(found[1]) if found else ""
+
+
+def extras_of(requirement: str) -> frozenset[str]:
+    """Return the extras that are required: `httpx2[http2]` has one."""
+    found = _EXTRAS.match(requirement)
+    names = found[1].split(",") if found else ()
+    return frozenset(normalise_name(name.strip()) for name in names if name.strip())
+
+
+def applies(requirement: str, extras: Iterable[str] = ()) -> bool:
+    """Say whether a requirement counts here: for this Python and system, and for the extras that are wanted."""
+    _, semicolon, marker = requirement.partition("; " if "@" in requirement else ";")
+    if not semicolon:
+        return True
+    from packaging.markers import InvalidMarker, Marker  # loaded only where there is a marker to judge
+
+    try:
+        judged = Marker(marker.strip())
+    except InvalidMarker:
+        return True
+    return any(judged.evaluate({"extra": extra}) for extra in ("", *extras))
 
 
 def normalise_name(name: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import importlib
 import json
+import logging
 import os
 import sys
 from collections.abc import Iterator
@@ -18,8 +19,13 @@ from amplifierd.exceptions import ProfileCompilationError
 from amplifierd.identifiers import ProfileId
 
 from .lock import DEPENDENCIES_DIR, ProfileLock
+from .shared_packages import find_shared
+
+logger = logging.getLogger(__name__)
 
 BuildStatus = Literal["fresh", "degraded"]
+
+_PACKAGES = ("site-packages", "dist-packages")
 
 PLAN_FILE = "plan.json"
 INSTRUCTION_FILE = "instruction.md"
@@ -102,9 +108,10 @@ class Build:
 
     @contextmanager
     def import_path(self) -> Iterator[None]:
-        """Hold the build, and have its dependencies at the end of `sys.path`; blocks of one build share the entry.
+        """Hold the build, and have its dependencies on `sys.path`, before what is installed.
 
-        Run modules of the build only inside this block.
+        Run modules of the build only inside this block; blocks of one build share the entry. A package that was
+        imported before, from elsewhere and in another version, stays what it is: that is logged.
 
         Raises:
             ProfileCompilationError: the build is gone (`build-gone`).
@@ -118,14 +125,22 @@ class Build:
             is_new = entry not in sys.path
             is_held = sys_path.hold(entry)
             if is_held and is_new:
-                sys.path.remove(entry)
-                sys.path.append(entry)
+                _place_before_packages(entry)
                 importlib.invalidate_caches()
+                for shared in find_shared(directory):
+                    logger.warning("build %s of profile %s: %s", self.build_id, self.profile_id, shared)
             try:
                 yield
             finally:
                 if is_held:
                     sys_path.release(entry)
+
+
+def _place_before_packages(entry: str) -> None:
+    """Move an entry of `sys.path` to where installed packages begin: it outranks them, and nothing else."""
+    sys.path.remove(entry)
+    places = (index for index, path in enumerate(sys.path) if Path(path).name in _PACKAGES)
+    sys.path.insert(next(places, len(sys.path)), entry)
 
 
 def move_if_unheld(path: Path, target: Path) -> bool:

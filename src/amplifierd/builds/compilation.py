@@ -247,6 +247,7 @@ class Compilation:
             staging,
             {key: staging / entry["path"] for key, entry in entries.items() if _is_copied_module(key, entry)},
             cache_dir=workshop.paths.cache,
+            installed=[name for (_, name), entry in entries.items() if entry["kind"] == "installed"],
             earlier=earlier,
             mode=workshop.settings.install_dependencies,
             offline=workshop.offline,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib.metadata
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,14 @@ from amplifier_foundation.modules.installer import (
     RequirementConflict,
     install_together,
 )
-from amplifier_foundation.modules.requirements import is_clearly_met, name_of, normalise_name, read_requirements
+from amplifier_foundation.modules.requirements import (
+    applies,
+    extras_of,
+    is_clearly_met,
+    name_of,
+    normalise_name,
+    read_requirements,
+)
 from amplifier_foundation.sources.store import remove
 from amplifier_system.tasks import run_to_end
 from amplifier_system.threads import in_thread
@@ -64,6 +71,7 @@ class DependencyInstaller:
     Args:
         staging: the directory of the build.
         modules: its copied modules, each with its directory in `staging`.
+        installed: the modules that it takes from the host; what their extras bring, the host provides.
         earlier: the build before; its installed versions are kept as far as they still fit.
         mode: `auto`, or `never` to leave everything to the host that runs the build.
         offline: nothing can be fetched.
@@ -76,6 +84,7 @@ class DependencyInstaller:
         modules: Mapping[ResourceKey, Path],
         *,
         cache_dir: Path,
+        installed: Collection[str] = (),
         earlier: Earlier | None = None,
         mode: str = "auto",
         offline: bool = False,
@@ -84,6 +93,7 @@ class DependencyInstaller:
         self._staging, self._target = staging, staging / DEPENDENCIES_DIR
         self._modules, self._cache_dir, self._earlier = modules, cache_dir, earlier
         self._mode, self._offline, self._only_pins = mode, offline, only_pins
+        self._extras = {module_id.partition("-")[2] for module_id in installed}
         self._required = {name for section, name in modules if section in SESSION_MEMBERS}
 
     async def install(self) -> Dependencies:
@@ -93,7 +103,8 @@ class DependencyInstaller:
             ProfileCompilationError: requirements contradict each other (`dependency-conflict`), or those of the
                 orchestrator or the context cannot be met (`dependency-missing`).
         """
-        needs, host = await in_thread(lambda stop: (self._read_needs(), host_packages(self._cache_dir)))
+        needs = await in_thread(lambda stop: self._read_needs())
+        host = await in_thread(lambda stop: host_packages(self._cache_dir, extras=self._extras))
         if (kept := await in_thread(lambda stop: self._keep(needs, host))) is not None:
             return kept
         unmet = {owner: found for owner, lines in needs.items() if (found := _unmet(lines, host))}
@@ -220,7 +231,7 @@ class DependencyInstaller:
 
 
 def _unmet(lines: Sequence[str], host: HostPackages) -> tuple[str, ...]:
-    return tuple(line for line in lines if not host.satisfies(line))
+    return tuple(line for line in lines if applies(line) and not host.satisfies(line))
 
 
 def _warnings(lacking: Needs) -> tuple[str, ...]:
@@ -265,15 +276,21 @@ def _installed_in(directory: Path) -> dict[str, tuple[str, list[str]]]:
 def _pins_of(lines: Sequence[str], installed: Mapping[str, tuple[str, list[str]]], host: HostPackages) -> list[Pin]:
     """Return exact versions of all that some requirements bring with them."""
     pins: dict[str, Pin] = {}
-    waiting = [name_of(line) for line in lines]
+    waiting, seen = _needed(lines), set[tuple[str, frozenset[str]]]()
     while waiting:
-        name = waiting.pop()
-        if name in pins:
+        name, extras = needed = waiting.pop()
+        if needed in seen:
             continue
+        seen.add(needed)
         if name in installed:
             version, requires = installed[name]
             pins[name] = {"pin": f"{name}=={version}", "from": "build"}
-            waiting += [name_of(line) for line in requires]
+            waiting += _needed(requires, extras)
         elif host.provides(name):
             pins[name] = {"pin": f"{name}=={host.versions[name]}", "from": "host"}
     return [pins[name] for name in sorted(pins)]
+
+
+def _needed(lines: Sequence[str], extras: frozenset[str] = frozenset()) -> list[tuple[str, frozenset[str]]]:
+    """Return what some requirements name, with the extras of each; those whose marker does not hold are left out."""
+    return [(name_of(line), extras_of(line)) for line in lines if applies(line, extras)]

@@ -1,5 +1,6 @@
 """What modules require: installed into the build, with exact versions, never into the host."""
 
+import importlib
 import json
 import subprocess
 import sys
@@ -59,10 +60,11 @@ async def test_requirements_are_resolved_together_pinned_and_kept(
     assert installed == ["leaf-1.0.dist-info", "middle-1.5.dist-info"]
     assert build.status == "fresh"
     with build.import_path():
-        assert sys.path[-1] == str(build.path / ".deps")
+        packages = next(index for index, path in enumerate(sys.path) if path.endswith("site-packages"))
+        assert sys.path.index(str(build.path / ".deps")) == packages - 1
         with build.import_path():
             pass
-        assert sys.path[-1] == str(build.path / ".deps")
+        assert sys.path.count(str(build.path / ".deps")) == 1
     assert str(build.path / ".deps") not in sys.path
 
     # A change of configuration, and even another module, installs nothing that is there already.
@@ -163,3 +165,63 @@ async def test_another_version_of_what_the_host_provides_is_recorded_anew(bench:
     second = await bench.home.profiles.compile("local/mine")
     assert pins(bench)["tool-a"] == [(recorded, "host")]
     assert second.build_id == first.build_id
+
+
+async def test_requirements_whose_markers_do_not_hold_are_not_pinned(
+    bench: Any, make_wheel: Callable[..., Path]
+) -> None:
+    make_wheel("leaf", "1.0")
+    more = "leaf; extra == 'more'\nProvides-Extra: more"
+    make_wheel("human", "1.0", ["pytest; extra == 'tests'", more, "nowhere; python_version < '3'"])
+    make_wheel("wide", "1.0", ["human[more]"])
+    bench.write_profile(tools=[tool(bench, "tool-a", "human"), tool(bench, "tool-b", "wide", "gone; os_name == 'x'")])
+
+    build = await bench.home.profiles.compile("local/mine")
+
+    assert build.status == "fresh"
+    assert pins(bench) == {
+        "tool-a": [("human==1.0", "build")],
+        "tool-b": [("human==1.0", "build"), ("leaf==1.0", "build"), ("wide==1.0", "build")],
+    }
+
+
+async def test_an_extra_of_ours_counts_only_for_a_build_that_has_its_module(
+    bench: Any, make_wheel: Callable[..., Path]
+) -> None:
+    provided = host_packages(bench.home.paths.cache).versions["ddgs"]
+    make_wheel("ddgs", "0.1")
+    bench.write_profile("alone", tools=[tool(bench, "tool-a", "ddgs<1")])
+    bench.write_profile("beside", tools=[{"module": "tool-web"}, tool(bench, "tool-b", "ddgs")])
+
+    await bench.home.profiles.compile("local/alone")
+    await bench.home.profiles.compile("local/beside")
+
+    assert pins(bench, "local/alone")["tool-a"] == [("ddgs==0.1", "build")]
+    assert (f"ddgs=={provided}", "host") in pins(bench, "local/beside")["tool-b"]
+
+
+async def test_a_package_that_is_imported_already_in_another_version_is_reported(
+    bench: Any, make_wheel: Callable[..., Path], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    make_wheel("twig", "2.0")
+    bench.write_profile(tools=[tool(bench, "tool-a", "twig")])
+    build = await bench.home.profiles.compile("local/mine")
+    elsewhere = tmp_path / "elsewhere"
+    bench.write_files(elsewhere, {"twig.py": "VERSION = '1.0'\n", "branch.py": "import twig\n"})
+    sys.path.insert(0, str(elsewhere))
+    try:
+        importlib.import_module("branch")
+        with build.import_path():
+            pass
+    finally:
+        sys.path.remove(str(elsewhere))
+        for name in ("twig", "branch"):
+            del sys.modules[name]
+
+    assert "it brings twig 2.0, but twig" in caplog.text
+    assert f"from {elsewhere} is imported already, by branch" in caplog.text
+    caplog.clear()
+    with build.import_path():
+        assert importlib.import_module("twig").VERSION == "2.0"
+    del sys.modules["twig"]
+    assert caplog.text == ""
