@@ -38,7 +38,8 @@ from .entries import ServerSettings
 from .failures import described, first_leaf
 from .http_transport import Statuses, http_transport, statuses
 from .server_output import ServerOutput
-from .stdio_transport import StartError, StdioTransport
+from .start_error import StartError
+from .stdio_transport import StdioTransport
 from .watched_transport import WatchedTransport
 
 logger = logging.getLogger(__name__)

@@ -12,6 +12,7 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from amplifier_kit.lenient_config import LenientConfig
+from amplifier_kit.sandbox.settings import Mode, read_mode
 from amplifier_kit.tools.paths import expand_home
 
 from .redaction import Redactor
@@ -31,7 +32,10 @@ _TRANSPORTS: dict[str, Transport] = {
     **{"stdio": "stdio", "http": "http", "sse": "sse"},
     **{"streamable-http": "http", "streamable_http": "http"},
 }
-_OF_THE_OTHER_KIND = {"command": ("headers",), "url": ("args", "env", "cwd", "env_inherit")}
+_OF_THE_OTHER_KIND = {
+    "command": ("headers",),
+    "url": ("args", "env", "cwd", "env_inherit", "sandbox", "read", "write", "network"),
+}
 _INHERITED = ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER", "LANG", "LC_*", "TZ", "TMPDIR")
 
 
@@ -51,6 +55,10 @@ class Program:
     env: Mapping[str, str]
     env_inherit: tuple[str, ...]
     cwd: str | None
+    sandbox: Mode = "off"
+    read: tuple[str, ...] | None = None
+    write: tuple[str, ...] = ()
+    has_network: bool = False
 
     @property
     def redactor(self) -> Redactor:
@@ -182,7 +190,17 @@ class _Reader:
         env = self._texts("env")
         if not all(name and "=" not in name and "\0" not in name + value for name, value in env.items()):
             raise self._error("env", "a name or value is not possible in an environment", "names without '='")
-        return Program(str(expand_home(command)), args, env, env_inherit, str(cwd) if cwd is not None else None)
+        return Program(
+            command=str(expand_home(command)),
+            args=args,
+            env=env,
+            env_inherit=env_inherit,
+            cwd=str(cwd) if cwd is not None else None,
+            sandbox=read_mode(self._config, default="off"),
+            read=self._strings("read"),
+            write=self._strings("write") or (),
+            has_network=self._config.boolean("network", False),
+        )
 
     def _endpoint(self) -> Endpoint:
         url = self._config.raw("url")

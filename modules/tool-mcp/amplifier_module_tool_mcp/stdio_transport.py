@@ -16,11 +16,13 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.shared.message import SessionMessage
 from mcp.types import JSONRPCMessage, jsonrpc_message_adapter
 
-from amplifier_kit.tools.processes import ProcessTree
+from amplifier_kit.sandbox.program import Program as Process
 from amplifier_kit.tools.runs import run_to_end
 
+from .confining import confine
 from .entries import Program, ServerSettings
 from .server_output import ServerOutput
+from .start_error import StartError
 
 _LARGE_LINE_BYTES = 1 << 20  # which is read off the event loop
 _LONGEST_LINE_BYTES = 64 << 20
@@ -31,15 +33,11 @@ _SHOWN_CHARACTERS = 200
 Streams = tuple[MemoryObjectReceiveStream[SessionMessage | Exception], MemoryObjectSendStream[SessionMessage]]
 
 
-class StartError(Exception):
-    """A server that cannot be started, now or ever."""
-
-
 class StdioTransport:
     """Starts the program when it is entered; when it is left, the program and all it started are ended."""
 
     def __init__(self, settings: ServerSettings, output: ServerOutput) -> None:
-        self.tree: ProcessTree | None = None
+        self.tree: Process | None = None
         self.exit_code: int | None = None  # set when the server exited by itself
         self.problem = ""
         self._settings, self._output = settings, output
@@ -65,16 +63,18 @@ class StdioTransport:
             with anyio.CancelScope(shield=True):
                 await run_to_end(self._close(self.tree))
 
-    async def _spawn(self) -> ProcessTree:
+    async def _spawn(self) -> Process:
         program = cast("Program", self._settings.target)
         cwd = await asyncio.to_thread(self._settings.cwd)
         if not await asyncio.to_thread(cwd.is_dir):
             raise StartError(f"the directory {str(cwd)!r}, in which the server is to run, does not exist")
+        confined = await asyncio.to_thread(confine, program, cwd, self._settings)
         try:
-            return await ProcessTree.start(
+            return await Process.start(
                 [program.command, *program.args],
+                confined.confinement,
+                sandbox=confined.sandbox,
                 environment=program.environment(),
-                cwd=cwd,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -82,7 +82,7 @@ class StdioTransport:
         except (FileNotFoundError, NotADirectoryError, PermissionError) as exc:
             raise StartError(f"the command {program.command!r} cannot be run: {exc.strerror}") from exc
 
-    async def _connect(self, tree: ProcessTree) -> Streams:
+    async def _connect(self, tree: Process) -> Streams:
         loop = asyncio.get_running_loop()
         stdin, stdout, stderr = cast("tuple[IO[bytes], IO[bytes], IO[bytes]]", (tree.stdin, tree.stdout, tree.stderr))
         self._received, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
@@ -137,13 +137,13 @@ class StdioTransport:
             self.problem = self.problem or "the server closed its stdin"
             self._received.close()
 
-    async def _watch(self, tree: ProcessTree) -> None:
+    async def _watch(self, tree: Process) -> None:
         """End the connection with the server, even if something it started holds its stdout open."""
         await tree.wait()
         await asyncio.wait({self._reading, self._draining}, timeout=_LAST_WORDS_S)
         self._received.close()
 
-    async def _close(self, tree: ProcessTree) -> None:
+    async def _close(self, tree: Process) -> None:
         limit_s = self._settings.limits.stop_timeout_s
         if self._tasks:
             if self._reading.done():
@@ -159,7 +159,7 @@ class StdioTransport:
             await asyncio.wait({self._reading, self._draining}, timeout=_LAST_WORDS_S)
         await self._release(tree)
 
-    async def _release(self, tree: ProcessTree) -> None:
+    async def _release(self, tree: Process) -> None:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -58,7 +58,7 @@ def _options(confinement: Confinement, disables_userns: bool) -> list[str]:
 
 
 def _mounts(confinement: Confinement) -> Iterator[str]:
-    private = list(_private_places())
+    private = [*_private_places(), *_existing(confinement.private)]
     writable = [path for path in _existing(confinement.writable) if not _is_below(path, _ELSEWHERE)]
     outside = [path for path in writable if not _is_below(path, private)]
     concealed = [

@@ -39,6 +39,10 @@ def _rules(confinement: Confinement) -> Iterator[str]:
     yield "(allow default)"
     yield "(deny file-write*)"
     yield f"(allow file-write-data {' '.join(f'(literal {_quoted(path)})' for path in _DEVICES)})"
+    if confinement.private:
+        shown = (*confinement.readable, *confinement.writable, confinement.working_dir)
+        yield f"(deny file-read* {_subpaths(confinement.private)})"
+        yield f"(allow file-read* {_subpaths(shown)})"
     if confinement.writable:
         yield f"(allow file-write* {_subpaths((*_TEMPORARY, *confinement.writable))})"
     if confinement.read_only:

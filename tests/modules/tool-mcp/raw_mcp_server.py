@@ -57,6 +57,10 @@ def call(options: argparse.Namespace, params: dict[str, Any]) -> dict[str, Any] 
     if name == "close":
         os.close(1)
         time.sleep(60)
+    if name == "run":
+        command = [arguments["command"]]
+        done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
+        return {"result": {"content": [{"type": "text", "text": done.stdout + done.stderr}]}}
     if name == "repeat":
         return arguments
     if name == "flood":

@@ -1,0 +1,5 @@
+"""A server that cannot be started."""
+
+
+class StartError(Exception):
+    """A server that cannot be started, now or ever."""
