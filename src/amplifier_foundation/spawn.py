@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from amplifier_core.mount_plan import MountPlan
+from amplifier_foundation.bundle.policies import with_policy
 from amplifier_foundation.dicts.merge import deep_merge, merge_module_lists, module_identity
 from amplifier_foundation.exceptions import BundleDependencyError, BundleLoadError
 from amplifier_foundation.prepared.child import Child, run_child
@@ -242,7 +243,8 @@ def child_bundle(bundle: Bundle, parent_plan: Mapping[str, Any], order: Order) -
     for section, entries in overlay.items():
         merged = merge_module_lists(plan[section], entries, lists="replace")
         plan[section] = [entry for entry in merged if entry.get("module")]
-    session = deep_merge(plan["session"], definition.get("session") or {}, lists="replace")
+    own = definition.get("session") or {}
+    session = with_policy(deep_merge(plan["session"], own, lists="replace"), plan["session"], own)
     if order.session_metadata:
         session["metadata"] = {**(session.get("metadata") or {}), **order.session_metadata}
     inheritance = {"tools": order.tool_inheritance, "hooks": order.hook_inheritance}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
-from amplifier_kit.types import Coordinator
 from amplifier_system.addresses import Address, canonical_host, is_public
 from amplifier_system.policy import PolicyError, SessionPolicy
 
@@ -18,17 +20,20 @@ _VARIABLES = ("HOME", "AMPLIFIERD_HOME", "AMPLIFIERD_CONFIG_DIR")  # where the s
 _OWN_LISTS_DECIDE = {"write": {"allow": ["/"]}, "network": {"allow": ["*", "private"]}}
 
 
-def session_policy(coordinator: Coordinator, working_dir: Path) -> SessionPolicy:
-    """Return the policy that the application set for this session.
+def session_policy(coordinator: Any, working_dir: Path) -> SessionPolicy:
+    """Return the session's policy: what the application set, else what the plan says.
 
-    Where it set none, a module's own lists say what may be written and reached; secret places stay closed.
+    Where neither says anything, a module's own lists say what may be written and reached; secret places stay closed.
     """
     policy = find_capability(coordinator, "session.policy")
     if hasattr(policy, "check_read"):
         return policy  # type: ignore[no-any-return]  # the capability is defined to hold one
-    return _default(working_dir, *map(os.environ.get, _VARIABLES))
+    plan = getattr(coordinator, "config", None)
+    session = plan.get("session") if isinstance(plan, Mapping) else None
+    rules = session.get("policy") if isinstance(session, Mapping) else None
+    return _of(json.dumps(rules, default=str) if rules else "", working_dir, *map(os.environ.get, _VARIABLES))
 
 
 @lru_cache(maxsize=64)
-def _default(working_dir: Path, *variables: str | None) -> SessionPolicy:
-    return SessionPolicy.of(_OWN_LISTS_DECIDE, working_dir=working_dir)
+def _of(rules: str, working_dir: Path, *variables: str | None) -> SessionPolicy:
+    return SessionPolicy.of(json.loads(rules) if rules else _OWN_LISTS_DECIDE, working_dir=working_dir)

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -357,3 +358,56 @@ async def test_an_agent_can_configure_an_instance_by_its_id_alone(
 
     (tool,) = sessions[1].config["tools"]
     assert (tool["module"], tool["config"]) == ("tool-todo", {"keep": True, "more": 1})
+
+
+class Gate:
+    """Decides about the calls of a session and keeps what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    async def __call__(self, tool_name: str, frozen_input: dict[str, Any], call: Any) -> Any:
+        self.asked.append(tool_name)
+        return SimpleNamespace(approved=False, reason="the outer session says no", source="provider")
+
+
+@pytest.mark.parametrize("hooks", [[], [{"module": "hooks-approval", "config": {"auto_approve": True}}]], ids=str)
+async def test_a_child_keeps_its_parents_gate_whatever_its_own_hooks_allow(
+    prepare: Any, sessions: list[AmplifierSession], hooks: list[dict[str, Any]], tmp_path: Path
+) -> None:
+    script = [
+        {"when": {"role": "tool"}, "text": "{{last_tool_result}}"},
+        {"tool_calls": [{"name": "write_file", "arguments": {"file_path": "made.txt", "content": "x"}}]},
+    ]
+    providers = [{"module": "provider-mock", "config": {"script": script}}]
+    tools = [{"module": "tool-filesystem", "config": {"working_dir": str(tmp_path)}}]
+    prepared = await prepare(providers=providers, tools=tools)
+    gate = Gate()
+
+    async with prepared.create_session(session_id="parent") as session:
+        session.coordinator.register_capability("approval.gate", gate)
+        register_spawn(session, prepared)
+        spawn = session.coordinator.get_capability("session.spawn")
+        agents = {"scout": {"instruction": "Write.", "hooks": hooks}}
+        answer = await spawn(agent_name="scout", instruction="go", agent_configs=agents, parent_session=session)
+
+    assert "the outer session says no" in answer["output"]
+    assert gate.asked == ["write_file"]
+    assert not (tmp_path / "made.txt").exists()
+
+
+async def test_a_child_has_its_parents_policy_or_less(prepare: Any, sessions: list[AmplifierSession]) -> None:
+    rules = {"read": {"deny": ["data"]}, "write": {"allow": ["out"]}}
+    prepared = await prepare(session={"orchestrator": "loop-basic", "context": "context-simple", "policy": rules})
+    wider = {"write": {"allow": ["/"]}, "read": {"allow": ["/", "data"], "deny": ["more"]}}
+    agents = {"scout": {"instruction": "Look.", "session": {"policy": wider}}}
+
+    await spawned(prepared, agent_configs=agents)
+
+    policy = sessions[1].coordinator.get_capability("session.policy")
+    for path in ("data/x", "more/x"):
+        with pytest.raises(PermissionError):
+            policy.check_read(path)
+    with pytest.raises(PermissionError):
+        policy.check_write("elsewhere/x")
+    assert policy.check_write("out/x")

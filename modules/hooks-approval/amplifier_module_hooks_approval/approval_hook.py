@@ -19,7 +19,7 @@ from amplifier_kit.mounting import find_capability, hook_registry, session_id_of
 from .audit import audit_log
 from .config import MODULE_ID, ApprovalSettings, check_auto_action
 from .policy import needs_approval
-from .verdict import GuardedCall, Verdict
+from .verdict import GuardedCall, Source, Verdict
 
 logger = logging.getLogger(__name__)
 
@@ -68,7 +68,16 @@ class ApprovalHook:
         if verdict is None:
             verdict = await self._ask_application(GuardedCall.read(data, self._coordinator))
         if verdict.approved and self._outer_gate is not None:
-            return await self._outer_gate(tool_name, frozen_input, call)  # type: ignore[return-value]
+            return await self._ask_outer(self._outer_gate, GuardedCall.read(data, self._coordinator), call)
+        return verdict
+
+    async def _ask_outer(self, gate: ApprovalGate, call: GuardedCall, told: Mapping[str, Any]) -> Verdict:
+        """Let the session around this one decide; what it says counts here too."""
+        answer = await gate(call.tool_name, dict(call.tool_input), told)
+        source: Source = "provider" if getattr(answer, "source", None) in _BY_A_PERSON else "config"
+        verdict = Verdict(answer.approved is True, answer.reason, source)
+        if verdict.approved:
+            self._note(call, verdict)
         return verdict
 
     async def _verdict(self, data: Mapping[str, Any]) -> Verdict | None:

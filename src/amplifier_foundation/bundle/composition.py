@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from amplifier_foundation.dicts.merge import deep_merge, merge_module_lists
 
 from .origins import OriginLedger
+from .policies import with_policy
 
 if TYPE_CHECKING:
     from .model import Bundle
@@ -59,7 +60,7 @@ def _lay_over(result: Bundle, other: Bundle, other_context: dict[str, Path]) -> 
     if other.instruction:
         result.instruction, result._agent_instruction = other.instruction, other._agent_instruction
     result.base_path = other.base_path or result.base_path
-    result.session = deep_merge(result.session, other.session)
+    result.session = with_policy(deep_merge(result.session, other.session), result.session, other.session)
     result.spawn = deep_merge(result.spawn, other.spawn)
     result.agents.update(other.agents)
     result.context.update(other_context)

@@ -13,6 +13,7 @@ from amplifier_foundation.paths.construction import construct_agent_path, constr
 
 from . import agents, composition, sections
 from .origins import Origin
+from .policies import with_policy
 
 if TYPE_CHECKING:
     from amplifier_foundation.prepared import PreparedBundle
@@ -99,7 +100,10 @@ class Bundle:
 
     def to_mount_plan(self) -> dict[str, Any]:
         """Return what `AmplifierSession` needs: the sections that are not empty. Entries are shared with the bundle."""
-        return {name: section.copy() for name in PLAN_SECTIONS if (section := getattr(self, name))}
+        plan = {name: section.copy() for name in PLAN_SECTIONS if (section := getattr(self, name))}
+        if "policy" in plan.get("session", ()):
+            plan["session"] = with_policy(plan["session"], {}, plan["session"])
+        return plan
 
     def view(self) -> MountPlan:
         """Return the sections of a mount plan as they stand here, empty ones included, to be read as a plan is."""

@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import stat
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from amplifier_foundation.io.files import read_patiently
+from amplifier_system.policy import default_policy
 
 from .deduplicator import ContentDeduplicator
 from .models import ContextFile, MentionResult
 from .parser import parse_mentions
-from .protocol import MentionResolverProtocol
+from .protocol import MentionResolverProtocol, ReadPolicy
 from .utils import format_directory_listing
 
 logger = logging.getLogger(__name__)
@@ -34,6 +36,7 @@ async def load_mentions(
     max_file_bytes: int | None = None,
     max_total_bytes: int | None = None,
     max_entries: int | None = None,
+    policy: ReadPolicy | None = None,
 ) -> list[MentionResult]:
     """Load what `text` mentions and return one result per mention, in order. Failures are results, never raised.
 
@@ -48,6 +51,7 @@ async def load_mentions(
         max_file_bytes: size above which a file is `too_large`.
         max_total_bytes: bytes to load in all.
         max_entries: entries of a folder that are listed.
+        policy: says what may be read; without one, all but the places that hold secrets.
     """
     if not parse_mentions(text, quoted=quoted):
         return []
@@ -61,6 +65,7 @@ async def load_mentions(
         max_file_bytes=max_file_bytes,
         bytes_left=max_total_bytes,
         max_entries=max_entries,
+        policy=policy,
     )
     return await asyncio.to_thread(loading.load, text, relative_to)
 
@@ -78,6 +83,7 @@ class MentionLoading:
     max_file_bytes: int | None = None
     bytes_left: int | None = None
     max_entries: int | None = None
+    policy: ReadPolicy | None = None
 
     def load(self, text: str, directory: Path | None = None, depth: int = 0) -> list[MentionResult]:
         """Return one result per mention; `directory` is tried first for relative ones."""
@@ -87,6 +93,7 @@ class MentionLoading:
         path: Path | None = None
         try:
             path = self._resolve(mention, directory)
+            self._require_readable(path)
             is_directory = path.is_dir()
             content = self._read(path, is_directory)
             is_new = self._admit(path, content)
@@ -114,6 +121,10 @@ class MentionLoading:
             raise _Refused("unknown") from error
         raise _Refused(reason if isinstance(reason, str) else "not_found")
 
+    def _require_readable(self, path: Path) -> None:
+        if reason := why_unreadable(path, self.policy):
+            raise _Refused(reason)
+
     def _read(self, path: Path, is_directory: bool) -> str:
         try:
             if is_directory:
@@ -140,6 +151,18 @@ class MentionLoading:
             self.bytes_left = None if self.bytes_left is None else self.bytes_left - size
             self.files_left = None if self.files_left is None else self.files_left - 1
         return self.deduplicator.add_file(path, content)
+
+
+def why_unreadable(path: Path, policy: ReadPolicy | None) -> str | None:
+    """Return why a path may not be opened: by the policy, or because it is neither a file nor a folder."""
+    try:
+        (policy or default_policy(Path("/"))).check_read(path)
+        mode = path.stat().st_mode
+    except PermissionError:
+        return "permission_error"
+    except (OSError, ValueError):
+        return None  # whoever opens it learns why
+    return None if stat.S_ISREG(mode) or stat.S_ISDIR(mode) else "not_regular_file"
 
 
 class _Refused(Exception):
@@ -188,12 +211,13 @@ async def expand_mentions_in_instruction(
     resolver: MentionResolverProtocol,
     deduplicator: ContentDeduplicator | None = None,
     relative_to: Path | None = None,
+    policy: ReadPolicy | None = None,
 ) -> str:
     """Return the instruction with the files it mentions put in front of it; the mentions stay where they are."""
     if not parse_mentions(instruction):
         return instruction
     files = ContentDeduplicator() if deduplicator is None else deduplicator
-    results = await load_mentions(instruction, resolver, files, relative_to)
+    results = await load_mentions(instruction, resolver, files, relative_to, policy=policy)
     paths = {result.mention: result.resolved_path for result in results if result.resolved_path is not None}
     block = format_context_block(files, paths)
     return f"{block}\n\n{instruction}" if block else instruction

@@ -17,9 +17,9 @@ class ContextFile:
 class MentionResult:
     """What became of one mention.
 
-    `failure_reason` is `not_found`, `permission_error`, `binary`, `too_large`, `limit_reached` or `unknown`, or what a
-    resolver with a policy of its own says. Content that was loaded before under another name is not repeated: then
-    there is a path, no content and no reason.
+    `failure_reason` is `not_found`, `permission_error`, `not_regular_file`, `binary`, `too_large`, `limit_reached` or
+    `unknown`, or what a resolver with a policy of its own says. Content that was loaded before under another name is
+    not repeated: then there is a path, no content and no reason.
     """
 
     mention: str

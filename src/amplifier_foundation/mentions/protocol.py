@@ -13,3 +13,10 @@ class MentionResolverProtocol(Protocol):
     """
 
     def resolve(self, mention: str) -> Path | None: ...
+
+
+class ReadPolicy(Protocol):
+    """Says what a session may read; the capability `session.policy` is one."""
+
+    def check_read(self, path: Path | str) -> Path:
+        """Return where a path leads; raises `PermissionError` when it may not be read."""

@@ -19,8 +19,9 @@ from amplifier_foundation.observability import FOUNDATION_OBSERVABILITY_EVENTS, 
 from amplifier_foundation.session.capabilities import get_working_dir
 from amplifier_foundation.spawn_utils import apply_provider_preferences_with_resolution
 
+from .guards import hand_down_guards
 from .session_setup import announce_mentions, equip, offer_mentions, session_plan
-from .system_prompt import give_system_prompt, has_content, namespaces_of
+from .system_prompt import give_system_prompt, has_content, namespaces_of, policy_of
 
 if TYPE_CHECKING:
     from amplifier_core import AmplifierSession
@@ -73,6 +74,8 @@ async def run_child(prepared: PreparedBundle, bundle: Bundle, instruction: str, 
     try:
         with _linked(parent, session):
             await equip(prepared, session, working_dir)
+            if parent is not None:
+                hand_down_guards(parent, session)
             await session.initialize()
             await _furnish(prepared, effective, session, working_dir, child)
             return await _execute(effective, session, instruction, working_dir, child)
@@ -164,7 +167,8 @@ async def _execute(
     try:
         if parse_mentions(instruction):
             resolver = BaseMentionResolver(namespaces_of(effective), working_dir)
-            instruction = await expand_mentions_in_instruction(instruction, resolver=resolver)
+            policy = policy_of(session)
+            instruction = await expand_mentions_in_instruction(instruction, resolver=resolver, policy=policy)
         response = await session.execute(instruction)
     finally:
         unregister()

@@ -10,7 +10,9 @@ import amplifier_core
 from amplifier_foundation.mentions import BaseMentionResolver, ContentDeduplicator
 from amplifier_foundation.observability import FOUNDATION_OBSERVABILITY_EVENTS, inject_additional_events
 from amplifier_foundation.session.capabilities import set_working_dir
+from amplifier_system.policy import SessionPolicy
 
+from .guards import POLICY, policy_rules
 from .system_prompt import MENTIONS_RESOLVED, give_system_prompt, has_content, namespaces_of
 
 if TYPE_CHECKING:
@@ -80,6 +82,8 @@ async def equip(prepared: PreparedBundle, session: AmplifierSession, working_dir
     if prepared.bundle_package_paths:
         coordinator.register_capability("bundle_package_paths", list(prepared.bundle_package_paths))
     set_working_dir(coordinator, working_dir)
+    if rules := policy_rules(session):
+        coordinator.register_capability(POLICY, SessionPolicy.of(rules, working_dir=working_dir))
 
 
 def announce_mentions(session: AmplifierSession) -> None:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from amplifier_core.boundary import emit_quietly
 from amplifier_foundation.io.files import read_patiently
 from amplifier_foundation.mentions import BaseMentionResolver, ContentDeduplicator, ContextFile
-from amplifier_foundation.mentions.loader import MentionLoading, format_files, names_by_path
+from amplifier_foundation.mentions.loader import MentionLoading, format_files, names_by_path, why_unreadable
+from amplifier_foundation.mentions.protocol import ReadPolicy
 
 if TYPE_CHECKING:
     from amplifier_foundation.bundle import Bundle
@@ -77,14 +78,15 @@ class SystemPrompt:
         files = ContentDeduplicator()
         paths: dict[str, Path] = {}
         failed: list[tuple[str, str]] = []
+        policy = policy_of(self.session)
         for name, path in self.bundle.context.items():
-            if reason := _add_declared(files, path):
+            if reason := why_unreadable(path, policy) or _add_declared(files, path):
                 failed += [(name, reason)] if reason != "not_found" else []
             else:
                 paths[name] = path
         literal = self.bundle._agent_instruction
         resolver = BaseMentionResolver(namespaces_of(self.bundle), self.base_path, literal=literal)
-        for result in MentionLoading(resolver, files).load(instruction):
+        for result in MentionLoading(resolver, files, policy=policy).load(instruction):
             if result.failure_reason is not None:
                 failed.append((result.mention, result.failure_reason))
             elif result.resolved_path is not None:
@@ -109,6 +111,13 @@ class SystemPrompt:
             "turn": None,
         }
         await emit_quietly(self.session.coordinator.hooks, MENTIONS_RESOLVED, payload)
+
+
+def policy_of(session: Any) -> ReadPolicy | None:
+    """Return what says what a session may read, None where nothing does."""
+    find = getattr(session.coordinator, "get_capability", None)  # a stand-in for a session may have none
+    policy = find("session.policy") if callable(find) else None
+    return policy if hasattr(policy, "check_read") else None
 
 
 def _add_declared(files: ContentDeduplicator, path: Path) -> str | None:

@@ -5,6 +5,6 @@
 
 from .exceptions import PolicyError
 from .rules import PolicyRules, default_rules, merge_policies
-from .session_policy import SessionPolicy
+from .session_policy import SessionPolicy, default_policy
 
-__all__ = ["PolicyError", "PolicyRules", "SessionPolicy", "default_rules", "merge_policies"]
+__all__ = ["PolicyError", "PolicyRules", "SessionPolicy", "default_policy", "default_rules", "merge_policies"]

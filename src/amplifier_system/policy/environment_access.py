@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import lru_cache
+from typing import Self
 
 SECRET_VARIABLES = (
     "*_KEY",
@@ -49,6 +50,14 @@ class EnvironmentAccess:
 
     passed: tuple[str, ...]
     denied: tuple[str, ...]
+
+    def narrowed(self, passed: Sequence[str] | None, denied: Sequence[str]) -> Self:
+        """Return the access that also keeps to these rules; a name is passed when both pass it."""
+        kept = self.passed
+        if passed is not None:
+            kept = tuple(name for name in passed if name == "*" or _fits(name, self.passed, ()))
+            kept += tuple(name for name in self.passed if name != "*" and _fits(name, tuple(passed), ()))
+        return replace(self, passed=kept, denied=(*self.denied, *denied))
 
     def filtered(self, environ: Mapping[str, str] | None = None) -> dict[str, str]:
         """Return the variables that a program is given."""

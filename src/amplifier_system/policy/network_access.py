@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from ipaddress import ip_address, ip_network
-from typing import Any
+from typing import Any, Self
 from urllib.parse import urlsplit
 
 from amplifier_system.addresses import canonical_host, is_public
@@ -42,6 +43,15 @@ class NetworkAccess:
         if not any(_is_in(host, rule) for rule in self.allow):
             self._refuse(host, "allow", self.allow_origin)
         return host
+
+    def narrowed(self, allow: Sequence[str] | None, deny: Sequence[str]) -> Self:
+        """Return the access that also keeps to these rules: of two lists of allowed hosts, what both allow."""
+        allowed = self.allow
+        if allow is not None:
+            inner = [rule for rule in allow if any(_is_in(rule, outer) for outer in self.allow)]
+            inner += [rule for rule in self.allow if any(_is_in(rule, outer) for outer in allow)]
+            allowed = tuple(dict.fromkeys(inner))
+        return replace(self, allow=allowed, deny=(*self.deny, *deny))
 
     @property
     def is_empty(self) -> bool:

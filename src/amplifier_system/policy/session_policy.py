@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Self
 
@@ -12,7 +13,9 @@ from .environment_access import EnvironmentAccess
 from .exceptions import PolicyError
 from .network_access import NetworkAccess
 from .path_access import OriginOf, PathAccess
-from .rules import PolicyRules
+from .rules import PolicyRules, merge_policies
+
+_VARIABLES = ("HOME", "AMPLIFIERD_HOME", "AMPLIFIERD_CONFIG_DIR")  # where the secret places are
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +80,30 @@ class SessionPolicy:
             return False
         return True
 
+    def narrowed_by(self, rules: Mapping[str, Any] | None) -> Self:
+        """Return the policy of a session inside this one: what these rules deny is denied too, nothing is added.
+
+        Raises:
+            ValueError: they are not a policy.
+        """
+        if not rules:
+            return self
+        layer = merge_policies(None, rules, may_widen=False)
+        paths = {name: layer.get(name, {}) for name in ("read", "write")}
+        network, variables = layer.get("network", {}), layer.get("environment", {})
+        allowed = network.get("allow")
+        passed = variables.get("pass")
+        return replace(
+            self.narrowed(
+                read_allow=paths["read"].get("allow"),
+                read_deny=paths["read"].get("deny", ()),
+                write_allow=paths["write"].get("allow"),
+                write_deny=paths["write"].get("deny", ()),
+            ),
+            network=self.network.narrowed(allowed, network.get("deny", ())),
+            variables=self.variables.narrowed(passed, variables.get("deny", ())),
+        )
+
     def narrowed(
         self,
         *,
@@ -93,3 +120,13 @@ class SessionPolicy:
             read=self.read.narrowed(read_allow, read_deny, base=start),
             write=self.write.narrowed(write_allow, write_deny, base=start),
         )
+
+
+def default_policy(working_dir: Path) -> SessionPolicy:
+    """Return the policy of a session about which nobody said anything."""
+    return _default(working_dir, *map(os.environ.get, _VARIABLES))
+
+
+@lru_cache(maxsize=64)
+def _default(working_dir: Path, *variables: str | None) -> SessionPolicy:
+    return SessionPolicy.of(working_dir=working_dir)

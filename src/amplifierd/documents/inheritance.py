@@ -14,8 +14,8 @@ from amplifierd.exceptions import (
     ProfileNotFoundError,
     ProfileValidationError,
 )
-from amplifierd.identifiers import ProfileId, is_collection_or_profile_name
-from amplifierd.issues import Issue, errors
+from amplifierd.identifiers import LOCAL, ProfileId, is_collection_or_profile_name
+from amplifierd.issues import Issue, Severity, errors
 
 from .document import ProfileDocument, module_identity
 from .merging import exclude, merge_sections
@@ -109,7 +109,7 @@ def resolve_profile(source: ProfileSource, profile_id: ProfileId) -> MergedProfi
     merging.add(document)
     merging.issues += document.issues
     if overlay := source.read_overlay(document.profile_id):
-        merging.add(overlay)
+        merging.add(overlay, is_users_own=True)
         merging.issues += overlay.issues
     if not chain_issues and not any(issue.code in NOTHING_READ for issue in merging.issues):
         merging.check(document)  # of a part of the whole nothing can be said to be missing
@@ -126,9 +126,19 @@ class _Merging:
         self.layers: list[Layer] = []
         self.issues = list(issues)
 
-    def add(self, document: ProfileDocument) -> None:
+    def add(self, document: ProfileDocument, *, is_users_own: bool = False) -> None:
         self._exclude(document.sections, document)
-        self.sections = merge_sections(self.sections, document.sections, replaced=document.replaced)
+        may_widen = is_users_own or document.profile_id.collection == LOCAL
+        try:
+            self.sections = merge_sections(
+                self.sections, document.sections, replaced=document.replaced, may_widen=may_widen
+            )
+        except ValueError as exc:
+            self._note_policy(document, str(exc))
+            sections = _without_policy(document.sections)
+            self.sections = merge_sections(self.sections, sections, replaced=document.replaced)
+        else:
+            self._check_policy(document)
         self.body = document.body or self.body
         data = {**document.sections, "instruction": document.body} if document.body else document.sections
         self.layers.append(Layer(str(document.profile_id), document.path, data, text=document.text))
@@ -155,12 +165,42 @@ class _Merging:
             self.add_values(DEFAULTS, {"session": {"context": {"module": DEFAULT_CONTEXT, "config": {}}}})
         self.sections = {**self.sections, **MountPlan(self.sections).lists()}
 
+    def _check_policy(self, document: ProfileDocument) -> None:
+        """Say what of a policy does not count because only the user's own files may allow more."""
+        asked, kept = (_policy_of(sections) for sections in (document.sections, self.sections))
+        for section, lists in asked.items():
+            for key in ("allow", "pass"):
+                counted = kept.get(section, {}).get(key, ())
+                refused = [text for text in lists.get(key) or () if text not in counted]
+                if refused:
+                    message = f"session.policy.{section}.{key} does not count for {', '.join(map(repr, refused))}"
+                    self._note_policy(document, message, "policy-not-widened", "warning")
+
+    def _note_policy(
+        self, document: ProfileDocument, message: str, code: str = "policy-invalid", severity: Severity = "error"
+    ) -> None:
+        place = "session.policy"
+        fix = "write it in a profile of your own or in an overlay, which may allow more"
+        if severity == "error":
+            fix = "give read, write and network the lists allow and deny, environment the lists pass and deny"
+        line = find_location(document.text, place) or 1
+        self.issues.append(Issue(code, message, place, document.path, line, fix, severity))
+
     def _note_no_match(self, document: ProfileDocument, location: str) -> None:
         message = f"exclude.{location} matches nothing that is inherited"
         fix = "take it out, or name what the parent has"
         place = f"exclude.{location}"
         line = find_location(document.text, place) or 1
         self.issues.append(Issue("exclude-no-match", message, place, document.path, line, fix, "warning"))
+
+
+def _policy_of(sections: Mapping[str, Any]) -> Mapping[str, Any]:
+    return (sections.get("session") or {}).get("policy") or {}
+
+
+def _without_policy(sections: Mapping[str, Any]) -> dict[str, Any]:
+    session = {key: value for key, value in sections["session"].items() if key != "policy"}
+    return {**sections, "session": session}
 
 
 def find_missing(sections: Mapping[str, Any]) -> Iterator[Issue]:
@@ -232,7 +272,7 @@ def _find_parent(source: ProfileSource, child: ProfileId, written: str) -> list[
             return []
     if not is_collection_or_profile_name(written):
         return []
-    near = [ProfileId(child.collection, written), ProfileId("local", written)]
+    near = [ProfileId(child.collection, written), ProfileId(LOCAL, written)]
     for candidate in near:
         if candidate != child and source.read(candidate) is not None:
             return [candidate]

@@ -8,17 +8,24 @@ from typing import Any
 
 from amplifier_core.mount_plan import MODULE_SECTIONS, SESSION_MEMBERS
 from amplifier_foundation.dicts import deep_merge, merge_module_lists
+from amplifier_system.policy import merge_policies
 
 from .document import ALL_AGENTS, NAMED_SECTIONS, module_identity
 
 Sections = Mapping[str, Any]
 
 
-def merge_sections(parent: Sections, child: Sections, *, replaced: Iterable[str] = ()) -> dict[str, Any]:
+def merge_sections(
+    parent: Sections, child: Sections, *, replaced: Iterable[str] = (), may_widen: bool = False
+) -> dict[str, Any]:
     """Return a parent's sections with a child's laid over them; neither is changed.
 
     `replaced` names sections of which the child inherits nothing. An explicit null removes an inherited section, or an
-    inherited agent or context; anywhere deeper it is a value like any other.
+    inherited agent or context; anywhere deeper it is a value like any other. `may_widen` says that the child is the
+    user's own, and may allow what the policy so far does not.
+
+    Raises:
+        ValueError: `session.policy` is not a policy.
     """
     inherited = {name: section for name, section in parent.items() if name not in replaced}
     merged = dict(inherited)
@@ -29,7 +36,15 @@ def merge_sections(parent: Sections, child: Sections, *, replaced: Iterable[str]
             continue
         else:
             merged[name] = _merge_section(name, inherited.get(name), section)
+    _merge_policy(merged, inherited, child, may_widen=may_widen)
     return merged
+
+
+def _merge_policy(merged: dict[str, Any], inherited: Sections, child: Sections, *, may_widen: bool) -> None:
+    old, new = ((part.get("session") or {}).get("policy") for part in (inherited, child))
+    if new is not None and isinstance(merged.get("session"), Mapping):
+        policy = merge_policies(old, new, may_widen=may_widen)
+        merged["session"] = {**merged["session"], "policy": policy}
 
 
 def _merge_section(name: str, parent: Any, child: Any) -> Any:

@@ -13,7 +13,7 @@ from amplifierd.documents.merging import exclude, merge_sections
 from amplifierd.documents.overrides import read_overrides
 from amplifierd.exceptions import ProfileValidationError
 from amplifierd.identifiers import ProfileId
-from amplifierd.issues import errors
+from amplifierd.issues import Issue, errors
 
 REQUEST = "request"
 """Names the layer of what a request changes."""
@@ -31,7 +31,11 @@ def lay_over(
     if given.get("agents"):
         given["agents"] = {name: _agent(name, agent, profile_id) for name, agent in given["agents"].items()}
     kept = exclude(plan, given.get("exclude") or {}, lambda location: None)
-    sections = merge_sections(kept, given)
+    try:
+        sections = merge_sections(kept, given)
+    except ValueError as exc:
+        issue = Issue("policy-invalid", str(exc), "session.policy")
+        raise ProfileValidationError(f"The overrides cannot be used:\n  {issue}", [issue]) from exc
     _check(sections, profile_id)
     session = dict(sections["session"])
     session.setdefault("context", {"module": DEFAULT_CONTEXT})

@@ -396,3 +396,40 @@ def test_a_chain_can_be_merged_from_either_end(a: dict[str, Any], b: dict[str, A
         sections["tools"] = merge_sections({}, sections).get("tools", [])
 
     assert merge_sections(merge_sections(a, b), c) == merge_sections(a, merge_sections(b, c))
+
+
+def policy_of(merged: MergedProfile) -> Any:
+    return merged.sections["session"].get("policy")
+
+
+def test_profiles_from_elsewhere_only_narrow_the_policy(shelf: Shelf) -> None:
+    wide = {"write": {"allow": ["/"]}, "read": {"allow": ["/", "~/.ssh"], "deny": ["data"]}}
+    shelf.write("team/parent", {"session": {**SESSION, "policy": wide}})
+    shelf.write("team/child", {"session": {"policy": {"write": {"allow": ["src", "/etc"]}}}}, extends="parent")
+
+    merged = merge(shelf, "team/child")
+
+    assert policy_of(merged) == {
+        "read": {"allow": ["/"], "deny": ["data"]},
+        "write": {"allow": ["src"]},
+    }
+    assert codes(merged).count("policy-not-widened") == 3
+
+
+def test_the_users_own_files_may_allow_more(shelf: Shelf) -> None:
+    shelf.write("team/parent", {"session": {**SESSION, "policy": {"read": {"deny": ["data"]}}}})
+    shelf.write("local/mine", {"session": {"policy": {"write": {"allow": [".", "~/notes"]}}}}, extends="team/parent")
+    shelf.overlay("team/parent", {"session": {"policy": {"read": {"allow": ["/", "data"]}}}})
+
+    assert policy_of(merge(shelf, "local/mine"))["write"] == {"allow": [".", "~/notes"]}
+    assert policy_of(merge(shelf, "team/parent")) == {"read": {"allow": ["/", "data"]}}
+
+
+def test_what_is_not_a_policy_is_an_issue_with_its_line(shelf: Shelf) -> None:
+    shelf.write("team/odd", {"session": {**SESSION, "policy": {"reed": {}}}})
+
+    issue = next(issue for issue in merge(shelf, "team/odd").issues if issue.code == "policy-invalid")
+
+    assert "policy.reed is unknown" in issue.message
+    assert issue.line is not None
+    assert issue.line > 1
