@@ -93,6 +93,7 @@ def replace_profile_text(paths: Paths, profile_id: ProfileId, text: str) -> None
         write_atomically(staging / PROFILE_FILE, text.encode())
         if not published.is_symlink():
             staging.rename(published)
+            _remove_if_empty(builds_dir(paths, profile_id))
             return
         seal(staging)
         pending = staging.rename(staging.with_name(f"pending-{unique()}"))
@@ -111,9 +112,7 @@ def remove_profile(paths: Paths, profile_id: ProfileId) -> None:
         remove(builds / _PARKED)
         remove_old_builds(paths, profile_id)
         sweep(paths, profile_id)
-        with contextlib.suppress(OSError):  # builds in use, or other profiles' builds, are still there
-            builds.rmdir()
-            builds.parent.rmdir()
+        _remove_if_empty(builds)
 
 
 def remove_old_builds(
@@ -196,6 +195,12 @@ def seal(directory: Path) -> None:
 def sealed_mode(mode: int) -> int:
     """Return the mode of a file in a build."""
     return 0o555 if mode & 0o100 else 0o444
+
+
+def _remove_if_empty(builds: Path) -> None:
+    with contextlib.suppress(OSError):  # builds in use, or other profiles' builds, are still there
+        builds.rmdir()
+        builds.parent.rmdir()
 
 
 @contextmanager
