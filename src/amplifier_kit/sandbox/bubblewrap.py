@@ -6,6 +6,7 @@ private and empty places with what is given back there, and over that what is hi
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +17,7 @@ _NOBODY = "65534"
 _PRIVATE = tuple(map(Path, ("/tmp", "/run", "/var/run", "/sys")))
 _ELSEWHERE = tuple(map(Path, ("/proc", "/dev")))
 _NOTHING = Path(__file__).with_name("nothing")  # an empty file; a device would be refused
+_SOCKETS = Path("/proc/net/unix")
 _PLACES_OUTSIDE = ("TMPDIR", "TMP", "TEMP", "XDG_RUNTIME_DIR")
 
 
@@ -81,7 +83,8 @@ def _mounts(confinement: Confinement) -> Iterator[str]:
 
     for path in filter(is_there, _outermost(_existing(confinement.read_only))):
         yield from ("--ro-bind", str(path), str(path))
-    for path in filter(is_there, _outermost(_existing(confinement.hidden))):
+    sockets = () if confinement.has_network else _sockets()
+    for path in filter(is_there, _outermost(_existing((*confinement.hidden, *sockets)))):
         if path.is_dir():
             yield from ("--tmpfs", str(path), "--remount-ro", str(path))
         else:
@@ -94,6 +97,15 @@ def _private_places() -> Iterator[Path]:
     for path in (*_PRIVATE, *([Path(runtime)] if runtime else ())):
         if path.is_dir() and not path.is_symlink():
             yield path
+
+
+def _sockets() -> Iterator[Path]:
+    """Yield where daemons listen on Unix sockets, which can be reached by path even without a network."""
+    with suppress(OSError):
+        for line in _SOCKETS.read_text(encoding="utf-8", errors="surrogateescape").splitlines():
+            path = line.split(maxsplit=7)[7:]
+            if path and path[0].startswith("/"):
+                yield Path(os.path.realpath(path[0]))
 
 
 def _is_below(path: Path, places: Iterable[Path]) -> bool:

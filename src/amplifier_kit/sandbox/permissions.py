@@ -82,5 +82,6 @@ def _writable(groups: Iterable[frozenset[str]]) -> list[str]:
 
 def _real(places: Iterable[str | Path]) -> list[Path]:
     """Return where places lead, each once, without those that a sandbox replaces anyway."""
-    real = {Path(os.path.realpath(place)) for place in places}
+    # What does not exist has nowhere to lead, and most secret places of a policy do not.
+    real = {Path(os.path.realpath(place) if os.path.lexists(place) else place) for place in places}
     return sorted(path for path in real if not any(path.is_relative_to(view) for view in _OWN_VIEWS))

@@ -162,6 +162,18 @@ async def test_unix_sockets_of_daemons_cannot_be_reached(
         path.unlink(missing_ok=True)
 
 
+async def test_without_network_no_daemon_is_reached_wherever_it_listens(run: Any, place: Path) -> None:
+    program = "import socket; socket.socket(socket.AF_UNIX).connect('work/daemon.sock'); print('connected')"
+    connect = f'cd {place} && {sys.executable} -S -c "{program}"'
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(place / "work/daemon.sock"))
+        listener.listen()
+
+        without, with_network = await run(connect), await run(connect, has_network=True)
+
+    assert (without.out, with_network.out) == ("", "connected\n")
+
+
 async def test_what_it_left_running_ends_with_it(run: Any, started: Any) -> None:
     outcome = await run("(setsid env -i sleep 60 &) ; nohup sleep 60 >/dev/null 2>&1 & echo done")
 
