@@ -16,6 +16,7 @@ from amplifier_foundation.sources.locks import locked
 from amplifier_foundation.sources.resolved import Phase, report
 from amplifier_system.threads import in_thread
 from amplifierd.documents.document import ProfileDocument, ReferenceBase
+from amplifierd.documents.extends import Extends
 from amplifierd.documents.inheritance import MergedProfile, resolve_profile
 from amplifierd.documents.profile_reader import read_document
 from amplifierd.exceptions import ProfileCompilationError, ProfileNotFoundError, ProfileValidationError
@@ -334,18 +335,15 @@ class Profiles:
 
     def _parents_of(self, document: ProfileDocument) -> Sequence[ProfileId]:
         """Return the profiles that a profile may extend; for a bare name that is not near, those of all collections."""
-        written = document.extends or ""
-        collection, separator, name = written.replace(":", "/", 1).partition("/")
-        if separator:
-            with contextlib.suppress(ValueError):
-                return [ProfileId.parse(f"{collection}/{name.removeprefix('profiles/').removesuffix('.md')}")]
+        extends = Extends.parse(document.extends or "")
+        if extends is None:
             return []
-        if not is_collection_or_profile_name(written):
-            return []
-        near = [ProfileId(owner, written) for owner in (document.profile_id.collection, LOCAL)]
-        if found := [each for each in near if self._texts.read(each) is not None]:
-            return found[:1]
-        return [ProfileId(each, written) for each in self._catalogue.collection_ids()]
+        places = extends.places(document.profile_id)
+        if extends.collection is not None:
+            return places
+        if near := [place for place in places if self._texts.read(place) is not None]:
+            return near[:1]
+        return [ProfileId(each, extends.name) for each in self._catalogue.collection_ids()]
 
     def _find_unseen(self, merged: MergedProfile) -> Sequence[Reason]:
         """Return what the user changed about a profile and its ancestors that has not been extracted yet."""

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Collection, Iterable, Mapping
 
 from amplifierd.builds.home_profiles import Profiles
+from amplifierd.documents.extends import Extends
 from amplifierd.exceptions import ProfileValidationError
 from amplifierd.identifiers import ProfileId
 from amplifierd.issues import Issue, errors
@@ -38,7 +39,7 @@ async def recompile(
     is incomplete and that others extend is meant to be so; that is not a failure.
     """
     slots = asyncio.Semaphore(workers)
-    extended = {_bare_name(written) for written in parents.values() if written}
+    extended = {extends.name for written in parents.values() if (extends := Extends.parse(written or ""))}
 
     async def compile_one(profile_id: ProfileId) -> tuple[ProfileOutcome, Issue | None]:
         async with slots:
@@ -66,8 +67,8 @@ def find_descendants(changed: Iterable[ProfileId], parents: Mapping[ProfileId, s
     """
     children: dict[str, list[ProfileId]] = {}
     for child, written in parents.items():
-        if written:
-            children.setdefault(_bare_name(written), []).append(child)
+        if extends := Extends.parse(written or ""):
+            children.setdefault(extends.name, []).append(child)
     found: set[ProfileId] = set()
     names = [profile_id.name for profile_id in changed]
     while names:
@@ -88,11 +89,6 @@ def _stamp(paths: Paths, profile_id: ProfileId) -> tuple[int, int] | None:
     except OSError:
         return None
     return status.st_ino, status.st_mtime_ns
-
-
-def _bare_name(written: str) -> str:
-    """Return the name in `name`, `collection/name`, `collection:name` and `collection:profiles/name.md`."""
-    return written.rpartition("/")[2].rpartition(":")[2].removesuffix(".md")
 
 
 def _failure(profile_id: ProfileId, error: Exception) -> Issue:

@@ -14,10 +14,11 @@ from amplifierd.exceptions import (
     ProfileNotFoundError,
     ProfileValidationError,
 )
-from amplifierd.identifiers import LOCAL, ProfileId, is_collection_or_profile_name
+from amplifierd.identifiers import LOCAL, ProfileId
 from amplifierd.issues import Issue, Severity, errors
 
 from .document import ProfileDocument, module_identity
+from .extends import Extends
 from .merging import exclude, merge_sections
 from .profile_reader import NOTHING_READ, find_location
 
@@ -260,20 +261,15 @@ def _circular(circle: Sequence[ProfileId], document: ProfileDocument) -> Profile
     return ProfileCircularInheritanceError(message, [issue], hint=fix)
 
 
-def _find_parent(source: ProfileSource, child: ProfileId, written: str) -> list[ProfileId]:
+def _find_parent(source: ProfileSource, child: ProfileId, written: str) -> Sequence[ProfileId]:
     """Return the profiles that an `extends` can mean: one, several when it is ambiguous, none when there is none."""
-    collection, colon, path = written.partition(":")
-    if colon:
-        written = f"{collection}/{path.removeprefix('profiles/').removesuffix('.md')}"
-    if "/" in written:
-        try:
-            return [ProfileId.parse(written)]
-        except ValueError:
-            return []
-    if not is_collection_or_profile_name(written):
+    extends = Extends.parse(written)
+    if extends is None:
         return []
-    near = [ProfileId(child.collection, written), ProfileId(LOCAL, written)]
-    for candidate in near:
-        if candidate != child and source.read(candidate) is not None:
-            return [candidate]
-    return [owner for owner in source.owners(written) if owner != child] or ([child] if child.name == written else [])
+    places = extends.places(child)
+    if extends.collection is not None:
+        return places
+    if near := [place for place in places if source.read(place) is not None]:
+        return near[:1]
+    owners = [owner for owner in source.owners(extends.name) if owner != child]
+    return owners or ([child] if child.name == extends.name else [])

@@ -185,3 +185,15 @@ async def test_a_frozen_compile_says_what_was_written_since_and_extracts_nothing
         await home.profiles.compile("local/mine", frozen=True)
 
     assert json.loads(home.paths.collections_lock.read_text()) == lock
+
+
+async def test_a_profile_may_extend_another_of_its_own_name_before_that_was_ever_extracted(
+    home: Home, text: Callable[..., str]
+) -> None:
+    own = home.paths.own_profiles
+    own.mkdir(parents=True)
+    (own / "core.md").write_text(text("core", extends="core", body=""))
+
+    build = await home.profiles.compile("local/core")
+
+    assert build.instruction() == "Hello."
