@@ -554,6 +554,17 @@ async def test_a_module_that_is_no_provider_and_gives_no_reason_fails_as_one(tmp
     ]
 
 
+@pytest.mark.parametrize("module_type", ["provider", "hook", "orchestrator", "context"])
+async def test_a_tool_that_announces_itself_is_still_not_a_module_of_another_type(
+    folder: Path, module_type: str
+) -> None:
+    announcing = TOOL + "    logging.getLogger(__name__).info('mounted')\n"
+
+    result = await validate_module(write_module(folder, f"import logging\n{announcing}"), module_type)
+
+    assert [check.name for check in result.errors] == ["protocol_compliance"]
+
+
 async def test_listening_to_a_module_leaves_its_logger_as_it_was(folder: Path) -> None:
     own = logging.getLogger("amplifier_module_tool_x")
     before = (own.level, list(own.handlers))

@@ -185,7 +185,9 @@ async def _mount_and_look(
                 mounted,
                 returned,
                 handlers_registered=has_handlers,
-                may_decline=gave_reason or (is_its_own and not _did_something_else(coordinator, result.module_type)),
+                may_decline=_may_decline(
+                    coordinator, result.module_type, is_its_own=is_its_own, gave_reason=gave_reason
+                ),
             )
     finally:
         await _clean_up(cleanup, coordinator)
@@ -205,10 +207,20 @@ def _informed(name: str) -> Iterator[str]:
         own.setLevel(level)
 
 
+def _may_decline(coordinator: "ModuleCoordinator", module_type: str, *, is_its_own: bool, gave_reason: bool) -> bool:
+    """Say whether a module that installed nothing of a type may still pass as one of it.
+
+    What a module logs while it installs something else is no reason: many announce what they mounted. A hook may mount
+    what it reports to and register its handlers later.
+    """
+    did_something_else = _did_something_else(coordinator, module_type)
+    if is_its_own:
+        return gave_reason or not did_something_else or module_type == "hook"
+    return gave_reason and not did_something_else
+
+
 def _did_something_else(coordinator: "ModuleCoordinator", module_type: str) -> bool:
-    """Say whether the module installed what belongs to another type; a hook may also mount what it reports to."""
-    if module_type == "hook":
-        return False
+    """Say whether the module installed what belongs to another type."""
     others = (contract for contract in CONTRACTS.values() if contract.module_type not in (module_type, "hook"))
     return any(_mounted(coordinator, other) for other in others) or any(coordinator.hooks.list_handlers().values())
 
