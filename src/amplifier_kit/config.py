@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any, ClassVar, TypeVar
 
 from amplifier_core.mounting import current_mounting
@@ -29,7 +30,8 @@ class ModuleConfig:
         self.module_id = module_id
         self._is_guard = is_guard
         if config is not None and not isinstance(config, Mapping):
-            config = self.refuse("config", config, "a mapping", None)
+            read = _settings_object(config)
+            config = self.refuse("config", config, "a mapping", None) if read is None else read
         self._config = dict(config or {})
         self._known: set[str] = set()
 
@@ -163,6 +165,14 @@ class ModuleConfig:
         except (TypeError, ValueError, OverflowError, KeyError):
             safe = default if when_unusable is None else when_unusable
             return self.refuse(found, self._config[found], allowed, safe)
+
+
+def _settings_object(value: object) -> dict[str, Any] | None:
+    """Return what a model or a namespace holds, None for anything else; a plan may have either as a configuration."""
+    if isinstance(value, SimpleNamespace):
+        return dict(vars(value))
+    dump = getattr(value, "model_dump", None)
+    return dict(dump()) if callable(dump) else None
 
 
 def _bounds(minimum: float | None, maximum: float | None) -> str:

@@ -2,6 +2,7 @@
 
 import difflib
 import logging
+import os
 import re
 from collections.abc import Mapping
 from typing import ClassVar, TypeVar
@@ -32,7 +33,11 @@ class LenientConfig(ModuleConfig):
         for key, value in list(self._config.items()):
             if isinstance(value, str) and _UNEXPANDED.fullmatch(value):
                 logger.warning(
-                    "%s: config key %r is %s, which was never set; it counts as unset", module_id, key, value
+                    "%s: config key %r is %s, which the application has not expanded; it counts as unset%s",
+                    module_id,
+                    key,
+                    value,
+                    "" if value[2:-1] in os.environ else f" ({value[2:-1]} is not set in the environment, either)",
                 )
                 del self._config[key]
             elif value == "":

@@ -1,8 +1,10 @@
 """Configuration that never fails a mount: what cannot be used is reported and replaced."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from amplifier_kit.lenient_config import LenientConfig
 
@@ -74,6 +76,28 @@ def test_a_reference_that_was_never_expanded_counts_as_unset_with_a_warning(capl
     assert config(key="a ${HOME_DIR}").text("key", None) == "a ${HOME_DIR}"
     (record,) = caplog.records
     assert (record.levelname, "'key'" in record.message, "${HOME_DIR}" in record.message) == ("WARNING", True, True)
+
+
+@pytest.mark.parametrize("is_set", [True, False])
+def test_the_warning_says_unset_only_of_a_variable_that_is(
+    is_set: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("NOTES_DIR", "/notes") if is_set else monkeypatch.delenv("NOTES_DIR", raising=False)
+
+    assert config(key="${NOTES_DIR}").text("key", None) is None
+
+    expected = "tool-x: config key 'key' is ${NOTES_DIR}, which the application has not expanded; it counts as unset"
+    assert caplog.messages == [expected if is_set else f"{expected} (NOTES_DIR is not set in the environment, either)"]
+
+
+class Settings(BaseModel):
+    key: int = 7
+
+
+@pytest.mark.parametrize("given", [Settings(), SimpleNamespace(key=7)], ids=["model", "namespace"])
+def test_a_settings_object_is_read_like_a_mapping(given: Any, caplog: pytest.LogCaptureFixture) -> None:
+    assert LenientConfig("tool-x", given).integer("key", 4) == 7
+    assert caplog.records == []
 
 
 def test_unknown_keys_are_named_each_with_the_key_it_resembles(caplog: pytest.LogCaptureFixture) -> None:
