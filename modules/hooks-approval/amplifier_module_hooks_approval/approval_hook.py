@@ -25,6 +25,7 @@ logger = logging.getLogger(__name__)
 
 SCRUB = "redaction.scrub"
 
+_LONGEST_UNDERSTOOD = 65_536
 _BY_A_PERSON = frozenset({"provider", "remembered"})
 
 
@@ -168,6 +169,7 @@ class ApprovalHook:
         return (
             not call.is_well_formed
             or request.risk_level == "critical"
+            or len(call.command.encode("utf-8", "surrogatepass")) > _LONGEST_UNDERSTOOD
             or any(pattern in command for pattern in self.settings.patterns)
         )
 

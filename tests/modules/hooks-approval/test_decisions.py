@@ -30,6 +30,15 @@ async def test_harmless_commands_are_approved_and_prompt_once_more_follows_them(
     assert len(provider.requests) == len(CONTINUATIONS)
 
 
+async def test_a_command_too_long_to_be_understood_prompts_whatever_the_rules_say(mount_guard: Any) -> None:
+    guard = await mount_guard(auto_approve=True)
+    provider = guard.answered_by(NO)
+
+    assert (await guard.judge_command(f"echo {'x' * 60_000}")).action == "continue"
+    assert (await guard.judge_command(f"echo {'x' * 70_000}")).action == "deny"
+    assert len(provider.requests) == 1
+
+
 async def test_a_command_whose_name_begins_like_an_allowed_one_prompts(mount_guard: Any) -> None:
     guard = await mount_guard()
     provider = guard.answered_by(YES)
