@@ -6,18 +6,17 @@ private and empty places with what is given back there, and over that what is hi
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from .confinement import Confinement
 from .enclosure import Enclosure
+from .syscall_filter import unix_socket_filter
 
 _NOBODY = "65534"
 _PRIVATE = tuple(map(Path, ("/tmp", "/run", "/var/run", "/sys")))
 _ELSEWHERE = tuple(map(Path, ("/proc", "/dev")))
 _NOTHING = Path(__file__).with_name("nothing")  # an empty file; a device would be refused
-_SOCKETS = Path("/proc/net/unix")
 _PLACES_OUTSIDE = ("TMPDIR", "TMP", "TEMP", "XDG_RUNTIME_DIR")
 
 
@@ -38,13 +37,23 @@ class Bubblewrap:
         list of processes, and no variable of the program has a say in what happens outside.
         """
         options = [*_options(confinement, self.disables_userns), *_variables(environment)]
-        description = os.memfd_create("sandbox")
+        files = [_file(b"".join(os.fsencode(option) + b"\0" for option in options))]
+        own = ["--args", str(files[0])]
+        if not confinement.has_network and (syscall_filter := unix_socket_filter()) is not None:
+            files.append(_file(syscall_filter))
+            own += ["--seccomp", str(files[-1])]
         status, status_end = os.pipe()
-        with os.fdopen(os.dup(description), "wb") as file:
-            file.write(b"".join(os.fsencode(option) + b"\0" for option in options))
-        os.lseek(description, 0, os.SEEK_SET)
-        own = ["--args", str(description), "--json-status-fd", str(status_end), "--"]
-        return Enclosure([self.executable, *own, *arguments], {}, (description, status_end), status)
+        own += ["--json-status-fd", str(status_end), "--"]
+        return Enclosure([self.executable, *own, *arguments], {}, (*files, status_end), status)
+
+
+def _file(content: bytes) -> int:
+    """Return the descriptor of a file without a name that holds this."""
+    descriptor = os.memfd_create("sandbox")
+    with os.fdopen(os.dup(descriptor), "wb") as file:
+        file.write(content)
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor
 
 
 def _options(confinement: Confinement, disables_userns: bool) -> list[str]:
@@ -83,8 +92,7 @@ def _mounts(confinement: Confinement) -> Iterator[str]:
 
     for path in filter(is_there, _outermost(_existing(confinement.read_only))):
         yield from ("--ro-bind", str(path), str(path))
-    sockets = () if confinement.has_network else _sockets()
-    for path in filter(is_there, _outermost(_existing((*confinement.hidden, *sockets)))):
+    for path in filter(is_there, _outermost(_existing(confinement.hidden))):
         if path.is_dir():
             yield from ("--tmpfs", str(path), "--remount-ro", str(path))
         else:
@@ -97,15 +105,6 @@ def _private_places() -> Iterator[Path]:
     for path in (*_PRIVATE, *([Path(runtime)] if runtime else ())):
         if path.is_dir() and not path.is_symlink():
             yield path
-
-
-def _sockets() -> Iterator[Path]:
-    """Yield where daemons listen on Unix sockets, which can be reached by path even without a network."""
-    with suppress(OSError):
-        for line in _SOCKETS.read_text(encoding="utf-8", errors="surrogateescape").splitlines():
-            path = line.split(maxsplit=7)[7:]
-            if path and path[0].startswith("/"):
-                yield Path(os.path.realpath(path[0]))
 
 
 def _is_below(path: Path, places: Iterable[Path]) -> bool:

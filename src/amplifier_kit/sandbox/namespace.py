@@ -30,6 +30,7 @@ class Namespace:
         self.exit_code: int | None = None
         self._first: int | None = None
         self._first_descriptor: int | None = None
+        self._descriptor_use = threading.Lock()  # once closed, its number can stand for another sandbox
         self._link = ""
         self._reader = threading.Thread(target=self._read, args=(status,), name="sandbox-status", daemon=True)
         self._reader.start()
@@ -52,8 +53,8 @@ class Namespace:
 
     def kill(self) -> None:
         """Kill everything in the namespace, at once."""
-        if self._first_descriptor is not None:
-            with contextlib.suppress(ProcessLookupError):
+        with self._descriptor_use, contextlib.suppress(ProcessLookupError):
+            if self._first_descriptor is not None:
                 signal.pidfd_send_signal(self._first_descriptor, signal.SIGKILL)
 
     def wait_for_end(self) -> None:
@@ -65,8 +66,9 @@ class Namespace:
         waiting.register(self._first_descriptor, select.POLLIN)
         if not waiting.poll(_END_LIMIT_MS):
             logger.warning("the sandbox of process %s does not come to its end", self._first)
-        descriptor, self._first_descriptor = self._first_descriptor, None
-        os.close(descriptor)
+        with self._descriptor_use:
+            os.close(self._first_descriptor)
+            self._first_descriptor = None
 
     def _read(self, status: int) -> None:
         with os.fdopen(status, "rb") as lines:
@@ -77,9 +79,13 @@ class Namespace:
     def _take(self, told: dict[str, int]) -> None:
         self.exit_code = told.get("exit-code", self.exit_code)
         if "child-pid" in told and "pid-namespace" in told:
-            with contextlib.suppress(ProcessLookupError):  # it is over already
-                self._first, self._link = told["child-pid"], f"pid:[{told['pid-namespace']}]"
-                self._first_descriptor = os.pidfd_open(self._first)
+            self._first, self._link = told["child-pid"], f"pid:[{told['pid-namespace']}]"
+            with contextlib.suppress(OSError):  # it is over already
+                descriptor = os.pidfd_open(self._first)
+                if _link_of(self._first) in (self._link, ""):
+                    self._first_descriptor = descriptor
+                else:  # the number is somebody else's by now
+                    os.close(descriptor)
 
 
 class NamespaceMembers:

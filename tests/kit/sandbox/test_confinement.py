@@ -174,6 +174,14 @@ async def test_without_network_no_daemon_is_reached_wherever_it_listens(run: Any
     assert (without.out, with_network.out) == ("", "connected\n")
 
 
+async def test_without_network_programs_can_still_talk_among_themselves(run: Any) -> None:
+    program = "import asyncio, socket; socket.socketpair(); asyncio.run(asyncio.sleep(0)); print('talking')"
+
+    outcome = await run(f'{sys.executable} -S -c "{program}"')
+
+    assert outcome.out == "talking\n"
+
+
 async def test_what_it_left_running_ends_with_it(run: Any, started: Any) -> None:
     outcome = await run("(setsid env -i sleep 60 &) ; nohup sleep 60 >/dev/null 2>&1 & echo done")
 
