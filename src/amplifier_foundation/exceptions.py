@@ -12,6 +12,7 @@ AmplifierError
 from typing import Literal, get_args
 
 from amplifier_core.exceptions import AmplifierError
+from amplifier_system.urls import shown
 
 RefResolutionReason = Literal[
     "syntax",
@@ -30,7 +31,13 @@ REF_RESOLUTION_REASONS: tuple[str, ...] = get_args(RefResolutionReason)
 
 
 class BundleError(AmplifierError):
-    """Base class: catch this to handle anything that is wrong with a bundle or its source."""
+    """Base class: catch this to handle anything that is wrong with a bundle or its source.
+
+    A source in the text is shown without credentials, wherever they come from.
+    """
+
+    def __init__(self, message: str = "", *, hint: str = "") -> None:
+        super().__init__(shown(message), hint=shown(hint))
 
 
 class BundleNotFoundError(BundleError):
@@ -38,13 +45,16 @@ class BundleNotFoundError(BundleError):
 
 
 class RefResolutionError(BundleNotFoundError):
-    """A reference does not lead to content; `ref` is the reference as written, `reason` why, as a stable word."""
+    """A reference does not lead to content; `ref` is the reference as written, `reason` why, as a stable word.
+
+    In `ref`, too, there are no credentials.
+    """
 
     def __init__(
         self, message: str = "", ref: str = "", reason: RefResolutionReason = "not-found", *, hint: str = ""
     ) -> None:
         super().__init__(message, hint=hint)
-        self.ref = ref
+        self.ref = shown(ref)
         self.reason: RefResolutionReason = reason
 
 

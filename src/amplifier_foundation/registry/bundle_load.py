@@ -13,6 +13,7 @@ from amplifier_foundation.bundle import Bundle
 from amplifier_foundation.bundle.gaps import find_gaps
 from amplifier_foundation.bundle.origins import tag_container
 from amplifier_foundation.exceptions import BundleDependencyError, BundleValidationError
+from amplifier_system.urls import shown
 
 from .bundle_reader import Reading
 from .include_sources import include_texts, is_relative, namespace_in, resolve_include
@@ -227,7 +228,8 @@ class BundleLoad:
             raise BundleDependencyError(
                 f"strict mode: {node.reading.uri} includes {include.text!r}, which failed: {cause}"
             ) from cause
-        logger.warning("Include Failed (skipping): %s includes %r: %s", node.reading.uri, include.text, cause)
+        uri, text = shown(node.reading.uri), shown(include.text)
+        logger.warning("Include Failed (skipping): %s includes %r: %s", uri, text, cause)
         return None
 
     def _compose_include(self, key: str, chain: tuple[str, ...]) -> Bundle:

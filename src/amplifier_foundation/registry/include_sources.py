@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from amplifier_foundation.paths.resolution import cut_fragment, parse_uri
+from amplifier_system.urls import shown
 
 from .bundle_reader import Reading
 from .state import BundleState
@@ -25,7 +26,7 @@ def include_texts(reading: Reading) -> list[str]:
         if text and (isinstance(item, dict) or isinstance(text, str)):
             texts.append(str(text))
         else:
-            logger.warning("%s: include %r is ignored; write a source or {bundle: source}", reading.uri, item)
+            logger.warning("%s: include %r is ignored; write a source or {bundle: source}", shown(reading.uri), item)
     return texts
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from amplifier_foundation.bundle import Bundle
 from amplifier_foundation.bundle.sourced_entries import sourced_entries
 from amplifier_foundation.paths.resolution import ResolvedSource, cut_fragment, parse_uri
-from amplifier_foundation.sources.reference import shown
 from amplifier_foundation.sources.resolver import SimpleSourceResolver
 from amplifier_foundation.sources.worker_batches import WorkerBatches
+from amplifier_system.urls import shown
 
 from .bundle_reader import BundleReader, Reading
 from .include_sources import file_uri, is_local, names_subpath, subdirectory_uri

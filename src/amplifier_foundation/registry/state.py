@@ -10,6 +10,7 @@ from typing import Any, Self
 
 from amplifier_foundation.io.files import write_with_backup
 from amplifier_system.files import write_atomically
+from amplifier_system.urls import shown
 
 logger = logging.getLogger(__name__)
 
@@ -34,9 +35,9 @@ class BundleState:
     app_bundle: bool = False
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the state as JSON data; relations and root are left out when there are none."""
+        """Return the state as JSON data; relations and root are left out when there are none; credentials always."""
         data: dict[str, Any] = {
-            "uri": self.uri,
+            "uri": shown(self.uri),
             "name": self.name,
             "version": self.version,
             "loaded_at": self.loaded_at.isoformat() if self.loaded_at else None,

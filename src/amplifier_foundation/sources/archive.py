@@ -8,9 +8,9 @@ from pathlib import Path, PurePosixPath
 
 from amplifier_foundation.exceptions import RefResolutionError, RefResolutionReason
 from amplifier_system.threads import Stop
+from amplifier_system.urls import shown
 
 from .hashing import check_links
-from .reference import shown
 from .resolved import Limits
 from .store import make_directory
 

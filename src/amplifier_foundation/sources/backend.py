@@ -8,9 +8,10 @@ from typing import IO, Any
 
 from amplifier_foundation.exceptions import RefResolutionError, RefResolutionReason
 from amplifier_system.threads import Stop, Stopped, in_thread
+from amplifier_system.urls import shown
 
 from .hashing import hash_content
-from .reference import UrlReference, shown
+from .reference import UrlReference
 from .resolved import Limits
 from .store import make_directory
 from .url_cache import Entry, Fetched

@@ -11,9 +11,9 @@ from pathlib import Path
 from weakref import WeakKeyDictionary
 
 from amplifier_foundation.exceptions import RefResolutionError
+from amplifier_system.urls import shown
 
 from .locks import locked
-from .reference import shown
 from .resolved import Limits, Phase, Progress, ProgressEvent, report
 
 OFFLINE_VARIABLE = "AMPLIFIERD_OFFLINE"

@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import ipaddress
+import logging
 import os
 import socket
 import ssl
@@ -16,8 +17,8 @@ import httpx2
 
 from amplifier_foundation.exceptions import RefResolutionError, RefResolutionReason
 from amplifier_system.addresses import is_public
+from amplifier_system.urls import shown
 
-from .reference import shown
 from .resolved import Limits
 from .url_cache import Entry, Fetched
 
@@ -32,6 +33,22 @@ _TOTAL_TIMEOUT_S = 300.0
 def _trust() -> ssl.SSLContext:
     """Return the certificates that servers must show; reading them takes tens of milliseconds."""
     return httpx2.create_ssl_context()
+
+
+def _credentials(url: httpx2.URL) -> httpx2.BasicAuth | None:
+    return httpx2.BasicAuth(url.username, url.password) if url.username or url.password else None
+
+
+class _WithoutSecrets(logging.Filter):
+    """The http client notes every request with its URL."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if isinstance(record.args, tuple):
+            record.args = tuple(shown(each) if isinstance(each, httpx2.URL) else each for each in record.args)
+        return True
+
+
+_without_secrets = _WithoutSecrets()
 
 
 class Download:
@@ -52,6 +69,7 @@ class Download:
         Raises:
             RefResolutionError: with the reason.
         """
+        logging.getLogger("httpx2").addFilter(_without_secrets)  # adding it again changes nothing
         try:
             async with asyncio.timeout(self._limits.fetch_timeout_s or _TOTAL_TIMEOUT_S):
                 return await self._fetch(target, entry)
@@ -69,9 +87,11 @@ class Download:
             headers |= {name: str(value) for name, value in tags.items() if value}
         timeout_s, trust = self._limits.connect_timeout_s, await asyncio.to_thread(_trust)
         async with httpx2.AsyncClient(verify=trust, follow_redirects=False, timeout=timeout_s) as client:
-            url = httpx2.URL(self._url)
+            named = httpx2.URL(self._url)
+            url, credentials = named.copy_with(username=None, password=None), _credentials(named)
             for _ in range(self._limits.redirects + 1):
-                async with client.stream("GET", url, headers=headers) as response:
+                auth = credentials if self._is_named(url) and url.port == named.port else None
+                async with client.stream("GET", url, headers=headers, auth=auth) as response:
                     self._check_peer(url, response)
                     if response.status_code not in _REDIRECTS or "location" not in response.headers:
                         return await self._read(response, target, entry)

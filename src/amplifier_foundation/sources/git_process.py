@@ -5,7 +5,7 @@ import contextlib
 import os
 import re
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -13,6 +13,7 @@ from amplifier_foundation.exceptions import RefResolutionReason
 from amplifier_system.processes import ProcessTree, reading
 from amplifier_system.tasks import run_to_end
 
+from .git_access import GitAccess
 from .reference import GIT_TRANSPORTS
 
 _OF_A_REPOSITORY = (  # variables that git sets for hooks and aliases, and that would redirect ours
@@ -49,6 +50,7 @@ _FAILURES: dict[RefResolutionReason, str] = {  # the first that fits
     "not-found": r"repository .* not found|does not exist|does not appear to be a git repository|not a git repository"
     r"|returned error: 404|no such file or directory|not our ref|couldn't find remote ref",
 }
+_COUNT = "GIT_CONFIG_COUNT"
 _KEPT_ERROR_BYTES = 8192
 _OUTPUT_LIMIT = 64 * 1024 * 1024
 _PROGRESS = re.compile(rb"^[A-Za-z: ]+:\s+\d+% \(")
@@ -76,7 +78,7 @@ class GitError(Exception):
 
 async def run_git(
     *arguments: str,
-    transport: str = "file",
+    access: GitAccess | None = None,
     git_dir: Path | None = None,
     timeout_s: float,
     on_output: Callable[[bytes], None] | None = None,
@@ -84,15 +86,16 @@ async def run_git(
 ) -> bytes:
     """Run git and return what it wrote, or pass it to `on_output` piece by piece; an exception there ends git.
 
-    `on_progress` gets the lines of git's progress display.
+    `access` is the way to the repository that the arguments name by its URL. `on_progress` gets the lines of git's
+    progress display.
 
     Raises:
         GitError: git failed.
         GitCloneTimeoutError: it took longer than `timeout_s`.
     """
-    options = [word for option in _OPTIONS for word in ("-c", option)]
+    options = [word for option in (*_OPTIONS, *(access.options if access else ())) for word in ("-c", option)]
     command = ["git", f"--git-dir={git_dir or '/dev/null'}", *options, *arguments]
-    environment = await _environment(transport)
+    environment = await _environment(access)
     try:
         tree = await ProcessTree.start(command, environment=environment, cwd=Path("/"))
     except FileNotFoundError as error:
@@ -124,7 +127,7 @@ async def _end(tree: ProcessTree, *readings: "asyncio.Future[Any]") -> None:
     tree.close_pipes()
 
 
-async def _environment(transport: str) -> dict[str, str]:
+async def _environment(access: GitAccess | None) -> dict[str, str]:
     environment = {name: value for name, value in os.environ.items() if name not in _OF_A_REPOSITORY}
     environment.update(
         GIT_TERMINAL_PROMPT="0",
@@ -137,9 +140,23 @@ async def _environment(transport: str) -> dict[str, str]:
         GIT_ATTR_NOSYSTEM="1",
         LC_ALL="C",
     )
-    if transport == "ssh":
+    if access is None:
+        return environment
+    if access.transport == "ssh":
         environment["GIT_SSH_COMMAND"] = f"{await _ssh_command()} -oBatchMode=yes"
-    return environment
+    return _with_settings(environment, access.environment)
+
+
+def _with_settings(environment: dict[str, str], added: Mapping[str, str]) -> dict[str, str]:
+    """Return both; settings of git that the user has in the environment keep their numbers, ours follow."""
+    own = environment.get(_COUNT, "")
+    first = int(own) if own.isdigit() else 0
+    moved = {name: value for name, value in added.items() if not name.startswith("GIT_CONFIG_")}
+    for number in range(int(added.get(_COUNT, 0))):
+        for kind in ("KEY", "VALUE"):
+            moved[f"GIT_CONFIG_{kind}_{first + number}"] = added[f"GIT_CONFIG_{kind}_{number}"]
+        moved[_COUNT] = str(first + number + 1)
+    return {**environment, **moved}
 
 
 async def _ssh_command() -> str:

@@ -3,10 +3,12 @@
 import re
 
 from amplifier_foundation.exceptions import RefResolutionError
+from amplifier_system.urls import shown
 
+from .git_access import git_access
 from .git_process import GitCloneTimeoutError, GitError, run_git
 from .git_refs import KnownRef, RefKind
-from .reference import GitReference, is_commit, shown
+from .reference import GitReference, is_commit
 from .store import now
 
 _ABBREVIATED = re.compile(r"[0-9a-fA-F]{4,39}")
@@ -36,9 +38,8 @@ async def ask(reference: GitReference, *, timeout_s: float) -> KnownRef | None:
     """
     candidates = _candidates(reference.ref)
     names = [name for ref, _ in candidates for name, _ in _names(ref)]
-    lines = await run_git(
-        "ls-remote", "--quiet", "--", reference.url, *names, transport=reference.transport, timeout_s=timeout_s
-    )
+    access = git_access(reference)
+    lines = await run_git("ls-remote", "--quiet", "--", access.url, *names, access=access, timeout_s=timeout_s)
     answers = (line.partition("\t") for line in lines.decode("utf-8", "replace").splitlines())
     commits = {name: commit for commit, _, name in answers}
     for ref, rest in candidates:
@@ -52,11 +53,10 @@ async def no_such_ref(reference: GitReference, *, timeout_s: float) -> RefResolu
     """Return the error for a ref that the remote does not have; it names refs that are spelled alike."""
     import difflib  # only ever needed for this message
 
+    access = git_access(reference)
     try:
-        arguments = ("ls-remote", "--quiet", "--heads", "--tags", "--refs", "--", reference.url)
-        lines = (await run_git(*arguments, transport=reference.transport, timeout_s=timeout_s)).decode(
-            "utf-8", "replace"
-        )
+        arguments = ("ls-remote", "--quiet", "--heads", "--tags", "--refs", "--", access.url)
+        lines = (await run_git(*arguments, access=access, timeout_s=timeout_s)).decode("utf-8", "replace")
     except (GitError, GitCloneTimeoutError):
         lines = ""
     names = [line.split("\t", 1)[1].split("/", 2)[2] for line in lines.splitlines()]

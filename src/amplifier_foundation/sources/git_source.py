@@ -8,13 +8,14 @@ from typing import Any
 from urllib.parse import unquote
 
 from amplifier_foundation.exceptions import RefResolutionError
+from amplifier_system.urls import shown
 
 from . import git_remote
 from .cache_context import UNREACHABLE, CacheContext, Slots, find_subpath, key_of, not_cached
 from .git_process import GitCloneTimeoutError, GitError
 from .git_refs import KnownRef, RefsFile
 from .git_trees import GitTrees
-from .reference import GitReference, shown
+from .reference import GitReference
 from .resolved import OFFLINE_STALE, UNPINNED, ResolvedRef
 from .store import now
 

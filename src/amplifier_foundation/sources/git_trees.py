@@ -16,11 +16,13 @@ from typing import Any, TypeVar
 
 from amplifier_foundation.exceptions import RefResolutionError
 from amplifier_system.threads import in_thread
+from amplifier_system.urls import shown
 
+from .git_access import git_access
 from .git_listing import TreeListing
 from .git_process import GitCloneTimeoutError, GitError, run_git
 from .hashing import check_links, hash_content
-from .reference import GitReference, shown
+from .reference import GitReference
 from .resolved import Limits
 from .store import discard, make_directory, now, read_json, remove, tree_bytes, unique, write_json
 
@@ -178,10 +180,11 @@ class GitTrees:
             if received := _RECEIVED.search(line):
                 on_bytes(int(float(received[1]) * _UNITS[received[2]]))
 
+        access = git_access(reference)
         await run_git(
             *("fetch", "--progress", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head", *options),
-            *("--", reference.url, *commits),
-            transport=reference.transport,
+            *("--", access.url, *commits),
+            access=access,
             git_dir=staging / "repository",
             timeout_s=self._timeout_s(),
             on_progress=on_progress,

@@ -13,10 +13,11 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import PurePosixPath
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from amplifier_foundation.exceptions import RefResolutionError, RefResolutionReason
 from amplifier_foundation.paths.resolution import ParsedURI, SplitURI, path_in_fragment, split_uri
+from amplifier_system.urls import shown
 
 GIT_TRANSPORTS = ("https", "http", "ssh", "file", "git")
 ZIP_TRANSPORTS = ("https", "http", "file")
@@ -24,9 +25,9 @@ ZIP_TRANSPORTS = ("https", "http", "file")
 _PATH_STARTS = ("/", "./", "../", "~/")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
+_PORT = re.compile(r"\d*")
 _COMMIT = re.compile(r"[0-9a-fA-F]{40}")
 _NEVER_IN_A_REF = re.compile(r"[\x00-\x1f\x7f~^:?*\[\\@#]|\.\.|//|^[-/]|/$")
-_SECRET = re.compile(r"(://[^/@:]*):[^/@]*@")
 _EXAMPLE = "git+https://host/org/repo@v1#subdirectory=modules/tool-x"
 
 
@@ -54,6 +55,7 @@ class GitReference:
             _require(host in ("", "localhost"), self, "git+file:// needs an absolute path, as in git+file:///srv/repo")
         else:
             _require(host.rpartition("@")[2] != "", self, f"no host is named, write {_EXAMPLE!r}")
+            _check_authority(self, host, self.url)
         if self.ref is not None:
             usable = self.ref != "" and not _NEVER_IN_A_REF.search(self.ref)
             _require(usable, self, f"{self.ref!r} cannot be a branch, tag or commit")
@@ -71,10 +73,9 @@ class GitReference:
         """The URL as repositories are compared: without credentials, a trailing `/` and `.git`."""
         transport, _, location = self.url.partition("://")
         host, slash, path = location.partition("/")
-        user, _, name = host.rpartition("@")
-        user = user.partition(":")[0] if transport == "ssh" else ""
+        user, at, name = host.rpartition("@")
         path = path.rstrip("/").removesuffix(".git").rstrip("/")
-        return f"{transport}://{user}{'@' if user else ''}{name.lower()}{slash}{path}"
+        return shown(f"{transport}://{user}{at}{name.lower()}{slash}{path}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,11 +202,6 @@ def checked_subpath(subpath: str | None, ref: str) -> str | None:
     return normalised
 
 
-def shown(text: object) -> str:
-    """Return a reference or URL as it may appear in messages and files: without a password."""
-    return _SECRET.sub(r"\1:***@", str(text))
-
-
 def _from_parts(parts: SplitURI, subpath: str | None) -> Reference:
     scheme, host, path, ref, query, _ = parts
     question = f"?{query}" if query is not None else ""
@@ -248,7 +244,22 @@ def _check_url(reference: Reference, url: str) -> SplitURI:
     _require(well_formed, reference, "it is not a URL")
     if parts.scheme.removeprefix("zip+") in ("http", "https"):
         _require(parts.host.rpartition("@")[2] != "", reference, "no host is named")
+        _check_authority(reference, parts.host, url)
     return parts
+
+
+def _check_authority(reference: Reference, authority: str, url: str) -> None:
+    """Refuse credentials that other programs would read in another way than we do."""
+    userinfo, _, host = authority.rpartition("@")
+    port = "" if host.endswith("]") else host.rpartition("]")[2].partition(":")[2]
+    plain = _PORT.fullmatch(port) is not None and "?" not in authority
+    plain = plain and (":" not in userinfo or _host_of(shown(url)) == host)
+    _require(plain, reference, "a '/', '@', '#' or '?' in a password is written %2F, %40, %23, %3F; a port is a number")
+    _require(not _CONTROL.search(unquote(userinfo)), reference, "the credentials have a character they cannot have")
+
+
+def _host_of(url: str) -> str:
+    return url.partition("://")[2].partition("/")[0].partition("?")[0].rpartition("@")[2]
 
 
 def _check_subpath(reference: Reference | str, subpath: str | None) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from amplifier_foundation.exceptions import RefResolutionError
 from amplifier_foundation.paths.home import get_amplifier_home
+from amplifier_system.urls import shown
 
 from .cache_context import CacheContext, fetch_hint
 from .git_source import GitSource
@@ -69,7 +70,7 @@ class Sources:
         again about what may have changed. `find_root` chooses the root of a path of this machine.
 
         Raises:
-            RefResolutionError: with `ref` as written and a `reason`.
+            RefResolutionError: with `ref` as written, but for credentials, and a `reason`.
         """
         written = str(ref)
         reference = parse_reference(ref) if isinstance(ref, str) else ref
@@ -79,7 +80,7 @@ class Sources:
             self._context.tell(written, "failed", detail=error.message)
             if error.reason == "offline" and not error.hint:
                 raise RefResolutionError(error.message, written, "offline", hint=fetch_hint(written)) from error
-            error.ref = written
+            error.ref = shown(written)
             raise
         except OSError as error:
             full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

@@ -3,10 +3,11 @@
 from datetime import datetime
 
 from amplifier_foundation.exceptions import RefResolutionError
+from amplifier_system.urls import shown
 
 from .git_source import GitSource
 from .protocol import SourceStatus
-from .reference import GitReference, shown
+from .reference import GitReference
 
 _SHORT = 8
 
@@ -18,7 +19,7 @@ async def get_git_status(git: GitSource, reference: GitReference, ref: str) -> S
     fetched_at = git.fetched_at(commit) if commit else None
     name = reference.ref or "main"
     status = SourceStatus(
-        source_uri=f"git+{reference.url}{f'@{reference.ref}' if reference.ref else ''}",
+        source_uri=shown(f"git+{reference.url}{f'@{reference.ref}' if reference.ref else ''}"),
         is_cached=fetched_at is not None,
         cached_at=_time(fetched_at),
         cached_ref=name,

@@ -15,6 +15,7 @@ from urllib.parse import parse_qsl, quote, urlencode
 
 from amplifier_foundation.paths.resolution import split_uri
 from amplifier_system.threads import in_thread
+from amplifier_system.urls import shown
 
 from .store import discard, make_directory, now, read_json, remove, unique, write_json
 
@@ -95,9 +96,10 @@ class UrlCache:
             write_json(directory / META, meta)
             return Entry(path, meta), False
         if fetched is None:
-            raise RuntimeError(f"nothing is known of {url}, and nothing was fetched")
+            raise RuntimeError(f"nothing is known of {shown(url)}, and nothing was fetched")
         meta = {
-            "url": url,
+            "url": shown(url),
+            **({"key": _digest(url)} if shown(url) != url else {}),
             "sha256": fetched.sha256,
             "etag": fetched.etag,
             "last_modified": fetched.last_modified,
@@ -112,12 +114,17 @@ class UrlCache:
 
     def _place(self, url: str) -> tuple[Path, dict[str, Any] | None]:
         """Return the directory of a URL; when another URL has the same short key, the one with the long key."""
-        digest = hashlib.sha256(url.encode("utf-8", "surrogatepass")).hexdigest()
+        digest = _digest(url)
         for key in (digest[:16], digest):
             meta = read_json(self._directory / key / META)
-            if meta is None or meta.get("url") == url:
+            if meta is None or meta.get("key", _digest(str(meta.get("url")))) == digest:
                 return self._directory / key, meta
         return self._directory / digest, None
+
+
+def _digest(url: str) -> str:
+    """Return what an entry is known by: its URL may have a secret in it, which is not stored."""
+    return hashlib.sha256(url.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def normalise_url(url: str) -> str:

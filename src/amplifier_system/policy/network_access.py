@@ -10,6 +10,7 @@ from typing import Any, Self
 from urllib.parse import urlsplit
 
 from amplifier_system.addresses import canonical_host, is_public
+from amplifier_system.urls import shown
 
 from .exceptions import PolicyError
 
@@ -37,7 +38,7 @@ class NetworkAccess:
         try:
             host = canonical_host(urlsplit(url).hostname or "")
         except ValueError as exc:
-            raise PolicyError(f"not reachable: {_shown(url)} ({exc})") from None
+            raise PolicyError(f"not reachable: {shown(url)[:200]} ({exc})") from None
         if any(_is_in(host, rule) for rule in self.deny if rule not in self.allow):
             self._refuse(host, "deny", self.deny_origin)
         if not any(_is_in(host, rule) for rule in self.allow):
@@ -83,10 +84,3 @@ def _address(host: str) -> Any:
         return ip_address(host)
     except ValueError:
         return None
-
-
-def _shown(url: str) -> str:
-    """Return a URL without what stands before its host."""
-    scheme, slashes, rest = url.partition("://")
-    authority, slash, path = rest.partition("/")
-    return f"{scheme}{slashes}{authority.rpartition('@')[2]}{slash}{path}"[:200]

@@ -16,12 +16,12 @@ from amplifier_core.exceptions import AmplifierError
 from amplifier_foundation.exceptions import RefResolutionError
 from amplifier_foundation.sources import GitReference, parse_reference
 from amplifier_foundation.sources.hashing import IGNORED_NAMES, IGNORED_PATTERNS
-from amplifier_foundation.sources.reference import shown
 from amplifier_foundation.sources.resolved import UNPINNED
 from amplifier_foundation.sources.store import make_directory, now, remove
 from amplifier_system.files import write_atomically
 from amplifier_system.tasks import run_to_end
 from amplifier_system.threads import Stop, in_thread
+from amplifier_system.urls import shown
 from amplifierd.documents.inheritance import MergedProfile
 from amplifierd.exceptions import ProfileCompilationError
 from amplifierd.identifiers import ProfileId
@@ -173,7 +173,7 @@ class Compilation:
                 if key in kept:
                     entries[key] = self._take_over(staging, key, kept[key])
                 elif key in missing:
-                    entries[key] = _entry(key, wanted.ref, status="missing")
+                    entries[key] = _entry(key, wanted.locked_ref, status="missing")
                     self._warnings.append(f"{MISSING}: {key[1]}: {missing[key].error.message}")
                 else:
                     entries[key] = self._copy(staging, located[key], stop)
@@ -204,7 +204,7 @@ class Compilation:
         return {**locked, "content_hash": content_hash}
 
     def _copy(self, staging: Path, located: Located, stop: Stop) -> dict[str, Any]:
-        key, ref = located.wanted.key, located.wanted.ref
+        key, ref = located.wanted.key, located.wanted.locked_ref
         self._warnings += [text for text in located.warnings if not text.startswith(UNPINNED)]
         found = {"commit": located.commit, "mutable": located.mutable, "resolved_at": located.resolved_at}
         if located.kind == "installed":

@@ -21,8 +21,8 @@ from amplifier_foundation.sources import (
     Sources,
     parse_reference,
 )
-from amplifier_foundation.sources.reference import shown
 from amplifier_foundation.sources.store import now
+from amplifier_system.urls import shown
 from amplifierd.documents.document import ALL_AGENTS, DeclaredReference, ReferenceBase
 from amplifierd.documents.inheritance import MergedProfile
 from amplifierd.exceptions import ProfileCompilationError
@@ -52,6 +52,11 @@ class Wanted:
     key: ResourceKey
     ref: str | None
     base: ReferenceBase | None = None
+
+    @property
+    def locked_ref(self) -> str | None:
+        """The reference as a lock has it: without credentials."""
+        return None if self.ref is None else shown(self.ref)
 
     @property
     def is_module(self) -> bool:

@@ -12,6 +12,7 @@ from typing import Any, Literal
 from amplifier_core.exceptions import AmplifierError
 from amplifier_foundation.modules.host_packages import host_packages
 from amplifier_foundation.sources import ResolvedRef
+from amplifier_system.urls import HIDDEN
 from amplifierd.documents.inheritance import MergedProfile
 from amplifierd.exceptions import ProfileCompilationError
 from amplifierd.identifiers import ProfileId
@@ -128,7 +129,9 @@ class Inspection:
     def find_reusable(self, wanted: Wanted) -> Mapping[str, Any] | None:
         """Return what is locked for a resource that can be taken over as it is."""
         locked = _locked(self.lock).get(wanted.key)
-        if locked is None or locked["ref"] != wanted.ref or wanted.key in self.stale:
+        if locked is None or locked["ref"] != wanted.locked_ref or wanted.key in self.stale:
+            return None
+        if HIDDEN in str(locked["ref"]):  # what is hidden may be what tells two downloads apart
             return None
         return locked
 
@@ -179,7 +182,7 @@ class _Looking:
         self._merged, self._roots, self._fingerprints = merged, roots, fingerprints
         self._directory, self._lock, self._wanted = directory, lock, wanted
         self._locked = {
-            key: entry for key, entry in lock.resources() if key in wanted and entry["ref"] == wanted[key].ref
+            key: entry for key, entry in lock.resources() if key in wanted and entry["ref"] == wanted[key].locked_ref
         }
         self.reasons: list[Reason] = []
         self.warnings: list[str] = []

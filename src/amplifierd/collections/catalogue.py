@@ -163,7 +163,7 @@ class Catalogue:
         state = self.lock.get(collection_id)
         if state is None:
             raise not_found(collection_id)
-        return await self.sources.root(state)
+        return await self.sources.root(state, entry.source)
 
     async def ensure_profile(self, profile_id: ProfileId | str) -> None:
         """See to it that a profile's text is in the home: a collection that was never synced, or whose extracted
@@ -192,7 +192,7 @@ class Catalogue:
             if self.is_ready(entry, name):
                 return
             before = self.lock.get(entry.identifier)
-            if before is not None and before.synced_at is not None:
+            if before is not None and before.synced_at is not None and before.source != entry.locked_source:
                 entry = replace(entry, source=before.source)  # a changed source waits for a sync
             await self.extract(entry, self.known_source(entry), refresh=False)
 
@@ -230,7 +230,9 @@ class Catalogue:
     def known_source(self, entry: CollectionEntry) -> str:
         """Return the source to use when remotes are not asked: the last commit synced, unless the source changed."""
         state = self.lock.get(entry.identifier)
-        return pinned_source(state) if state and state.synced_at and state.source == entry.source else entry.source
+        if state is None or not state.synced_at or state.source != entry.locked_source:
+            return entry.source
+        return pinned_source(state, entry.source)
 
     def locked(self, collection_id: str) -> AbstractAsyncContextManager[None]:
         """Hold a collection's lock."""

@@ -21,7 +21,7 @@ async def check_collection(
     """
     if state is None or state.synced_at is None:
         return SyncResult("synced")
-    if state.source != entry.source:
+    if state.source != entry.locked_source:
         return SyncResult("updated", state.commit)
     reference = None if entry.source in LABELS else parse_reference(entry.source)
     if isinstance(reference, GitReference):

@@ -69,7 +69,7 @@ def remove_all(paths: Paths, collection_id: str, in_use: InUse) -> tuple[tuple[s
 
 def failed(entry: CollectionEntry, before: LockedCollection | None, reason: Issue) -> LockedCollection:
     """Return the state to store when a source could not be had: the last good one, with the reason."""
-    state = before or LockedCollection(entry.source)
+    state = before or LockedCollection(entry.locked_source)
     errors = tuple(issue for issue in state.errors if issue.code != SYNC_FAILED)
     return replace(state, errors=(*errors, reason))
 
@@ -88,9 +88,9 @@ def _extract_anew(
         elif has_changed and _uses_own_files(document.sections):
             touched.add(name)
     orphaned, removed = _remove_vanished(paths, collection_id, {*found.profiles, *found.broken}, in_use)
-    is_restored = known is not None and known.source == entry.source and not has_changed
+    is_restored = known is not None and known.source == entry.locked_source and not has_changed
     state = LockedCollection(
-        source=entry.source,
+        source=entry.locked_source,
         commit=resolved.commit,
         content_hash=content_hash,
         synced_at=known.synced_at if known is not None and is_restored else now(),
@@ -111,7 +111,7 @@ def _extract_anew(
 
 
 def _is_same(known: LockedCollection, entry: CollectionEntry, resolved: ResolvedRef) -> bool:
-    if known.source != entry.source or known.commit != resolved.commit:
+    if known.source != entry.locked_source or known.commit != resolved.commit:
         return False
     if resolved.commit is not None:
         return known.subpath == resolved.subpath

@@ -22,11 +22,11 @@ class Listing:
         self._paths, self._catalogue = paths, catalogue
 
     def describe(self, entry: CollectionEntry) -> Collection:
-        state = self._catalogue.lock.get(entry.identifier) or LockedCollection(entry.source)
+        state = self._catalogue.lock.get(entry.identifier) or LockedCollection(entry.locked_source)
         is_shipped = entry.source == BUILTIN_SOURCE
         return Collection(
             identifier=entry.identifier,
-            source=entry.source,
+            source=entry.locked_source,
             status=_status(entry, state),
             enabled=entry.enabled,
             auto_sync=entry.auto_sync,

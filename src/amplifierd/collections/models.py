@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
+from amplifier_system.urls import shown
 from amplifierd.issues import Issue
 
 SyncStatus = Literal["synced", "updated", "unchanged", "skipped", "error"]
@@ -22,6 +23,11 @@ class CollectionEntry:
     enabled: bool = True
     auto_sync: bool = True
     installed_at: str | None = None
+
+    @property
+    def locked_source(self) -> str:
+        """The source as a lock has it, and as it is shown: without credentials."""
+        return shown(self.source)
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,9 @@ async def find_moved(paths: Paths, sources: Sources, profile_ids: Iterable[Profi
             resolved = await sources.resolve(ref, refresh=True)
             content_hash = None if resolved.commit else await in_thread(lambda stop: resolved.content_hash)
         except RefResolutionError as error:
+            if error.reason == "auth":  # a lock has no credentials: the compile has, if the profile does
+                moved.update(profile_id for profile_id, _ in uses[ref])
+                return
             logger.warning("%s cannot be asked for something newer: %s", ref, error.message)
             return
         for profile_id, entry in uses[ref]:

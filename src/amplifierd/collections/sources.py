@@ -7,6 +7,7 @@ from pathlib import Path
 from amplifier_foundation.exceptions import RefResolutionError
 from amplifier_foundation.sources import FileReference, GitReference, ResolvedRef, Sources, parse_reference
 from amplifier_foundation.sources.store import now
+from amplifier_system.urls import shown
 from amplifierd.builds.catalogue import CollectionRoot
 from amplifierd.exceptions import CollectionError
 from amplifierd.paths import Paths
@@ -40,19 +41,21 @@ class CollectionSources:
             return self.resolve_own()
         resolved = await self._sources.resolve(source, base_dir=self._paths.share, refresh=refresh)
         if not resolved.path.is_dir():
-            message = f"The source of a collection must be a directory: {source}"
+            message = f"The source of a collection must be a directory: {shown(source)}"
             hint = "name the directory that holds its profiles"
             raise CollectionError(message, code="source-not-directory", hint=hint)
         return resolved
 
-    async def root(self, state: LockedCollection) -> CollectionRoot:
+    async def root(self, state: LockedCollection, written: str) -> CollectionRoot:
         """Return a collection's files as of its last sync; a commit that left the cache is fetched again.
+
+        `written` is the source of its entry, for the credentials that may be in it.
 
         Raises:
             RefResolutionError: they cannot be obtained.
             CollectionError: the source is no longer a directory.
         """
-        resolved = await self.resolve(pinned_source(state))
+        resolved = await self.resolve(pinned_source(state, written))
         return CollectionRoot(
             path=resolved.path,
             boundary=resolved.root,
@@ -96,11 +99,15 @@ class CollectionSources:
         return ResolvedRef(ref=BUILTIN_SOURCE, kind="local", path=root, root=root, resolved_at=now())
 
 
-def pinned_source(state: LockedCollection) -> str:
-    """Return the source of what was synced: for git the commit, whatever its branch means by now."""
-    reference = _git_reference(state.source)
+def pinned_source(state: LockedCollection, written: str) -> str:
+    """Return the source of what was synced: for git the commit, whatever its branch means by now.
+
+    `written` is the source of the collection's entry; if it is still the same one it has the credentials, if any.
+    """
+    source = written if shown(written) == state.source else state.source
+    reference = _git_reference(source)
     if reference is None or state.commit is None:
-        return state.source
+        return source
     return str(GitReference(reference.url, state.commit, state.subpath))
 
 

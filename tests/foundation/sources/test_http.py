@@ -225,7 +225,7 @@ async def test_progress_names_the_bytes_and_no_password(server: Any, cache_dir: 
 
     await Sources(cache_dir, progress=events.append).resolve(f"{server.url.replace('//', '//me:secret@')}/a")
 
-    assert {event.ref for event in events} == {f"{server.url.replace('//', '//me:***@')}/a"}
+    assert {event.ref for event in events} == {f"{server.url.replace('//', '//')}/a"}
     assert [(event.phase, event.bytes, event.total_bytes) for event in events] == [
         ("fetching", None, None),
         ("fetching", 5, 5),
