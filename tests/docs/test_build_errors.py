@@ -33,8 +33,13 @@ def test_every_code_is_explained() -> None:
     assert sorted(raised) == [found[1] for line in table.splitlines() if (found := ROW.match(line))]
 
 
-def test_no_message_names_a_command_that_does_not_exist() -> None:
-    sources = [*(ROOT / "src/amplifierd").rglob("*.py"), *(ROOT / "registry").rglob("*.md")]
-    named = {str(path) for path in sources if re.search(r"\bamplifierd? [a-z]+ [a-z]+\b`", path.read_text("utf-8"))}
+def test_no_message_and_no_page_names_a_command_that_does_not_exist() -> None:
+    folders = ("src", "modules", "registry", "docs", "examples")
+    files = [path for name in folders for kind in ("py", "md") for path in (ROOT / name).rglob(f"*.{kind}")]
+    # A command in code, or after a colon as hints have it; `amplifier-core` is the one that there is.
+    named = re.compile(r"(?:[`'\"$] ?|: )amplifierd? [a-z]+(?: |`|'|\"|$)")
+    told = {
+        str(path.relative_to(ROOT)): named.findall(path.read_text("utf-8")) for path in (*files, ROOT / "README.md")
+    }
 
-    assert named == set()
+    assert {path: words for path, words in told.items() if words} == {}

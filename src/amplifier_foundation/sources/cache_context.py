@@ -86,8 +86,8 @@ def not_cached(ref: str) -> RefResolutionError:
 
 
 def fetch_hint(ref: str) -> str:
-    """Return the command that puts a reference into the cache."""
-    return f"when online: amplifier cache fetch '{shown(ref)}'"
+    """Return the call that puts a reference into the cache."""
+    return f"when online, fetch it: await sources.resolve('{shown(ref)}')"
 
 
 def key_of(*parts: str | None) -> str:
