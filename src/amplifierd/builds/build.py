@@ -38,7 +38,7 @@ WRITTEN = (PLAN_FILE, INSTRUCTION_FILE, ORIGINS_FILE)
 class Build:
     """One build of a profile. `path` is its own directory, which stays as it is when the profile is compiled again.
 
-    A build that is not held is removed some time after another took its place.
+    The build that a compile replaces stays until the next one; whoever needs it longer holds it.
     """
 
     profile_id: ProfileId
@@ -57,7 +57,7 @@ class Build:
         """Return the portable plan of this build, without what a request changes about it.
 
         Raises:
-            ProfileCompilationError: it cannot be read (`build-damaged`).
+            ProfileCompilationError: it cannot be read (`build-damaged`, `build-gone`).
         """
         return dict(json.loads(self._read(PLAN_FILE)))
 
@@ -65,7 +65,7 @@ class Build:
         """Return the profile's own words, empty when it has none.
 
         Raises:
-            ProfileCompilationError: they cannot be read (`build-damaged`).
+            ProfileCompilationError: they cannot be read (`build-damaged`, `build-gone`).
         """
         return self._read(INSTRUCTION_FILE).removesuffix("\n")
 
@@ -73,7 +73,7 @@ class Build:
         """Return where each value of the plan comes from, by key path.
 
         Raises:
-            ProfileCompilationError: they cannot be read (`build-damaged`).
+            ProfileCompilationError: they cannot be read (`build-damaged`, `build-gone`).
         """
         return dict(json.loads(self._read(ORIGINS_FILE)))
 
@@ -81,11 +81,18 @@ class Build:
         try:
             return (self.path / name).read_text(encoding="utf-8")
         except OSError as error:
+            if not self.path.is_dir():
+                raise self._gone() from error
             raise ProfileCompilationError(
                 f"Build {self.build_id} of profile {self.profile_id} has no {name}: {error}",
                 code="build-damaged",
                 hint="compile the profile again",
             ) from error
+
+    def _gone(self) -> ProfileCompilationError:
+        text = f"Build {self.build_id} of profile {self.profile_id} is gone: {self.path}"
+        hint = "compile the profile again, and hold a build that you need longer"
+        return ProfileCompilationError(text, code="build-gone", hint=hint)
 
     @contextmanager
     def hold(self) -> Iterator[Path]:
@@ -96,11 +103,7 @@ class Build:
         """
         descriptor = _open_shared(self.path)
         if descriptor is None:
-            raise ProfileCompilationError(
-                f"Build {self.build_id} of profile {self.profile_id} is gone: {self.path}",
-                code="build-gone",
-                hint="compile the profile again",
-            )
+            raise self._gone()
         try:
             yield self.path
         finally:

@@ -309,7 +309,8 @@ class Compilation:
         directory = publication.publish(paths, self._profile_id, staging, lock.build_id)
         self._remember(directory)
         if not self._workshop.in_use(self._profile_id):
-            publication.remove_old_builds(paths, self._profile_id)
+            replaced = {before.lock.build_id} - {lock.build_id} if before.lock is not None else ()
+            publication.remove_old_builds(paths, self._profile_id, keep=replaced)
         logger.info("profile %s is built: %s (%d resolved)", self._profile_id, lock.build_id, len(list(located)))
         return Build.of(self._profile_id, directory, lock)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from amplifier_core.local_sources import path_of_source
-from amplifier_core.packages import package_name
+from amplifier_core.packages import find_code, package_name
 from amplifier_foundation.provenance import explain, parse_path
 from amplifierd.builds.build import Build
 from amplifierd.builds.home_profiles import Profiles
@@ -21,7 +21,7 @@ from amplifierd.builds.publication import find_published
 from amplifierd.documents.document import module_identity
 from amplifierd.documents.inheritance import DEFAULTS
 from amplifierd.exceptions import FormatUnsupportedError, MountPlanError, ProfileNotFoundError, ProfileValidationError
-from amplifierd.identifiers import ProfileId, mount_type
+from amplifierd.identifiers import ProfileId
 from amplifierd.issues import Issue
 from amplifierd.paths import Paths
 
@@ -200,9 +200,8 @@ class Plans:
             return None
         if not path.is_dir():
             return f"{path} does not exist"
-        package = package_name(module_id)
-        if not (path / package).is_dir() and not (path / f"{package}.py").is_file():
-            return f"{path} has no package {package} ({mount_type(module_id)})"
+        if find_code(path, module_id) is None:
+            return f"{path} has no package {package_name(module_id)}"
         return None
 
 

@@ -13,7 +13,6 @@ modules of the ecosystem, by their ids, since they declare nothing.
 
 from __future__ import annotations
 
-import importlib.util
 import logging
 import re
 import tomllib
@@ -23,11 +22,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from amplifier_core.installed import entry_points
 from amplifier_core.module_sources import ModuleNotFoundError as ModuleNotFound
 from amplifier_core.module_sources import ModuleSourceResolver
 from amplifier_core.mount_plan import PlanEntry
-from amplifier_core.packages import find_package, package_name
+from amplifier_core.packages import find_package
+from amplifierd.builds.installed_modules import installed_modules
 
 logger = logging.getLogger(__name__)
 
@@ -81,7 +80,8 @@ class RuntimeValues:
                 return find_package(self._resolver.resolve(entry.module_id, entry.source).resolve(), entry.module_id)
             except (ModuleNotFound, OSError, ValueError):
                 logger.debug("%s is not compiled; the installed one is meant", entry.module_id, exc_info=True)
-        return _installed_package(entry.module_id)
+        installed = installed_modules().find(entry.module_id)
+        return installed.path if installed is not None else None
 
     def _with_places(self, wanted: Any, entry: PlanEntry) -> Any:
         """Return what is wanted with the session's places in it."""
@@ -118,17 +118,6 @@ def _laid_over(config: Mapping[str, Any], values: Any) -> dict[str, Any]:
         own = filled.get(key)
         filled[key] = _laid_over(own, value) if isinstance(value, Mapping) and isinstance(own, Mapping) else value
     return filled
-
-
-def _installed_package(module_id: str) -> Path | None:
-    """Return the package directory of an installed module, which is not imported for that."""
-    named = (point.module.partition(".")[0] for point in entry_points() if point.name == module_id)
-    try:
-        spec = importlib.util.find_spec(next(named, package_name(module_id)))
-    except (ImportError, ValueError):
-        return None
-    locations = list(spec.submodule_search_locations or ()) if spec is not None else []
-    return Path(locations[0]) if locations else None
 
 
 @cache

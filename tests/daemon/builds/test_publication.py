@@ -148,6 +148,20 @@ async def test_builds_of_a_profile_that_sessions_use_are_kept(bench: Any) -> Non
     assert first.path.is_dir()
 
 
+async def test_the_build_that_was_replaced_stays_until_the_next_one_is(bench: Any) -> None:
+    builds = []
+    for size in range(3):
+        bench.write_profile(tools=[{"module": "tool-todo", "config": {"size": size}}])
+        builds.append(await bench.home.profiles.compile("local/mine"))
+        told = str(bench.home.plans.diff(builds[-2], builds[-1])) if size else ""
+        assert told.startswith("~ tools: tool-todo") == bool(size)
+
+    assert [build.path.is_dir() for build in builds] == [False, True, True]
+    with pytest.raises(ProfileCompilationError, match="is gone") as caught:
+        builds[0].plan()
+    assert caught.value.code == "build-gone"
+
+
 async def test_two_processes_that_compile_one_profile_do_the_work_once(
     bench: Any, start: Callable[..., "subprocess.Popen[str]"]
 ) -> None:
@@ -214,7 +228,7 @@ async def test_a_new_text_is_published_without_touching_the_build_in_use(bench: 
     assert contents(first.path) == before
     assert (await bench.home.profiles.status("local/mine")).codes == ("profile-changed",)
     second = await bench.home.profiles.compile("local/mine")
-    assert sorted(path.name for path in second.path.parent.iterdir()) == [second.build_id]
+    assert {path.name for path in second.path.parent.iterdir()} == {first.build_id, second.build_id}
 
 
 def test_a_new_profile_gets_a_plain_directory(bench: Any) -> None:

@@ -91,7 +91,6 @@ async def test_a_change_of_configuration_makes_a_new_build_and_fetches_and_copie
     assert [path for path in activity.opened if path.endswith("tool_own/__init__.py")] == []
     assert bench.lock()["profile_hash"] != hash_before
     assert second.build_id != first.build_id
-    assert not first.path.exists()
     assert bench.lock()["resources"]["tools"][0]["commit"] == repository.git("rev-parse", "gone")
 
 

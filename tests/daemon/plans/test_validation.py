@@ -1,9 +1,11 @@
 """The rules of a mount plan."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from amplifierd import open_home
 from amplifierd.plans.validation import validate_mount_plan
 
 PORTABLE: dict[str, Any] = {
@@ -136,3 +138,13 @@ def test_sources_are_checked_where_somebody_can() -> None:
     assert [check.location for check in report.warnings] == ["session.orchestrator.source", "session.context.source"]
     assert {check.name for check in report.warnings} == {"source-unresolved"}
     assert report.passed
+
+
+def test_a_local_source_without_the_module_is_a_warning_whatever_the_module_is_called(tmp_path: Path) -> None:
+    plan = {**PORTABLE, "tools": [{"module": "letters", "source": tmp_path.as_uri()}]}
+
+    report = open_home(tmp_path / "home").plans.validate(plan)
+
+    told = [check.message for check in report.warnings if check.location.startswith("tools")]
+    assert len(told) == 1
+    assert f"{tmp_path} has no package amplifier_module_letters" in told[0]
