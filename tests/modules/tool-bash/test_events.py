@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from amplifier_core.testing import wait_for
+
 FINISHED = "tool-bash:finished"
 STARTED = "tool-bash:started"
 STAMPS = {"timestamp", "session_id", "parent_id"}
@@ -47,7 +49,7 @@ async def test_a_timeout_is_told_once(shell: Any) -> None:
 
 async def test_a_cancellation_is_told_once(shell: Any) -> None:
     running = asyncio.create_task(shell.run("sleep 60"))
-    await asyncio.sleep(0.1)
+    assert await wait_for(lambda: shell.told(STARTED) != [], timeout=5)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
 
