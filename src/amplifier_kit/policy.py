@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from amplifier_system.addresses import Address, canonical_host, is_public
-from amplifier_system.policy import PolicyError, SessionPolicy
+from amplifier_system.policy import DeniedBelow, PolicyError, SessionPolicy
 
 from .mounting import find_capability
 
-__all__ = ["Address", "PolicyError", "SessionPolicy", "canonical_host", "is_public", "session_policy"]
+__all__ = ["Address", "DeniedBelow", "PolicyError", "SessionPolicy", "canonical_host", "is_public", "session_policy"]
 
 _VARIABLES = ("HOME", "AMPLIFIERD_HOME", "AMPLIFIERD_CONFIG_DIR")  # where the secret places are
 _OWN_LISTS_DECIDE = {"write": {"allow": ["/"]}, "network": {"allow": ["*", "private"]}}

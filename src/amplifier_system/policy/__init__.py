@@ -4,7 +4,16 @@
 """
 
 from .exceptions import PolicyError
+from .path_access import DeniedBelow
 from .rules import PolicyRules, default_rules, merge_policies
 from .session_policy import SessionPolicy, default_policy
 
-__all__ = ["PolicyError", "PolicyRules", "SessionPolicy", "default_policy", "default_rules", "merge_policies"]
+__all__ = [
+    "DeniedBelow",
+    "PolicyError",
+    "PolicyRules",
+    "SessionPolicy",
+    "default_policy",
+    "default_rules",
+    "merge_policies",
+]

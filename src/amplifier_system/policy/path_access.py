@@ -22,6 +22,20 @@ _ADJECTIVES: dict[Verb, str] = {"read": "readable", "write": "writable"}
 
 
 @dataclass(frozen=True, slots=True)
+class DeniedBelow:
+    """What is denied below a directory: `places` by their paths relative to it, `names` at any depth."""
+
+    places: frozenset[str]
+    names: frozenset[str]
+
+    def covers(self, relative: str) -> bool:
+        """Say whether an entry is denied by itself; who walks a tree never gets to what lies in such a directory."""
+        if _key(relative) in self.places:
+            return True
+        return bool(self.names) and _folded(relative.rpartition(os.sep)[2]) in self.names
+
+
+@dataclass(frozen=True, slots=True)
 class PathAccess:
     """What may be read, or written: below one of the `allowed` places of every group, and below no `denied` one.
 
@@ -83,6 +97,12 @@ class PathAccess:
         if not all(ancestors & group for group in self.allowed):
             self._refuse(path, "allow", self.allow_origin)
         return Path(real)
+
+    def denied_below(self, directory: Path) -> DeniedBelow:
+        """Return what a walk through a directory, given without symbolic links, has to leave out."""
+        prefix = _key(str(directory)).rstrip(os.sep) + os.sep
+        places = (place.removeprefix(prefix) for place in self.denied if place.startswith(prefix))
+        return DeniedBelow(frozenset(places), frozenset(self.denied_names))
 
     def _refuse_denied(self, candidate: str, shown: Path | str) -> None:
         if candidate in HARMLESS_DEVICES:

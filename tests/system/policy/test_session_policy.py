@@ -100,6 +100,17 @@ def test_a_link_made_later_at_a_secret_place_hides_nothing(home: Path, work: Pat
         policy.check_read("~/.kube/work")
 
 
+def test_a_walk_leaves_out_exactly_what_may_not_be_read(home: Path, work: Path) -> None:
+    policy = SessionPolicy.of({"read": {"deny": ["private", str(home / "a b/c")]}}, working_dir=work)
+    entries = [".ssh", ".ssh.pub", "private", "deep/Private", "a b", "a b/c", "notes"]
+
+    denied = policy.read.denied_below(home)
+
+    assert [entry for entry in entries if denied.covers(entry)] == [".ssh", "private", "deep/Private", "a b/c"]
+    assert all(denied.covers(entry) != policy.may_read(home / entry) for entry in entries)
+    assert "proc" in policy.read.denied_below(Path("/")).places
+
+
 def test_a_place_is_taken_back_by_its_exact_name_only(home: Path, work: Path) -> None:
     named = SessionPolicy.of({"read": {"allow": ["/", "~/.ssh"]}}, working_dir=work)
     above = SessionPolicy.of({"read": {"allow": ["/", "~"]}}, working_dir=work)
