@@ -1,4 +1,4 @@
-"""What it costs to find text and names in a tree, with ripgrep and without, and to read a file.
+"""What it costs to find text and names in a tree, and to read a file.
 
 The floor of a search is ripgrep itself, of a read `cat`. Nothing here has a target; run it with `make bench`, or alone:
 
@@ -8,7 +8,6 @@ The floor of a search is ripgrep itself, of a read `cat`. Nothing here has a tar
 import argparse
 import asyncio
 import random
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -25,6 +24,7 @@ sys.path[:0] = [str(REPOSITORY / "modules" / name) for name in ("tool-search", "
 
 from amplifier_module_tool_filesystem import ReadTool  # noqa: E402
 from amplifier_module_tool_search import GlobTool, GrepTool  # noqa: E402
+from amplifier_module_tool_search.ripgrep import find_ripgrep  # noqa: E402
 
 WORDS = ["return", "value", "import", "self", "result", "None", "path", "config", "await", "session", "éclair", "x = 1"]
 SEARCHES: list[tuple[str, dict[str, Any], list[str]]] = [
@@ -54,17 +54,17 @@ class Measurement:
     report: Report
     folder: Path
     rounds: int
+    ripgrep: str
 
     def grep(self) -> None:
         rows = []
+        tool = GrepTool({"working_dir": str(self.folder)})
         for label, request, arguments in SEARCHES:
-            for engine in ("ripgrep", "python"):
-                sides = {"ours": self._grepping(request, use_ripgrep=engine == "ripgrep")}
-                if shutil.which("rg"):
-                    sides["floor"] = partial(self._running, "rg", *arguments, ".")
-                elif engine == "ripgrep":
-                    continue
-                rows.append(self._row(f"{label}: {engine}", sides))
+            sides: dict[str, Callable[[], float]] = {
+                "ours": self._calling(partial(tool.execute, request)),
+                "floor": partial(self._running, self.ripgrep, *arguments, "."),
+            }
+            rows.append(self._row(label, sides))
         self.report.add("grep", rows)
 
     def glob(self) -> None:
@@ -99,11 +99,6 @@ class Measurement:
             label, "ms", {side: Figure([one * 1e3 for one in taken]) for side, taken in samples.items() if taken}
         )
 
-    def _grepping(self, request: dict[str, Any], *, use_ripgrep: bool) -> Callable[[], float]:
-        tool = GrepTool({"working_dir": str(self.folder)})
-        tool.use_ripgrep = use_ripgrep
-        return self._calling(partial(tool.execute, request))
-
     def _calling(self, call: Callable[[], Awaitable[Any]]) -> Callable[[], float]:
         async def timed() -> float:
             started = time.perf_counter()
@@ -127,12 +122,13 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="exit with 1 when a target is missed")
     arguments = parser.parse_args()
     report = Report("search", peer=None)
-    if shutil.which("rg") is None:
-        print("ripgrep (rg) is not installed: Python's search is measured alone.")
+    ripgrep = find_ripgrep()
+    if ripgrep is None:
+        parser.error("ripgrep (rg) is not installed")
     with tempfile.TemporaryDirectory() as directory:
         folder = Path(directory)
         make_tree(folder, 500 if arguments.quick else 5_000)
-        measurement = Measurement(report, folder, 3 if arguments.quick else 7)
+        measurement = Measurement(report, folder, 3 if arguments.quick else 7, ripgrep)
         measurement.grep()
         measurement.glob()
         measurement.read(5 if arguments.quick else 50)

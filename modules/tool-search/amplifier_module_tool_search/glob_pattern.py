@@ -9,22 +9,28 @@ from amplifier_kit.tools.input import ToolFailure
 ANY_DEPTH = "**"
 
 _MAX_ALTERNATIVES = 1000
+_MAX_CHARS = 4096
+_MAX_DEPTH = 20
 
 State = tuple[int, int]  # an alternative, and how many of its components are used up
 
 
-def expand_braces(pattern: str) -> list[str]:
+def expand_braces(pattern: str, *, _depth: int = 0) -> list[str]:
     """Return the patterns that the alternatives in braces stand for; braces that do not pair are literal."""
+    if len(pattern) > _MAX_CHARS or _depth > _MAX_DEPTH:
+        raise ToolFailure(
+            f"the pattern has more than {_MAX_CHARS} characters or {_MAX_DEPTH} braces in each other", "invalid_input"
+        )
+    closing = _brace_pairs(pattern)
     expanded = [""]
     position = 0
     while position < len(pattern):
         length = _token_length(pattern, position)
-        end = _closing_brace(pattern, position) if pattern[position] == "{" else None
-        if end is None:
-            pieces = [pattern[position : position + length]]
-        else:
+        pieces = [pattern[position : position + length]]
+        if (end := closing.get(position)) is not None:
             length = end + 1 - position
-            pieces = [one for part in _split_alternatives(pattern[position + 1 : end]) for one in expand_braces(part)]
+            parts = _split_alternatives(pattern[position + 1 : end])
+            pieces = [one for part in parts for one in expand_braces(part, _depth=_depth + 1)]
         if len(expanded) * len(pieces) > _MAX_ALTERNATIVES:
             raise ToolFailure(f"the pattern has more than {_MAX_ALTERNATIVES} alternatives", "invalid_input")
         expanded = [head + piece for head in expanded for piece in pieces]
@@ -42,37 +48,37 @@ def split_components(pattern: str) -> list[str]:
 
 
 def path_regex(components: Sequence[str]) -> str:
-    """Return the regular expression for whole relative paths; a last `**` is everything inside."""
-    parts = []
-    for index, component in enumerate(components, 1):
-        is_last = index == len(components)
-        if component == ANY_DEPTH:
-            parts.append(".+" if is_last else "(?:[^/]+/)*")
-        else:
-            parts.append(name_regex(component) + ("" if is_last else "/"))
-    return "".join(parts)
+    """Return the regular expression for whole relative paths; a last `**` is everything inside.
+
+    What follows a `**` is looked for in the directories from left to right, and the first place where it fits is kept:
+    a later one could not help the rest. So no path takes long, whatever the pattern.
+    """
+    *runs, last = _runs(components)
+    if not runs:
+        return _run_regex(last)
+    first, *middle = runs
+    parts = [f"{_run_regex(first)}/"] if first else []
+    parts += [f"(?>(?:[^/]+/)*?{_run_regex(run)}/)" for run in middle]
+    return "".join(parts) + (f"(?:[^/]+/)*{_run_regex(last)}" if last else ".+")
 
 
 def name_regex(component: str) -> str:
-    """Return the regular expression for one name."""
-    parts = []
+    """Return the regular expression for one name; what follows a `*` is kept where it fits first."""
+    pieces: list[list[str]] = [[]]
     position = 0
     while position < len(component):
         length = _token_length(component, position)
         token = component[position : position + length]
-        match token[0]:
-            case "*":
-                parts.append("[^/]*")
-            case "?":
-                parts.append("[^/]")
-            case "[" if length > 1:
-                parts.append(_class_regex(token[1:-1]))
-            case "\\" if length > 1:
-                parts.append(re.escape(token[1]))
-            case _:
-                parts.append(re.escape(token))
+        if token == "*":
+            pieces.append([])
+        else:
+            pieces[-1].append(_token_regex(token))
         position += length
-    return "".join(parts)
+    first, *others = ["".join(piece) for piece in pieces]
+    if not others:
+        return first
+    *middle, last = others
+    return first + "".join(f"(?>[^/]*?{piece})" for piece in middle if piece) + f"[^/]*{last}"
 
 
 def is_plain(component: str) -> bool:
@@ -112,16 +118,23 @@ class GlobPattern:
         return frozenset(reached)
 
 
+def fits_from_right(pattern: str, path: str) -> bool:
+    """Say whether the last components of a relative path are like those of a pattern."""
+    wanted, given = split_components(pattern), path.split("/")
+    if pattern.startswith("/") or not 0 < len(wanted) <= len(given):
+        return False
+    return all(_compiled(one).fullmatch(name) for one, name in zip(reversed(wanted), reversed(given), strict=False))
+
+
 def file_filter(pattern: str) -> re.Pattern[str]:
     """Return the expression for the relative paths of files: without `/` a name at any depth, else from the root."""
     expressions = []
     for alternative in expand_braces(pattern):
-        components = split_components(alternative)
         if "/" not in alternative:
-            components.insert(0, ANY_DEPTH)
+            alternative = f"{ANY_DEPTH}/{alternative}"
         elif alternative.endswith("/"):
-            components.append(ANY_DEPTH)
-        expressions.append(path_regex(components))
+            alternative += ANY_DEPTH
+        expressions.append(path_regex(split_components(alternative)))
     return re.compile("|".join(f"(?:{expression})" for expression in expressions), re.DOTALL)
 
 
@@ -142,6 +155,29 @@ def _token_length(text: str, position: int) -> int:
     return 1
 
 
+def _runs(components: Sequence[str]) -> list[list[str]]:
+    """Return the components between the `**`."""
+    runs: list[list[str]] = [[]]
+    for component in components:
+        if component == ANY_DEPTH:
+            runs.append([])
+        else:
+            runs[-1].append(component)
+    return runs
+
+
+def _run_regex(components: Sequence[str]) -> str:
+    return "/".join(map(name_regex, components))
+
+
+def _token_regex(token: str) -> str:
+    if token == "?":
+        return "[^/]"
+    if token[0] == "[" and len(token) > 1:
+        return _class_regex(token[1:-1])
+    return re.escape(token[1] if token[0] == "\\" and len(token) > 1 else token)
+
+
 def _class_regex(members: str) -> str:
     is_negated = members[0] in "!^"
     escaped = re.sub(r"([\\\[\]^&~|])", r"\\\1", members[1:] if is_negated else members)
@@ -153,14 +189,18 @@ def _class_regex(members: str) -> str:
     return expression
 
 
-def _closing_brace(text: str, position: int) -> int | None:
-    depth = 0
+def _brace_pairs(text: str) -> dict[int, int]:
+    """Return where each brace that opens is closed."""
+    pairs: dict[int, int] = {}
+    opened: list[int] = []
+    position = 0
     while position < len(text):
-        depth += {"{": 1, "}": -1}.get(text[position], 0)
-        if depth == 0:
-            return position
+        if text[position] == "{":
+            opened.append(position)
+        elif text[position] == "}" and opened:
+            pairs[opened.pop()] = position
         position += _token_length(text, position)
-    return None
+    return pairs
 
 
 def _split_alternatives(text: str) -> list[str]:

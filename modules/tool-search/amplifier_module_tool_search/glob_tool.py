@@ -5,7 +5,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, ClassVar
 
 from amplifier_core import ToolResult
@@ -15,7 +15,7 @@ from amplifier_kit.tools.input import ToolFailure, read_input
 from amplifier_kit.tools.paths import WorkingDir, resolve
 from amplifier_kit.tools.paths import shown as as_text
 
-from .glob_pattern import GlobPattern, State, is_plain, split_components
+from .glob_pattern import GlobPattern, State, fits_from_right, is_plain, split_components
 from .search_run import Announcement, Root, SearchTimedOut, Watch, find_root, path_key
 from .settings import GlobSettings
 from .tree import Listing, Tree
@@ -113,6 +113,7 @@ class GlobTool(AnsweringTool):
             watch=watch,
             skip_hidden=False,
             respect_ignore_files=self.settings.common.respect_gitignore and not include_ignored,
+            is_denied=root.denies(),
         )
 
     def _report(self, pattern: str, root: Root, matches: list[_Match]) -> dict[str, Any]:
@@ -167,7 +168,7 @@ class _Walk:
 
     def _add(self, relative: str, *, is_link: bool) -> None:
         path = self._root.path / relative
-        if any(PurePosixPath(relative).match(pattern) for pattern in self._excluded):
+        if any(fits_from_right(pattern, relative) for pattern in self._excluded):
             return
         if is_link and not self._root.may_read(Path(os.path.realpath(path))):
             return

@@ -1,54 +1,63 @@
 """What `grep` answers: a window of the matches, cut to what a conversation can take."""
 
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass
-from itertools import islice
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from typing import Any
 
-from .candidates import Candidates, Counts
-from .line_matcher import Span, split_lines
+from .answer_shape import CUT_MARK, Shape
+from .matched_lines import MatchedLines
+from .matches import Counts, Matches, batches
 
-CUT_MARK = "... [truncated]"
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """How much of the matches is shown, and how; 0 stands for no limit."""
-
-    mode: str
-    offset: int
-    limit: int
-    has_numbers: bool
-    before: int
-    after: int
-    max_line_chars: int
-    max_result_bytes: int
-
-    @property
-    def window(self) -> slice:
-        return slice(self.offset, self.offset + self.limit if self.limit else None)
+_SMALLEST_ENTRY = len('{"file": "/", "content": ""}, ')
 
 
-def build_report(counts: Counts, candidates: Candidates, shape: Shape) -> dict[str, Any]:
+async def build_report(counts: Counts, matches: Matches, shape: Shape) -> dict[str, Any]:
     """Return the part of the output that depends on what was found, given in the order of the answer."""
+    root = matches.candidates.root
     if shape.mode == "content":
-        return _content(counts, candidates, shape)
+        return await _content(counts, matches, shape)
     shown = counts[shape.window]
     if shape.mode == "count":
-        found = {candidates.root.report(path): count for path, count in shown}
+        found = {root.report(path): count for path, count in shown}
         totals = _totals(sum(count for _, count in counts), sum(count for _, count in shown))
         return {**totals, **_more(len(counts), len(shown), shape.offset), "counts": found}
-    files = [candidates.root.report(path) for path, _ in shown]
+    files = [root.report(path) for path, _ in shown]
     return {**_totals(len(counts), len(files)), **_more(len(counts), len(files), shape.offset), "files": files}
 
 
-def _content(counts: Counts, candidates: Candidates, shape: Shape) -> dict[str, Any]:
+async def _content(counts: Counts, matches: Matches, shape: Shape) -> dict[str, Any]:
     total = sum(count for _, count in counts)
-    entries = islice(_entries(counts, candidates, shape), shape.limit or None)
-    results, is_cut = _within_budget(entries, shape.max_result_bytes)
-    report = {**_totals(total, len(results)), **_more(total, len(results), shape.offset), "results": results}
-    return {**report, "results_truncated_bytes": True} if is_cut else report
+    results = Results(shape)
+    skip, waiting = shape.offset, list(counts)
+    while waiting and skip >= waiting[0][1]:  # files before the window are not even opened
+        skip -= waiting.pop(0)[1]
+    for batch in batches([path for path, _ in waiting]):
+        if results.is_full:
+            break
+        with ExitStack() as closing:
+            await _add_batch(results, batch, skip, matches, closing)
+        skip = 0
+    entries = results.entries
+    report = {**_totals(total, len(entries)), **_more(total, len(entries), shape.offset), "results": entries}
+    return {**report, "results_truncated_bytes": True} if results.is_cut else report
+
+
+async def _add_batch(results: "Results", batch: Sequence[str], skip: int, matches: Matches, closing: ExitStack) -> None:
+    candidates = matches.candidates
+    files = await candidates.watch.work(lambda: candidates.open(batch, closing))
+    spans = await matches.spans(files, results.spans_needed(skip)) if files else {}
+
+    def add() -> None:
+        for relative, found in spans.items():
+            if results.is_full:
+                return
+            first = skip if relative == batch[0] else 0
+            lines = MatchedLines(found, results.shape, slice(first, results.end(first)))
+            lines.read(files[relative], candidates.watch)
+            results.add(lines.entries(candidates.root.report(relative)))
+
+    await candidates.watch.work(add)
 
 
 def _totals(total: int, returned: int) -> dict[str, Any]:
@@ -61,55 +70,43 @@ def _more(total: int, returned: int, offset: int) -> dict[str, Any]:
     return {**more, "next_offset": offset + returned} if offset + returned < total else more
 
 
-def _entries(counts: Counts, candidates: Candidates, shape: Shape) -> Iterator[dict[str, Any]]:
-    """Yield the matches from the offset on; files before it are not even opened."""
-    skip = shape.offset
-    for path, count in counts:
-        if skip >= count:
-            skip -= count
-            continue
-        text = candidates.text_of(path)
-        if text is not None:
-            spans = list(candidates.matcher.spans(text, candidates.watch))
-            yield from _file_entries(candidates.root.report(path), text, spans, skip, shape)
-        skip = 0
+class Results:
+    """The matches of the answer, as many as its number and its bytes allow; the first is made to fit."""
 
+    def __init__(self, shape: Shape) -> None:
+        self.shape = shape
+        self.entries: list[dict[str, Any]] = []
+        self.is_cut = False
+        self._used = len("[]")
 
-def _file_entries(file: str, text: str, spans: list[Span], skip: int, shape: Shape) -> Iterator[dict[str, Any]]:
-    lines = split_lines(text)
-    matched = {number for first, last in spans for number in range(first, last + 1)}
+    @property
+    def is_full(self) -> bool:
+        return self.is_cut or (self.shape.limit > 0 and len(self.entries) >= self.shape.limit)
 
-    def shown(number: int) -> str:
-        line = lines[number - 1]
-        is_cut = shape.max_line_chars and len(line) > shape.max_line_chars
-        return line[: shape.max_line_chars] + CUT_MARK if is_cut else line.rstrip()
+    def spans_needed(self, skip: int) -> int | None:
+        """Return how many matches of one file can have a part in the rest of the answer; None when all of them can."""
+        shape = self.shape
+        left = [shape.limit - len(self.entries)] if shape.limit else []
+        left += [shape.max_result_bytes // _SMALLEST_ENTRY + 1] if shape.max_result_bytes else []
+        return skip + min(left) + shape.shown_after if left else None
 
-    for first, last in spans[skip:]:
-        entry: dict[str, Any] = {"file": file}
-        if shape.has_numbers:
-            entry["line_number"] = first
-        entry["content"] = "\n".join(shown(number) for number in range(first, last + 1))
-        if shape.before or shape.after:
-            around = range(max(first - shape.before, 1), min(last + shape.after, len(lines)) + 1)
-            entry["context"] = [
-                {"line_number": number, "content": shown(number), "is_match": number in matched} for number in around
-            ]
-        yield entry
+    def end(self, first: int) -> int | None:
+        """Return where the matches of a file end that can be shown from the first one on."""
+        return first + self.shape.limit - len(self.entries) if self.shape.limit else None
 
-
-def _within_budget(entries: Iterator[dict[str, Any]], budget: int) -> tuple[list[dict[str, Any]], bool]:
-    """Return the entries that fit into a number of bytes, and whether one did not; the first is made to fit."""
-    results: list[dict[str, Any]] = []
-    used = len("[]")
-    for entry in entries:
-        size = len(json.dumps(entry)) + len(", ")
-        if budget and used + size > budget:
-            if not results:
-                results.append(_shortened(entry, budget))
-            return results, True
-        results.append(entry)
-        used += size
-    return results, False
+    def add(self, entries: Iterator[dict[str, Any]]) -> None:
+        budget = self.shape.max_result_bytes
+        for entry in entries:
+            if self.is_full:
+                return
+            size = len(json.dumps(entry)) + len(", ")
+            if budget and self._used + size > budget:
+                self.is_cut = True
+                if not self.entries:
+                    self.entries.append(_shortened(entry, budget))
+                return
+            self.entries.append(entry)
+            self._used += size
 
 
 def _shortened(entry: dict[str, Any], budget: int) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """The tool `grep`: find text in files."""
 
-import asyncio
 import logging
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -12,13 +11,13 @@ from amplifier_kit.tools.input import ToolFailure, read_input
 from amplifier_kit.tools.paths import WorkingDir
 from amplifier_kit.tools.paths import shown as as_text
 
-from . import ripgrep
-from .candidates import Candidates, Counts
+from .answer_shape import Shape
+from .candidates import Candidates
 from .file_types import suffixes_of
 from .glob_pattern import expand_braces, file_filter
-from .grep_report import Shape, build_report
-from .line_matcher import LineMatcher
-from .regex_syntax import InvalidPatternError, compile_pattern, translate
+from .grep_report import build_report
+from .matches import Matches
+from .ripgrep import InvalidPatternError, Query, Ripgrep, find_ripgrep, not_startable
 from .search_run import Announcement, Root, SearchTimedOut, Watch, find_root, path_key
 from .settings import GrepSettings
 from .tree import Tree
@@ -32,7 +31,8 @@ class GrepTool(AnsweringTool):
     name = "grep"
     effects = frozenset({READ})
     description = (
-        "Search file contents with a regular expression (Python syntax). By default it lists the files that match; "
+        "Search file contents with a regular expression in ripgrep's syntax: no look-around, no backreferences, and a "
+        "literal brace is written \\{. By default it lists the files that match; "
         'output_mode "content" shows the lines, "count" counts them. Hidden, ignored and binary files and dependency '
         "directories are skipped unless include_ignored is set. Results are limited: next_offset says where to go on. "
         "To find files by name use glob; to read a file use a file tool."
@@ -75,16 +75,6 @@ class GrepTool(AnsweringTool):
         self.coordinator = coordinator
         self.settings = GrepSettings.read(config)
         self._working_dir = WorkingDir(self.settings.common.working_dir, coordinator)
-        self._use_ripgrep: bool | None = None
-
-    @property
-    def use_ripgrep(self) -> bool:
-        """Whether ripgrep searches: as set, else when it is there."""
-        return ripgrep.find_ripgrep() is not None if self._use_ripgrep is None else self._use_ripgrep
-
-    @use_ripgrep.setter
-    def use_ripgrep(self, value: bool) -> None:
-        self._use_ripgrep = value
 
     async def answer(self, given: Any) -> ToolResult:
         given = read_input(self.name, self.input_schema, given, texts={"pattern": "Pattern is required"})
@@ -93,52 +83,35 @@ class GrepTool(AnsweringTool):
         root = await watch.work(lambda: find_root(self._working_dir, self.settings.common, given.get("path")))
         logger.debug("grep %s in %s", request.pattern[:200], root.path)
         ending = Announcement(self.coordinator, self.name, request.pattern, as_text(root.path))
+        ending.engine = "ripgrep"
         try:
-            output = await self._search(request, root, watch, ending)
-        except SearchTimedOut:
-            ending.timed_out = True
+            output = await self._search(request, root, watch)
+        except InvalidPatternError:
             raise
-        else:
-            ending.success = True
-            ending.total, ending.returned = output["total_matches"], output["matches_count"]
-            return ToolResult(success=True, output=output)
-        finally:
+        except BaseException as exc:
+            ending.timed_out = isinstance(exc, SearchTimedOut)
             await ending.emit()
+            raise
+        ending.success = True
+        ending.total, ending.returned = output["total_matches"], output["matches_count"]
+        await ending.emit()
+        return ToolResult(success=True, output=output)
 
-    async def _search(self, request: "_Request", root: Root, watch: Watch, ending: Announcement) -> dict[str, Any]:
-        counts, candidates, ending.engine = await self._count(request, root, watch)
+    async def _search(self, request: "_Request", root: Root, watch: Watch) -> dict[str, Any]:
+        candidates = request.candidates(self.settings, root, watch)
+        program = await watch.work(find_ripgrep)
+        if program is None:
+            raise not_startable("there is no rg")
+        ripgrep = Ripgrep(program, root.policy.environment(), watch)
+        matches = Matches(candidates, request.query, ripgrep, request.name_globs)
+        counts = await matches.counts(only_whether=request.mode == "files_with_matches")
         counts.sort(key=lambda found: path_key(found[0]))
-        shape = request.shape(self.settings)
-        report = await watch.work(lambda: build_report(counts, candidates, shape))
+        report = await build_report(counts, matches, request.shape(self.settings))
         warnings = list(dict.fromkeys(map(as_text, candidates.warnings)))
         if warnings and not counts:
             raise ToolFailure("\n".join(warnings), "io_error")
         output = {"pattern": request.pattern, "output_mode": request.mode, **report}
         return {**output, "warnings": warnings} if warnings else output
-
-    async def _count(self, request: "_Request", root: Root, watch: Watch) -> tuple[Counts, Candidates, str]:
-        """Return which files match how often, and the engine that found out."""
-        only_whether = request.mode == "files_with_matches"
-        translation = None
-        if await asyncio.to_thread(lambda: self.use_ripgrep):
-            translation = translate(request.regex, multiline=request.multiline)
-        if translation is not None:
-            candidates = request.candidates(self.settings, root, watch)
-            try:
-                counts = await ripgrep.count_matches(
-                    candidates,
-                    translation,
-                    only_whether=only_whether,
-                    multiline=request.multiline,
-                    globs=request.name_globs,
-                )
-            except ripgrep.RipgrepUnavailableError:
-                logger.warning("ripgrep cannot be started, Python searches instead", exc_info=True)
-            else:
-                return counts, candidates, "ripgrep"
-        candidates = request.candidates(self.settings, root, watch)
-        counts = await watch.work(lambda: candidates.counts(candidates.survey(), only_whether=only_whether))
-        return counts, candidates, "python"
 
 
 class _Request:
@@ -151,15 +124,11 @@ class _Request:
         self._given = given
         self.pattern: str = given["pattern"]
         self.mode: str = given.get("output_mode", "files_with_matches")
-        self.multiline: bool = given.get("multiline", False)
         self._glob: str | None = given.get("glob") or None
         if self._glob is not None and leaves_root(self._glob):
             raise ToolFailure("Access denied: the glob leads out of the searched path", "access_denied")
         self._suffixes = suffixes_of(given["type"]) if given.get("type") else ()
-        try:
-            self.regex = compile_pattern(self.pattern, ignore_case=given.get("-i", False), multiline=self.multiline)
-        except InvalidPatternError as exc:
-            raise ToolFailure(f"Invalid regex pattern: {exc}", "invalid_input") from None
+        self.query = Query(self.pattern, given.get("-i", False), given.get("multiline", False))
 
     @property
     def name_globs(self) -> list[str]:
@@ -191,8 +160,8 @@ class _Request:
                 watch=watch,
                 skip_hidden=not include_ignored,
                 respect_ignore_files=settings.common.respect_gitignore and not include_ignored,
+                is_denied=root.denies(),
             ),
-            matcher=LineMatcher(self.regex, multiline=self.multiline),
             watch=watch,
             max_file_size=settings.max_file_size,
             name_filter=None if self._glob is None else file_filter(self._glob),

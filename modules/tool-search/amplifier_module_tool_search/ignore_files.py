@@ -7,7 +7,7 @@ from itertools import groupby
 from pathlib import Path
 
 from .glob_pattern import ANY_DEPTH, path_regex, split_components
-from .text_files import read_regular
+from .regular_file import read_start
 
 GIT_IGNORE = ".gitignore"
 KINDS = (".rgignore", ".ignore", GIT_IGNORE)  # the earlier ones take precedence
@@ -109,7 +109,7 @@ def _load(directory: Path, kinds: list[str]) -> dict[str, IgnoreFile]:
     files = {}
     for kind in kinds:
         try:
-            data = read_regular(directory / kind, limit=_MAX_BYTES)
+            data = read_start(directory / kind, _MAX_BYTES)
         except OSError:
             continue
         files[kind] = IgnoreFile(data.decode("utf-8", "replace"))

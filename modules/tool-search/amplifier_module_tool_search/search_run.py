@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from amplifier_kit.policy import DeniedBelow, PolicyError, SessionPolicy, session_policy
 from amplifier_kit.tools.input import ToolFailure
 from amplifier_kit.tools.paths import PathRules, WorkingDir, resolve, resolve_roots
 from amplifier_kit.tools.paths import shown as as_text
@@ -75,9 +76,26 @@ class Root:
     real: Path
     is_file: bool
     rules: PathRules
+    policy: SessionPolicy
 
     def may_read(self, path: Path) -> bool:
-        return self.rules.verdict(path) == "allowed"
+        """Say whether a file may be read, by where its path leads."""
+        if self.rules.verdict(path) != "allowed":
+            return False
+        try:
+            self.policy.check_read(path)
+        except PolicyError:
+            return False
+        return True
+
+    def denied(self) -> DeniedBelow | None:
+        """Return what the policy denies below; None where a policy of another kind has to be asked about each entry."""
+        return self.policy.read.denied_below(self.real) if isinstance(self.policy, SessionPolicy) else None
+
+    def denies(self) -> Callable[[str], bool]:
+        """Return what says of an entry below that is no symbolic link whether the policy denies it."""
+        denied = self.denied()
+        return (lambda relative: not self.may_read(self.real / relative)) if denied is None else denied.covers
 
     def report(self, relative: str) -> str:
         """Return an entry below the root as it is reported."""
@@ -86,18 +104,24 @@ class Root:
 
 def find_root(working_dir: WorkingDir, settings: SearchSettings, given: str | None) -> Root:
     """Return where a search starts; raises `ToolFailure` when it may not, or there is nothing."""
-    path = working_dir.path() if given is None else working_dir.join(given)
+    base = working_dir.path()
+    path = base if given is None else working_dir.join(given)
     rules = search_rules(working_dir, settings)
     real = resolve(path)
     if rules.verdict(real) != "allowed":
         raise ToolFailure("Access denied: the path is outside the paths that may be searched", "access_denied")
+    policy = session_policy(working_dir.coordinator, base)
+    try:
+        policy.check_read(path)
+    except PolicyError as exc:
+        raise ToolFailure(f"Access denied: {exc}", "access_denied", rule=exc.rule) from None
     try:
         mode = real.stat().st_mode
     except OSError:
         raise ToolFailure(f"Path not found: {path if given is None else given}", "not_found") from None
     if not (stat.S_ISDIR(mode) or stat.S_ISREG(mode)):
         raise ToolFailure(f"Not a regular file or directory: {given}", "not_regular_file")
-    return Root(path, real, stat.S_ISREG(mode), rules)
+    return Root(path, real, stat.S_ISREG(mode), rules, policy)
 
 
 def search_rules(working_dir: WorkingDir, settings: SearchSettings) -> PathRules:

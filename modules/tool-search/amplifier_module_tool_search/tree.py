@@ -1,7 +1,7 @@
-"""A directory tree as a search sees it: without what is excluded, hidden or ignored."""
+"""A directory tree as a search sees it: without what is denied, excluded, hidden or ignored."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -29,13 +29,17 @@ class Listing:
 
 @dataclass(slots=True)
 class Tree:
-    """The tree below a root. Symbolic links to directories are entries like files: they are never followed."""
+    """The tree below a root. Symbolic links to directories are entries like files: they are never followed.
+
+    `is_denied` is asked about every entry, by its path relative to the root.
+    """
 
     root: Path
     exclusions: frozenset[str]
     watch: Watch
     skip_hidden: bool
     respect_ignore_files: bool
+    is_denied: Callable[[str], bool]
     warnings: list[str] = field(default_factory=list)
 
     def start(self) -> Listing | None:
@@ -74,7 +78,7 @@ class Tree:
         return listing
 
     def _place(self, entry: "os.DirEntry[str]", listing: Listing) -> None:
-        if self.skip_hidden and entry.name.startswith("."):
+        if (self.skip_hidden and entry.name.startswith(".")) or self.is_denied(listing.path + entry.name):
             return
         if not entry.is_dir(follow_symlinks=False):
             listing.others.append(entry)

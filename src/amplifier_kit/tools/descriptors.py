@@ -61,11 +61,17 @@ def open_in(directory: int, name: str, flags: int, mode: int = 0o666) -> int:
 
 def real_path(descriptor: int) -> Path | None:
     """Return where an open file or directory lies now; None where the system does not tell."""
+    found = real_name(descriptor)
+    return None if found is None else Path(found)
+
+
+def real_name(descriptor: int) -> str | None:
+    """Return the same as text, for those who ask about thousands of files."""
     try:
         if sys.platform == "darwin":
             found = fcntl.fcntl(descriptor, fcntl.F_GETPATH, bytes(_PATH_BYTES))
-            return Path(os.fsdecode(found.partition(b"\0")[0]))
-        return Path(f"/proc/self/fd/{descriptor}").readlink()
+            return os.fsdecode(found.partition(b"\0")[0])
+        return os.readlink(f"/proc/self/fd/{descriptor}")  # noqa: PTH115 - a Path takes longer than the call
     except OSError:
         return None
 

@@ -30,14 +30,10 @@ class Search:
         (self.folder / path).parent.mkdir(parents=True, exist_ok=True)
         (self.folder / path).write_bytes(content.encode() if isinstance(content, str) else content)
 
-    def grep_tool(self, *, engine: str = "python", **config: Any) -> GrepTool:
-        tool = GrepTool({"working_dir": str(self.folder), **config}, self.coordinator)
-        tool.use_ripgrep = engine == "ripgrep"
-        return tool
-
-    async def grep(self, pattern: str, *, engine: str = "python", config: Any = None, **given: Any) -> ToolResult:
+    async def grep(self, pattern: str, *, config: Any = None, **given: Any) -> ToolResult:
         given = {key.replace("__", "-"): value for key, value in given.items()}
-        return await self.grep_tool(engine=engine, **(config or {})).execute({"pattern": pattern, **given})
+        tool = GrepTool({"working_dir": str(self.folder), **(config or {})}, self.coordinator)
+        return await tool.execute({"pattern": pattern, **given})
 
     async def glob(self, pattern: str, *, config: Any = None, **given: Any) -> ToolResult:
         tool = GlobTool({"working_dir": str(self.folder), **(config or {})}, self.coordinator)

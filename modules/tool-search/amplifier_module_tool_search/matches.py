@@ -1,0 +1,178 @@
+"""Which files match and where: what ripgrep says about the candidates, and nothing about any other file."""
+
+import json
+import os
+import re
+from base64 import b64decode
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from amplifier_kit.tools.input import ToolFailure
+
+from .candidates import Candidates
+from .ripgrep import Answer, Query, Ripgrep
+
+Counts = list[tuple[str, int]]  # relative path and number of matches of each file that has any
+Span = tuple[int, int]  # first and last line of a match, counted from 1
+
+_BATCH = 64  # files that are open at the same time
+
+_SAFE_GLOB = re.compile(r"[\w.*+-]+", re.ASCII)  # one that means the same to ripgrep
+_SAFE_PATH = re.compile(r"[\w./-]+", re.ASCII)
+_SPECIAL = re.compile(r"([^\w./-])", re.ASCII)
+_MAX_HINTS = 500
+_FILE_PROBLEM = re.compile(r"(?:rg: )?(.*) \(os error \d+\)")
+_MATCH = b'{"type":"match"'
+_CUT = "more matched than a search can go through; narrow the path or the pattern"
+
+
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """What ripgrep finds in the candidates.
+
+    It walks a superset of them by itself; what it reports beyond is taken out again. Symbolic links, and files whose
+    lines are to be shown, it is given as open descriptors, so that it reads exactly what was checked.
+    """
+
+    candidates: Candidates
+    query: Query
+    ripgrep: Ripgrep
+    globs: Sequence[str]  # every wanted file matches one of these by its name
+
+    async def counts(self, *, only_whether: bool) -> Counts:
+        """Return how often each file matches; 1 is enough when only the files are asked for."""
+        candidates, root = self.candidates, self.candidates.root
+        links = await candidates.watch.work(candidates.survey)
+        options = ["--files-with-matches" if only_whether else "--count", *self._narrowing()]
+        cwd = root.real.parent if root.is_file else root.real
+        answer = await self.ripgrep.ask(self.query, options, [str(root.real)], cwd=cwd)
+
+        def accepted() -> Counts:
+            reported = ((_relative(path, root.real), count) for path, count in _counts(answer, not only_whether))
+            return [found for found in reported if candidates.accepts(found[0]) and candidates.is_searched(found[0])]
+
+        found = await candidates.watch.work(accepted)
+        self._note(answer, has_results=bool(found))
+        for batch in batches(links):
+            found += await self._counts_of(batch, only_whether=only_whether)
+        return found
+
+    async def spans(self, files: Mapping[str, int], max_count: int | None) -> dict[str, list[Span]]:
+        """Return where open files match, in each the first `max_count` places at least."""
+        options = ["--threads=1", *(["--json"] if self.query.multiline else ["--line-number", "--max-columns=1"])]
+        options += [f"--max-count={max_count}"] if max_count else []
+        answer = await self._ask_about(files, options)
+        read = _multiline_spans if self.query.multiline else _line_spans
+        found = await self.candidates.watch.work(lambda: read(answer))
+        self._note(answer, has_results=bool(found))
+        return {relative: found[descriptor] for relative, descriptor in files.items() if descriptor in found}
+
+    async def _counts_of(self, links: Sequence[str], *, only_whether: bool) -> Counts:
+        with ExitStack() as closing:
+            files = await self.candidates.watch.work(lambda: self.candidates.open(links, closing))
+            if not files:
+                return []
+            answer = await self._ask_about(files, ["--files-with-matches" if only_whether else "--count"])
+            found = {_descriptor(path): count for path, count in _counts(answer, not only_whether)}
+            self._note(answer, has_results=bool(found))
+            return [(link, found[descriptor]) for link, descriptor in files.items() if descriptor in found]
+
+    async def _ask_about(self, files: Mapping[str, int], options: Sequence[str]) -> Answer:
+        descriptors = list(files.values())
+        paths = [f"/dev/fd/{descriptor}" for descriptor in descriptors]
+        return await self.ripgrep.ask(self.query, options, paths, cwd=Path("/"), descriptors=descriptors)
+
+    def _note(self, answer: Answer, *, has_results: bool) -> None:
+        """Keep what went wrong as warnings; what went wrong as a whole is a failure when nothing was found."""
+        warnings = self.candidates.warnings
+        told = {problem: _FILE_PROBLEM.fullmatch(problem) for problem in answer.problems}
+        unexpected = [problem for problem, match in told.items() if match is None]
+        if unexpected and not has_results:
+            raise ToolFailure("\n".join(unexpected), "io_error")
+        warnings += [*unexpected, *(match[1] for match in told.values() if match), *([_CUT] if answer.is_cut else [])]
+
+    def _narrowing(self) -> list[str]:
+        """Return the options that keep ripgrep away from what would be taken out again, and from what is denied."""
+        candidates, tree = self.candidates, self.candidates.tree
+        if candidates.root.is_file:
+            return []
+        options = [f"--max-filesize={candidates.max_file_size}"] if candidates.max_file_size else []
+        options += [] if tree.skip_hidden else ["--hidden"]
+        if self.globs and all(_SAFE_GLOB.fullmatch(glob) for glob in self.globs):
+            options += [f"--glob={glob}" for glob in self.globs]
+        closed = [f"{name}/" for name in sorted(tree.exclusions)]
+        closed += [f"/{path}/" for path in candidates.ignored_directories[:_MAX_HINTS]]
+        options += [f"--glob=!{path}" for path in closed if _SAFE_PATH.fullmatch(path)]
+        if (denied := candidates.root.denied()) is not None:
+            options += [f"--iglob=!/{_escaped(place)}" for place in sorted(denied.places)]
+            options += [f"--iglob=!{_escaped(name)}" for name in sorted(denied.names)]
+        return options
+
+
+def batches(files: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Yield files in groups that can be open at the same time."""
+    return (files[start : start + _BATCH] for start in range(0, len(files), _BATCH))
+
+
+def _escaped(path: str) -> str:
+    return _SPECIAL.sub(r"\\\1", path)
+
+
+def _relative(path: bytes, root: Path) -> str:
+    """Return a path that ripgrep reported relative to the root, empty for the root itself."""
+    return os.fsdecode(path).removeprefix(str(root)).removeprefix("/")
+
+
+def _descriptor(path: bytes) -> int:
+    return int(path.rpartition(b"/")[2])
+
+
+def _counts(answer: Answer, has_counts: bool) -> Iterator[tuple[bytes, int]]:
+    """Yield paths and counts from `path NUL count LF`, or from `path NUL`; what is cut off at the end is left out."""
+    output, position = answer.output, 0
+    while (end := output.find(b"\0", position)) >= 0:
+        path = output[position:end]
+        position, count = end + 1, 1
+        if has_counts:
+            line_end = output.find(b"\n", position)
+            if line_end < 0:
+                return
+            count = int(output[position:line_end])
+            position = line_end + 1
+        yield path, count
+
+
+def _line_spans(answer: Answer) -> dict[int, list[Span]]:
+    """Read `path NUL number:text LF`, by the descriptors in the paths."""
+    spans = defaultdict[int, list[Span]](list)
+    for record in answer.output.split(b"\n")[:-1]:
+        path, _, line = record.partition(b"\0")
+        number = int(line.partition(b":")[0])
+        spans[_descriptor(path)].append((number, number))
+    return spans
+
+
+def _multiline_spans(answer: Answer) -> dict[int, list[Span]]:
+    """Read JSON, a message for consecutive lines with all their matches, by the descriptors in the paths."""
+    spans = defaultdict[int, list[Span]](list)
+    for record in answer.output.split(b"\n")[:-1]:
+        if not record.startswith(_MATCH):
+            continue
+        data = json.loads(record)["data"]
+        spans[_descriptor(data["path"]["text"].encode())] += _spans_in(data)
+    return spans
+
+
+def _spans_in(data: dict[str, Any]) -> Iterator[Span]:
+    lines = data["lines"]
+    text: bytes = lines["text"].encode() if "text" in lines else b64decode(lines["bytes"])
+    number, counted = data["line_number"], 0
+    for match in data["submatches"]:
+        start, end = match["start"], match["end"]
+        number += text.count(b"\n", counted, start)
+        counted = start
+        yield number, number + text.count(b"\n", start, max(end - 1, start))
