@@ -18,7 +18,12 @@ class AmplifierError(Exception):
     """Base class: catch this to handle anything Amplifier reports deliberately."""
 
     def __init__(self, message: str = "", *, hint: str = "") -> None:
-        super().__init__(f"{message}\n  fix: {hint}" if hint else message)
+        super().__init__()
+        self.reword(message, hint=hint)
+
+    def reword(self, message: str, *, hint: str = "") -> None:
+        """Say the same to somebody else, or in better words, without losing the traceback and the cause."""
+        self.args = (f"{message}\n  fix: {hint}" if hint else message,)
         self.message, self.hint = message, hint
 
 

@@ -24,6 +24,7 @@ from .exceptions import (
     describe,
 )
 from .imported_code import make_way, note_folder
+from .module_origins import tell_origin
 from .mounting import Mounting
 from .packages import TYPE_TO_MOUNT_POINT, find_package, import_module_from_path, module_type_of, package_name
 from .validation.base import (
@@ -68,6 +69,7 @@ class LoadedModule:
     on_session_ready: ReadyCallback | None = None
     checks: list[ValidationCheck] = field(default_factory=list)
     folder: Path | None = None
+    source: object = None  # what the resolver said about the folder
     sys_path_entry: str | None = None
     mounted: int = 0
     package: str = ""  # the name that its code has in `sys.modules`
@@ -200,7 +202,11 @@ def check_mounted(loaded: LoadedModule, mounting: Mounting, coordinator: ModuleC
         if not mounting.has_mounted(returned):
             coordinator.register_cleanup(returned)
         hint = f"make what {loaded.file} mounts a {loaded.module_type} (docs/contracts/{loaded.module_type}.md)"
-        raise _validation_error(loaded.module_id, loaded.module_type, Path(loaded.file), [*loaded.checks, *found], hint)
+        checks = [*loaded.checks, *found]
+        error = _validation_error(loaded.module_id, loaded.module_type, Path(loaded.file), checks, hint)
+        if loaded.folder is not None:
+            tell_origin(error, loaded.folder, loaded.source)
+        raise error
 
 
 def import_error(module_id: str, origin: str, cause: BaseException) -> ModuleLoadError:

@@ -37,6 +37,7 @@ from .loaded_module import (
 )
 from .local_sources import path_of_source
 from .models import ModuleInfo
+from .module_origins import tell_origin
 from .packages import (
     TYPE_TO_MOUNT_POINT,
     find_package,
@@ -180,11 +181,11 @@ class ModuleLoader:
             raise _not_found(module_id)
         cached = self._loaded.get(module_id)
         try:
-            folder = await self._resolve(module_id, hint)
+            folder, source = await self._resolve(module_id, hint)
         except ModuleNotFoundError as exc:
             return self._loaded_directly(module_id, cached, not_found=exc)
         if folder is None:
-            return cached or self._loaded_directly(module_id, None, not_found=_not_found(module_id))
+            return cached or self._loaded_directly(module_id, None, not_found=_not_found(module_id, hint))
         if cached is not None and cached.folder is not None:
             if not _is_same_folder(cached, folder):
                 raise ModulePathConflict(
@@ -193,13 +194,17 @@ class ModuleLoader:
                 )
             return cached
         with imported_code.lock:
-            loaded = self._load_folder(module_id, folder, load_checked)
-            loaded.folder = folder
+            try:
+                loaded = self._load_folder(module_id, folder, load_checked)
+            except ModuleLoadError as exc:
+                tell_origin(exc, folder, source)
+                raise
+            loaded.folder, loaded.source = folder, source
             self._keep(loaded)
         return loaded
 
-    async def _resolve(self, module_id: str, hint: Any) -> Path | None:
-        """Return the module's folder, or None when neither a resolver nor the hint names one."""
+    async def _resolve(self, module_id: str, hint: Any) -> tuple[Path | None, object]:
+        """Return the module's folder, None when neither a resolver nor the hint names one, and its module source."""
         resolver = None
         if self.coordinator is not None:
             try:
@@ -207,7 +212,7 @@ class ModuleLoader:
             except ValueError:
                 logger.debug("the coordinator has no mount point for a resolver")
         if resolver is None:
-            return _local_folder(hint)
+            return _local_folder(hint), None
         ask = getattr(resolver, "async_resolve", None) or resolver.resolve
         hints = _hints_taken_by(ask)
         source = ask(module_id, hint) if hints is None else ask(module_id, **dict.fromkeys(hints, hint))
@@ -220,7 +225,7 @@ class ModuleLoader:
                 f"Module '{module_id}' cannot be loaded: the resolver {name} answered {answer}, which names no folder",
                 hint=f"have {name} return an object whose resolve() gives the module's folder",
             )
-        return folder if isinstance(folder, Path) else Path(folder)
+        return (folder if isinstance(folder, Path) else Path(folder)), source
 
     def _load_folder(self, module_id: str, folder: Path, load: FolderLoad) -> LoadedModule:
         """Load from a folder that goes on `sys.path`; whatever goes wrong, `sys.path` is left as it was."""
@@ -379,8 +384,14 @@ def _info(module_id: str, module_type: str) -> ModuleInfo:
     )
 
 
-def _not_found(module_id: object) -> ModuleDiscoveryError:
-    return ModuleDiscoveryError(
-        f"Module '{module_id}' not found via entry points or filesystem",
-        hint="install a distribution that offers it, give it a source, or add its folder to AMPLIFIER_MODULES",
-    )
+def _not_found(module_id: object, source: object = None) -> ModuleDiscoveryError:
+    """Return the error for a module that is nowhere; `source` is what the plan says when there is no resolver."""
+    hint = "install a distribution that offers it, give it a source, or add its folder to AMPLIFIER_MODULES"
+    if source is not None and path_of_source(source) is not None:
+        hint = f"its source {source!r} is not a folder: correct it"
+    elif source:
+        hint = (
+            f"its source {source!r} needs a resolver, and the session has none: "
+            "mount one as 'module-source-resolver' before initialize()"
+        )
+    return ModuleDiscoveryError(f"Module '{module_id}' not found via entry points or filesystem", hint=hint)

@@ -20,7 +20,11 @@ __all__ = [
 
 @runtime_checkable
 class ModuleSource(Protocol):
-    """One module's place."""
+    """One module's place.
+
+    It may also have `reference`, what a person wrote to say where the module comes from, and `advise(error)`, which
+    returns what to do about an `ImportError` or None; errors of the loader then say that.
+    """
 
     def resolve(self) -> Path:
         """Return the folder that holds the module's package, or raise `ModuleNotFoundError`."""

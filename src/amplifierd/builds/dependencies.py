@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib.metadata
 import tempfile
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -32,10 +32,16 @@ from amplifier_system.threads import in_thread
 from amplifierd.exceptions import ProfileCompilationError
 
 from .fingerprints import hash_files, list_content
-from .lock import DEPENDENCIES_DIR, ProfileLock, ResourceKey, platform_name, python_version
+from .lock import (
+    DEPENDENCIES_DIR,
+    DEPENDENCY_MISSING,
+    DEPENDENCY_REASON,
+    ProfileLock,
+    ResourceKey,
+    platform_name,
+    python_version,
+)
 from .publication import link_tree
-
-WARNING = "dependency-missing"
 
 Pin = dict[str, str]
 Needs = Mapping[str, Sequence[str]]
@@ -94,6 +100,7 @@ class DependencyInstaller:
         self._modules, self._cache_dir, self._earlier = modules, cache_dir, earlier
         self._mode, self._offline, self._only_pins = mode, offline, only_pins
         self._extras = {module_id.partition("-")[2] for module_id in installed}
+        self._reasons: dict[str, str] = {}
         self._required = {name for section, name in modules if section in SESSION_MEMBERS}
 
     async def install(self) -> Dependencies:
@@ -133,7 +140,7 @@ class DependencyInstaller:
         if lock.dependencies is not None:
             link_tree(earlier.directory / DEPENDENCIES_DIR, self._target)
         lacking = {owner: () for owner in needs if owner in lock.degraded}
-        warnings = tuple(text for text in lock.warnings if text.startswith(f"{WARNING}: "))
+        warnings = tuple(text for text in lock.warnings if text.startswith((DEPENDENCY_MISSING, DEPENDENCY_REASON)))
         return self._settle(needs, host, lacking, warnings, lock.dependencies)
 
     async def _install_all(self, needs: Needs, unmet: Needs, host: HostPackages) -> list[str]:
@@ -164,7 +171,8 @@ class DependencyInstaller:
         fatal = [owner for owner in owners if owner in self._required]
         if fatal or not owners:
             named = ", ".join(fatal) or "the modules"
-            raise ProfileCompilationError(f"{WARNING}: {named}: {reason}", code=WARNING)
+            raise ProfileCompilationError(f"{DEPENDENCY_MISSING}: {named}: {reason}", code=DEPENDENCY_MISSING)
+        self._reasons.update(dict.fromkeys(owners, reason))
         return owners
 
     async def _try(self, needs: Needs, host: HostPackages) -> None:
@@ -227,7 +235,9 @@ class DependencyInstaller:
         if installed:
             content = list_content({"": self._target}, boundary=self._target, ref=DEPENDENCIES_DIR)
             content_hash = kept["content_hash"] if kept else hash_files(content)
-        return Dependencies(pins, content_hash, tuple(failed), (*_warnings(failed), *warnings))
+        # Offline, nothing was tried.
+        reasons = [] if self._offline else _explanations(failed, host, self._reasons)
+        return Dependencies(pins, content_hash, tuple(failed), (*_warnings(failed), *reasons, *warnings))
 
 
 def _unmet(lines: Sequence[str], host: HostPackages) -> tuple[str, ...]:
@@ -235,7 +245,16 @@ def _unmet(lines: Sequence[str], host: HostPackages) -> tuple[str, ...]:
 
 
 def _warnings(lacking: Needs) -> tuple[str, ...]:
-    return tuple(f"{WARNING}: {owner}: {line}" for owner, lines in lacking.items() for line in lines)
+    return tuple(f"{DEPENDENCY_MISSING}: {owner}: {line}" for owner, lines in lacking.items() for line in lines)
+
+
+def _explanations(lacking: Needs, host: HostPackages, reasons: Mapping[str, str]) -> Iterator[str]:
+    """Say why each module lacks what it requires: which versions the host has, else what the installer said."""
+    for owner, lines in lacking.items():
+        provided = [(line, name_of(line)) for line in lines if host.provides(name_of(line))]
+        told = [f"{line} excludes {name} {host.versions[name]}, which the host has" for line, name in provided]
+        if why := "; ".join(told) or reasons.get(owner, ""):
+            yield f"{DEPENDENCY_REASON}: {owner}: {why}"
 
 
 def _is_claimed(claimant: str, owner: str) -> bool:

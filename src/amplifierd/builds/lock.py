@@ -23,6 +23,10 @@ from amplifierd.stored_json import KEY, write_json
 FILE_NAME = "profile.lock"
 VERSION = 1
 DEPENDENCIES_DIR = ".deps"
+DEPENDENCY_MISSING = "dependency-missing"
+"""How the warning begins about a requirement that could not be met."""
+DEPENDENCY_REASON = "dependency-reason"
+"""How the warning begins about why a module's requirements could not be met."""
 
 NAMED_RESOURCES = ("agents", "contexts")
 SECTIONS = (*SESSION_MEMBERS, *MODULE_SECTIONS, *NAMED_RESOURCES)

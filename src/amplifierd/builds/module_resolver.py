@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +15,8 @@ from amplifier_core.module_sources import ModuleNotFoundError as KernelModuleNot
 from amplifier_foundation.paths import parse_uri
 from amplifier_foundation.sources import Sources
 from amplifierd.identifiers import MOUNT_TYPES, ProfileId, find_mount_type, is_module_id, mount_type
+
+from .lock import DEPENDENCIES_DIR, DEPENDENCY_REASON
 
 
 class HintMissingError(KernelModuleNotFoundError, ValueError):
@@ -53,6 +57,24 @@ class CompiledModuleSource:
                 f"{message}\n  fix: compile the profile again, it is restored from the cache"
             )
         raise ModuleNotCompiledError(message)
+
+    @property
+    def reference(self) -> str:
+        """What the profile says about where the module comes from; empty when that is not known."""
+        entry = _find_locked(self.build_dir, self.module_id)
+        return str(entry.get("ref") or "")
+
+    def advise(self, error: ImportError) -> str | None:
+        """Return what to do about an import that failed: the package is in the build, or could not be installed."""
+        if self.build_dir is None or not error.name:
+            return None
+        dependencies = Path(os.path.realpath(self.build_dir), DEPENDENCIES_DIR)
+        package = dependencies / error.name.partition(".")[0]
+        if (package.exists() or package.with_suffix(".py").exists()) and str(dependencies) not in sys.path:
+            return f"enter `with build.import_path():` before the session starts; the build has {error.name!r} there"
+        prefix = f"{DEPENDENCY_REASON}: {self.module_id}: "
+        reasons = [text.removeprefix(prefix) for text in _warnings(self.build_dir) if text.startswith(prefix)]
+        return f"compile the profile again when this can be installed: {'; '.join(reasons)}" if reasons else None
 
 
 class DaemonModuleSourceResolver:
@@ -172,9 +194,29 @@ def _checked_type(module_id: str, known_type: str | None) -> str:
 
 def _is_locked_with_path(build_dir: Path, module_id: str) -> bool:
     """Say whether a build's lock names a directory of its own for a module."""
-    try:
-        resources = json.loads((build_dir / "profile.lock").read_bytes())["resources"]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return False
+    return bool(_find_locked(build_dir, module_id).get("path"))
+
+
+def _find_locked(build_dir: Path | None, module_id: str) -> Mapping[str, Any]:
+    """Return what a build's lock says about a module, nothing when it cannot be read."""
+    resources = _read_lock(build_dir).get("resources")
+    if not isinstance(resources, Mapping):
+        return {}
     found = [entry for part in resources.values() for entry in (part if isinstance(part, list) else [part])]
-    return any(isinstance(e, Mapping) and e.get("name") == module_id and e.get("path") for e in found)
+    return next((entry for entry in found if isinstance(entry, Mapping) and entry.get("name") == module_id), {})
+
+
+def _warnings(build_dir: Path | None) -> list[str]:
+    warnings = _read_lock(build_dir).get("warnings")
+    return [text for text in warnings if isinstance(text, str)] if isinstance(warnings, list) else []
+
+
+def _read_lock(build_dir: Path | None) -> dict[str, Any]:
+    """Return a build's lock as it stands there; the resolver works for builds of any version."""
+    if build_dir is None:
+        return {}
+    try:
+        lock = json.loads((build_dir / "profile.lock").read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return lock if isinstance(lock, dict) else {}

@@ -63,6 +63,9 @@ class ProfileTexts:
     def owners(self, name: str) -> Sequence[ProfileId]:
         return self._catalogue.find_owners(name)
 
+    def unreadable(self, profile_id: ProfileId) -> Sequence[Issue]:
+        return self._catalogue.broken_profiles().get(profile_id, ())
+
 
 @dataclass(frozen=True)
 class WithDocument:
@@ -79,6 +82,9 @@ class WithDocument:
 
     def owners(self, name: str) -> Sequence[ProfileId]:
         return self.source.owners(name)
+
+    def unreadable(self, profile_id: ProfileId) -> Sequence[Issue]:
+        return self.source.unreadable(profile_id)
 
 
 def _read(

@@ -9,9 +9,10 @@ from amplifier_foundation.sources import Sources, parse_reference
 from amplifier_foundation.sources.store import now
 from amplifier_system.threads import in_thread
 from amplifierd.builds.home_profiles import Profiles
+from amplifierd.builds.lock import DEPENDENCY_MISSING
 from amplifierd.exceptions import CollectionError
 from amplifierd.identifiers import LOCAL, ProfileId, checked_collection_id
-from amplifierd.issues import Issue, errors
+from amplifierd.issues import Issue
 from amplifierd.paths import Paths
 from amplifierd.settings import StartupSettings
 
@@ -81,7 +82,8 @@ class Collections:
         """Register a collection, extract its profiles and compile them. A relative source counts from `share/`.
 
         `compile` defaults to the setting `startup.auto_compile`.
-        Profiles that cannot be used are named in the result's `warning`; the collection is registered all the same.
+        Profiles that cannot be used, or lack something, are named in the result's `warning`; the collection is
+        registered all the same.
 
         Raises:
             CollectionError: the id is taken, reserved or invalid, or the source not a directory; nothing is registered.
@@ -99,7 +101,7 @@ class Collections:
         state = self._lock.get(collection_id)
         count = len(state.profiles) if state else 0
         noun = "profile" if count == 1 else "profiles"
-        problems = errors(result.errors)
+        problems = [issue for issue in result.errors if issue.severity == "error" or issue.code == DEPENDENCY_MISSING]
         warning = "; ".join(issue.message for issue in problems) if problems else None
         return AddResult(True, collection_id, count, f"Collection '{collection_id}' added with {count} {noun}", warning)
 

@@ -6,7 +6,9 @@ import asyncio
 import logging
 from collections.abc import Collection, Iterable, Mapping
 
+from amplifierd.builds.build import Build
 from amplifierd.builds.home_profiles import Profiles
+from amplifierd.builds.lock import DEPENDENCY_MISSING, DEPENDENCY_REASON
 from amplifierd.documents.extends import Extends
 from amplifierd.exceptions import ProfileValidationError
 from amplifierd.identifiers import ProfileId
@@ -45,7 +47,7 @@ async def recompile(
         async with slots:
             before = _stamp(paths, profile_id)
             try:
-                await profiles.compile(profile_id, force=force, refresh=profile_id in moved)
+                build = await profiles.compile(profile_id, force=force, refresh=profile_id in moved)
             except ProfileValidationError as error:
                 is_incomplete = {issue.code for issue in errors(error.issues)} <= _INCOMPLETE
                 if is_incomplete and profile_id.name in extended:
@@ -54,7 +56,7 @@ async def recompile(
             except Exception as error:  # a profile names foreign code and servers; what goes wrong there stays its own
                 logger.debug("%s cannot be compiled", profile_id, exc_info=True)
                 return "error", _failure(profile_id, error)
-            return ("unchanged" if before == _stamp(paths, profile_id) else "compiled"), None
+            return ("unchanged" if before == _stamp(paths, profile_id) else "compiled"), _lack(build)
 
     ordered = sorted(profile_ids)
     return dict(zip(ordered, await asyncio.gather(*map(compile_one, ordered)), strict=True))
@@ -89,6 +91,15 @@ def _stamp(paths: Paths, profile_id: ProfileId) -> tuple[int, int] | None:
     except OSError:
         return None
     return status.st_ino, status.st_mtime_ns
+
+
+def _lack(build: Build) -> Issue | None:
+    """Return what a build lacks and why, as a warning; it can be used all the same."""
+    told = [text for text in build.warnings if text.startswith((DEPENDENCY_MISSING, DEPENDENCY_REASON))]
+    if build.status != "degraded" or not told:
+        return None
+    message = f"{build.profile_id}: {'; '.join(told)}"
+    return Issue(DEPENDENCY_MISSING, message, location=build.profile_id.name, severity="warning")
 
 
 def _failure(profile_id: ProfileId, error: Exception) -> Issue:

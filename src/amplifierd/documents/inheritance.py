@@ -42,6 +42,9 @@ class ProfileSource(Protocol):
     def owners(self, name: str) -> Sequence[ProfileId]:
         """Return the profiles of that bare name, in all collections."""
 
+    def unreadable(self, profile_id: ProfileId) -> Sequence[Issue]:
+        """Return what is wrong with the file of a profile that is there and cannot be read."""
+
 
 @dataclass(frozen=True)
 class MergedProfile:
@@ -241,6 +244,11 @@ def _find_ancestors(
             return tuple(chain[:-1]), [note("extends-ambiguous", message, fix="write collection/name")]
         parent = source.read(candidates[0]) if candidates else None
         if parent is None:
+            if unreadable := [
+                issue for place in _places(child.profile_id, written) for issue in source.unreadable(place)
+            ]:
+                message = f"Profile '{written}' (extended by '{child.profile_id}') is not valid: {unreadable[0]}"
+                return tuple(chain[:-1]), [note("extends-invalid", message)]
             message = f"Profile '{written}' not found (extended by '{child.profile_id}')"
             fix = "name a profile of this home, or sync the collection it should be in"
             return tuple(chain[:-1]), [note("extends-not-found", message, fix=fix)]
@@ -259,6 +267,11 @@ def _circular(circle: Sequence[ProfileId], document: ProfileDocument) -> Profile
     fix = "remove one profile.extends of the circle"
     issue = Issue("extends-cycle", message, _EXTENDS, document.path, find_location(document.text, _EXTENDS), fix)
     return ProfileCircularInheritanceError(message, [issue], hint=fix)
+
+
+def _places(child: ProfileId, written: str) -> Sequence[ProfileId]:
+    extends = Extends.parse(written)
+    return [] if extends is None else extends.places(child)
 
 
 def _find_parent(source: ProfileSource, child: ProfileId, written: str) -> Sequence[ProfileId]:

@@ -21,6 +21,7 @@ from amplifierd.exceptions import (
     ProfileValidationError,
 )
 from amplifierd.identifiers import ProfileId
+from amplifierd.issues import Issue
 
 SESSION = {"orchestrator": {"module": "loop-basic"}, "context": {"module": "context-simple"}}
 
@@ -57,6 +58,9 @@ class Shelf:
     def read_overlay(self, profile_id: ProfileId) -> ProfileDocument | None:
         path = self.root / "overlays" / profile_id.collection / f"{profile_id.name}.md"
         return self._read(path, profile_id, is_overlay=True)
+
+    def unreadable(self, profile_id: ProfileId) -> Sequence[Issue]:
+        return ()
 
     def owners(self, name: str) -> Sequence[ProfileId]:
         found = sorted(self.root.glob(f"*/{name}.md"))

@@ -11,6 +11,7 @@ from amplifierd.collections.discovery import Discovery, discover
 from amplifierd.documents.document import ProfileDocument
 from amplifierd.documents.inheritance import MergedProfile, resolve_profile
 from amplifierd.identifiers import ProfileId
+from amplifierd.issues import Issue
 
 PROFILES = ("base", "coding", "foundation", "offline", "research")
 
@@ -34,6 +35,9 @@ class Shipped:
 
     def read_overlay(self, profile_id: ProfileId) -> ProfileDocument | None:
         return None
+
+    def unreadable(self, profile_id: ProfileId) -> Sequence[Issue]:
+        return ()
 
     def owners(self, name: str) -> Sequence[ProfileId]:
         return [self.profiles[name].profile_id] if name in self.profiles else []
