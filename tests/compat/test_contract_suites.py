@@ -27,7 +27,8 @@ def failures_at_the_peer(suite: str, report: Path) -> set[str]:
         pytest.fail("AMPLIFIER_PEER_PYTHON names no interpreter with the reference kernel; run: make compat")
     command = [python, "-B", "-m", "pytest", f"tests/core/test_{suite}.py", "--junitxml", str(report)]
     quietly = ["--quiet", "--tb=no", "-p", "no:cacheprovider", "-W", "default"]
-    run = subprocess.run([*command, *quietly], cwd=ROOT, capture_output=True, text=True, check=False)
+    fixed = {**os.environ, "PYTHONHASHSEED": "0"}  # the reference reads sections in the order of a set
+    run = subprocess.run([*command, *quietly], cwd=ROOT, env=fixed, capture_output=True, text=True, check=False)
     assert report.is_file(), run.stdout + run.stderr
     cases = list(ElementTree.parse(report).getroot().iter("testcase"))
     assert len(cases) > 1, run.stdout
