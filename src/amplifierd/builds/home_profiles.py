@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -15,8 +14,7 @@ from amplifier_foundation.sources import Progress, ProgressEvent, Sources
 from amplifier_foundation.sources.locks import locked
 from amplifier_foundation.sources.resolved import Phase, report
 from amplifier_system.threads import in_thread
-from amplifierd.documents.document import ProfileDocument, ReferenceBase
-from amplifierd.documents.extends import Extends
+from amplifierd.documents.document import ReferenceBase
 from amplifierd.documents.inheritance import MergedProfile, resolve_profile
 from amplifierd.documents.profile_reader import read_document
 from amplifierd.exceptions import ProfileCompilationError, ProfileNotFoundError, ProfileValidationError
@@ -26,48 +24,19 @@ from amplifierd.paths import Paths
 from amplifierd.settings import Settings
 
 from . import publication
+from .ancestry import extract_with_ancestors
 from .build import Build
 from .catalogue import ProfileCatalogue, Roots
 from .compilation import Compilation, Workshop
 from .fingerprints import Fingerprints
 from .lock import LockUnusableError, ProfileLock, read_lock
+from .profile import Profile
 from .profile_texts import ProfileTexts, WithDocument
 from .resources import MACHINE, ResourceLocator, collections_of
 from .staleness import RESTORABLE, Inspection, ProfileStatus, Reason, StatusWord, inspect
 
 _LOCK_TIMEOUT_S = 1800.0
 _TRIES = 5
-
-
-@dataclass(frozen=True)
-class Profile:
-    """A profile as it is written, and whether it can be compiled; `extends` is the parent as written."""
-
-    profile_id: ProfileId
-    path: Path
-    version: str
-    description: str
-    extends: str | None
-    model: str | None
-    valid: bool
-    is_compiled: bool
-    issues: tuple[Issue, ...] = ()
-    ui: Mapping[str, Any] | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "profile_id": str(self.profile_id),
-            "collection": self.profile_id.collection,
-            "name": self.profile_id.name,
-            "version": self.version,
-            "description": self.description,
-            "extends": self.extends,
-            "model": self.model,
-            "valid": self.valid,
-            "is_compiled": self.is_compiled,
-            "issues": [issue.to_dict() for issue in self.issues],
-            "ui": dict(self.ui or {}),
-        }
 
 
 class Profiles:
@@ -183,21 +152,7 @@ class Profiles:
         Raises:
             RefResolutionError: the profile's collection cannot be obtained; an ancestor's that cannot is skipped.
         """
-        known = ProfileId.parse(profile_id)
-        seen: set[ProfileId] = set()
-        waiting = [known]
-        while waiting:
-            each = waiting.pop()
-            if each in seen:
-                continue
-            seen.add(each)
-            try:
-                await self._catalogue.ensure_profile(each)
-            except AmplifierError:
-                if each == known:
-                    raise
-            document = await asyncio.to_thread(self._texts.read, each)
-            waiting += self._parents_of(document) if document is not None else []
+        await extract_with_ancestors(self._catalogue, self._texts, ProfileId.parse(profile_id))
 
     async def compile(
         self, profile_id: ProfileId | str, *, force: bool = False, frozen: bool = False, refresh: bool = False
@@ -333,18 +288,6 @@ class Profiles:
         build_id = lock.build_id or None if lock else None
         return ProfileStatus(profile_id, word, inspection.reasons, build_id, warnings, merged.issues)
 
-    def _parents_of(self, document: ProfileDocument) -> Sequence[ProfileId]:
-        """Return the profiles that a profile may extend; for a bare name that is not near, those of all collections."""
-        extends = Extends.parse(document.extends or "")
-        if extends is None:
-            return []
-        places = extends.places(document.profile_id)
-        if extends.collection is not None:
-            return places
-        if near := [place for place in places if self._texts.read(place) is not None]:
-            return near[:1]
-        return [ProfileId(each, extends.name) for each in self._catalogue.collection_ids()]
-
     def _find_unseen(self, merged: MergedProfile) -> Sequence[Reason]:
         """Return what the user changed about a profile and its ancestors that has not been extracted yet."""
         unseen = self._catalogue.find_unseen()
@@ -398,19 +341,8 @@ class Profiles:
             issues, ui = error.issues, dict[str, Any]()
         else:
             document, issues, ui = merged.document, merged.issues, merged.sections.get("ui") or {}
-        metadata = document.metadata
-        return Profile(
-            profile_id=profile_id,
-            path=document.path,
-            version=str(metadata.get("version") or ""),
-            description=str(metadata.get("description") or ""),
-            extends=document.extends,
-            model=metadata.get("model"),
-            valid=not any(issue.severity == "error" for issue in issues),
-            is_compiled=(self._paths.profile_dir(profile_id) / "profile.lock").is_file(),
-            issues=tuple(issues),
-            ui=ui,
-        )
+        is_compiled = (self._paths.profile_dir(profile_id) / "profile.lock").is_file()
+        return Profile.of(document, issues, is_compiled=is_compiled, ui=ui)
 
     def _built(self) -> Sequence[ProfileId]:
         found = self._paths.profiles.glob(f"*/{publication.BUILDS_DIR}/*")
