@@ -40,11 +40,9 @@ def ask(registration: Registration, event: str, data: Any) -> "HookResult | Susp
     """
     context = copy_context()
     try:
-        given = {**data} if isinstance(data, dict) else data
-        if registration.is_coroutine_function:
-            answer = registration.handler(event, given)
-        else:
-            answer = context.run(registration.handler, event, given)
+        given = data.copy() if type(data) is dict else {**data} if isinstance(data, dict) else data
+        handler = registration.handler
+        answer = handler(event, given) if registration.is_coroutine_function else context.run(handler, event, given)
         if type(answer) is CoroutineType or isinstance(answer, Coroutine):
             try:
                 waiting_for = context.run(answer.send, None)

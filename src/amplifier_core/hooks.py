@@ -115,7 +115,8 @@ class HookRegistry:
         """
         if not isinstance(event, str):
             raise TypeError(f"event must be a str, got {type(event).__name__}")
-        data = _payload(data)
+        if type(data) is not dict:
+            data = _payload(data)
         stamp = {}
         if event in _CORRELATED_EVENTS:  # here, not in the coroutine: the slot belongs to the emitter's own context
             explicit = data.get(REQUEST_ID_FIELD) if isinstance(data, dict) else None
@@ -166,7 +167,7 @@ class HookRegistry:
         injections: list[tuple[_Registration, HookResult]] = []
         for registration in registrations:
             answer = ask(registration, event, data)
-            if isinstance(answer, SuspendedHandler):
+            if answer is not None and isinstance(answer, SuspendedHandler):
                 answer = await answer.finish()
             if answer is None:
                 continue
@@ -236,9 +237,9 @@ def _payload(data: Any) -> Any:
 
 def _for_handlers(data: dict[str, Any]) -> tuple[dict[str, Any], dict[str, tuple[Any, Any]]]:
     """Return `data` with its top-level models dumped, and for each of those the original and its dump."""
-    if not isinstance(data, dict):
-        return data, {}
     originals: dict[str, tuple[Any, Any]] = {}
+    if not isinstance(data, dict) or _PLAIN_TYPES.issuperset(map(type, data.values())):
+        return data, originals
     for key, value in data.items():
         if type(value) not in _PLAIN_TYPES and hasattr(value, "model_dump"):
             dumped = _dumped(value)

@@ -167,10 +167,8 @@ class HookResult(KernelModel):
             There is nothing to validate in it, so it is put together as pydantic does it after validation.
             """
             if (not fields or fields == _PLAIN_CONTINUE) and type(self) is HookResult:
-                values = _HOOK_RESULT_DEFAULTS.copy()
-                values["context_injections"] = []
-                set_values(self, values)
-                set_fields_set(self, set(fields))
+                set_values(self, {**_HOOK_RESULT_DEFAULTS, "context_injections": []})
+                set_fields_set(self, {"action"} if fields else set())
                 set_extra(self, None)
                 set_private(self, None)
             else:
@@ -187,10 +185,7 @@ _HOOK_RESULT_DEFAULTS = {name: field.default for name, field in HookResult.model
 def continuing(data: dict[str, Any]) -> HookResult:
     """Return a `continue` that carries `data` itself, neither copied nor validated."""
     result = HookResult.__new__(HookResult)
-    values = _HOOK_RESULT_DEFAULTS.copy()
-    values["data"] = data
-    values["context_injections"] = []
-    set_values(result, values)
+    set_values(result, {**_HOOK_RESULT_DEFAULTS, "data": data, "context_injections": []})
     set_fields_set(result, {"action", "data"})
     set_extra(result, None)
     set_private(result, None)

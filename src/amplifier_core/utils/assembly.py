@@ -28,12 +28,11 @@ def with_parts(model: M, parts: Mapping[str, Any]) -> M:
 
     For models without private attributes. Like there, what is not replaced is shared.
     """
-    copy = model.__class__.__new__(model.__class__)
-    values = model.__dict__.copy()
-    values.update(parts)
+    kind = type(model)
+    copy = kind.__new__(kind)
     extra = model.__pydantic_extra__
-    set_values(copy, values)
-    set_fields_set(copy, model.__pydantic_fields_set__ | parts.keys())
+    set_values(copy, {**model.__dict__, **parts})
+    set_fields_set(copy, {*model.__pydantic_fields_set__, *parts})
     set_extra(copy, None if extra is None else extra.copy())
     set_private(copy, None)
     return copy

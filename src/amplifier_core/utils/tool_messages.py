@@ -11,9 +11,14 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from pydantic import BaseModel
+
 CALL_BLOCKS = frozenset({"tool_call", "tool_use"})
 RESULT_BLOCK = "tool_result"
 RESULT_ROLES = frozenset({"tool", "function"})
+
+# By its class of class a model is recognised at once; to ask whether it is a mapping costs more than reading a field.
+_MODEL = type(BaseModel)
 
 M = TypeVar("M")
 
@@ -43,8 +48,9 @@ class Result:
 
 def field_of(source: object, name: str) -> Any:
     """Return an item of a mapping or an attribute of an object, None when it has none."""
-    if type(source) is dict or isinstance(source, Mapping):  # a dict is recognised at once
-        return source.get(name)
+    kind = type(source)
+    if kind is dict or (type(kind) is not _MODEL and isinstance(source, Mapping)):  # a dict is recognised at once
+        return source.get(name)  # type: ignore[attr-defined]
     return getattr(source, name, None)
 
 
