@@ -17,6 +17,8 @@ from typing import Any, Protocol
 GATE = "approval.gate"
 """The capability that decides about a call, an `ApprovalGate`."""
 
+_ATOMS = frozenset({str, int, float, bool, type(None)})
+
 _asks_afterwards: ContextVar[bool] = ContextVar("asks_afterwards", default=False)
 
 
@@ -54,9 +56,9 @@ def is_asked_afterwards() -> bool:
 def own_copy(value: Any) -> Any:
     """Return arguments that share no container with the original."""
     if isinstance(value, dict):
-        return {key: own_copy(item) for key, item in value.items()}
+        return {key: item if type(item) in _ATOMS else own_copy(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [own_copy(item) for item in value]
+        return [item if type(item) in _ATOMS else own_copy(item) for item in value]
     if isinstance(value, tuple):
         return tuple(own_copy(item) for item in value)
     return value

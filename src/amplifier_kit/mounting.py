@@ -24,7 +24,13 @@ def hook_registry(coordinator: Coordinator) -> HookRegistry | None:
 
 def find_capability(coordinator: Coordinator, name: str) -> Any:
     """Return a capability, None when it is not offered."""
-    return _try(lambda: _present(coordinator).get_capability(name), f"capability {name}")
+    if coordinator is None:
+        return None
+    try:  # written out, because a turn comes by here for every tool call
+        return coordinator.get_capability(name)
+    except Exception:
+        logger.debug("the coordinator offers no capability %s", name, exc_info=True)
+        return None
 
 
 def offer_capability(coordinator: Coordinator, name: str, value: object) -> None:

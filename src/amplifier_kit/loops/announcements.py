@@ -1,14 +1,13 @@
 """What hooks are told about a provider's responses; what takes work to build is built only if anyone listens."""
 
 from collections.abc import Callable
-from functools import cached_property
 
 from amplifier_core import ChatResponse, LLMError
 from amplifier_core.events import CONTENT_BLOCK_END, CONTENT_BLOCK_START, PROVIDER_RESPONSE
 from amplifier_core.utils import json_safe
 from amplifier_core.utils.tool_messages import Call, block_type
 from amplifier_kit.messages.conversation import block_dict, content_blocks, display_blocks, usage_of
-from amplifier_kit.types import EventData, JsonObject
+from amplifier_kit.types import EventData
 
 from .hook_points import HookPoints
 
@@ -19,21 +18,20 @@ class ResponseAnnouncement:
     def __init__(self, points: HookPoints, response: ChatResponse) -> None:
         self._points = points
         self._response = response
+        self._dumped: list[object] | None = None
 
     async def announce(self, calls: list[Call], *, provider: str, iteration: int) -> None:
         """Emit `provider:response`."""
         points, response = self._points, self._response
-        if not points.reaches(PROVIDER_RESPONSE):
-            return
         payload: EventData = {
             "provider": provider,
             "iteration": iteration,
-            "usage": self._usage,
+            "usage": usage_of(response),
             "tool_calls": bool(calls),
             "finish_reason": json_safe(response.finish_reason),
         }
         if points.listens(PROVIDER_RESPONSE):
-            content = self._content if content_blocks(response) else json_safe(response.content)
+            content = self._content() or json_safe(response.content)
             payload["response"] = {"content": content, "tool_calls": [json_safe(call.to_dict()) for call in calls]}
         await points.emit(PROVIDER_RESPONSE, payload)
 
@@ -47,24 +45,23 @@ class ResponseAnnouncement:
             return
         displayed = display_blocks(self._response)
         blocks = displayed or content_blocks(self._response)
+        usage = usage_of(self._response)
         total = len(blocks)
         for index, block in enumerate(blocks):
             start = {"block_type": block_type(block), "block_index": index, "total_blocks": total}
             await points.emit(CONTENT_BLOCK_START, {**start, **details(block)} if displayed else start)
             end: EventData = {"block_index": index, "total_blocks": total}
             if points.listens(CONTENT_BLOCK_END):
-                end["block"] = json_safe(block_dict(block)) if displayed else self._content[index]
-            if self._usage is not None:
-                end["usage"] = self._usage
+                end["block"] = json_safe(block_dict(block)) if displayed else self._content()[index]
+            if usage is not None:
+                end["usage"] = usage
             await points.emit(CONTENT_BLOCK_END, end)
 
-    @cached_property
-    def _usage(self) -> JsonObject | None:
-        return usage_of(self._response)
-
-    @cached_property
     def _content(self) -> list[object]:
-        return [json_safe(block_dict(block)) for block in content_blocks(self._response)]
+        """Return the blocks of the content as JSON data, made once."""
+        if self._dumped is None:
+            self._dumped = [json_safe(block_dict(block)) for block in content_blocks(self._response)]
+        return self._dumped
 
 
 def provider_error(provider: str, error: Exception) -> EventData:

@@ -78,20 +78,19 @@ class HookPoints:
         self._hooks = hooks
         self._context = context
         self._process = getattr(coordinator, "process_hook_result", None)
-        has_handlers = getattr(hooks, "has_handlers", None)
-        self.listens: Callable[[str], bool] = lambda event: True
-        if callable(has_handlers) and not inspect.iscoroutinefunction(has_handlers):
-            self.listens = has_handlers
-        self._skips_unheard = _is_the_kernels(hooks)
         self._queued: list[Ephemeral] = []
-
-    def reaches(self, event: str) -> bool:
-        """Say whether emitting an event has any effect; one that the kernel's registry would drop has none."""
-        return self.listens(event) or not self._skips_unheard or event in TERMINAL_EVENTS
+        # `listens` says whether anyone hears an event, `reaches` whether emitting it has any effect: one that the
+        # kernel's registry would drop has none. A turn asks them all the time, so they are the registry's own method.
+        self.listens: Callable[[str], bool] = _always
+        self.reaches: Callable[[str], bool] = _always
+        if _is_the_kernels(hooks):
+            self.listens = self.reaches = hooks.has_handlers
+        elif callable(has_handlers := getattr(hooks, "has_handlers", None)):
+            self.listens = _always if inspect.iscoroutinefunction(has_handlers) else has_handlers
 
     async def emit(self, event: str, payload: EventData) -> None:
         """Emit an event at which hooks have no say; a registry that fails is logged."""
-        if self.reaches(event):
+        if self.reaches(event) or event in TERMINAL_EVENTS:  # which end a model call, heard or not
             await emit_quietly(self._hooks, event, payload)
 
     async def collect(self, event: str, payload: EventData, timeout_s: float) -> list[EventData]:
@@ -266,10 +265,14 @@ def apply_ephemerals(messages: list[Message], ephemerals: list[Ephemeral]) -> li
     return view
 
 
+def _always(event: str) -> bool:
+    return True
+
+
 def _is_the_kernels(hooks: HookRegistry) -> bool:
     """Say whether nothing but the kernel's own code sees what is emitted, so that the unheard can be left out."""
     if type(hooks) is not HookRegistry:
         return False
-    emit, has_handlers = _KERNEL_METHODS
-    is_patched = HookRegistry.emit is not emit or HookRegistry.has_handlers is not has_handlers
-    return not is_patched and vars(hooks).keys().isdisjoint(("emit", "has_handlers"))
+    if (HookRegistry.emit, HookRegistry.has_handlers) != _KERNEL_METHODS:
+        return False
+    return "emit" not in vars(hooks) and "has_handlers" not in vars(hooks)

@@ -18,7 +18,7 @@ def by_preference(
     Without `rank` the rest keeps the order in which it was mounted.
     """
     ordered = list(providers.items())
-    if rank:
+    if rank and len(ordered) > 1:
         ordered.sort(key=lambda item: priority_of(item[1]))
     if preferred:
         chosen = next((name for name in _spellings(preferred) if name in providers), None)

@@ -68,15 +68,17 @@ class RequestBuilder:
         if not start:
             self._has_gaps = False
         del self._view[start:], self._converted[start:]
-        for index in range(start, len(messages)):
-            stored = messages[index]
-            known = self._known.get(id(stored))
-            if known is None or known[0] is not stored:
-                known = self._known[id(stored)] = (stored, _convert(stored, index))
+        known, converted = self._known, self._converted
+        for index, stored in enumerate(messages[start:], start):
+            pair = known.get(id(stored))
+            if pair is None or pair[0] is not stored:
+                pair = known[id(stored)] = (stored, _convert(stored, index))
+            message = pair[1]
             self._view.append(stored)
-            self._converted.append(known[1])
-            self._has_gaps |= known[1] is None
-        if len(self._known) > 2 * len(messages) + _SPARE_CONVERSIONS:
+            converted.append(message)
+            if message is None:
+                self._has_gaps = True
+        if len(known) > 2 * len(messages) + _SPARE_CONVERSIONS:
             self._known = {id(pair[0]): pair for pair in zip(self._view, self._converted, strict=True)}
         return [*filter(None, self._converted)] if self._has_gaps else [*self._converted]  # type: ignore[list-item]
 
@@ -89,7 +91,7 @@ class RequestBuilder:
         if type(response) is not ChatResponse or type(content) is not list or not stored.keys() <= _RECORDED:
             return
         blocks = response.content
-        if len(blocks) == len(content) and all(type(block) in _BLOCK_TYPES for block in blocks):
+        if len(blocks) == len(content) and _BLOCK_TYPES.issuperset(map(type, blocks)):
             extra = {"tool_calls": stored["tool_calls"]} if "tool_calls" in stored else {}
             values = {**_NO_FIELDS, "role": stored["role"], "content": [*blocks]}
             self._known[id(stored)] = (stored, assembled(Message, values, stored, extra))
@@ -104,7 +106,8 @@ class RequestBuilder:
         known = self._specs.get(id(tool))
         if known is not None and known[0] is tool:
             spec = known[1]
-            if spec.name == name and spec.description == description and spec.parameters == schema:
+            fields = vars(spec)
+            if fields["name"] == name and fields["description"] == description and fields["parameters"] == schema:
                 return spec
         spec = ToolSpec(name=name, description=description, parameters=schema)
         self._specs[id(tool)] = (tool, spec)

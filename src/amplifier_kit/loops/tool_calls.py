@@ -42,6 +42,8 @@ class Outcome:
         self.tool_name, self.arguments = self.call.name, self.call.arguments
 
 
+_OLDER_DISPATCH = "_tool_dispatch_context"  # names a running call as well, one at a time
+
 Dispatches = dict["asyncio.Task[Any] | None", dict[str, str]]
 
 
@@ -241,17 +243,12 @@ class ToolCalls:
         """
         task, running = asyncio.current_task(), self._dispatches
         running[task] = dispatch = {"tool_call_id": outcome.call.id, "parallel_group_id": outcome.group_id}
-        self._publish(dispatch)
+        _set_attribute(self.coordinator, _OLDER_DISPATCH, dispatch)
         try:
             return await tool.execute(own_copy(outcome.arguments))
         finally:
             running.pop(task, None)
-            self._publish(next(iter(running.values()), {}))
-
-    def _publish(self, dispatch: dict[str, str]) -> None:
-        """Name a running call under the older attribute, which knows one at a time."""
-        if self.coordinator is not None:
-            _set_attribute(self.coordinator, "_tool_dispatch_context", dispatch)
+            _set_attribute(self.coordinator, _OLDER_DISPATCH, next(iter(running.values())) if running else {})
 
 
 def failure(error: Exception) -> ToolResult:
@@ -281,12 +278,13 @@ def _dispatches_of(coordinator: Coordinator) -> Dispatches:
     if isinstance(running, dict):
         return running
     running = {}
-    if coordinator is not None:
-        _set_attribute(coordinator, "_tool_dispatch_contexts", running)
+    _set_attribute(coordinator, "_tool_dispatch_contexts", running)
     return running
 
 
 def _set_attribute(coordinator: Coordinator, name: str, value: object) -> None:
+    if coordinator is None:
+        return
     try:
         setattr(coordinator, name, value)
     except Exception:

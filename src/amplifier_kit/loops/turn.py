@@ -142,17 +142,19 @@ class Turn:
             failure = exc
         with self.task:
             await self._end(failure)
+        self.task.end()
         if failure is not None:
             raise failure
 
     async def attend(self) -> None:
         """Do all there is to do between the first event and the last ones."""
-        decision = await self.points.decide(events.PROMPT_SUBMIT, {"prompt": self.prompt})
-        if decision.denied:
-            await self.say_denied(decision.reason)
-            return
-        changed = decision.changed("prompt", str, self.prompt)
-        self.prompt = self.prompt if changed is None else changed
+        if self.points.reaches(events.PROMPT_SUBMIT):
+            decision = await self.points.decide(events.PROMPT_SUBMIT, {"prompt": self.prompt})
+            if decision.denied:
+                await self.say_denied(decision.reason)
+                return
+            changed = decision.changed("prompt", str, self.prompt)
+            self.prompt = self.prompt if changed is None else changed
         self._is_accepted = True
         await self.points.emit(events.EXECUTION_START, {"prompt": self.prompt})
         await self.transcript.add(user_message(self.prompt))
@@ -237,7 +239,9 @@ class Turn:
                 return None
             if decision.has_stored:
                 messages = await self.transcript.view_for(provider, self.prompt)
-        messages = apply_ephemerals(messages, [*self.points.take(), *self.lasting_ephemerals(), *self._unsent])
+        ephemerals = [*self.points.take(), *self.lasting_ephemerals(), *self._unsent]
+        if ephemerals:
+            messages = apply_ephemerals(messages, ephemerals)
         if is_last:
             messages = [*messages, user_message(_WRAP_UP)]
             await self.points.count(_WRAP_UP, events.PROVIDER_REQUEST)
@@ -269,7 +273,8 @@ class Turn:
         """Announce a response and take it apart; None when the turn was meanwhile cancelled at once."""
         calls = self.read_calls(provider, response)
         announcement = ResponseAnnouncement(self.points, response)
-        await announcement.announce(calls, provider=name, iteration=self.iteration)
+        if self.points.reaches(events.PROVIDER_RESPONSE):
+            await announcement.announce(calls, provider=name, iteration=self.iteration)
         if self.cancellation.is_immediate:
             await self.stop_cancelled()
             return None
@@ -398,14 +403,15 @@ class Turn:
             await self.stop_cancelled()
         elif failure is not None:
             self.status = "error"
-        elif self._is_accepted and self.status != "cancelled":
+        elif self._is_accepted and self.status != "cancelled" and self.points.reaches(events.PROMPT_COMPLETE):
             text = self.text
             await self.points.emit(events.PROMPT_COMPLETE, {"response_preview": text[:200], "length": len(text)})
-        outcome = {"orchestrator": self.orchestrator, "turn_count": self.provider_calls, "status": self.status}
-        payloads: dict[str, EventData] = {events.ORCHESTRATOR_COMPLETE: outcome}
-        if self._is_accepted:
-            execution = {"response": self.text, "status": _EXECUTION_STATUS[self.status]}
-            payloads[events.EXECUTION_END] = execution
         for event in self.last_events:
-            if event in payloads:
-                await self.points.emit(event, payloads[event])
+            if self.points.reaches(event) and (payload := self._last_words(event)):
+                await self.points.emit(event, payload)
+
+    def _last_words(self, event: str) -> EventData | None:
+        """Return what one of the last events says; None for the end of an execution that never began."""
+        if event == events.ORCHESTRATOR_COMPLETE:
+            return {"orchestrator": self.orchestrator, "turn_count": self.provider_calls, "status": self.status}
+        return {"response": self.text, "status": _EXECUTION_STATUS[self.status]} if self._is_accepted else None

@@ -23,6 +23,7 @@ class TurnTask:
         self.holds = 0  # how many `with turn_task:` are open
         self._is_due = False
         self._was_passed_on = False
+        self._end: asyncio.Future[None] | None = None  # what the caller waits for
 
     # --- for the caller
 
@@ -65,6 +66,11 @@ class TurnTask:
             self._is_due = False
             raise asyncio.CancelledError
 
+    def end(self) -> None:
+        """Say that nothing is left to do: the caller is woken now, and not by the task once that is done."""
+        if self._end is not None and not self._end.done():
+            self._end.set_result(None)
+
     def __enter__(self) -> None:
         self.holds += 1
 
@@ -83,8 +89,9 @@ class TurnTask:
     async def _end_of(self, task: asyncio.Task[T], interruption: BaseException | None = None) -> T:
         """Wait for the end, however often the waiting is cancelled, and return or raise what came of it."""
         while not task.done():
+            self._end = asyncio.get_running_loop().create_future()
             try:
-                await _done(task)
+                await _done(task, self._end)
             except asyncio.CancelledError as exc:
                 interruption = exc
                 self._cancel(task)
@@ -105,9 +112,8 @@ class TurnTask:
             task.cancel()
 
 
-async def _done(task: asyncio.Task[Any]) -> None:
-    """Wait until a task is done; a cancellation of the waiting does not reach it."""
-    done = asyncio.get_running_loop().create_future()
+async def _done(task: asyncio.Task[Any], done: asyncio.Future[None]) -> None:
+    """Wait until a task is done, or says so; a cancellation of the waiting does not reach it."""
 
     def wake(_: object) -> None:
         if not done.done():

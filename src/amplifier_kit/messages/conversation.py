@@ -4,17 +4,19 @@ import json
 import uuid
 from typing import Any, cast
 
-from amplifier_core import ChatResponse, ToolCall, Usage
+from amplifier_core import ChatResponse, TextBlock, ToolCall, ToolCallBlock, Usage
 from amplifier_core.utils import json_safe
 from amplifier_core.utils.tool_messages import CALL_BLOCKS, Call, block_type, field_of, read_call
 from amplifier_kit.types import Block, JsonObject, Message
 
 from .results import Content
 
+_SEQUENCES = (list, tuple)
+
 
 def read_calls(calls: object) -> list[Call]:
     """Return a response's tool calls, in whatever spelling they are given; one without an id is given one."""
-    return [_read_call(call) for call in calls] if isinstance(calls, list | tuple) else []
+    return [_read_call(call) for call in calls] if isinstance(calls, _SEQUENCES) else []
 
 
 def _read_call(call: object) -> Call:
@@ -33,6 +35,8 @@ def block_dict(block: object) -> Block:
     """Return a content block as a dict with everything it carries."""
     if isinstance(block, dict):
         return block
+    if type(block) is TextBlock or type(block) is ToolCallBlock:
+        return block.model_dump()
     for method in ("model_dump", "to_dict"):
         if callable(dump := getattr(block, method, None)) and isinstance(dumped := dump(), dict):
             return dumped
@@ -63,13 +67,13 @@ def as_returned(response: ChatResponse) -> ChatResponse:
 def display_blocks(response: ChatResponse) -> list[object]:
     """Return the blocks that a response carries for display beside its content."""
     blocks = extra_field(response, "content_blocks")
-    return list(blocks) if isinstance(blocks, list | tuple) else []
+    return list(blocks) if isinstance(blocks, _SEQUENCES) else []
 
 
 def content_blocks(response: ChatResponse) -> list[object]:
     """Return the blocks of a response's content; text alone has none."""
     content = response.content
-    return list(content) if isinstance(content, list | tuple) else []
+    return list(content) if isinstance(content, _SEQUENCES) else []
 
 
 def extra_field(response: ChatResponse, name: str) -> Any:
@@ -94,7 +98,7 @@ def text_of(content: object) -> str:
     """Return the text of a response: its text blocks only, separated by a blank line."""
     if isinstance(content, str):
         return content
-    if not isinstance(content, list | tuple):
+    if not isinstance(content, _SEQUENCES):
         return ""
     texts = [field_of(block, "text") for block in content if block_type(block) == "text"]
     return "\n\n".join([text for text in texts if isinstance(text, str) and text])
@@ -102,7 +106,7 @@ def text_of(content: object) -> str:
 
 def has_call_blocks(content: object) -> bool:
     """Say whether a response's content itself holds tool calls."""
-    return isinstance(content, list | tuple) and any(block_type(block) in CALL_BLOCKS for block in content)
+    return isinstance(content, _SEQUENCES) and not CALL_BLOCKS.isdisjoint(map(block_type, content))
 
 
 def user_message(text: str) -> Message:
