@@ -13,6 +13,8 @@ SOURCES = [*(ROOT / "src").rglob("*.py"), *(ROOT / "modules").rglob("*.py")]
     [
         ("killpg", "src/amplifier_system/processes.py"),
         ("start_new_session", "src/amplifier_system/processes.py"),
+        ("removeprefix('profiles/')", "src/amplifierd/documents/extends.py"),  # the forms of `extends`
+        ('"amplifier.modules"', "src/amplifier_core/packages.py"),
         (
             "asyncio.shield(asyncio.to_thread",
             "",
