@@ -5,6 +5,9 @@ from dataclasses import dataclass
 
 CUT_MARK = "... [truncated]"
 
+_SMALLEST_LINE = len(r"\n")
+_SMALLEST_CONTEXT_LINE = len('{"line_number": 1, "content": "", "is_match": true}, ')
+
 
 @dataclass(frozen=True, slots=True)
 class Shape:
@@ -26,19 +29,19 @@ class Shape:
     @property
     def shown_before(self) -> int:
         """The lines of context that can have room in an answer."""
-        return min(self.before, self._most_lines)
+        return min(self.before, self._most(_SMALLEST_CONTEXT_LINE))
 
     @property
     def shown_after(self) -> int:
-        return min(self.after, self._most_lines)
+        return min(self.after, self._most(_SMALLEST_CONTEXT_LINE))
 
     def last_shown(self, first: int, last: int) -> int:
         """Return the last line of a match that can have room in an answer."""
-        return min(last, first + self._most_lines)
+        return min(last, first + self._most(_SMALLEST_LINE))
 
-    @property
-    def _most_lines(self) -> int:
-        return self.max_result_bytes or sys.maxsize
+    def _most(self, smallest: int) -> int:
+        """Return how many lines, of which none takes fewer bytes than the smallest, can have room in an answer."""
+        return self.max_result_bytes // smallest + 1 if self.max_result_bytes else sys.maxsize
 
     def shown(self, line: str) -> str:
         """Return a line as it is shown, without its end; of a long one a beginning is enough."""

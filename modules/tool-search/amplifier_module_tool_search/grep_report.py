@@ -67,7 +67,7 @@ def _totals(total: int, returned: int) -> dict[str, Any]:
 def _more(total: int, returned: int, offset: int) -> dict[str, Any]:
     """Say that there is more than was returned, and where it goes on."""
     more: dict[str, Any] = {"results_capped": True} if total > returned else {}
-    return {**more, "next_offset": offset + returned} if offset + returned < total else more
+    return {**more, "next_offset": offset + returned} if returned and offset + returned < total else more
 
 
 class Results:

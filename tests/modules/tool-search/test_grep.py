@@ -291,6 +291,20 @@ async def test_the_list_of_lines_ends_where_its_bytes_do(search: Any, given: dic
     assert result.output["next_offset"] == len(result.output["results"])
 
 
+async def test_context_without_end_is_the_file_as_far_as_there_is_room(search: Any) -> None:
+    search.write("a.txt", "1\n2\nneedle\n4\n5\n")
+    search.write("b.txt", "\n" * 50_000 + "needle\n" + "\n" * 50_000)
+
+    whole = await search.grep("needle", path="a.txt", output_mode="content", __C=10**12)
+    large = await search.grep("needle", path="b.txt", output_mode="content", __C=10**12)
+
+    assert [line["line_number"] for line in whole.output["results"][0]["context"]] == [1, 2, 3, 4, 5]
+    assert large.output["results"] == [
+        {"file": str(search.folder / "b.txt"), "line_number": 50_001, "content": "needle"}
+    ]
+    assert large.output["results_truncated_bytes"] is True
+
+
 async def test_home_paths_work(search: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(search.folder))
     search.write("proj/a.txt")
