@@ -73,13 +73,16 @@ async def update_bundle(
 ) -> Bundle:
     """Fetch what is new of the bundle's git sources, or of those in `selective`, and return the same bundle.
 
-    With `install_deps` what the fetched folders require is installed again. What is running keeps what it runs on.
+    Modules and context files that lie in a fetched repository are then those of the new commit; texts that were read
+    already stay until the bundle is loaded again. With `install_deps` what the fetched folders require is installed
+    again. What is running keeps what it runs on.
 
     Raises:
         BundleNotFoundError: a source cannot be fetched.
         InstallError: dependencies cannot be installed.
     """
     # Installing is not a part of what most importers need.
+    from amplifier_foundation.bundle.relocation import relocate
     from amplifier_foundation.modules import ModuleActivator
     from amplifier_foundation.modules.failed_activations import forget_failures
 
@@ -97,7 +100,10 @@ async def update_bundle(
         if not parsed.is_git:
             logger.debug("%s is not a git source and has no updates", source)
             continue
+        known = await handler.resolve(parsed, cache)
         updated = await handler.update(parsed, cache)
+        if known.source_root != updated.source_root:
+            relocate(bundle, known.source_root, updated.source_root)
         if install_deps and updated.active_path.is_dir():
             await activator.install_dependencies(source, updated.active_path, force=True)
     return bundle

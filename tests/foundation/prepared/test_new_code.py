@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from amplifier_foundation.bundle import Bundle
+from amplifier_foundation.registry import BundleRegistry
 from amplifier_foundation.updates import update_bundle
 
 sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
@@ -80,6 +81,35 @@ async def test_the_next_session_after_an_update_has_the_new_code(
 
     async with (await bundle.prepare(cache_dir=cache_dir)).create_session() as session:
         assert await answer_of(session) == "two"
+
+
+BUNDLE = """---
+bundle: {name: own}
+session: {orchestrator: {module: loop-basic}, context: {module: context-simple}}
+providers: [{module: provider-mock}]
+tools: [{module: tool-versioned, source: ./tool-versioned}]
+context: {include: [rules.md]}
+---
+"""
+
+
+async def test_the_modules_and_files_beside_a_bundle_move_with_it(repository: Repository, tmp_path: Path) -> None:
+    def bundle_files(version: str) -> dict[str, str]:
+        own = {f"tool-versioned/{name}": text for name, text in files(version).items()}
+        return {**own, "bundle.md": BUNDLE, "rules.md": f"Rules {version}."}
+
+    repository.commit(bundle_files("one"))
+    cache_dir = tmp_path / "home/cache"
+    bundle = await BundleRegistry(tmp_path / "home").load(f"git+{repository.path.as_uri()}@main")
+    async with (await bundle.prepare(cache_dir=cache_dir)).create_session() as session:
+        assert await answer_of(session) == "one"
+    repository.commit(bundle_files("two"))
+
+    await update_bundle(bundle, cache_dir)
+
+    async with (await bundle.prepare(cache_dir=cache_dir)).create_session() as session:
+        assert await answer_of(session) == "two"
+    assert [path.read_text() for path in bundle.context.values()] == ["Rules two."]
 
 
 async def test_while_an_older_session_lives_the_refusal_names_it(
