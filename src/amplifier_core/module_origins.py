@@ -17,11 +17,12 @@ def tell_origin(error: AmplifierError, folder: Path, source: object) -> None:
     hint = advise(error.__cause__) if callable(advise) and isinstance(error.__cause__, ImportError) else None
     message, hint = error.message, hint or error.hint
     if isinstance(reference, str) and reference:
-        message, hint = _retold(message, folder, reference), _retold(hint, folder, reference)
+        message, hint = retold(message, folder, reference), retold(hint, folder, reference)
     error.reword(message, hint=hint)
 
 
-def _retold(text: str, folder: Path, reference: str) -> str:
+def retold(text: str, folder: Path, reference: str) -> str:
+    """Return a text with `reference` in place of the folder; a file in it becomes `<file> of <reference>`."""
     places = sorted({str(folder), os.path.realpath(folder)}, key=len, reverse=True)
     pattern = f"(?:{'|'.join(map(re.escape, places))})(?:/(?P<file>[^\\s'\",;:]+))?"
 

@@ -3,6 +3,8 @@
 import logging
 from pathlib import Path
 
+from amplifier_core.module_origins import retold
+
 from .files import find_file, read_document
 from .gaps import find_misspelled
 from .model import Bundle
@@ -11,8 +13,10 @@ from .sections import parse_sections
 logger = logging.getLogger(__name__)
 
 
-def read_bundle(path: Path) -> Bundle:
+def read_bundle(path: Path, *, reference: str | None = None) -> Bundle:
     """Read a bundle file, or the one in a directory; includes are not followed. Blocks while it reads.
+
+    `reference` is what a person calls that path, if it is a copy.
 
     Raises:
         BundleLoadError: there is no such file, or it is unusable.
@@ -25,5 +29,6 @@ def read_bundle(path: Path) -> Bundle:
     bundle._agent_instruction = bundle.from_meta
     bundle._remarks = tuple(find_misspelled(document.data))
     if not document.data.keys() & {"bundle", "meta"}:
-        logger.warning("%s has no section 'bundle:' and is read as a bundle without a name", file)
+        place = str(file) if reference is None else retold(str(file), path, reference)
+        logger.warning("%s has no section 'bundle:' and is read as a bundle without a name", place)
     return bundle

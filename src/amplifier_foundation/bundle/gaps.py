@@ -53,13 +53,13 @@ def _agents(bundle: Bundle, is_complete: bool) -> Iterator[str]:
 def _context(bundle: Bundle, is_complete: bool) -> Iterator[str]:
     for name, path in bundle.context.items():
         if not _exists(path):
-            yield f"context file {name!r} does not exist: {path}"
+            yield f"context file {name!r} does not exist"
     for reference in bundle._pending_context:
         meant = bundle.find_pending(reference)
         if meant is None and is_complete:
             yield f"context file {reference!r} belongs to a namespace that is not known"
         elif meant is not None and not _exists(meant):
-            yield f"context file {reference!r} does not exist: {meant}"
+            yield f"context file {reference!r} does not exist"
 
 
 def _mentions(bundle: Bundle, is_complete: bool) -> Iterator[str]:
@@ -72,7 +72,7 @@ def _mentions(bundle: Bundle, is_complete: bool) -> Iterator[str]:
             if is_complete:
                 yield f"mention {mention!r} belongs to a namespace that is not known"
         elif not any(name in bundle.context or _exists(base / name.lstrip("/")) for name in (rest, rest.rstrip(".:"))):
-            yield f"mention {mention!r} leads to nothing in {base}"
+            yield f"mention {mention!r} leads to nothing in bundle {namespace!r}"
 
 
 def _exists(path: Path) -> bool:

@@ -4,16 +4,17 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+from amplifier_core.local_sources import path_of_source
 from amplifier_core.module_sources import ModuleNotFoundError as ModuleNotFound
 from amplifier_foundation.modules import ModuleActivator
 from amplifier_foundation.modules.activator import is_installed_package
 
 
 class BundleModuleSource:
-    """The place of one module."""
+    """The place of one module; `reference` is what the plan says about it, if that is not a path."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, reference: str = "") -> None:
+        self.path, self.reference = path, reference
 
     def resolve(self) -> Path:
         return self.path
@@ -42,7 +43,7 @@ class BundleModuleResolver:
         """
         if module_id not in self._paths:
             raise self._unknown(module_id)
-        return BundleModuleSource(self._paths[module_id])
+        return BundleModuleSource(self._paths[module_id], _reference(profile_hint or source_hint))
 
     async def async_resolve(
         self, module_id: str, source_hint: Any = None, profile_hint: Any = None
@@ -58,7 +59,7 @@ class BundleModuleResolver:
                 raise self._unknown(module_id)
             async with self._activating:
                 await self._activate(self._activator, module_id, hint)
-        return BundleModuleSource(self._paths[module_id])
+        return BundleModuleSource(self._paths[module_id], _reference(hint))
 
     def get_module_source(self, module_id: str) -> str | None:
         """Return the folder of a known module as text."""
@@ -84,6 +85,11 @@ class BundleModuleResolver:
     def _unknown(self, module_id: str) -> ModuleNotFound:
         known = ", ".join(sorted(self._paths)) or "none"
         return ModuleNotFound(f"Module '{module_id}' is not among the bundle's activated modules ({known})")
+
+
+def _reference(hint: Any) -> str:
+    """Return a source that leads into a cache as it was written; a path says itself where the module is."""
+    return hint if isinstance(hint, str) and path_of_source(hint) is None else ""
 
 
 def _remembers(activator: Any, hint: Any) -> bool:

@@ -94,8 +94,8 @@ class BundleLoad:
         """Tell what is wrong with a file that can be used all the same."""
         for remark in reading.bundle._remarks:
             if self._strict:
-                raise BundleValidationError(f"strict mode: {reading.bundle._file}: {remark}")
-            logger.warning("%s: %s", reading.bundle._file, remark)
+                raise BundleValidationError(f"strict mode: {reading.place}: {remark}")
+            logger.warning("%s: %s", reading.place, remark)
 
     async def _report_gaps(self, bundle: Bundle) -> None:
         """Report what a bundle names and cannot be found."""

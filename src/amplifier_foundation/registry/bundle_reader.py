@@ -5,8 +5,10 @@ import threading
 from dataclasses import dataclass
 from pathlib import Path
 
+from amplifier_core.module_origins import retold
 from amplifier_foundation.bundle import Bundle
 from amplifier_foundation.bundle.bundle_file import read_bundle
+from amplifier_foundation.exceptions import BundleError
 from amplifier_foundation.paths.discovery import BUNDLE_FILES, find_bundle_file
 from amplifier_foundation.paths.resolution import ResolvedSource, parse_uri
 
@@ -38,6 +40,12 @@ class Reading:
     is_fetched: bool
 
     @property
+    def place(self) -> str:
+        """The bundle's file, for a person: of a source that was fetched, by its reference."""
+        file = str(self.bundle._file)
+        return retold(file, self.source.active_path, self.uri) if self.is_fetched else file
+
+    @property
     def is_nested(self) -> bool:
         """Whether the bundle lies below a root bundle of another name."""
         return self.root is not None and self.root.name != self.bundle.namespace
@@ -60,7 +68,14 @@ class BundleReader:
         Raises:
             BundleError: it, or the root bundle above it, is unusable.
         """
-        bundle = read_bundle(source.active_path)
+        is_fetched = self._is_fetched(uri, source.active_path)
+        try:
+            bundle = read_bundle(source.active_path, reference=uri if is_fetched else None)
+        except BundleError as error:
+            if is_fetched:
+                told = (retold(text, source.active_path, uri) for text in (error.message, error.hint))
+                error.reword(next(told), hint=next(told))
+            raise
         file = bundle._file
         assert file is not None
         if file.name in BUNDLE_FILES:
@@ -68,7 +83,7 @@ class BundleReader:
         root = self._find_root(file.parent, source.source_root)
         if root:
             _add_namespaces(bundle, root)
-        return Reading(uri, bundle, source, root, is_fetched=self._is_fetched(uri, file))
+        return Reading(uri, bundle, source, root, is_fetched=is_fetched)
 
     def _is_fetched(self, uri: str, file: Path) -> bool:
         in_place = parse_uri(uri).is_file
