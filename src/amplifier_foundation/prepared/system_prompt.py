@@ -13,6 +13,7 @@ from amplifier_foundation.io.files import read_patiently
 from amplifier_foundation.mentions import BaseMentionResolver, ContentDeduplicator, ContextFile
 from amplifier_foundation.mentions.loader import MentionLoading, format_files, names_by_path, why_unreadable
 from amplifier_foundation.mentions.protocol import ReadPolicy
+from amplifier_system.policy import default_policy
 
 if TYPE_CHECKING:
     from amplifier_foundation.bundle import Bundle
@@ -78,7 +79,7 @@ class SystemPrompt:
         files = ContentDeduplicator()
         paths: dict[str, Path] = {}
         failed: list[tuple[str, str]] = []
-        policy = policy_of(self.session)
+        policy = policy_of(self.session) or default_policy(Path("/"))
         for name, path in self.bundle.context.items():
             if reason := why_unreadable(path, policy) or _add_declared(files, path):
                 failed += [(name, reason)] if reason != "not_found" else []

@@ -86,7 +86,7 @@ class PathAccess:
         Raises:
             PolicyError: it may not be touched, by the name it was given or by where it leads.
         """
-        lexical = os.path.normpath(base / _expanded(path))
+        lexical = os.path.normpath(os.path.join(base, _expanded(path)))  # noqa: PTH118 - asked for every file
         try:
             real = os.path.realpath(lexical)
         except ValueError as exc:
@@ -131,11 +131,10 @@ def _is_name(text: str) -> bool:
     return os.sep not in text and text not in (".", "..", "") and not text.startswith("~")
 
 
-def _expanded(path: Path | str) -> Path:
-    try:
-        return Path(path).expanduser()
-    except RuntimeError:  # an unknown user: the path is taken as written
-        return Path(path)
+def _expanded(path: Path | str) -> str:
+    """Return a path with the home directory in place of `~`; that of an unknown user is taken as written."""
+    text = os.fspath(path)
+    return os.path.expanduser(text) if text.startswith("~") else text  # noqa: PTH111 - asked for every file
 
 
 def _places(text: str, base: Path) -> Iterable[str]:
