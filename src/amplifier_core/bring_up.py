@@ -8,7 +8,6 @@ session announces itself. What may fail is decided here, once: the orchestrator,
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from . import events
@@ -67,15 +66,12 @@ def _member_entries(plan: MountPlan) -> list[PlanEntry]:
     """Return the entries of orchestrator and context; the plan may have lost them since the session was made."""
     named = {"session": {**_DEFAULTS, **plan.session}}
     sections = {member: plan.data[member] for member in SESSION_MEMBERS if member in plan.data}
-    entries = MountPlan({**sections, **named}).slots()
-    members = [entry for entry in entries if entry.section in SESSION_MEMBERS]
-    return [one if "module" in one.spec else replace(one, module_id=_DEFAULTS[one.section]) for one in members]
+    members = MountPlan({**sections, **named}).member_slots()
+    return [one if "module" in one.spec else one._replace(module_id=_DEFAULTS[one.section]) for one in members]
 
 
 def _listed_entries(plan: MountPlan) -> Iterator[PlanEntry]:
-    for entry in plan.slots():
-        if entry.section in SESSION_MEMBERS:
-            continue
+    for entry in plan.listed_slots():
         if entry.module_id:
             yield entry
         elif entry.is_required:

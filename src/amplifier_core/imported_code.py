@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 lock = RLock()
 """Held from the look at what is imported to the note that it is used: sessions start in several threads."""
 
-_users: dict[str, WeakSet["CodeUser"]] = {}
+_users: WeakSet["CodeUser"] = WeakSet()
 _folders: WeakKeyDictionary[ModuleType, str] = WeakKeyDictionary()  # of packages that were loaded from a folder
 
 
@@ -41,9 +41,9 @@ class CodeUser(Protocol):
         """Say whether a module of the package is loaded and may still run."""
 
 
-def add_user(package: str, user: CodeUser) -> None:
-    """Note that a holder may run a package's code; that ends when it no longer uses it, or is gone."""
-    _users.setdefault(package, WeakSet()).add(user)
+def add_user(user: CodeUser) -> None:
+    """Note that somebody loads modules: before code makes way, each of them is asked whether it is used."""
+    _users.add(user)
 
 
 def note_folder(module: ModuleType, package: Path) -> None:
@@ -130,7 +130,7 @@ def _file_of(module: object) -> str:
 
 
 def _titles(name: str) -> list[str]:
-    return sorted({user.title for user in _users.get(name, ()) if user.uses(name)})
+    return sorted({user.title for user in _users if user.uses(name)})
 
 
 def _find_installed(name: str) -> ModuleSpec | None:

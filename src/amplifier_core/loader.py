@@ -261,8 +261,9 @@ class ModuleLoader:
         raise failures[0] if failures else not_found
 
     def _keep(self, loaded: LoadedModule) -> None:
+        if not self._loaded:
+            imported_code.add_user(self)
         self._loaded[loaded.module_id] = loaded
-        imported_code.add_user(loaded.package, self)
 
     def _direct_attempts(self, module_id: str) -> Iterator[Callable[[], LoadedModule | None]]:
         yield partial(_from_entry_point, module_id)

@@ -1,43 +1,70 @@
 """What a module logs while it mounts: the reason of one that mounts nothing is often nowhere else."""
 
 import logging
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from threading import Lock
+from typing import NamedTuple
 
-_said: ContextVar[list[str] | None] = ContextVar("amplifier_core.module_log", default=None)
+
+class _Heard(NamedTuple):
+    level: int
+    said: list[str]
+
+
+_heard: ContextVar[_Heard | None] = ContextVar("amplifier_core.module_log", default=None)
+_blocks: Counter[str] = Counter()  # package → how many blocks it is heard in at the moment
+_lock = Lock()
 
 
 class _Listener(logging.Handler):
-    """Records messages for a listener in this context; nothing changes for others, or for what is printed."""
+    """Records messages for the block in this context; nothing changes for others, or for what is printed."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        said = _said.get()
-        if said is not None and record.levelno >= self.level:
-            said.append(record.getMessage())
+        heard = _heard.get()
+        if heard is not None and record.levelno >= heard.level:
+            heard.said.append(record.getMessage())
         last_resort = logging.lastResort  # Python's own, which steps back as soon as there is any handler
         if last_resort is not None and record.levelno >= last_resort.level and not _has_other_handler(record.name):
             last_resort.handle(record)
+
+
+_listener = _Listener()
 
 
 @contextmanager
 def heard_from(package: str, level: int = logging.WARNING) -> Iterator[list[str]]:
     """Collect what a package logs, from this level on, until the end of the block."""
     said: list[str] = []
-    own, listener = logging.getLogger(package), _Listener(level)
-    token = _said.set(said)
-    own.addHandler(listener)
+    token = _heard.set(_Heard(level, said))
+    _listen(package)
     try:
         yield said
     finally:
-        own.removeHandler(listener)
-        _said.reset(token)
+        _stop_listening(package)
+        _heard.reset(token)
+
+
+def _listen(package: str) -> None:
+    with _lock:
+        _blocks[package] += 1
+        logging.getLogger(package).addHandler(_listener)
+
+
+def _stop_listening(package: str) -> None:
+    with _lock:
+        _blocks[package] -= 1
+        if not _blocks[package]:
+            del _blocks[package]
+            logging.getLogger(package).removeHandler(_listener)
 
 
 def _has_other_handler(name: str) -> bool:
     logger: logging.Logger | None = logging.getLogger(name)
     while logger is not None:
-        if any(not isinstance(handler, _Listener) for handler in logger.handlers):
+        if any(handler is not _listener for handler in logger.handlers):
             return True
         logger = logger.parent if logger.propagate else None
     return False

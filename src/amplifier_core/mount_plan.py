@@ -30,8 +30,8 @@ every entry in the form in which it was written.
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Any, Literal
+from types import MappingProxyType, NoneType
+from typing import Any, Literal, NamedTuple
 
 SESSION_MEMBERS = ("orchestrator", "context")
 """The members of `session` that are modules; a member's module type has its name."""
@@ -41,14 +41,14 @@ MODULE_SECTIONS: Mapping[str, str] = MappingProxyType({"providers": "provider", 
 
 _ORDER = ("session", *SESSION_MEMBERS, *MODULE_SECTIONS, "agents")
 _LIMITS = ("injection_budget_per_turn", "injection_size_limit")
+_LIMIT_TYPES = (int, float, NoneType)
 _BESIDE = ("module", "source")
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 _MAPPINGS = (dict, Mapping)  # a dict is recognised without asking the abstract class
 _UNTOUCHED: Mapping[str, Any] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class PlanEntry:
+class PlanEntry(NamedTuple):
     """One module of a plan.
 
     `place` says where it stands (`session.context`, `tools[2]`), `section` in which part (`context`, `tools`), which
@@ -127,8 +127,7 @@ class MountPlan:
     @property
     def session(self) -> Mapping[str, Any]:
         """The `session` section; empty when there is none or it is not a mapping."""
-        section = self.data.get("session")
-        return section if isinstance(section, Mapping) else _NOTHING
+        return _mapping(self.data.get("session"))
 
     @property
     def session_settings(self) -> dict[str, Any]:
@@ -142,9 +141,17 @@ class MountPlan:
 
     def slots(self) -> Iterator[PlanEntry]:
         """Yield what stands where a module can stand, well formed or not."""
+        yield from self.member_slots()
+        yield from self.listed_slots()
+
+    def member_slots(self) -> Iterator[PlanEntry]:
+        """Yield what `session` holds as orchestrator and context, well formed or not."""
         for member in SESSION_MEMBERS:
             if member in self.session:
                 yield self._member(member)
+
+    def listed_slots(self) -> Iterator[PlanEntry]:
+        """Yield what the lists of modules hold, well formed or not."""
         for section, module_type in MODULE_SECTIONS.items():
             for index, raw in enumerate([*self._list(section)]):  # mounting them may change the plan meanwhile
                 yield _entry(f"{section}[{index}]", section, module_type, raw, _mapping(raw))
@@ -178,22 +185,21 @@ class MountPlan:
     def problems(self) -> Iterator[PlanProblem]:
         """Yield what is wrong with the plan's shape, from top to bottom."""
         session = self.data.get("session", _NOTHING)
-        if not isinstance(session, Mapping):
+        if not isinstance(session, _MAPPINGS):
             yield PlanProblem("wrong-type", "session", session, "a dict", is_fatal=True)
         else:
             for member in SESSION_MEMBERS:
                 yield from self._member_problems(member)
             for name in _LIMITS:
-                if not isinstance(session.get(name), int | float | None):
+                if not isinstance(session.get(name), _LIMIT_TYPES):
                     yield PlanProblem("wrong-type", f"session.{name}", session[name], "a number or None", is_fatal=True)
         for member in SESSION_MEMBERS:
             yield from self._beside_problems(member)
         for section in MODULE_SECTIONS:
             if not isinstance(found := self.data.get(section, []), list):
                 yield PlanProblem("wrong-type", section, found, "a list", is_fatal=True)
-        for entry in self.slots():
-            if entry.section in MODULE_SECTIONS:
-                yield from _entry_problems(entry)
+        for entry in self.listed_slots():
+            yield from _entry_problems(entry)
 
     def replace(self, entry: PlanEntry, spec: Mapping[str, Any] | None) -> dict[str, Any]:
         """Return the plan with another spec in an entry's place, or without the entry."""
@@ -249,7 +255,7 @@ class MountPlan:
     def _beside_problems(self, member: str) -> Iterator[PlanProblem]:
         """Yield what is wrong with the section of a member that is written by name."""
         section = self.data.get(member, {})
-        is_read = not isinstance(self.session.get(member), Mapping)
+        is_read = not isinstance(self.session.get(member), _MAPPINGS)
         if not isinstance(section, dict):
             yield PlanProblem("wrong-type", member, section, "a dict", is_fatal=is_read)
         elif section and not is_read:
@@ -307,7 +313,7 @@ def _entry_problems(entry: PlanEntry) -> Iterator[PlanProblem]:
     for part in ("module", "instance_id"):
         if (value := spec.get(part)) and not isinstance(value, str):
             yield PlanProblem("wrong-type", f"{entry.place}.{part}", value, "a string", part, is_fatal=True)
-    if (config := spec.get("config")) is not None and not isinstance(config, Mapping):
+    if (config := spec.get("config")) is not None and not isinstance(config, _MAPPINGS):
         yield PlanProblem("wrong-type", entry.config_place, config, "a dict", "config")
     if entry.source is not None and not isinstance(entry.source, str):
         yield PlanProblem("wrong-type", entry.source_place, entry.source, "a string", "source")

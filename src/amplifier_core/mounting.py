@@ -237,9 +237,12 @@ async def run_cleanups(take: Callable[[], Callable[[], Any] | None]) -> None:
 def _noted_points(coordinator: Any) -> NotedDict | None:
     """Return the mount points if they note their changes; those of a stand-in do not."""
     points = getattr(coordinator, "mount_points", None)
-    if isinstance(points, NotedDict) and all(isinstance(points.get(point), NotedDict) for point in COLLECTIONS):
-        return points
-    return None
+    if not isinstance(points, NotedDict):
+        return None
+    for point in COLLECTIONS:
+        if not isinstance(points.get(point), NotedDict):
+            return None
+    return points
 
 
 def _snapshot(coordinator: Any) -> dict[str, dict[str, Any]]:

@@ -10,6 +10,7 @@ import inspect
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import FunctionType
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -23,7 +24,8 @@ logger = logging.getLogger(__name__)
 
 COMPLIANCE = "protocol_compliance"
 
-_method_parameters: WeakKeyDictionary[Callable[..., Any], list[inspect.Parameter]] = WeakKeyDictionary()
+# Methods of one class share their function, which is looked at once for a type and a name: every session asks again.
+_method_verdicts: WeakKeyDictionary[FunctionType, dict[tuple[str, str], ValidationCheck]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -75,9 +77,21 @@ class AsyncMethod:
     complaint: str = "should accept ({parameters}), found {n} params"
 
     def __call__(self, contract: Contract, candidate: object) -> ValidationCheck:
+        function = getattr(candidate, self.method)
+        underlying = getattr(function, "__func__", None)
+        if not isinstance(underlying, FunctionType):
+            return self._verdict(contract, function)
+        known = _method_verdicts.get(underlying)
+        if known is None:
+            known = _method_verdicts[underlying] = {}
+        key = (contract.module_type, self.method)
+        if key not in known:
+            known[key] = self._verdict(contract, function)
+        return known[key]
+
+    def _verdict(self, contract: Contract, function: Callable[..., Any]) -> ValidationCheck:
         name = f"{contract.module_type}_{self.method.strip('_')}"
         label = f"{contract.interface}.{self.method}()"
-        function = getattr(candidate, self.method)
         if not _is_async(function):
             return failed(name, f"{label} should be async")
         found = _parameters(function)
@@ -331,19 +345,7 @@ def _is_async(function: object) -> bool:
 
 
 def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
-    """Return the parameters a caller can give, none for the few callables that have no signature.
-
-    Methods of one class share their function, whose signature is read once: every session asks again.
-    """
-    underlying = getattr(function, "__func__", None)
-    if underlying is None:
-        return _signature(function)
-    if underlying not in _method_parameters:
-        _method_parameters[underlying] = _signature(function)
-    return _method_parameters[underlying]
-
-
-def _signature(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    """Return the parameters a caller can give, none for the few callables that have no signature."""
     try:
         return list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
