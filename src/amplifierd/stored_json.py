@@ -92,7 +92,10 @@ def _parse_object(content: bytes, path: Path) -> dict[str, Any]:
             raise ValueError(f"{path} holds a {type(other).__name__}, not a JSON object")
 
 
-def write_json(path: Path, value: Any) -> None:
-    """Write a value as JSON is stored here, in one step; missing directories are made, for the owner alone."""
+def write_json(path: Path, value: Any, *, lasting: bool = True) -> None:
+    """Write a value as JSON is stored here, in one step; missing directories are made, for the owner alone.
+
+    `lasting` is what it is to `write_atomically`.
+    """
     make_directory(path.parent)
-    write_atomically(path, (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode())
+    write_atomically(path, (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode(), lasting=lasting)

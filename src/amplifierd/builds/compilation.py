@@ -259,13 +259,15 @@ class Compilation:
     def _write(
         self, staging: Path, entries: Mapping[ResourceKey, dict[str, Any]], dependencies: Dependencies
     ) -> ProfileLock:
+        """Write the files of a build; the directory that they share is synchronised once, after the lock."""
         for (_, name), entry in entries.items():
             if name in dependencies.pins and entry["path"]:
                 entry["requirements"] = dependencies.pins[name]
         missing = [name for (_, name), entry in entries.items() if entry["status"] == "missing"]
         issues = [f"{issue.code}: {issue.message}" for issue in self._merged.issues if issue.severity == "warning"]
         unpinned = [f"{UNPINNED}: {shown(entry['ref'])}" for entry in entries.values() if _is_unpinned(entry["ref"])]
-        write_atomically(staging / publication.PROFILE_FILE, self._merged.document.text.encode())
+        text = self._merged.document.text.encode()
+        write_atomically(staging / publication.PROFILE_FILE, text, lasting=False)
         lock = make_lock(
             self._merged,
             entries,
@@ -283,9 +285,10 @@ class Compilation:
         agents = [name for section, name in entries if section == "agents"]
         plan = generate_portable(self._merged, staging, agents)
         body = self._merged.body
-        write_json(staging / PLAN_FILE, plan)
-        write_atomically(staging / INSTRUCTION_FILE, f"{body}\n".encode() if body else b"")
-        write_json(staging / ORIGINS_FILE, find_origins(self._merged, plan, self._workshop.paths))
+        origins = find_origins(self._merged, plan, self._workshop.paths)
+        write_json(staging / PLAN_FILE, plan, lasting=False)
+        write_atomically(staging / INSTRUCTION_FILE, f"{body}\n".encode() if body else b"", lasting=False)
+        write_json(staging / ORIGINS_FILE, origins, lasting=False)
         return {name: f"sha256:{hashlib.sha256((staging / name).read_bytes()).hexdigest()}" for name in WRITTEN}
 
     def _carry_over(self, staging: Path) -> None:

@@ -124,7 +124,8 @@ class Fingerprints:
     def save(self) -> None:
         """Write what was learnt since it was read, if anything."""
         if self._has_changed:
-            write_json(self._path, {KEY: _VERSION, "sources": self._sources, "damaged": self._damaged})
+            content = {KEY: _VERSION, "sources": self._sources, "damaged": self._damaged}
+            write_json(self._path, content, lasting=False)
             self._has_changed = False
 
 
