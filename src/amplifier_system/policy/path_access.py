@@ -18,6 +18,7 @@ OriginOf = Callable[[str], str]
 """Says in which file and line a key of the policy stands; empty for defaults."""
 
 _IGNORES_CASE = sys.platform == "darwin"  # names that differ only in case may be the same there
+_OPENS_PATHS = sys.platform == "linux"
 _ADJECTIVES: dict[Verb, str] = {"read": "readable", "write": "writable"}
 
 
@@ -86,16 +87,18 @@ class PathAccess:
         Raises:
             PolicyError: it may not be touched, by the name it was given or by where it leads.
         """
-        lexical = os.path.normpath(os.path.join(base, _expanded(path)))  # noqa: PTH118 - asked for every file
+        lexical = _lexical(path, base)
         try:
-            real = os.path.realpath(lexical)
+            real = _resolved(lexical)
         except ValueError as exc:
             raise PolicyError(f"not {_ADJECTIVES[self.verb]}: {path!r} ({exc})") from None
-        for candidate in {lexical, real}:
-            self._refuse_denied(candidate, path)
-        ancestors = set(_lineage(real))
-        if not all(ancestors & group for group in self.allowed):
-            self._refuse(path, "allow", self.allow_origin)
+        lineage = _lineage(real)
+        self._refuse_denied(real, lineage, path)
+        if lexical != real:
+            self._refuse_denied(lexical, _lineage(lexical), path)
+        for group in self.allowed:
+            if group.isdisjoint(lineage):
+                self._refuse(path, "allow", self.allow_origin)
         return Path(real)
 
     def denied_below(self, directory: Path) -> DeniedBelow:
@@ -104,15 +107,15 @@ class PathAccess:
         places = (place.removeprefix(prefix) for place in self.denied if place.startswith(prefix))
         return DeniedBelow(frozenset(places), frozenset(self.denied_names))
 
-    def _refuse_denied(self, candidate: str, shown: Path | str) -> None:
+    def _refuse_denied(self, candidate: str, lineage: list[str], shown: Path | str) -> None:
         if candidate in HARMLESS_DEVICES:
             return
-        for place in _lineage(candidate):
-            if place in self.denied:
-                self._refuse(shown, "deny", self.denied[place])
+        if not self.denied.keys().isdisjoint(lineage):
+            place = next(place for place in lineage if place in self.denied)
+            self._refuse(shown, "deny", self.denied[place])
         if self.denied_names:
-            for component in Path(candidate).parts:
-                if (name := _folded(component)) in self.denied_names:
+            for name in _folded(candidate).split(os.sep):  # noqa: PTH206 - asked for every file
+                if name in self.denied_names:
                     self._refuse(shown, "deny", self.denied_names[name])
 
     def _refuse(self, shown: Path | str, rule: str, origin: str) -> None:
@@ -137,13 +140,38 @@ def _expanded(path: Path | str) -> str:
     return os.path.expanduser(text) if text.startswith("~") else text  # noqa: PTH111 - asked for every file
 
 
+def _lexical(path: Path | str, base: Path) -> str:
+    """Return a path by its name alone: absolute, `~` expanded, without `.` and `..`."""
+    return os.path.normpath(os.path.join(base, _expanded(path)))  # noqa: PTH118 - asked for every file
+
+
+def _resolved(path: str) -> str:
+    """Return where an absolute path leads, every symbolic link in it followed.
+
+    Of a path that exists the kernel of a Linux machine knows that at once, and better: a walk through its parts can be
+    overtaken by changes. Anything else it says, of what was deleted meanwhile for instance, is not such a path.
+    """
+    if _OPENS_PATHS:
+        try:
+            descriptor = os.open(path, os.O_PATH)
+            try:
+                real = os.readlink(f"/proc/self/fd/{descriptor}")  # noqa: PTH115 - asked for every file
+            finally:
+                os.close(descriptor)
+        except OSError:
+            return os.path.realpath(path)
+        if real[0] == os.sep and not real.endswith(" (deleted)"):
+            return real
+    return os.path.realpath(path)
+
+
 def _places(text: str, base: Path) -> Iterable[str]:
     """Return the place a rule means, by the name it has and by where that leads."""
-    lexical = os.path.normpath(base / _expanded(text))
+    lexical = _lexical(text, base)
     return {_key(lexical), _key(os.path.realpath(lexical))}
 
 
-def _lineage(path: str) -> Iterable[str]:
+def _lineage(path: str) -> list[str]:
     """Return a path and everything above it."""
     path = _key(path)
     found = [path]

@@ -226,3 +226,21 @@ def test_what_is_not_a_policy_is_refused_by_name(work: Path, rules: dict[str, ob
         SessionPolicy.of(rules, working_dir=work)
 
     assert str(error.value) == message
+
+
+def test_a_path_leads_to_the_same_place_whether_it_exists_or_not(home: Path, work: Path) -> None:
+    (work / "src").mkdir()
+    (work / "link").symlink_to(work / "src")
+    (work / "dangling").symlink_to(home / ".ssh/new")
+    (work / "loop").symlink_to(work / "loop")
+    for name in ("plain.py", "kept (deleted)"):
+        (work / "src" / name).touch()
+    policy = SessionPolicy.of(working_dir=work)
+    real = work.resolve()
+
+    for name in ("plain.py", "kept (deleted)", "missing.py", "none/missing.py"):
+        assert policy.check_write(f"link/{name}") == real / "src" / name
+    assert policy.check_read("/dev/null") == Path("/dev/null")
+    assert policy.check_read(work / "loop") == real / "loop"
+    with pytest.raises(PolicyError):
+        policy.check_read("dangling")
