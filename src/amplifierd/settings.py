@@ -53,6 +53,9 @@ class CompileSettings(Section):
     keep_going: bool = Field(
         default=False, description="build without the providers, tools and hooks that cannot be obtained"
     )
+    allow_builds: bool = Field(
+        default=False, description="build dependencies that have no wheel, which runs code of theirs"
+    )
     timeout_seconds: Seconds = Field(default=600, description="for one build")
 
 

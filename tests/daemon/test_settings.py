@@ -24,6 +24,7 @@ DEFAULTS: dict[str, Any] = {
     "startup.auto_compile": True,
     "startup.max_parallel_workers": 4,
     "compile.install_dependencies": "auto",
+    "compile.allow_builds": False,
     "compile.keep_going": False,
     "compile.timeout_seconds": 600,
     "cache.http_max_bytes": 52428800,

@@ -14,6 +14,7 @@ from amplifier_foundation.sources import Sources
 from amplifier_foundation.sources.installed_packages import find_package
 from amplifier_foundation.sources.reference import NameReference, parse_reference
 
+from .bytecode import check_bytecode
 from .environments import Environments, read_in_turn
 from .failed_activations import find_failure, note_failure, note_success
 from .host_packages import host_packages, is_installed
@@ -78,6 +79,7 @@ class ModuleActivator:
 
         Raises:
             BundleNotFoundError: the source leads nowhere.
+            BundleLoadError: a folder of this machine has bytecode that would run in place of its source.
             InstallError: its dependencies cannot be installed; a `subprocess.CalledProcessError`.
             NoInstallerError: there is nothing to install them with; a `FileNotFoundError`.
         """
@@ -102,6 +104,8 @@ class ModuleActivator:
             _tell(progress_callback, "activating", module_name)
         resolved = await self._sources.resolve(source_uri, base_dir=self._base_path or Path.cwd())
         if key not in self._activated:
+            if resolved.kind == "local":
+                await read_in_turn(lambda: check_bytecode(resolved.path, module_name))
             dependencies = await self._dependencies(
                 module_name, resolved.path, lambda: _tell(progress_callback, "installing", module_name)
             )

@@ -13,16 +13,18 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from amplifier_foundation.exceptions import BundleError
+from amplifier_system.policy.environment_access import SECRET_VARIABLES, EnvironmentAccess
 from amplifier_system.processes import ProcessTree, reading
+from amplifier_system.urls import shown
 
 from .host_packages import HostPackages
 from .requirements import name_of, normalise_name
+from .scratch import scratch_directory
 from .stub_wheels import installed_in, uninstall, write_stub
 
 logger = logging.getLogger(__name__)
@@ -31,6 +33,17 @@ _OWNER = "needed-by-"
 _DEPENDS = re.compile(r"^\s+(\S+) (\S+) depends on (.+?)\s*$", re.MULTILINE)
 _UV_DEPENDS = re.compile(r"([A-Za-z0-9._-]+)(?:==\S+)? depends\s+on\s+([A-Za-z0-9._-]+[^\s,]*)")
 _KEPT_CHARACTERS = 20_000
+_ADDRESS = re.compile(r"^[^;]*@\s*\S")
+_WHEEL = re.compile(r"@\s*\S+?\.whl(?:[#?]\S*)?(?:\s*;|\s*$)")
+_INDEX_VARIABLE = re.compile(
+    r"PIP_(?:EXTRA_)?INDEX_URL|UV_(?:EXTRA_)?INDEX_URL|UV_(?:DEFAULT_)?INDEX|UV_INDEX_\w+_(?:USERNAME|PASSWORD)"
+)
+_TRUE = ("1", "true", "yes", "on")
+
+BUILDS_VARIABLE = "AMPLIFIERD_COMPILE__ALLOW_BUILDS"
+ALLOW_BUILDS = (
+    "only wheels are installed, because building anything else runs its code; compile.allow_builds: true allows it"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +83,13 @@ class NoInstallerError(BundleError, FileNotFoundError):
 
 
 async def install_together(
-    requirements: Mapping[str, Sequence[str]], target: Path, host: HostPackages
+    requirements: Mapping[str, Sequence[str]], target: Path, host: HostPackages, *, allow_builds: bool | None = None
 ) -> InstalledPins:
     """Resolve the requirements of all owners (owner → requirement lines) at once and install them into `target`.
 
     `target` is a directory that is empty or absent; when this fails or is cancelled its content is of no use and the
-    caller removes it.
+    caller removes it. Only wheels are installed, so that nothing of a distribution runs here; `allow_builds` permits
+    to build others, None lets `AMPLIFIERD_COMPILE__ALLOW_BUILDS` decide.
 
     Raises:
         RequirementConflict: requirements contradict each other or the host; the text names owners and requirements.
@@ -85,13 +99,29 @@ async def install_together(
     needed = {
         owner: [line for line in lines if name_of(line) not in host.ours] for owner, lines in requirements.items()
     }
-    with tempfile.TemporaryDirectory(prefix="amplifier-install-") as directory:
-        arguments = await asyncio.to_thread(_write_inputs, Path(directory), needed, host)
-        command = [*_installer(target), *arguments]
+    builds = os.environ.get(BUILDS_VARIABLE, "").strip().lower() in _TRUE if allow_builds is None else allow_builds
+    if not builds:
+        _refuse_sources(needed)
+    async with scratch_directory() as directory:
+        arguments = await asyncio.to_thread(_write_inputs, directory, needed, host)
+        command = [*_installer(target), *(() if builds else ("--only-binary", ":all:")), *arguments]
         returncode, output = await _run(command)
     if returncode != 0:
-        raise _failure(needed, host, returncode, command, output)
+        raise _failure(needed, host, returncode, command, shown(output), builds=builds)
     return await asyncio.to_thread(_settle, target, needed, host)
+
+
+def _refuse_sources(needed: Mapping[str, Sequence[str]]) -> None:
+    """Refuse requirements that name something to build by its address: installers build those whatever they are told.
+
+    Raises:
+        InstallError: there are some.
+    """
+    named = [(owner, line) for owner, lines in needed.items() for line in lines if _ADDRESS.search(line)]
+    built = [f"{owner} requires {shown(line)}" for owner, line in named if not _WHEEL.search(line)]
+    if built:
+        message = f"only wheels are installed: {'; '.join(built)}"
+        raise InstallError(message, hint=ALLOW_BUILDS, returncode=1, cmd=(), output="")
 
 
 def _installer(target: Path) -> list[str]:
@@ -144,7 +174,8 @@ def _settle(target: Path, needed: Mapping[str, Sequence[str]], host: HostPackage
 async def _run(command: Sequence[str]) -> tuple[int, str]:
     """Run an installer, which is ended with everything it started when the caller is interrupted."""
     settings = {"PIP_USER": "0", "PIP_NO_COLOR": "1", "NO_COLOR": "1", "PYTHONWARNINGS": "ignore"}
-    tree = await ProcessTree.start(command, environment={**os.environ, **settings}, stderr=subprocess.STDOUT)
+    environment = {**installer_environment(os.environ), **settings}
+    tree = await ProcessTree.start(command, environment=environment, stderr=subprocess.STDOUT)
     try:
         async with reading(tree.stdout) as stream:
             output = await stream.read()
@@ -157,8 +188,21 @@ async def _run(command: Sequence[str]) -> tuple[int, str]:
     return returncode, output.decode("utf-8", "replace")[-_KEPT_CHARACTERS:]
 
 
+def installer_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return what an installer is given of an environment: nothing that looks like a secret, but what names the
+    package index, and the credentials in it or for it."""
+    indexes = tuple(name for name in environ if _INDEX_VARIABLE.fullmatch(name))
+    return EnvironmentAccess(("*", *indexes), SECRET_VARIABLES).filtered(environ)
+
+
 def _failure(
-    needed: Mapping[str, Sequence[str]], host: HostPackages, returncode: int, command: Sequence[str], output: str
+    needed: Mapping[str, Sequence[str]],
+    host: HostPackages,
+    returncode: int,
+    command: Sequence[str],
+    output: str,
+    *,
+    builds: bool,
 ) -> InstallError:
     owners = {_anchor(owner): owner for owner in needed}
     listed = ", ".join(owners.values())
@@ -178,9 +222,10 @@ def _failure(
     for anchor, owner in owners.items():
         words = words.replace(anchor, owner)
     lines = ", ".join(line for lines in needed.values() for line in lines)
+    hint = "check names and versions, and that the package index can be reached; uv's and pip's own settings count"
     return InstallError(
-        f"cannot install what {listed} requires ({lines}): {words}{''.join(told)}",
-        hint="check names and versions, and that the package index can be reached; uv's and pip's own settings count",
+        f"cannot install what {listed} requires ({shown(lines)}): {words}{''.join(told)}",
+        hint=hint if builds else f"{hint}; {ALLOW_BUILDS}",
         returncode=returncode,
         cmd=command,
         output=output,

@@ -12,6 +12,8 @@ from amplifier_foundation.exceptions import BundleError
 from amplifier_foundation.paths.discovery import BUNDLE_FILES, find_bundle_file
 from amplifier_foundation.paths.resolution import ResolvedSource, parse_uri
 
+from .remote_paths import check_remote_paths
+
 _Stamp = tuple[int, int]
 _Head = tuple[str, str]
 """Name and version."""
@@ -83,11 +85,16 @@ class BundleReader:
         root = self._find_root(file.parent, source.source_root)
         if root:
             _add_namespaces(bundle, root)
+        if self._is_in_cache(file):
+            check_remote_paths(bundle, source.source_root)
         return Reading(uri, bundle, source, root, is_fetched=is_fetched)
 
     def _is_fetched(self, uri: str, file: Path) -> bool:
         in_place = parse_uri(uri).is_file
-        return not in_place or Path(os.path.realpath(file)).is_relative_to(self._real_cache_dir)
+        return not in_place or self._is_in_cache(file)
+
+    def _is_in_cache(self, file: Path) -> bool:
+        return Path(os.path.realpath(file)).is_relative_to(self._real_cache_dir)
 
     def _find_root(self, directory: Path, source_root: Path) -> RootBundle | None:
         if directory == source_root:

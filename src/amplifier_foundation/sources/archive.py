@@ -10,7 +10,7 @@ from amplifier_foundation.exceptions import RefResolutionError, RefResolutionRea
 from amplifier_system.threads import Stop
 from amplifier_system.urls import shown
 
-from .hashing import check_links
+from .hashing import check_links, is_bytecode
 from .resolved import Limits
 from .store import make_directory
 
@@ -38,8 +38,9 @@ class Extraction:
         target.mkdir(mode=0o700)
         try:
             with zipfile.ZipFile(self._archive) as archive:
-                members = archive.infolist()
-                self._check_promises(members)
+                found = archive.infolist()
+                self._check_promises(found)
+                members = [member for member in found if not is_bytecode(str(self._inside(Path(), member)))]
                 links = [member for member in members if _is_link(member)]
                 for member in members:
                     self._stop.check()

@@ -10,7 +10,7 @@ from amplifier_foundation.exceptions import RefResolutionError, RefResolutionRea
 from amplifier_system.threads import Stop, Stopped, in_thread
 from amplifier_system.urls import shown
 
-from .hashing import hash_content
+from .hashing import hash_content, is_bytecode
 from .reference import UrlReference
 from .resolved import Limits
 from .store import make_directory
@@ -118,6 +118,8 @@ class BackendDownload:
             relative = PurePosixPath(name.removeprefix(path.rstrip("/")).lstrip("/"))
             if relative.is_absolute() or ".." in relative.parts or not relative.parts:
                 raise self._failure(f"{name!r} is not inside it", "unsafe-path")
+            if is_bytecode(str(relative)):
+                continue
             destination = target / relative
             make_directory(destination.parent)
             with destination.open("xb") as file:

@@ -21,7 +21,7 @@ from amplifier_system.urls import shown
 from .git_access import git_access
 from .git_listing import TreeListing
 from .git_process import GitCloneTimeoutError, GitError, run_git
-from .hashing import check_links, hash_content
+from .hashing import check_links, hash_content, remove_bytecode
 from .reference import GitReference
 from .resolved import Limits
 from .store import discard, make_directory, now, read_json, remove, tree_bytes, unique, write_json
@@ -211,6 +211,7 @@ class GitTrees:
             placeholder = tree / name
             if placeholder.is_dir() and not placeholder.is_symlink():
                 placeholder.rmdir()
+        remove_bytecode(tree)
         check_links(tree, str(reference))
         sidecar = {
             "url": reference.repository,

@@ -8,9 +8,12 @@ from pathlib import Path
 
 from amplifier_foundation.exceptions import RefResolutionError
 
+from .store import remove
+
 IGNORED_NAMES = frozenset({".git", "__pycache__", ".venv", "node_modules", ".pytest_cache", ".DS_Store"})
 IGNORED_PATTERNS = ("*.pyc", "*.egg-info")
 
+_CACHE, _COMPILED = "__pycache__", ".pyc"
 _CHUNK = 1024 * 1024
 
 
@@ -41,6 +44,20 @@ def check_links(tree: Path, ref: str) -> None:
             path = Path(directory, name)
             if path.is_symlink():
                 _check_link(path, tree, boundary, ref)
+
+
+def is_bytecode(name: str) -> bool:
+    """Say whether a path in a source is, or is inside, what Python runs in place of the source that people read."""
+    return any(part == _CACHE or part.endswith(_COMPILED) for part in name.split("/"))
+
+
+def remove_bytecode(tree: Path) -> None:
+    """Remove all bytecode from a tree that was just fetched."""
+    for directory, subdirectories, files in os.walk(tree):
+        for name in (*subdirectories, *files):
+            if is_bytecode(name):
+                remove(Path(directory, name))
+        subdirectories[:] = [name for name in subdirectories if not is_bytecode(name)]
 
 
 def walk(tree: Path) -> Iterator[Path]:

@@ -65,6 +65,9 @@ class ProfileCatalogue(Protocol):
     def broken_profiles(self) -> Mapping[ProfileId, Sequence[Issue]]:
         """Return the files whose header cannot be read, by the profile each should be, with what is wrong."""
 
+    def is_remote(self, collection_id: str) -> bool:
+        """Say whether a collection was fetched from elsewhere."""
+
     async def root(self, collection_id: str) -> CollectionRoot:
         """Return a collection's files as of its last sync."""
 

@@ -252,6 +252,7 @@ class Compilation:
             mode=workshop.settings.install_dependencies,
             offline=workshop.offline,
             only_pins=self._frozen,
+            allow_builds=workshop.settings.allow_builds,
         )
         dependencies = await installer.install()
         return await in_thread(lambda stop: self._write(staging, entries, dependencies))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib.metadata
+import logging
 import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -42,6 +43,8 @@ from .lock import (
     python_version,
 )
 from .publication import link_tree
+
+logger = logging.getLogger(__name__)
 
 Pin = dict[str, str]
 Needs = Mapping[str, Sequence[str]]
@@ -82,6 +85,7 @@ class DependencyInstaller:
         mode: `auto`, or `never` to leave everything to the host that runs the build.
         offline: nothing can be fetched.
         only_pins: install exactly the versions of the earlier build.
+        allow_builds: build what has no wheel.
     """
 
     def __init__(
@@ -95,10 +99,12 @@ class DependencyInstaller:
         mode: str = "auto",
         offline: bool = False,
         only_pins: bool = False,
+        allow_builds: bool = False,
     ) -> None:
         self._staging, self._target = staging, staging / DEPENDENCIES_DIR
         self._modules, self._cache_dir, self._earlier = modules, cache_dir, earlier
         self._mode, self._offline, self._only_pins = mode, offline, only_pins
+        self._allow_builds = allow_builds
         self._extras = {module_id.partition("-")[2] for module_id in installed}
         self._reasons: dict[str, str] = {}
         self._required = {name for section, name in modules if section in SESSION_MEMBERS}
@@ -162,16 +168,19 @@ class DependencyInstaller:
                 failed += self._give_up(owners or await self._find_culprits(left, host), error.message)
             except InstallError as error:
                 named = [owner for owner in left if f"(from {owner}" in error.message]
-                failed += self._give_up(named or await self._find_culprits(left, host), error.message)
+                failed += self._give_up(named or await self._find_culprits(left, host), error.message, error.hint)
             except NoInstallerError as error:
                 failed += self._give_up(list(left), error.message)
         return failed
 
-    def _give_up(self, owners: list[str], reason: str) -> list[str]:
+    def _give_up(self, owners: list[str], reason: str, hint: str = "") -> list[str]:
         fatal = [owner for owner in owners if owner in self._required]
         if fatal or not owners:
             named = ", ".join(fatal) or "the modules"
-            raise ProfileCompilationError(f"{DEPENDENCY_MISSING}: {named}: {reason}", code=DEPENDENCY_MISSING)
+            raise ProfileCompilationError(
+                f"{DEPENDENCY_MISSING}: {named}: {reason}", code=DEPENDENCY_MISSING, hint=hint
+            )
+        logger.warning("%s: %s: %s%s", DEPENDENCY_MISSING, ", ".join(owners), reason, f" ({hint})" if hint else "")
         self._reasons.update(dict.fromkeys(owners, reason))
         return owners
 
@@ -191,7 +200,7 @@ class DependencyInstaller:
     async def _run(self, needs: Needs, host: HostPackages) -> None:
         await asyncio.to_thread(remove, self._target)
         try:
-            await install_together(needs, self._target, host)
+            await install_together(needs, self._target, host, allow_builds=self._allow_builds)
         except BaseException:
             await run_to_end(asyncio.to_thread(remove, self._target))
             raise
@@ -213,7 +222,8 @@ class DependencyInstaller:
         for owner, lines in unmet.items():
             with tempfile.TemporaryDirectory(dir=self._staging.parent, prefix=".staging-") as directory:
                 try:
-                    await install_together({owner: lines}, Path(directory, "target"), host)
+                    target, builds = Path(directory, "target"), self._allow_builds
+                    await install_together({owner: lines}, target, host, allow_builds=builds)
                 except (InstallError, NoInstallerError):
                     failed.append(owner)
         return failed

@@ -54,7 +54,7 @@ class Profiles:
     ) -> None:
         self._paths, self._settings, self._catalogue, self._progress = paths, settings, catalogue, progress
         self._texts = ProfileTexts(paths, catalogue)
-        self._locator = ResourceLocator(sources, settings.security)
+        self._locator = ResourceLocator(sources, settings.security, is_remote=catalogue.is_remote)
         self._workshop = Workshop(paths, self._locator, settings.compile, settings.offline, in_use)
 
     def list(self) -> tuple[Profile, ...]:

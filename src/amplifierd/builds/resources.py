@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import fnmatch
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -13,14 +13,18 @@ from typing import Any
 from amplifier_core.mount_plan import MODULE_SECTIONS, MountPlan
 from amplifier_core.packages import find_code, package_name
 from amplifier_foundation.exceptions import RefResolutionError
+from amplifier_foundation.registry.remote_paths import LOCAL_PATH
 from amplifier_foundation.sources import (
     FileReference,
     GitReference,
     NameReference,
     ResolvedRef,
     Sources,
+    UrlReference,
+    ZipReference,
     parse_reference,
 )
+from amplifier_foundation.sources.backend import LOCAL_BACKENDS
 from amplifier_foundation.sources.store import now
 from amplifier_system.urls import shown
 from amplifierd.documents.document import ALL_AGENTS, DeclaredReference, ReferenceBase
@@ -135,10 +139,14 @@ def collections_of(merged: MergedProfile) -> set[str]:
 
 
 class ResourceLocator:
-    """Finds the files of resources; `security` says which references are allowed."""
+    """Finds the files of resources.
 
-    def __init__(self, sources: Sources, security: SecuritySettings) -> None:
-        self._sources, self._security = sources, security
+    `security` says which references are allowed, `is_remote` whether a collection comes from elsewhere: what it has
+    may not name paths of this machine.
+    """
+
+    def __init__(self, sources: Sources, security: SecuritySettings, *, is_remote: Callable[[str], bool]) -> None:
+        self._sources, self._security, self._is_remote = sources, security, is_remote
 
     async def locate(
         self, wanted: Wanted, roots: Roots, *, refresh: bool = False, commit: str | None = None
@@ -166,6 +174,7 @@ class ResourceLocator:
         if _find_kind(wanted, roots) == "installed":
             return None
         self._check_allowed(wanted)
+        self._check_local(wanted)
         resolved = await self._resolve(wanted, roots, refresh=refresh, commit=commit)
         if self._security.require_pinned and resolved.mutable and resolved.kind in ("git", "fsspec"):
             raise ResourceError(
@@ -183,6 +192,22 @@ class ResourceLocator:
             f"source-not-allowed: {shown(wanted.ref)} matches none of security.allowed_sources",
             code="source-not-allowed",
         )
+
+    def _check_local(self, wanted: Wanted) -> None:
+        if wanted.is_relative or wanted.base is None or not self._is_remote(wanted.base.collection):
+            return
+        match parse_reference(str(wanted.ref)):
+            case FileReference():
+                is_local = True
+            case ZipReference() as reference:
+                is_local = reference.url.startswith("file:")
+            case UrlReference() as reference:
+                is_local = reference.scheme in LOCAL_BACKENDS
+            case _:
+                is_local = False
+        if is_local:
+            hint = "keep what it names in the collection, and write ./path"
+            raise ResourceError(f"{LOCAL_PATH}: {wanted.ref}", code="bad-ref", hint=hint)
 
     async def _resolve(self, wanted: Wanted, roots: Roots, *, refresh: bool, commit: str | None) -> ResolvedRef:
         ref = str(wanted.ref)

@@ -149,6 +149,11 @@ class Catalogue:
         directory = self.sources.directory_of(self.lock.read()[known.collection])
         return directory / path if directory is not None else self._paths.profile_file(known)
 
+    def is_remote(self, collection_id: str) -> bool:
+        """Say whether a collection was fetched from elsewhere, by git, http or as an archive."""
+        state = self.lock.get(collection_id)
+        return state is not None and self.sources.is_remote(state)
+
     async def root(self, collection_id: str) -> CollectionRoot:
         """Return a collection's files as of its last sync; what left the cache is fetched again.
 

@@ -5,7 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from amplifier_foundation.exceptions import RefResolutionError
-from amplifier_foundation.sources import FileReference, GitReference, ResolvedRef, Sources, parse_reference
+from amplifier_foundation.sources import (
+    FileReference,
+    GitReference,
+    NameReference,
+    ResolvedRef,
+    Sources,
+    parse_reference,
+)
 from amplifier_foundation.sources.store import now
 from amplifier_system.urls import shown
 from amplifierd.builds.catalogue import CollectionRoot
@@ -90,6 +97,12 @@ class CollectionSources:
         if not isinstance(reference, FileReference) or reference.subpath:
             return None
         return self._paths.share / Path(reference.path).expanduser()
+
+    def is_remote(self, state: LockedCollection) -> bool:
+        """Say whether the files of a collection were fetched from elsewhere."""
+        if state.source in LABELS:
+            return False
+        return not isinstance(parse_reference(state.source), FileReference | NameReference)
 
     def _resolve_shipped(self) -> ResolvedRef:
         root = self._shipped

@@ -1,0 +1,48 @@
+"""What a fetched bundle may not refer to: paths of this machine outside of what was fetched with it."""
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from amplifier_core.mount_plan import SESSION_MEMBERS, MountPlan
+from amplifier_foundation.bundle.model import Bundle
+from amplifier_foundation.exceptions import RefResolutionError
+from amplifier_foundation.paths.resolution import parse_uri
+
+LOCAL_PATH = "bad-ref: local path in a remote profile"
+
+
+def check_remote_paths(bundle: Bundle, root: Path) -> None:
+    """Look at the sources and context files of a bundle that was fetched; `root` is the tree that it came with.
+
+    Raises:
+        RefResolutionError: one is an absolute or home-relative path of this machine.
+    """
+    boundary = os.path.realpath(root)
+    for where, text in _paths(bundle):
+        if text.startswith("~") or not Path(os.path.realpath(text)).is_relative_to(boundary):
+            hint = "keep what it names beside it, and write ./path"
+            raise RefResolutionError(f"{LOCAL_PATH}: {where} is {text!r}", text, "unsafe-path", hint=hint)
+
+
+def _paths(bundle: Bundle) -> Iterator[tuple[str, str]]:
+    for name, path in bundle.context.items():
+        base = bundle.base_path
+        written = str(path.relative_to(base)) if base is not None and path.is_relative_to(base) else str(path)
+        yield f"context {name}", written if written.startswith("~") else str(path)
+    yield from _sources(vars(bundle))
+    for agent, definition in bundle.agents.items():
+        yield from ((f"agent {agent}: {where}", text) for where, text in _sources(definition))
+
+
+def _sources(definition: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    plan = MountPlan(dict(definition))
+    entries = [plan.session.get(member) for member in SESSION_MEMBERS]
+    entries += [entry for section in plan.lists().values() for entry in section]
+    for entry in entries:
+        if not isinstance(entry, Mapping) or not isinstance(source := entry.get("source"), str):
+            continue
+        parsed = parse_uri(source)
+        if source.startswith(("/", "~")) or parsed.scheme in ("file", "zip+file"):
+            yield f"the source of {entry.get('module')}", source if source.startswith("~") else parsed.path

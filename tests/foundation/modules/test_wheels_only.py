@@ -1,0 +1,154 @@
+"""Installing runs no code of what is installed, and gives installers no secrets."""
+
+import fcntl
+import io
+import os
+import shutil
+import tarfile
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from amplifier_foundation.modules.host_packages import HostPackages, host_packages
+from amplifier_foundation.modules.installer import InstallError, install_together, installer_environment
+from amplifier_foundation.modules.scratch import remove_scratch_leftovers
+
+BACKEND = """
+import pathlib, zipfile
+def get_requires_for_build_wheel(config_settings=None): return []
+def build_wheel(directory, config_settings=None, metadata_directory=None):
+    pathlib.Path({marker!r}).touch()
+    name = "gadget-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(pathlib.Path(directory, name), "w") as wheel:
+        wheel.writestr("gadget.py", "")
+        wheel.writestr("gadget-1.0.dist-info/METADATA", "Metadata-Version: 2.1\\nName: gadget\\nVersion: 1.0\\n")
+        wheel.writestr("gadget-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\\nTag: py3-none-any\\n")
+        wheel.writestr("gadget-1.0.dist-info/RECORD", "")
+    return name
+"""
+PROJECT = """[build-system]
+requires = []
+build-backend = "backend"
+backend-path = ["."]
+[project]
+name = "gadget"
+version = "1.0"
+"""
+
+
+@pytest.fixture
+def marker(tmp_path: Path, index: Path) -> Path:
+    """What the backend of the source distribution `gadget`, which is in the index, makes when it runs."""
+    marker = tmp_path / "ran"
+    files = {
+        "pyproject.toml": PROJECT,
+        "backend.py": BACKEND.format(marker=str(marker)),
+        "PKG-INFO": "Metadata-Version: 2.1\nName: gadget\nVersion: 1.0\n",
+    }
+    with tarfile.open(index / "gadget-1.0.tar.gz", "w:gz") as archive:
+        for name, text in files.items():
+            entry = tarfile.TarInfo(f"gadget-1.0/{name}")
+            entry.size = len(text)
+            archive.addfile(entry, io.BytesIO(text.encode()))
+    return marker
+
+
+@pytest.fixture
+def host() -> HostPackages:
+    return host_packages()
+
+
+@pytest.fixture(params=["uv", "pip"])
+def installer(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each installer in turn: without the command uv on the path, pip is used."""
+    if request.param == "uv" and shutil.which("uv") is None:
+        pytest.skip("uv is not installed")
+    if request.param == "pip":
+        places = [place for place in os.environ["PATH"].split(os.pathsep) if not Path(place, "uv").exists()]
+        monkeypatch.setenv("PATH", os.pathsep.join(places))
+
+
+@pytest.mark.usefixtures("installer")
+async def test_a_source_distribution_is_not_built(tmp_path: Path, marker: Any, host: HostPackages) -> None:
+    with pytest.raises(InstallError) as caught:
+        await install_together({"tool-a": ["gadget"]}, tmp_path / "target", host)
+
+    assert "compile.allow_builds: true" in str(caught.value)
+    assert not marker.exists()
+
+
+@pytest.mark.parametrize("address", ["git+file:///srv/gadget", "{index}/gadget-1.0.tar.gz", "{index}"])
+async def test_what_an_address_names_is_not_built(
+    tmp_path: Path, marker: Any, index: Path, host: HostPackages, address: str
+) -> None:
+    line = f"gadget @ {address.format(index=index.as_uri())}"
+
+    with pytest.raises(InstallError, match="only wheels are installed: tool-a requires gadget @"):
+        await install_together({"tool-a": [line]}, tmp_path / "target", host)
+
+    assert not marker.exists()
+
+
+async def test_the_wheel_that_an_address_names_is_installed(
+    tmp_path: Path, make_wheel: Any, host: HostPackages
+) -> None:
+    wheel = make_wheel("widget", "1.0")
+
+    pins = await install_together({"tool-a": [f"widget @ {wheel.as_uri()}"]}, tmp_path / "target", host)
+
+    assert pins.build == ("widget==1.0",)
+
+
+async def test_builds_can_be_allowed(
+    tmp_path: Path, marker: Any, host: HostPackages, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AMPLIFIERD_COMPILE__ALLOW_BUILDS", "true")
+
+    pins = await install_together({"tool-a": ["gadget"]}, tmp_path / "target", host)
+
+    assert pins.build == ("gadget==1.0",)
+    assert marker.exists()
+
+
+def test_an_installer_gets_the_index_and_no_other_secret() -> None:
+    index = {
+        "PIP_INDEX_URL": "https://me:pw@host/simple",
+        "UV_EXTRA_INDEX_URL": "https://me:pw@host/simple",
+        "UV_INDEX_PRIVATE_PASSWORD": "pw",
+        "PIP_NO_INDEX": "1",
+        "HOME": "/home/me",
+        "HTTPS_PROXY": "http://proxy:80",
+    }
+    secrets = {"OPENAI_API_KEY": "x", "GITHUB_TOKEN": "x", "AWS_PROFILE": "x", "DB_PASSWORD": "x", "SSH_AUTH_SOCK": "x"}
+
+    assert installer_environment({**index, **secrets}) == index
+
+
+async def test_a_failure_shows_no_credentials_of_a_requirement(tmp_path: Path, host: HostPackages) -> None:
+    with pytest.raises(InstallError) as caught:
+        await install_together({"tool-a": ["x @ git+https://me:s3cr3t@host/x"]}, tmp_path / "target", host)
+
+    assert "s3cr3t" not in str(caught.value)
+
+
+async def test_what_a_killed_installation_left_is_removed_and_what_runs_is_not(
+    tmp_path: Path, make_wheel: Any, host: HostPackages, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scratch = tmp_path / "tmp"
+    (scratch / "amplifier-install-dead" / "host").mkdir(parents=True)
+    held = scratch / "amplifier-install-alive"
+    held.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(scratch))
+
+    descriptor = os.open(held, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
+        make_wheel("widget", "1.0")
+        await install_together({"tool-a": ["widget"]}, tmp_path / "target", host)
+        assert [path.name for path in scratch.iterdir()] == ["amplifier-install-alive"]
+    finally:
+        os.close(descriptor)
+    remove_scratch_leftovers()
+    assert list(scratch.iterdir()) == []
