@@ -36,8 +36,8 @@ class BundleError(AmplifierError):
     A source in the text is shown without credentials, wherever they come from.
     """
 
-    def __init__(self, message: str = "", *, hint: str = "") -> None:
-        super().__init__(shown(message), hint=shown(hint))
+    def reword(self, message: str, *, hint: str = "") -> None:
+        super().reword(shown(message), hint=shown(hint))
 
 
 class BundleNotFoundError(BundleError):

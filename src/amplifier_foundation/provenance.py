@@ -127,7 +127,7 @@ def find_line(
     `steps` are keys, identities of list entries, or their positions as digits. None when the text is no longer YAML.
     """
     try:
-        front, body, first_line = split_frontmatter(text) if is_markdown else (text, "", 1)
+        front, body, first_line = _split(text) if is_markdown else (text, "", 1)
         if tuple(steps) == ("instruction",):
             return text.count("\n", 0, len(text) - len(body)) + 1
         root = _nodes(front) if front else None
@@ -135,6 +135,21 @@ def find_line(
         return None
     marks = max((list(_marks(root, way, identity)) for way in (steps, ("meta", *steps))), key=len)
     return first_line + marks[-1] if marks else None
+
+
+_split = lru_cache(maxsize=8)(split_frontmatter)
+
+
+@lru_cache(maxsize=64)
+def _pairs(node: yaml.MappingNode) -> dict[Any, tuple[yaml.Node, yaml.Node]]:
+    """Return keys and values by the texts of the keys; of equal ones the first."""
+    return {key.value: (key, value) for key, value in reversed(node.value) if isinstance(key, yaml.ScalarNode)}
+
+
+@lru_cache(maxsize=64)
+def _entries(node: yaml.SequenceNode, identity: Identity) -> dict[str | None, yaml.Node]:
+    """Return the entries of a list by what they are known by; of equal ones the last."""
+    return {identity(_scalars(entry)): entry for entry in node.value}
 
 
 @lru_cache(maxsize=32)
@@ -157,15 +172,14 @@ def _marks(node: yaml.Node | None, steps: Sequence[str], identity: Identity) -> 
     """Yield the line, counted from 0, of each step's key for as long as the nodes have it."""
     for step in steps:
         if isinstance(node, yaml.MappingNode):
-            pair = next((pair for pair in node.value if pair[0].value == step), None)
+            pair = _pairs(node).get(step)
             if pair is None:
                 return
             key, node = pair
             yield key.start_mark.line
         elif isinstance(node, yaml.SequenceNode):
-            entries = (entry for entry in reversed(node.value) if identity(_scalars(entry)) == step)
             at_position = node.value[int(step)] if step.isdecimal() and int(step) < len(node.value) else None
-            node = next(entries, at_position)
+            node = _entries(node, identity).get(step, at_position)
             if node is None:
                 return
             yield node.start_mark.line

@@ -1,6 +1,7 @@
 """Files that survive a crash: lines that are written whole, and files that are replaced whole."""
 
 import os
+import re
 import stat
 import time
 import uuid
@@ -14,6 +15,7 @@ DEFAULT = 0o666  # less what the umask takes away
 _LOOKS = 10  # at a file that seems torn, before it counts as such
 _LOOK_INTERVAL_S = 0.002
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+_UNFINISHED = re.compile(r"\..+\.[0-9a-f]{32}\.tmp", re.DOTALL)
 _LONGEST_PART = 50  # of a file's own name in that of its temporary neighbour, in characters of up to four bytes
 
 
@@ -117,6 +119,15 @@ def create_atomically(candidates: Iterable[Path], data: bytes) -> Path:
                 path = other
             else:
                 return path
+
+
+def remove_unfinished(directory: Path, *, older_than_s: float = 60.0) -> None:
+    """Remove the files that processes which were killed left behind while they wrote; writing takes no such time."""
+    oldest = time.time() - older_than_s
+    for path in directory.glob(".*.tmp"):
+        with suppress(OSError):  # another one was faster
+            if _UNFINISHED.fullmatch(path.name) and path.stat().st_mtime < oldest:
+                path.unlink()
 
 
 @contextmanager

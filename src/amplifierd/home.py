@@ -13,6 +13,7 @@ from amplifier_foundation.sources import Limits, Progress, Sources
 from .collections.builtin import find_shipped_collection
 from .collections.catalogue import Catalogue
 from .identifiers import ProfileId
+from .leftovers import remove_leftovers
 from .paths import Paths
 from .settings import Settings, load_settings
 
@@ -91,6 +92,8 @@ def open_home(
 ) -> Home:
     """Open the home at `path`, else the one that the environment names; nothing is created.
 
+    What killed processes left behind is removed.
+
     `overrides` are settings that outrank environment and file, `config_file` stands for `config/daemon.yaml`.
     `progress` is called with the steps of long work. `shipped_collection` stands for the collection that comes with the
     distribution.
@@ -102,6 +105,7 @@ def open_home(
     given = dict(overrides or {}) | ({} if offline is None else {"offline": offline})
     file = Path(config_file).expanduser().absolute() if config_file else paths.settings_file
     settings = load_settings(file, overrides=given)
+    remove_leftovers(paths)
     limits = Limits(file_bytes=settings.cache.http_max_bytes)
     return Home(
         paths=paths,

@@ -9,6 +9,8 @@ from typing import Any
 
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap
+from ruamel.yaml.constructor import RoundTripConstructor
+from ruamel.yaml.scalarstring import PlainScalarString
 
 from amplifier_foundation.sources.store import make_directory
 from amplifier_system.files import write_atomically
@@ -16,6 +18,19 @@ from amplifier_system.files import write_atomically
 _NEVER_WRAP = 4096
 
 Change = Callable[[CommentedMap], None]
+
+
+class _Constructor(RoundTripConstructor):
+    """Keeps what looks like a date and is none as the text it is."""
+
+    def construct_yaml_timestamp(self, node: Any, values: Any = None) -> Any:
+        try:
+            return super().construct_yaml_timestamp(node, values)
+        except ValueError:
+            return PlainScalarString(node.value)
+
+
+_Constructor.add_constructor("tag:yaml.org,2002:timestamp", _Constructor.construct_yaml_timestamp)
 
 
 def edited(text: str, change: Change) -> str:
@@ -26,6 +41,7 @@ def edited(text: str, change: Change) -> str:
         TypeError: it holds something other than a mapping.
     """
     yaml = YAML()
+    yaml.Constructor = _Constructor
     yaml.preserve_quotes = True
     yaml.width = _NEVER_WRAP
     text = text.lstrip("\ufeff").replace("\r\n", "\n")

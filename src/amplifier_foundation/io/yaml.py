@@ -20,13 +20,32 @@ MAX_CHARACTERS = 8 * 1024 * 1024
 MAX_DEPTH = 100
 MAX_NODES = 200_000
 
-_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _Dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-_TEXT, _MAPPING, _SEQUENCE = (f"tag:yaml.org,2002:{kind}" for kind in ("str", "map", "seq"))
+_TEXT, _MAPPING, _SEQUENCE, _TIMESTAMP = (f"tag:yaml.org,2002:{kind}" for kind in ("str", "map", "seq", "timestamp"))
 _UNUSUAL = ("&", "!", "<<", "=:")  # anchors, tags, merges and default values are left to the loader
 _FAR_IN = re.compile(r"\n[ \t]{40}")
 _TWO_IN_A_LINE = re.compile(r"[-?:][ \t]+[-?:][ \t]")  # ordinary texts have none, and this is quick to see
 _MANY_IN_A_LINE = re.compile(r"(?:[-?:][ \t]+){20}")
+
+
+class _Loader(_Base):  # type: ignore[misc] # one of two classes of the library
+    """Keeps what looks like a date and is none, such as `2026-02-30`, as text: one slip does not spoil a file."""
+
+    def construct_object(self, node: Any, deep: bool = False) -> Any:
+        try:
+            return super().construct_object(node, deep=deep)
+        except ValueError as error:  # a value that its tag does not fit, `!!int x`
+            raise yaml.constructor.ConstructorError(None, None, str(error), node.start_mark) from error
+
+    def construct_yaml_timestamp(self, node: Any) -> Any:
+        try:
+            return super().construct_yaml_timestamp(node)
+        except ValueError:
+            return self.construct_scalar(node)
+
+
+_Loader.add_constructor(_TIMESTAMP, _Loader.construct_yaml_timestamp)
 
 
 class YAMLLimitError(yaml.YAMLError):

@@ -38,6 +38,9 @@ _WHEEL = re.compile(r"@\s*\S+?\.whl(?:[#?]\S*)?(?:\s*;|\s*$)")
 _INDEX_VARIABLE = re.compile(
     r"PIP_(?:EXTRA_)?INDEX_URL|UV_(?:EXTRA_)?INDEX_URL|UV_(?:DEFAULT_)?INDEX|UV_INDEX_\w+_(?:USERNAME|PASSWORD)"
 )
+_GUARD = (  # we hold the other end of its stdin: when that closes, and be it that we are killed, the group is ended
+    'exec 3<&0; (while read -r _ <&3; do :; done; kill -9 0) >/dev/null 2>&1 & exec "$@" 3<&- </dev/null'
+)
 _TRUE = ("1", "true", "yes", "on")
 
 BUILDS_VARIABLE = "AMPLIFIERD_COMPILE__ALLOW_BUILDS"
@@ -172,19 +175,19 @@ def _settle(target: Path, needed: Mapping[str, Sequence[str]], host: HostPackage
 
 
 async def _run(command: Sequence[str]) -> tuple[int, str]:
-    """Run an installer, which is ended with everything it started when the caller is interrupted."""
+    """Run an installer, which is ended with everything it started when the caller is interrupted, or dies."""
     settings = {"PIP_USER": "0", "PIP_NO_COLOR": "1", "NO_COLOR": "1", "PYTHONWARNINGS": "ignore"}
     environment = {**installer_environment(os.environ), **settings}
-    tree = await ProcessTree.start(command, environment=environment, stderr=subprocess.STDOUT)
+    guarded = ["/bin/sh", "-c", _GUARD, "sh", *command]
+    pipe, errors = subprocess.PIPE, subprocess.STDOUT
+    tree = await ProcessTree.start(guarded, environment=environment, stdin=pipe, stderr=errors)
     try:
         async with reading(tree.stdout) as stream:
             output = await stream.read()
         returncode = await tree.wait()
-    except BaseException:
-        await tree.kill()
-        raise
     finally:
         tree.close_pipes()
+        await tree.kill()  # the guard, and all the rest if this was interrupted
     return returncode, output.decode("utf-8", "replace")[-_KEPT_CHARACTERS:]
 
 

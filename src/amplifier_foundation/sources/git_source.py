@@ -104,10 +104,9 @@ class GitSource:
             return await self._fetch(reference, ref, _Found(known))
         if self._must_stay_offline(reference):
             return self._last_known(ref, known)
-        started = now()
         async with self._context.locked(f"ref-{key_of(reference.repository, reference.ref)}", ref):
             newest = self.find_known(reference)
-            answered = newest is not None and (not refresh or newest.checked_at > started)
+            answered = newest is not None and (not refresh or newest != known)
             if newest is not None and answered and self._trees.sidecar(newest.commit) is not None:
                 return _Found(newest, asked=True)  # another caller asked and fetched while this one waited
             try:

@@ -59,11 +59,17 @@ def prune(cache_dir: Path, *, in_use: Iterable[Path | str] = (), keep_days: floa
             discard(entry.path)
             lock_path.unlink(missing_ok=True)
             removed.append(entry.path)
-    for leftover in _leftovers(cache_dir, time.time() - _DAY_S):
-        freed += tree_bytes(leftover)
+    leftovers = remove_leftovers(cache_dir)
+    return PruneResult((*removed, *leftovers.removed), freed + leftovers.freed_bytes)
+
+
+def remove_leftovers(cache_dir: Path) -> PruneResult:
+    """Remove what crashes left more than a day ago; what is younger may be someone's work."""
+    found = tuple(_leftovers(cache_dir, time.time() - _DAY_S))
+    freed = sum(map(tree_bytes, found))
+    for leftover in found:
         remove(leftover)
-        removed.append(leftover)
-    return PruneResult(tuple(removed), freed)
+    return PruneResult(found, freed)
 
 
 def _entries(cache_dir: Path) -> Iterator[_Entry]:

@@ -231,6 +231,18 @@ def _problems(key: Any, value: Any, file: Path) -> Iterator[Issue]:
         elif item is not None and not isinstance(item, kind):
             message = f"{location}.{name} must be {expected}"
             yield Issue("wrong-type", message, f"{location}.{name}", file, fix=f"write {expected} there")
+        elif name == "installed_at" and isinstance(item, str) and not _is_time(item):
+            message = f"{location}.{name} is not a date: {item!r}"
+            fix = "write a date and time such as 2026-01-31T12:00:00Z, or take it out"
+            yield Issue("wrong-type", message, f"{location}.{name}", file, fix=fix, severity="warning")
+
+
+def _is_time(text: str) -> bool:
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _entry(collection_id: str, value: Any) -> CollectionEntry:

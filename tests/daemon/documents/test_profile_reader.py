@@ -328,3 +328,14 @@ def test_an_overlay_needs_no_metadata() -> None:
 
     assert document.issues == ()
     assert document.sections["tools"][0]["config"] == {"x": 2}
+
+
+def test_two_thousand_unknown_keys_are_reported_each_with_its_line() -> None:
+    keys = "".join(f"unknown_{number}: 1\n" for number in range(2000))
+    text = f"---\nprofile:\n  name: a\n  version: 1.0.0\n  schema_version: 2\n{keys}---\n"
+
+    document = read_document(
+        text, path=Path("a.md"), profile_id=ProfileId("c", "a"), base=ReferenceBase("c", PurePosixPath())
+    )
+
+    assert [issue.line for issue in document.issues] == list(range(6, 2006))

@@ -186,7 +186,7 @@ def test_ctrl_c_ends_the_installer_and_what_it_started(
 ) -> None:
     (stand_in_installer.parent / "stay").touch()
     process = program(cache_dir)
-    started.wait_for(3)
+    started.wait_for(4)  # ours, its guard, the installer and what it started
 
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=10)
@@ -195,13 +195,15 @@ def test_ctrl_c_ends_the_installer_and_what_it_started(
     assert directories(cache_dir) == []
 
 
-def test_a_killed_process_leaves_a_usable_cache(cache_dir: Path, stand_in_installer: Path, started: Started) -> None:
+def test_a_killed_process_leaves_nothing_running_and_a_usable_cache(
+    cache_dir: Path, stand_in_installer: Path, started: Started
+) -> None:
     (stand_in_installer.parent / "stay").touch()
     process = program(cache_dir)
-    started.wait_for(3)
+    started.wait_for(4)  # ours, its guard, the installer and what it started
     process.kill()
+    started.wait_for(0)
     process.communicate(timeout=10)
-    started.end()
     (stand_in_installer.parent / "stay").unlink()
 
     made = asyncio.run(Environments(cache_dir).ensure("tool-x", REQUIREMENTS))

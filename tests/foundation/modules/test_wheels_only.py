@@ -118,7 +118,7 @@ def test_an_installer_gets_the_index_and_no_other_secret() -> None:
         "UV_EXTRA_INDEX_URL": "https://me:pw@host/simple",
         "UV_INDEX_PRIVATE_PASSWORD": "pw",
         "PIP_NO_INDEX": "1",
-        "HOME": "/home/me",
+        "HOME": "/srv/me",
         "HTTPS_PROXY": "http://proxy:80",
     }
     secrets = {"OPENAI_API_KEY": "x", "GITHUB_TOKEN": "x", "AWS_PROFILE": "x", "DB_PASSWORD": "x", "SSH_AUTH_SOCK": "x"}
