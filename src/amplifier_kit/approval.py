@@ -2,7 +2,8 @@
 
 A guard such as `hooks-approval` offers the capability `approval.gate`. A loop asks it after the last `tool:pre`
 handler, about arguments that nothing else can reach any more. Meanwhile it says so with `asking_afterwards`: a guard
-that also listens to `tool:pre`, for loops that know nothing of the gate, then does not ask twice.
+that also listens to `tool:pre`, for loops that know nothing of the gate, then does not ask twice. It names the gate it
+will ask, so that a guard whose gate was replaced by another module, or that guards a session inside, still decides.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ GATE = "approval.gate"
 
 _ATOMS = frozenset({str, int, float, bool, type(None)})
 
-_asks_afterwards: ContextVar[bool] = ContextVar("asks_afterwards", default=False)
+_asked_afterwards: ContextVar[object] = ContextVar("asked_afterwards", default=None)
 
 
 class GateVerdict(Protocol):
@@ -39,18 +40,18 @@ class ApprovalGate(Protocol):
 
 
 @contextmanager
-def asking_afterwards() -> Iterator[None]:
-    """Say that the emitter of `tool:pre` now asks the gate when its handlers are done."""
-    token = _asks_afterwards.set(True)
+def asking_afterwards(gate: ApprovalGate) -> Iterator[None]:
+    """Say that the emitter of `tool:pre` asks this gate when its handlers are done."""
+    token = _asked_afterwards.set(gate)
     try:
         yield
     finally:
-        _asks_afterwards.reset(token)
+        _asked_afterwards.reset(token)
 
 
-def is_asked_afterwards() -> bool:
-    """Say whether the gate is going to be asked about the call that is announced at the moment."""
-    return _asks_afterwards.get()
+def is_asked_afterwards(gate: ApprovalGate) -> bool:
+    """Say whether this very gate is going to be asked about the call that is announced at the moment."""
+    return _asked_afterwards.get() == gate
 
 
 def own_copy(value: Any) -> Any:

@@ -26,6 +26,7 @@ logger = logging.getLogger(__name__)
 SCRUB = "redaction.scrub"
 
 _LONGEST_UNDERSTOOD = 65_536
+_TOLD = ("tool_call_id", "parallel_group_id", "session_id")
 _BY_A_PERSON = frozenset({"provider", "remembered"})
 
 
@@ -55,11 +56,13 @@ class ApprovalHook:
 
         Where the loop asks the gate itself, after the last handler, nothing is decided here.
         """
-        if is_asked_afterwards():
+        if is_asked_afterwards(self.gate):
             return HookResult()
         verdict = await self._verdict(data)
         if verdict is None:
             return self._question(self._request(GuardedCall.read(data, self._coordinator)))
+        if verdict.approved and self._outer_gate is not None:
+            verdict = await self._ask_outer(self._outer_gate, data)
         return HookResult() if verdict.approved else HookResult(action="deny", reason=verdict.reason)
 
     async def gate(self, tool_name: str, frozen_input: dict[str, Any], call: Mapping[str, Any]) -> Verdict:
@@ -69,14 +72,20 @@ class ApprovalHook:
         if verdict is None:
             verdict = await self._ask_application(GuardedCall.read(data, self._coordinator))
         if verdict.approved and self._outer_gate is not None:
-            return await self._ask_outer(self._outer_gate, GuardedCall.read(data, self._coordinator), call)
+            return await self._ask_outer(self._outer_gate, data)
         return verdict
 
-    async def _ask_outer(self, gate: ApprovalGate, call: GuardedCall, told: Mapping[str, Any]) -> Verdict:
+    async def _ask_outer(self, gate: ApprovalGate, data: Mapping[str, Any]) -> Verdict:
         """Let the session around this one decide; what it says counts here too."""
-        answer = await gate(call.tool_name, dict(call.tool_input), told)
-        source: Source = "provider" if getattr(answer, "source", None) in _BY_A_PERSON else "config"
-        verdict = Verdict(answer.approved is True, answer.reason, source)
+        try:
+            call = GuardedCall.read(data, self._coordinator)
+            told = {"tool_obj": call.tool, **{key: data[key] for key in _TOLD if data.get(key) is not None}}
+            given: Any = data.get("tool_input")
+            answer = await gate(call.tool_name, given, told)
+            source: Source = "provider" if getattr(answer, "source", None) in _BY_A_PERSON else "config"
+            verdict = Verdict(answer.approved is True, answer.reason, source)
+        except BaseException as exc:  # noqa: BLE001 - a failure is a denial
+            return _failed(exc)
         if verdict.approved:
             self._note(call, verdict)
         return verdict

@@ -138,7 +138,7 @@ class ToolCalls:
         """Ask the hooks, run the tool and report, in that order."""
         gate: ApprovalGate | None = find_capability(self.coordinator, GATE)
         if self.points.reaches(TOOL_PRE):
-            with asking_afterwards() if gate is not None else nullcontext():
+            with asking_afterwards(gate) if gate is not None else nullcontext():
                 decision = await self.ask(outcome, TOOL_PRE, _payload(outcome, own_copy(outcome.arguments)))
             if decision.denied:
                 outcome.content = self.denied_text(decision.reason)
