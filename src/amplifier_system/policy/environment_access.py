@@ -55,8 +55,9 @@ class EnvironmentAccess:
         """Return the access that also keeps to these rules; a name is passed when both pass it."""
         kept = self.passed
         if passed is not None:
-            kept = tuple(name for name in passed if name == "*" or _fits(name, self.passed, ()))
+            kept = tuple(name for name in passed if name == "*" or _fits(name, self.passed, self.denied))
             kept += tuple(name for name in self.passed if name != "*" and _fits(name, tuple(passed), ()))
+        kept = tuple(name for name in kept if name == "*" or _fits(name, ("*",), tuple(denied)))
         return replace(self, passed=kept, denied=(*self.denied, *denied))
 
     def filtered(self, environ: Mapping[str, str] | None = None) -> dict[str, str]:

@@ -51,7 +51,8 @@ class NetworkAccess:
         if allow is not None:
             inner = [rule for rule in allow if any(_is_in(rule, outer) for outer in self.allow)]
             inner += [rule for rule in self.allow if any(_is_in(rule, outer) for outer in allow)]
-            allowed = tuple(dict.fromkeys(inner))
+            allowed = tuple(dict.fromkeys(rule for rule in inner if rule in self.allow or rule not in self.deny))
+        allowed = tuple(rule for rule in allowed if rule not in deny)
         return replace(self, allow=allowed, deny=(*self.deny, *deny))
 
     @property

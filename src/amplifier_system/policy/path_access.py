@@ -57,29 +57,32 @@ class PathAccess:
         """Read rules as they are written: relative to `base`, `~` expanded; a place that is allowed by its very name
         is not denied."""
         allow = list(allow)
-        taken_back = {place for text in allow if text not in ("/", ".") for place in _places(text, base)}
+        # By name, never by where a name leads: a link in a working directory must not take back what it points to.
+        taken_back = {_named(text, base) for text in allow if text not in ("/", ".")}
         origin = origin_of or _nowhere
         denied: dict[str, str] = {}
         names: dict[str, str] = {}
         for text in deny:
-            where = origin(f"{verb}.deny")
-            if _is_name(text):
-                if not taken_back.intersection(_places(text, base)):
-                    names[_folded(text)] = where
+            if _named(text, base) in taken_back:
                 continue
-            for place in _places(text, base):
-                if place not in taken_back:
-                    denied[place] = where
+            where = origin(f"{verb}.deny")
+            if is_bare_name(text):
+                names[_folded(text)] = where
+            else:
+                denied.update(dict.fromkeys(_places(text, base), where))
         allowed = frozenset(place for text in allow for place in _places(text, base))
         return cls(verb, (allowed,), denied, names, origin(f"{verb}.allow"))
 
-    def narrowed(self, allow: Iterable[str] | None, deny: Iterable[str], *, base: Path) -> Self:
+    def narrowed(
+        self, allow: Iterable[str] | None, deny: Iterable[str], *, base: Path, denied_names: Iterable[str] = ()
+    ) -> Self:
         """Return the access that also keeps to these rules; nothing is added to what is allowed."""
         groups = self.allowed
         if allow is not None:
             groups = (*groups, frozenset(place for text in allow for place in _places(text, base)))
         denied = {**self.denied, **{place: "" for text in deny for place in _places(text, base)}}
-        return type(self)(self.verb, groups, denied, self.denied_names, self.allow_origin)
+        names = {**dict.fromkeys(map(_folded, denied_names), ""), **self.denied_names}
+        return type(self)(self.verb, groups, denied, names, self.allow_origin)
 
     def check(self, path: Path | str, base: Path) -> Path:
         """Return where a path leads, symbolic links resolved.
@@ -129,7 +132,7 @@ def _nowhere(key: str) -> str:
     return ""
 
 
-def _is_name(text: str) -> bool:
+def is_bare_name(text: str) -> bool:
     """Say whether a rule is a bare name, `.git`, which counts at any depth."""
     return os.sep not in text and text not in (".", "..", "") and not text.startswith("~")
 
@@ -163,6 +166,11 @@ def _resolved(path: str) -> str:
         if real[0] == os.sep and not real.endswith(" (deleted)"):
             return real
     return os.path.realpath(path)
+
+
+def _named(text: str, base: Path) -> str:
+    """Return the place a rule names, wherever that leads."""
+    return _key(_lexical(text, base))
 
 
 def _places(text: str, base: Path) -> Iterable[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -38,7 +39,7 @@ class PolicyRules:
         Raises:
             ValueError: a section or a list is unknown or not a list of texts.
         """
-        sections = _sections(given)
+        sections = policy_sections(given)
         defaults = default_rules()
         return cls(**{name: _over(getattr(defaults, name), sections.get(name, {})) for name in SECTIONS})
 
@@ -69,7 +70,7 @@ def merge_policies(
     Raises:
         ValueError: one of them is not a policy.
     """
-    below, above = _sections(base), _sections(layer)
+    below, above = policy_sections(base), policy_sections(layer)
     merged: dict[str, Any] = {}
     for name, first in SECTIONS.items():
         old, new = below.get(name, {}), above.get(name, {})
@@ -79,7 +80,9 @@ def merge_policies(
         denied = list(dict.fromkeys((*old.get("deny", ()), *new.get("deny", ()))))
         allowed = old.get(first)
         if first in new:
-            allowed = new[first] if may_widen else _narrowed(name, allowed, new[first])
+            allowed = new[first] if may_widen else _narrowed(name, allowed, new[first], old.get("deny", ()))
+        if allowed is not None and not (may_widen and first in new):
+            allowed = tuple(text for text in allowed if not _names_one_of(name, text, new.get("deny", ())))
         if allowed is not None:
             section[first] = list(allowed)
             if may_widen and first in new:
@@ -90,7 +93,12 @@ def merge_policies(
     return merged
 
 
-def _sections(given: Mapping[str, Any] | None) -> dict[str, dict[str, tuple[str, ...]]]:
+def policy_sections(given: Mapping[str, Any] | None) -> dict[str, dict[str, tuple[str, ...]]]:
+    """Return the lists of a policy as written, by section.
+
+    Raises:
+        ValueError: a section or a list is unknown or not a list of texts.
+    """
     if given is None:
         return {}
     if not isinstance(given, Mapping):
@@ -120,20 +128,39 @@ def _over(defaults: Rules, section: Mapping[str, tuple[str, ...]]) -> Rules:
     return Rules(allow, tuple(dict.fromkeys((*defaults.deny, *section.get("deny", ())))))
 
 
-def _narrowed(name: str, base: tuple[str, ...] | None, asked: tuple[str, ...]) -> tuple[str, ...]:
+def _narrowed(
+    name: str, base: tuple[str, ...] | None, asked: tuple[str, ...], base_deny: tuple[str, ...]
+) -> tuple[str, ...]:
     """Return what both lists allow: of two entries one of which is inside the other, the inner one."""
     allowed = getattr(default_rules(), name).allow if base is None else base
     is_path = name in ("read", "write")
     within = _is_within if is_path else _is_same_or_any
     inner = [text for text in asked if any(within(text, outer) for outer in allowed)]
     inner += [text for text in allowed if any(within(text, outer) for outer in asked)]
-    denied = getattr(default_rules(), name).deny
-    return tuple(dict.fromkeys(text for text in inner if text in allowed or not _names_one_of(text, denied)))
+    denied = (*getattr(default_rules(), name).deny, *base_deny)
+    return tuple(dict.fromkeys(text for text in inner if text in allowed or not _names_one_of(name, text, denied)))
 
 
-def _names_one_of(text: str, denied: tuple[str, ...]) -> bool:
-    """Say whether an entry is one of the denied ones, or a variable that fits one of their patterns."""
-    return any(text == pattern or fnmatchcase(text.upper(), pattern) for pattern in denied)
+def _names_one_of(section: str, text: str, denied: tuple[str, ...]) -> bool:
+    """Say whether an entry may be one of the denied ones, however it is written; then it would take that back."""
+    if section in ("read", "write"):
+        return any(_may_be_same_place(_normal(text), _normal(place)) for place in denied)
+    if section == "network":
+        return text in denied
+    return any(fnmatchcase(text.upper(), pattern.upper()) for pattern in denied)
+
+
+def _may_be_same_place(one: PurePosixPath, other: PurePosixPath) -> bool:
+    """Say whether two places can be the same, in whatever directory a relative one begins (but not in the root)."""
+    shorter, longer = sorted((_folded_parts(one), _folded_parts(other)), key=len)
+    if (one.is_absolute() and other.is_absolute()) or len(shorter) == len(longer):
+        return shorter == longer
+    is_below_root = longer[0] == "/" and len(longer) == len(shorter) + 1
+    return bool(shorter) and shorter[0] != "/" and not is_below_root and longer[-len(shorter) :] == shorter
+
+
+def _folded_parts(path: PurePosixPath) -> tuple[str, ...]:
+    return tuple(unicodedata.normalize("NFC", part).casefold() for part in path.parts)
 
 
 def _is_same_or_any(text: str, outer: str) -> bool:
@@ -143,12 +170,18 @@ def _is_same_or_any(text: str, outer: str) -> bool:
 def _is_within(text: str, outer: str) -> bool:
     """Say whether one place is inside another, as far as their texts tell; `.` is a place of its own."""
     inner_path, outer_path = _normal(text), _normal(outer)
+    if ".." in inner_path.parts:
+        return False
     if outer_path == PurePosixPath("/"):
         return True
-    if inner_path.is_absolute() != outer_path.is_absolute() or ".." in inner_path.parts:
+    if inner_path.is_absolute() != outer_path.is_absolute():
         return False
     return inner_path.is_relative_to(outer_path)
 
 
 def _normal(text: str) -> PurePosixPath:
-    return PurePosixPath(os.path.normpath(Path(text).expanduser()))
+    try:
+        expanded = Path(text).expanduser()
+    except RuntimeError:  # an unknown user: the path is taken as written
+        expanded = Path(text)
+    return PurePosixPath(os.path.normpath(expanded))

@@ -12,8 +12,8 @@ from typing import Any, Self
 from .environment_access import EnvironmentAccess
 from .exceptions import PolicyError
 from .network_access import NetworkAccess
-from .path_access import OriginOf, PathAccess
-from .rules import PolicyRules, merge_policies
+from .path_access import OriginOf, PathAccess, is_bare_name
+from .rules import PolicyRules, policy_sections
 
 _VARIABLES = ("HOME", "AMPLIFIERD_HOME", "AMPLIFIERD_CONFIG_DIR")  # where the secret places are
 
@@ -88,21 +88,20 @@ class SessionPolicy:
         """
         if not rules:
             return self
-        layer = merge_policies(None, rules, may_widen=False)
-        paths = {name: layer.get(name, {}) for name in ("read", "write")}
+        layer = policy_sections(rules)
         network, variables = layer.get("network", {}), layer.get("environment", {})
-        allowed = network.get("allow")
-        passed = variables.get("pass")
         return replace(
-            self.narrowed(
-                read_allow=paths["read"].get("allow"),
-                read_deny=paths["read"].get("deny", ()),
-                write_allow=paths["write"].get("allow"),
-                write_deny=paths["write"].get("deny", ()),
-            ),
-            network=self.network.narrowed(allowed, network.get("deny", ())),
-            variables=self.variables.narrowed(passed, variables.get("deny", ())),
+            self,
+            read=self._narrowed_paths(self.read, layer.get("read", {})),
+            write=self._narrowed_paths(self.write, layer.get("write", {})),
+            network=self.network.narrowed(network.get("allow"), network.get("deny", ())),
+            variables=self.variables.narrowed(variables.get("pass"), variables.get("deny", ())),
         )
+
+    def _narrowed_paths(self, access: PathAccess, lists: Mapping[str, tuple[str, ...]]) -> PathAccess:
+        names = [text for text in lists.get("deny", ()) if is_bare_name(text)]
+        places = [text for text in lists.get("deny", ()) if not is_bare_name(text)]
+        return access.narrowed(lists.get("allow"), places, base=self.working_dir, denied_names=names)
 
     def narrowed(
         self,

@@ -131,8 +131,8 @@ class _Merging:
         self.issues = list(issues)
 
     def add(self, document: ProfileDocument, *, is_users_own: bool = False) -> None:
-        self._exclude(document.sections, document)
         may_widen = is_users_own or document.profile_id.collection == LOCAL
+        self._exclude(document.sections, document, may_widen=may_widen)
         try:
             self.sections = merge_sections(
                 self.sections, document.sections, replaced=document.replaced, may_widen=may_widen
@@ -152,10 +152,11 @@ class _Merging:
         self.sections = merge_sections(self.sections, values)
         self.layers.append(Layer(name, None, values))
 
-    def _exclude(self, sections: Mapping[str, Any], document: ProfileDocument) -> None:
+    def _exclude(self, sections: Mapping[str, Any], document: ProfileDocument, *, may_widen: bool) -> None:
         rules = sections.get("exclude")
         if isinstance(rules, Mapping) and rules:
-            self.sections = exclude(self.sections, rules, partial(self._note_no_match, document))
+            note = partial(self._note_no_match, document)
+            self.sections = exclude(self.sections, rules, note, may_widen=may_widen)
 
     def check(self, document: ProfileDocument) -> None:
         """Note what the whole lacks."""

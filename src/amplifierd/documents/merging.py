@@ -36,7 +36,7 @@ def merge_sections(
             continue
         else:
             merged[name] = _merge_section(name, inherited.get(name), section)
-    _merge_policy(merged, inherited, child, may_widen=may_widen)
+    _merge_policy(merged, inherited if may_widen else parent, child, may_widen=may_widen)
     return merged
 
 
@@ -45,6 +45,14 @@ def _merge_policy(merged: dict[str, Any], inherited: Sections, child: Sections, 
     if new is not None and isinstance(merged.get("session"), Mapping):
         policy = merge_policies(old, new, may_widen=may_widen)
         merged["session"] = {**merged["session"], "policy": policy}
+    elif not may_widen:
+        _keep_policy(merged, inherited)
+
+
+def _keep_policy(sections: dict[str, Any], inherited: Sections) -> None:
+    """Let the policy outlive what was done to the section that holds it: without it, more would be allowed."""
+    if policy := (inherited.get("session") or {}).get("policy"):
+        sections["session"] = {**(sections.get("session") or {}), "policy": policy}
 
 
 def _merge_section(name: str, parent: Any, child: Any) -> Any:
@@ -69,8 +77,13 @@ def _merge_session(parent: Mapping[str, Any], child: Mapping[str, Any]) -> dict[
     return merged
 
 
-def exclude(inherited: Sections, rules: Mapping[str, Any], note: Callable[[str], None]) -> dict[str, Any]:
-    """Return what is inherited without what `rules` exclude of it; `note` is called with what matched nothing."""
+def exclude(
+    inherited: Sections, rules: Mapping[str, Any], note: Callable[[str], None], *, may_widen: bool = False
+) -> dict[str, Any]:
+    """Return what is inherited without what `rules` exclude of it; `note` is called with what matched nothing.
+
+    The policy can be excluded only by those who may widen it.
+    """
     kept = dict(inherited)
     for name, rule in rules.items():
         if name not in kept:
@@ -84,6 +97,8 @@ def exclude(inherited: Sections, rules: Mapping[str, Any], note: Callable[[str],
                 del kept[name]
         else:
             kept[name] = _exclude_from(kept[name], rule, str(name), note)
+    if not may_widen:
+        _keep_policy(kept, inherited)
     return kept
 
 

@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 from amplifier_module_hooks_approval import mount
-from .conftest import Guard, MountGuard
 
 from amplifier_core.interfaces import ApprovalResponse
 from amplifier_core.testing import MockCoordinator
 from amplifier_kit.approval import asking_afterwards
+
+from .conftest import Guard, MountGuard
 
 YES, NO = ApprovalResponse(approved=True), ApprovalResponse(approved=False, reason="not here")
 

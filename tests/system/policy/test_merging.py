@@ -59,3 +59,71 @@ def test_an_untrusted_layer_passes_no_secret_variable_by_naming_it() -> None:
     merged = merge_policies(None, {"environment": {"pass": ["PATH", "AWS_PROFILE"]}}, may_widen=False)
 
     assert merged == {"environment": {"pass": ["PATH"]}}
+
+
+@pytest.mark.parametrize("place", ["~/.ssh/", "~/./.ssh", "~/x/../.ssh", "{home}/.ssh", "link", "../home/.ssh", ".ssh"])
+def test_an_untrusted_layer_takes_nothing_back_however_it_writes_the_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    home, work = tmp_path / "home", tmp_path / "work"
+    (home / ".ssh").mkdir(parents=True)
+    work.mkdir()
+    (work / "link").symlink_to(home / ".ssh")
+    monkeypatch.setenv("HOME", str(home))
+
+    merged = merge_policies(None, {"read": {"allow": ["/", place.format(home=home)]}}, may_widen=False)
+
+    for working_dir in (work, home):
+        with pytest.raises(PolicyError):
+            SessionPolicy.of(merged, working_dir=working_dir).check_read("~/.ssh/id_rsa")
+
+
+@pytest.mark.parametrize("place", [".git", "./.git", ".git/", "{work}/.git"])
+def test_an_untrusted_layer_does_not_open_the_repository(tmp_path: Path, place: str) -> None:
+    base = {"write": {"allow": ["/"]}}
+
+    merged = merge_policies(base, {"write": {"allow": ["/", place.format(work=tmp_path)]}}, may_widen=False)
+
+    with pytest.raises(PolicyError):
+        SessionPolicy.of(merged, working_dir=tmp_path).check_write(".git/config")
+
+
+def test_an_untrusted_layer_takes_back_nothing_that_the_base_denies(tmp_path: Path) -> None:
+    base = {"read": {"deny": ["/srv/p"]}, "network": {"deny": ["example.org"]}, "environment": {"deny": ["FOO"]}}
+    layer = {
+        "read": {"allow": ["/", "/srv/p"]},
+        "network": {"allow": ["*", "example.org"]},
+        "environment": {"pass": ["*", "FOO"]},
+    }
+    merged = SessionPolicy.of(merge_policies(base, layer, may_widen=False), working_dir=tmp_path)
+    child = SessionPolicy.of(base, working_dir=tmp_path).narrowed_by(layer)
+
+    for policy in (merged, child):
+        with pytest.raises(PolicyError):
+            policy.check_read("/srv/p/x")
+        with pytest.raises(PolicyError):
+            policy.check_url("https://example.org")
+        assert policy.environment({"FOO": "1", "BAR": "2"}) == {"BAR": "2"}
+
+
+def test_what_the_base_allows_by_name_can_be_denied_above_it(tmp_path: Path) -> None:
+    base = {"read": {"allow": ["/", "~/.ssh"]}, "environment": {"pass": ["*", "FOO_KEY"]}}
+    layer = {"read": {"deny": ["~/.ssh", "private"]}, "environment": {"deny": ["FOO_*"]}}
+    merged = SessionPolicy.of(merge_policies(base, layer, may_widen=False), working_dir=tmp_path)
+    child = SessionPolicy.of(base, working_dir=tmp_path).narrowed_by(layer)
+
+    for policy in (merged, child):
+        for place in ("~/.ssh/id_rsa", "sub/private/x"):
+            with pytest.raises(PolicyError):
+                policy.check_read(place)
+        assert policy.environment({"FOO_KEY": "1"}) == {}
+
+
+def test_a_child_with_the_rules_of_its_parent_may_do_the_same(tmp_path: Path) -> None:
+    rules = {"write": {"allow": [".", "/srv/out"]}}
+
+    assert SessionPolicy.of(rules, working_dir=tmp_path).narrowed_by(rules).check_write("/srv/out/x")
+
+
+def test_an_unknown_user_s_home_is_a_place_like_any_other() -> None:
+    assert merge_policies(None, {"read": {"allow": ["~nobody-here/x"]}}, may_widen=False)["read"]["allow"]
