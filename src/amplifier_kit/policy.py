@@ -14,7 +14,16 @@ from amplifier_system.policy import DeniedBelow, PolicyError, SessionPolicy
 
 from .mounting import find_capability
 
-__all__ = ["Address", "DeniedBelow", "PolicyError", "SessionPolicy", "canonical_host", "is_public", "session_policy"]
+__all__ = [
+    "Address",
+    "DeniedBelow",
+    "PolicyError",
+    "SessionPolicy",
+    "canonical_host",
+    "is_public",
+    "planned_rules",
+    "session_policy",
+]
 
 _VARIABLES = ("HOME", "AMPLIFIERD_HOME", "AMPLIFIERD_CONFIG_DIR")  # where the secret places are
 _OWN_LISTS_DECIDE = {"write": {"allow": ["/"]}, "network": {"allow": ["*", "private"]}}
@@ -28,10 +37,15 @@ def session_policy(coordinator: Any, working_dir: Path) -> SessionPolicy:
     policy = find_capability(coordinator, "session.policy")
     if hasattr(policy, "check_read"):
         return policy  # type: ignore[no-any-return]  # the capability is defined to hold one
+    rules = planned_rules(coordinator)
+    return _of(json.dumps(rules, default=str) if rules else "", working_dir, *map(os.environ.get, _VARIABLES))
+
+
+def planned_rules(coordinator: Any) -> Any:
+    """Return `session.policy` of the plan, None where there is none."""
     plan = getattr(coordinator, "config", None)
     session = plan.get("session") if isinstance(plan, Mapping) else None
-    rules = session.get("policy") if isinstance(session, Mapping) else None
-    return _of(json.dumps(rules, default=str) if rules else "", working_dir, *map(os.environ.get, _VARIABLES))
+    return session.get("policy") if isinstance(session, Mapping) else None
 
 
 @lru_cache(maxsize=64)

@@ -3,7 +3,7 @@
 import logging
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +25,7 @@ class Confined:
 
     confinement: Confinement
     sandbox: Sandbox | None
+    environment: Mapping[str, str]
 
 
 def confine(program: Program, cwd: Path, settings: ServerSettings) -> Confined:
@@ -32,17 +33,18 @@ def confine(program: Program, cwd: Path, settings: ServerSettings) -> Confined:
 
     What the session's policy hides stays hidden, and what it protects from writing stays so, whatever the entry says.
     """
+    permissions = Permissions.of(settings.module.working_dir.coordinator, cwd)
+    environment = program.environment(permissions.environment)
     sandbox = None if program.sandbox == "off" else find_sandbox()
     if sandbox is None:
         if program.sandbox == "required":
             raise StartError("a sandbox is required, and none works on this machine; install the extra `sandbox`")
         if program.sandbox == "auto":
             logger.warning("server %s runs without a sandbox: none works on this machine", settings.name)
-        return Confined(Confinement(cwd), None)
-    path = program.environment().get("PATH", os.defpath)
+        return Confined(Confinement(cwd), None, environment)
+    path = environment.get("PATH", os.defpath)
     if shutil.which(program.command, path=path) is None:
         raise StartError(f"the command {program.command!r} cannot be run: it is not found")
-    permissions = Permissions.of(settings.module.working_dir.coordinator, cwd)
     return Confined(
         Confinement(
             working_dir=cwd.resolve(),
@@ -54,6 +56,7 @@ def confine(program: Program, cwd: Path, settings: ServerSettings) -> Confined:
             has_network=program.has_network and permissions.has_network,
         ),
         sandbox,
+        environment,
     )
 
 

@@ -2,7 +2,6 @@
 
 import ipaddress
 import logging
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -64,12 +63,15 @@ class Program:
     def redactor(self) -> Redactor:
         return Redactor.of_variables(self.env)
 
-    def environment(self) -> dict[str, str]:
-        """Return the variables that the server gets, besides the markers of process trees."""
+    def environment(self, host: Mapping[str, str]) -> dict[str, str]:
+        """Return the variables that the server gets, besides the markers of process trees.
+
+        `host` is what the session's policy passes on; of that the server inherits what its entry names.
+        """
         patterns = (*_INHERITED, *self.env_inherit)
         inherited = {
             name: value
-            for name, value in os.environ.items()
+            for name, value in host.items()
             if not value.startswith("()") and any(fnmatchcase(name, pattern) for pattern in patterns)
         }
         return {**inherited, **self.env}

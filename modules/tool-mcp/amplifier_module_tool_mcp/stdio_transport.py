@@ -74,7 +74,7 @@ class StdioTransport:
                 [program.command, *program.args],
                 confined.confinement,
                 sandbox=confined.sandbox,
-                environment=program.environment(),
+                environment=confined.environment,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,

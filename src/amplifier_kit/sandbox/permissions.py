@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from amplifier_kit.mounting import find_capability
-from amplifier_kit.policy import SessionPolicy
+from amplifier_kit.policy import SessionPolicy, planned_rules
 
 _GIT = ".git"
 _OWN_VIEWS = tuple(map(Path, ("/proc", "/sys", "/dev")))  # a sandbox has others in their place
@@ -25,10 +25,10 @@ class Permissions:
 
     @classmethod
     def of(cls, coordinator: Any, working_dir: Path) -> "Permissions":
-        """Return what the session's policy says; without one what the default policy says of the working directory."""
+        """Return what the session's policy says, else the plan's, else the default one of the working directory."""
         policy = find_capability(coordinator, "session.policy")
         if not isinstance(policy, SessionPolicy):
-            policy = SessionPolicy.of(working_dir=working_dir)
+            policy = SessionPolicy.of(planned_rules(coordinator), working_dir=working_dir)
         # A repository belongs to its commands: what keeps file tools out of `.git` would keep `git commit` out too.
         names = [name for name in policy.write.denied_names if name != _GIT]
         protected = [place for place in policy.write.denied if Path(place).name != _GIT]

@@ -2,6 +2,7 @@
 
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -51,6 +52,15 @@ def test_a_policy_says_what_is_writable_hidden_and_reachable(tmp_path: Path) -> 
     assert {tmp_path / "private", tmp_path / "vault"} <= set(given.hidden)
     assert not given.has_network
     assert set(given.environment) == {"HOME"}
+
+
+def test_the_policy_of_the_plan_counts_where_no_one_offers_one(tmp_path: Path) -> None:
+    policy = {"network": {"allow": []}, "environment": {"pass": ["HOME"]}}
+    coordinator = SimpleNamespace(config={"session": {"policy": policy}}, get_capability=lambda name: None)
+
+    given = Permissions.of(coordinator, tmp_path)
+
+    assert (given.has_network, set(given.environment)) == (False, {"HOME"})
 
 
 def test_a_place_that_was_taken_back_is_not_hidden(tmp_path: Path) -> None:

@@ -34,6 +34,18 @@ async def test_no_key_of_the_host_reaches_a_server_only_what_its_entry_names(
     assert KEY not in str(environment)
 
 
+async def test_a_variable_that_the_policy_keeps_back_is_not_inherited_by_naming_it(
+    start_servers: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("APP_TOKEN", KEY)
+    monkeypatch.setenv("APP_ONE", "1")
+
+    mounted = await start_servers({"s": entry("--tools", "environment", env={"OWN_TOKEN": "2"}, env_inherit=["*"])})
+
+    environment = json.loads((await mounted.call("environment")).output)
+    assert (environment["APP_ONE"], "APP_TOKEN" in environment, "OWN_TOKEN" in environment) == ("1", False, True)
+
+
 async def test_secrets_of_an_entry_are_redacted_in_results_logs_and_events_and_a_path_is_not(
     start_servers: Any, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
