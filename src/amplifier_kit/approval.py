@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import Any, Protocol
 
@@ -39,14 +38,19 @@ class ApprovalGate(Protocol):
     async def __call__(self, tool_name: str, frozen_input: dict[str, Any], call: Mapping[str, Any]) -> GateVerdict: ...
 
 
-@contextmanager
-def asking_afterwards(gate: ApprovalGate) -> Iterator[None]:
-    """Say that the emitter of `tool:pre` asks this gate when its handlers are done."""
-    token = _asked_afterwards.set(gate)
-    try:
-        yield
-    finally:
-        _asked_afterwards.reset(token)
+class asking_afterwards:
+    """Says that the emitter of `tool:pre` asks this gate when its handlers are done."""
+
+    __slots__ = ("_gate", "_token")
+
+    def __init__(self, gate: ApprovalGate) -> None:
+        self._gate = gate
+
+    def __enter__(self) -> None:
+        self._token = _asked_afterwards.set(self._gate)
+
+    def __exit__(self, *error: object) -> None:
+        _asked_afterwards.reset(self._token)
 
 
 def is_asked_afterwards(gate: ApprovalGate) -> bool:

@@ -133,7 +133,7 @@ class ModuleConfig:
     def refuse(self, key: str, value: object, allowed: str, safe: T) -> T:
         """Report a value that does not fit: raise, or for a guard log and return the safe value."""
         problem = f"{self.module_id}: config key {key!r} is {value!r}, allowed: {allowed}"
-        if not self._is_guard or _is_required():
+        if not self._is_guard or is_required():
             raise ValueError(problem)
         logger.error("%s; %r is used instead", problem, safe)
         return safe
@@ -141,7 +141,7 @@ class ModuleConfig:
     def warn_unknown(self) -> None:
         """Log the keys that were never read: most are misspelt."""
         unknown = sorted(map(str, set(self._config) - self._known))
-        if unknown and self._is_guard and _is_required():
+        if unknown and self._is_guard and is_required():
             raise ValueError(f"{self.module_id}: unknown config keys: {', '.join(unknown)}")
         if unknown:
             logger.warning("%s: unknown config keys are ignored: %s", self.module_id, ", ".join(unknown))
@@ -208,7 +208,7 @@ def _number(value: object) -> float:
     return converted
 
 
-def _is_required() -> bool:
+def is_required() -> bool:
     """Say whether the plan calls the module that mounts at the moment `required`."""
     mounting = current_mounting()
     return mounting is not None and mounting.is_required

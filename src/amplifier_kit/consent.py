@@ -46,9 +46,12 @@ class Consents:
 
     def note(self, tool_name: str, tool_input: Any, consent: Consent) -> None:
         """Remember the decision about a call of the tool with this own name."""
+        if consent is Consent.UNASKED and not self._decisions:
+            return  # which is what a call without a decision is
         key = _key(tool_name, tool_input)
-        self._decisions[key] = consent
-        self._decisions.move_to_end(key)
+        self._decisions.pop(key, None)
+        if consent is not Consent.UNASKED:
+            self._decisions[key] = consent
         if len(self._decisions) > _REMEMBERED:
             self._decisions.popitem(last=False)
 

@@ -43,6 +43,7 @@ async def test_a_required_module_that_does_not_mount_keeps_the_session_from_star
     [
         ({"default_action": "maybe"}, "config key 'default_action' is 'maybe'"),
         ({"rulez": []}, "unknown config keys: rulez"),
+        ({"rules": [{"pattern": "git push*", "action": "auto_denny"}]}, "config key 'rules[0]'"),
     ],
 )
 async def test_a_wrong_configuration_of_a_required_guard_is_an_error(config: dict[str, Any], problem: str) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from amplifier_kit.config import ModuleConfig
+from amplifier_kit.config import ModuleConfig, is_required
 
 from .audit import DEFAULT_AUDIT_FILE
 from .rules import DEFAULT_RULES, Rule, check_auto_action
@@ -81,7 +81,11 @@ def _rules(config: ModuleConfig) -> tuple[Rule, ...]:
         given = DEFAULT_RULES
     elif not isinstance(given, list):
         given = config.refuse("rules", given, "a list of rules", [])
-    return tuple(rule for rule in map(Rule.parse, given) if rule is not None)
+    rules = [Rule.parse(rule) for rule in given]
+    if None in rules and is_required():
+        wrong = rules.index(None)
+        config.refuse(f"rules[{wrong}]", given[wrong], "a pattern and an action, auto_approve or auto_deny", None)
+    return tuple(rule for rule in rules if rule is not None)
 
 
 def _high_risk_tools(config: ModuleConfig) -> list[str]:

@@ -26,9 +26,8 @@ async def needs_approval(call: GuardedCall, settings: ApprovalSettings, coordina
     A tool is known by its own name and by what it does, not only by the name it is mounted under.
     """
     names = {call.tool_name, call.identity}
-    for name in sorted(names):
-        if await _is_demanded_by_policy(name, coordinator):
-            return True
+    if await _is_demanded_by_policy(names, coordinator):
+        return True
     if settings.policy_driven_only:
         return False
     if BASH in names or _demands_it_itself(call.tool):
@@ -41,23 +40,26 @@ async def needs_approval(call: GuardedCall, settings: ApprovalSettings, coordina
     return call.tool is not None and not _RISKY.isdisjoint(effects_of(call.tool, call.identity, call.tool_input))
 
 
-async def _is_demanded_by_policy(tool_name: str, coordinator: Any) -> bool:
+async def _is_demanded_by_policy(names: Collection[str], coordinator: Any) -> bool:
     state = getattr(coordinator, "session_state", None)
     required = state.get(REQUIRED_TOOLS) if isinstance(state, Mapping) else None
     if required is not None:
         if isinstance(required, str) or not isinstance(required, Collection):
             logger.error("hooks-approval: %s is %r, not a set or list; everything is asked", REQUIRED_TOOLS, required)
             return True
-        if tool_name in required:
+        if any(name in required for name in names):
             return True
     needs_check = find_capability(coordinator, NEEDS_CHECK)
     if needs_check is None:
         return False
     try:
-        return bool(await settle(needs_check(tool_name)))
+        for name in sorted(names):
+            if await settle(needs_check(name)):
+                return True
     except Exception:
-        logger.exception("hooks-approval: %s failed; %s has to be approved", NEEDS_CHECK, tool_name)
+        logger.exception("hooks-approval: %s failed; %s has to be approved", NEEDS_CHECK, ", ".join(sorted(names)))
         return True
+    return False
 
 
 def _demands_it_itself(tool: Any) -> bool:

@@ -19,14 +19,24 @@ _PREFIX = "amplifier-install-"
 async def scratch_directory() -> AsyncIterator[Path]:
     """Give an empty directory, which is gone afterwards."""
     await asyncio.to_thread(remove_scratch_leftovers)
-    directory = Path(tempfile.mkdtemp(prefix=_PREFIX))
-    descriptor = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
+    directory, descriptor = _held_directory()
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH)
         yield directory
     finally:
         await run_to_end(asyncio.to_thread(remove, directory))
         os.close(descriptor)
+
+
+def _held_directory() -> tuple[Path, int]:
+    """Make a directory and hold it; another process may take it for a leftover in between, then it is made again."""
+    while True:
+        directory = Path(tempfile.mkdtemp(prefix=_PREFIX))
+        with contextlib.suppress(FileNotFoundError):
+            descriptor = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
+            fcntl.flock(descriptor, fcntl.LOCK_SH)
+            if directory.is_dir():
+                return directory, descriptor
+            os.close(descriptor)
 
 
 def remove_scratch_leftovers() -> None:

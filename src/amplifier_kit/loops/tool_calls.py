@@ -12,7 +12,7 @@ from amplifier_core import Tool, ToolResult
 from amplifier_core.events import TOOL_ERROR, TOOL_POST, TOOL_PRE
 from amplifier_core.exceptions import describe
 from amplifier_core.utils.tool_messages import Call
-from amplifier_kit.approval import GATE, ApprovalGate, asking_afterwards, fingerprint, own_copy
+from amplifier_kit.approval import GATE, ApprovalGate, asking_afterwards, own_copy
 from amplifier_kit.messages.results import Content, as_tool_result, replaced_content, result_content
 from amplifier_kit.mounting import find_capability
 from amplifier_kit.types import Coordinator, EventData, JsonObject
@@ -166,13 +166,12 @@ class ToolCalls:
 
     async def _ask_gate(self, gate: ApprovalGate, outcome: Outcome, tool: Tool) -> str | None:
         """Ask whether exactly these arguments may run; returns why not, None for a yes."""
-        frozen = own_copy(outcome.arguments)
-        approved = fingerprint(frozen)
+        asked_about, frozen = own_copy(outcome.arguments), own_copy(outcome.arguments)
         call = {"tool_call_id": outcome.call.id, "tool_obj": tool, "parallel_group_id": outcome.group_id}
         task = asyncio.current_task()
         cancellations = task.cancelling() if task is not None else 0
         try:
-            verdict = await gate(outcome.tool_name, frozen, call)
+            verdict = await gate(outcome.tool_name, asked_about, call)
         except Exception as exc:
             logger.exception("the approval of %r failed and counts as denied", outcome.tool_name)
             return f"Approval failed: {describe(exc)}"
@@ -180,7 +179,7 @@ class ToolCalls:
             raise asyncio.CancelledError("the turn was cancelled")
         if verdict.approved is not True:
             return verdict.reason
-        if fingerprint(frozen) != approved:
+        if asked_about != frozen:
             return await self.points.changed_after_approval(outcome.tool_name, outcome.call.id)
         outcome.arguments = frozen
         return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
+from functools import lru_cache
 from typing import Any
 
 READ, WRITE, EXECUTE, NETWORK, SPAWN = "read", "write", "execute", "network", "spawn"
@@ -43,6 +44,7 @@ def effects_of(tool: Any, tool_name: str, tool_input: Mapping[str, Any] | None =
     return declared
 
 
+@lru_cache(maxsize=1024)
 def suggested_effects(tool_name: str) -> frozenset[str]:
     """Return what the name of a tool suggests about it, everything where it suggests nothing."""
     name = tool_name.lower().replace("-", "_")

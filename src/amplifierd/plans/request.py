@@ -37,6 +37,7 @@ def lay_over(
         issue = Issue("policy-invalid", str(exc), "session.policy")
         raise ProfileValidationError(f"The overrides cannot be used:\n  {issue}", [issue]) from exc
     _check(sections, profile_id)
+    _check_required(plan, sections)
     session = dict(sections["session"])
     session.setdefault("context", {"module": DEFAULT_CONTEXT})
     whole = {"session": session, **MountPlan(sections).lists(), "agents": sections.get("agents") or {}}
@@ -53,6 +54,19 @@ def _complete(spec: Mapping[str, Any], hint: str) -> dict[str, Any]:
     """Return an entry as plans have it; a source that the request gave is in no build, and stands for itself."""
     head = {"module": spec["module"], "source": str(spec.get("source") or hint), "config": spec.get("config") or {}}
     return {**head, **{key: value for key, value in spec.items() if key not in head}}
+
+
+def _check_required(plan: Mapping[str, Any], sections: Mapping[str, Any]) -> None:
+    """Refuse a request that takes out a module that the profile requires, or says that it is not required."""
+    kept = {(entry.section, entry.identity) for entry in MountPlan(sections).entries() if entry.is_required}
+    found = [
+        Issue("overlay-required-removed", f"A request cannot remove '{entry.module_id}': it is required", entry.place)
+        for entry in MountPlan(plan).entries()
+        if entry.is_required and (entry.section, entry.identity) not in kept
+    ]
+    if found:
+        text = "\n".join(f"  {issue}" for issue in found)
+        raise ProfileValidationError(f"The overrides cannot be used:\n{text}", found)
 
 
 def _check(sections: Mapping[str, Any], profile_id: ProfileId) -> None:
