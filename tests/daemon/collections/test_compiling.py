@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,7 +24,7 @@ class Compiler:
         self.failures: dict[str, Exception] = {}
         self.home: Home | None = None
 
-    async def compile(self, profile_id: ProfileId, *, force: bool = False, refresh: bool = False) -> None:
+    async def compile(self, profile_id: ProfileId, *, force: bool = False, refresh: bool = False) -> Any:
         assert self.home is not None
         self.compiled.append(str(profile_id))
         self.forced.append(force)
@@ -34,6 +35,7 @@ class Compiler:
         (staging / "profile.md").write_text(paths.profile_file(profile_id).read_text())
         (staging / "profile.lock").write_text("{}")
         publish(paths, profile_id, staging, f"{len(self.compiled):064}")
+        return SimpleNamespace(profile_id=profile_id, status="fresh", warnings=())
 
     def taken(self) -> list[str]:
         """Return what was compiled since the last call."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shlex
 import socket
 import sys
 from pathlib import Path
@@ -154,7 +155,9 @@ async def test_unix_sockets_of_daemons_cannot_be_reached(
             listener.listen()
             program = f"import socket; socket.socket(socket.AF_UNIX).connect({str(path)!r}); print('connected')"
 
-            outcome = await run(f'{sys.executable} -S -c "{program}"', working_dir=Path("/"), has_network=True)
+            outcome = await run(
+                f'{shlex.quote(sys.executable)} -S -c "{program}"', working_dir=Path("/"), has_network=True
+            )
 
         assert outcome.out == ""
         assert "FileNotFoundError" in outcome.err
@@ -164,7 +167,7 @@ async def test_unix_sockets_of_daemons_cannot_be_reached(
 
 async def test_without_network_no_daemon_is_reached_wherever_it_listens(run: Any, place: Path) -> None:
     program = "import socket; socket.socket(socket.AF_UNIX).connect('work/daemon.sock'); print('connected')"
-    connect = f'cd {place} && {sys.executable} -S -c "{program}"'
+    connect = f'cd {place} && {shlex.quote(sys.executable)} -S -c "{program}"'
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(place / "work/daemon.sock"))
         listener.listen()
@@ -177,7 +180,7 @@ async def test_without_network_no_daemon_is_reached_wherever_it_listens(run: Any
 async def test_without_network_programs_can_still_talk_among_themselves(run: Any) -> None:
     program = "import asyncio, socket; socket.socketpair(); asyncio.run(asyncio.sleep(0)); print('talking')"
 
-    outcome = await run(f'{sys.executable} -S -c "{program}"')
+    outcome = await run(f'{shlex.quote(sys.executable)} -S -c "{program}"')
 
     assert outcome.out == "talking\n"
 

@@ -1,6 +1,7 @@
 """Bounds of memory, processes and time."""
 
 import os
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from amplifier_kit.sandbox.limits import Limits, make_group
 
 @needs_sandbox
 async def test_memory_is_bounded(run: Any) -> None:
-    hungry = f"{sys.executable} -S -c 'print(len(bytes(300 << 20)))'"
+    hungry = f"{shlex.quote(sys.executable)} -S -c 'print(len(bytes(300 << 20)))'"
 
     assert (await run(hungry)).code == 0
     assert "MemoryError" in (await run(hungry, limits=Limits(memory_mb=200))).err

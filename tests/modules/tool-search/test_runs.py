@@ -183,7 +183,7 @@ async def test_ripgrep_is_killed_when_the_search_ends_early(
 async def test_ripgrep_is_asked_plainly(search: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     search.write("a.txt")
     recorded = tmp_path / "arguments"
-    script = f'#!/bin/sh\npwd > "{recorded}"\nprintf "%s\\n" "$@" >> "{recorded}"\nexec {find_ripgrep()} "$@"\n'
+    script = f'#!/bin/sh\npwd > "{recorded}"\nprintf "%s\\n" "$@" >> "{recorded}"\nexec "{find_ripgrep()}" "$@"\n'
     install_ripgrep(tmp_path / "bin", script, monkeypatch)
 
     result = await search.grep("--pre=sh|needle")
