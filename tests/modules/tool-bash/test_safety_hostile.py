@@ -1,8 +1,10 @@
 """Hostile commands: what a safety profile promises to refuse, however it is written."""
 
+import gc
 import os
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -151,6 +153,16 @@ HOSTILE: dict[str, list[str]] = {
 }  # fmt: skip
 STRICT_ONLY = {"non-literal command", "pipe to shell"}
 ALWAYS = {"rm -rf /", ":(){ :|:& };:"}
+
+
+@pytest.fixture(autouse=True)
+def no_garbage_collection() -> Iterator[None]:
+    """In a process with the objects of thousands of tests, one collection costs more than a validation may take."""
+    gc.disable()
+    yield
+    gc.enable()
+
+
 CASES = [(rule, command) for rule, commands in HOSTILE.items() for command in commands]
 
 # Fragments out of which a shell makes very different scripts, depending on where they stand.
