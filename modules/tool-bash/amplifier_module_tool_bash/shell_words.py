@@ -23,6 +23,7 @@ _ANSI_ESCAPE = re.compile(
 _ANSI_LETTERS = {"a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 _MAX_SUBSCRIPT = 256
 _BUDGET_S = 0.1
+_LONGEST_STEP_S = 0.02
 _MAX_ARITHMETIC = 4096
 
 
@@ -31,14 +32,21 @@ class TooDeepError(ValueError):
 
 
 class Budget:
-    """The processor time that reading may take; more than that counts as too much to be read."""
+    """The processor time that reading may take; more than that counts as too much to be read.
+
+    Of a single pause between two checks only a part counts: the garbage collector's is not the script's.
+    """
 
     def __init__(self, seconds: float = _BUDGET_S) -> None:
-        self._end_s = time.thread_time() + seconds
+        self._left_s = seconds
+        self._checked_s = time.thread_time()
 
     def check(self) -> None:
         """Raise `TooDeepError` when it is used up."""
-        if time.thread_time() > self._end_s:
+        now_s = time.thread_time()
+        self._left_s -= min(now_s - self._checked_s, _LONGEST_STEP_S)
+        self._checked_s = now_s
+        if self._left_s < 0:
             raise TooDeepError
 
 
