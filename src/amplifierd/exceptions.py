@@ -12,14 +12,26 @@ AmplifierError
 ├── AgentNotFoundError (ValueError)       caller: the plan has no such agent
 ├── FormatUnsupportedError                owner of the home: a newer version wrote the file
 ├── SettingsError                         owner of the home: the settings file or a variable is invalid
-├── SessionNotFoundError                  caller: there is no session of that id
+├── SessionError                          anything about one session
+│   ├── SessionNotFoundError                caller: there is no session of that id
+│   ├── SessionExistsError                  caller: the id is taken
+│   ├── InvalidSessionIdError (ValueError)  caller: the id breaks the rules
+│   ├── SessionStateError                   caller: the session's state does not allow it
+│   ├── SessionHeldError                    another process holds it; carries the holder
+│   ├── HoldLostError                       another process took it over in the meantime
+│   └── MountPlanMissingError               owner of the home: its plan is gone
 └── ExecutionError                        a turn could not be run
+    ├── ExecutionInProgressError            caller: one turn at a time
+    ├── QueueFullError                      caller: too many prompts wait
+    ├── NothingToSteerError                 caller: no turn is running
+    ├── SteeringUnsupportedError            author of the loop: it takes no steering
+    └── BudgetExhaustedError                owner of the session: a limit is reached
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from amplifier_core.exceptions import AmplifierError
 from amplifier_core.exceptions import MountPlanError as KernelMountPlanError
@@ -30,18 +42,30 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AgentNotFoundError",
+    "BudgetExhaustedError",
     "CollectionError",
     "ExecutionError",
+    "ExecutionInProgressError",
     "FormatUnsupportedError",
+    "HoldLostError",
+    "InvalidSessionIdError",
     "MountPlanError",
+    "MountPlanMissingError",
+    "NothingToSteerError",
     "ProfileCircularInheritanceError",
     "ProfileCompilationError",
     "ProfileError",
     "ProfileNotFoundError",
     "ProfileValidationError",
+    "QueueFullError",
     "RefResolutionError",
+    "SessionError",
+    "SessionExistsError",
+    "SessionHeldError",
     "SessionNotFoundError",
+    "SessionStateError",
     "SettingsError",
+    "SteeringUnsupportedError",
 ]
 
 
@@ -104,9 +128,65 @@ class SettingsError(AmplifierError):
     """The settings file or a variable of the environment is invalid; the message names the key."""
 
 
-class SessionNotFoundError(AmplifierError):
+class SessionError(AmplifierError):
+    """Something is wrong with one session."""
+
+
+class SessionNotFoundError(SessionError):
     """There is no session of that id."""
+
+
+class SessionExistsError(SessionError):
+    """There is a session of that id already."""
+
+
+class InvalidSessionIdError(SessionError, ValueError):
+    """A text is not the id of a session."""
+
+
+class SessionStateError(SessionError):
+    """A session is in a state that does not allow what was asked for; the message names both."""
+
+
+class SessionHeldError(SessionError):
+    """Another process holds the session; `holder` says which."""
+
+    def __init__(self, message: str, *, holder: Any = None, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.holder = holder
+
+
+class HoldLostError(SessionError):
+    """Another process took the session over in the meantime: nothing was written."""
+
+
+class MountPlanMissingError(SessionError):
+    """The plan of a session is gone, so it cannot be resumed."""
 
 
 class ExecutionError(AmplifierError):
     """A turn could not be run."""
+
+
+class ExecutionInProgressError(ExecutionError):
+    """A turn is running, and a session has one at a time."""
+
+
+class QueueFullError(ExecutionError):
+    """As many prompts as the settings allow wait already."""
+
+
+class NothingToSteerError(ExecutionError):
+    """There is no running turn that a text could reach."""
+
+
+class SteeringUnsupportedError(ExecutionError):
+    """The session's orchestrator offers no `session.steer`."""
+
+
+class BudgetExhaustedError(ExecutionError):
+    """A limit of the session tree is reached; `limit`, `used` and `allowed` say which and how far."""
+
+    def __init__(self, message: str, *, limit: str, used: float, allowed: float, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.limit, self.used, self.allowed = limit, used, allowed

@@ -1,0 +1,1 @@
+"""Sessions as they are kept: records, transcripts, events and holds. Nothing here runs one."""

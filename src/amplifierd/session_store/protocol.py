@@ -1,0 +1,183 @@
+"""What any store of sessions does. One contract suite holds every implementation to it.
+
+Every write is made under a hold. Its epoch grows by one with each acquisition, and a write under an older one is
+refused: a process that slept while another took its session over can change nothing any more. Reading needs no hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from .record import SessionRecord
+
+Message = dict[str, Any]
+"""A line of a transcript: `{id, timestamp, role, content, turn, …}`."""
+
+StoredEvent = dict[str, Any]
+"""A line of the events: `{seq, ts, lvl, event, session_id, parent_id, correlation_id, data}`."""
+
+
+@dataclass(frozen=True)
+class Holder:
+    """The process that holds a session. `started` tells a process from a later one with the same id."""
+
+    pid: int
+    started: float
+    boot_id: str
+    host: str
+    kind: str
+
+    @classmethod
+    def of_this_process(cls, kind: str = "library") -> Holder:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Hold:
+    """The right to write into one session."""
+
+    session_id: str
+    holder: Holder
+    epoch: int
+    since: str
+
+
+@dataclass(frozen=True)
+class SessionQuery:
+    """Which sessions are listed, and in which order; `sort` is a field of the index, with `-` the last first."""
+
+    status: str | None = None
+    profile_name: str | None = None
+    bundle: str | None = None
+    working_dir: str | None = None
+    parent_session_id: str | None = None
+    root_session_id: str | None = None
+    owner: str | None = None
+    tag: str | None = None
+    since: str | None = None
+    text: str | None = None
+    roots_only: bool = False
+    sort: str = "-last_activity_at"
+    limit: int = 50
+    offset: int = 0
+
+
+@dataclass(frozen=True)
+class SessionPage:
+    """A page of a list, and how many there are in all."""
+
+    sessions: tuple[SessionRecord, ...]
+    total: int
+
+
+@dataclass(frozen=True)
+class SearchHit:
+    """A session in which a text was found; `snippet` shows the first place, `message_id` names its message."""
+
+    record: SessionRecord
+    snippet: str
+    message_id: str | None = None
+    turn: int | None = None
+
+
+@dataclass(frozen=True)
+class NewSession:
+    """Everything a session begins with; it is written whole or not at all."""
+
+    record: SessionRecord
+    plan: Mapping[str, Any]
+    messages: Sequence[Message] = ()
+    events: Sequence[StoredEvent] = ()
+    documents: Mapping[str, Any] = field(default_factory=dict)
+    parts: Mapping[str, bytes] = field(default_factory=dict)
+
+
+class SessionStore(Protocol):
+    """Keeps sessions.
+
+    Methods raise `SessionNotFoundError`, `FormatUnsupportedError` for one that a newer version wrote,
+    `SessionHeldError` when another process holds it, and `HoldLostError` for a write under an epoch that has passed.
+    `lasting` writes are on the disk when the call returns.
+    """
+
+    async def create(self, new: NewSession, holder: Holder) -> Hold:
+        """Store a session and hold it. Raises `SessionExistsError`."""
+        ...
+
+    async def read(self, session_id: str) -> SessionRecord: ...
+
+    async def read_plan(self, session_id: str, number: int | None = None) -> dict[str, Any]:
+        """Return the plan, or the one that the n-th switch archived. Raises `MountPlanMissingError`."""
+        ...
+
+    async def read_messages(self, session_id: str) -> list[Message]: ...
+
+    async def read_events(self, session_id: str, *, after_seq: int = 0) -> list[StoredEvent]: ...
+
+    async def read_document(self, session_id: str, name: str) -> Any | None:
+        """Return a named JSON value that belongs to the session, such as `context_messages`."""
+        ...
+
+    async def read_part(self, session_id: str, digest: str) -> bytes | None: ...
+
+    async def list(self, query: SessionQuery) -> SessionPage: ...
+
+    async def search(self, text: str, *, limit: int = 50, owner: str | None = None) -> tuple[SearchHit, ...]: ...
+
+    async def descendants(self, session_id: str) -> tuple[str, ...]:
+        """Return the ids of the sessions below this one in its tree, parents before their children."""
+        ...
+
+    async def acquire(self, session_id: str, holder: Holder, *, take_over: bool = False) -> Hold:
+        """Hold a session. One whose process is gone is taken over at once, a live one only with `take_over`."""
+        ...
+
+    async def release(self, hold: Hold) -> None:
+        """Give a hold back; one that was lost, or is of a deleted session, is left alone."""
+        ...
+
+    async def holder_of(self, session_id: str) -> Hold | None:
+        """Return the hold of a live process, None when the session is free."""
+        ...
+
+    async def append_messages(self, hold: Hold, messages: Iterable[Message], *, lasting: bool = False) -> None: ...
+
+    async def append_events(self, hold: Hold, events: Iterable[StoredEvent], *, lasting: bool = False) -> None: ...
+
+    async def replace_messages(self, hold: Hold, messages: Iterable[Message]) -> None:
+        """Put another transcript in place of the whole one."""
+        ...
+
+    async def update(self, hold: Hold, **changes: Any) -> SessionRecord:
+        """Change fields of the record; `revision` and `updated_at` follow."""
+        ...
+
+    async def switch_plan(
+        self, hold: Hold, plan: Mapping[str, Any], documents: Mapping[str, Any], **changes: Any
+    ) -> int:
+        """Archive the plan, put another in its place with its documents and changes of the record, as one unit.
+
+        Returns the number of the archived plan.
+        """
+        ...
+
+    async def put_document(self, hold: Hold, name: str, value: Any) -> None: ...
+
+    async def put_parts(self, hold: Hold, parts: Mapping[str, bytes]) -> None:
+        """Keep parts of provider requests under their hashes; one that is there already is left as it is."""
+        ...
+
+    async def delete(self, hold: Hold) -> None:
+        """Remove the session as a whole; a crash leaves no half of it."""
+        ...
+
+    def workspace(self, session_id: str) -> Path:
+        """Return the directory in which modules and checkpoints of this session keep files of their own."""
+        ...
+
+    async def close(self) -> None:
+        """Write what waits to be written and give back what is open."""
+        ...

@@ -1,0 +1,100 @@
+"""A session as it is stored: what `metadata.json` says about it."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from amplifierd.exceptions import InvalidSessionIdError
+
+SessionState = Literal["created", "active", "completed", "failed", "terminated"]
+Activity = Literal["idle", "queued", "executing", "waiting_approval", "cancelling"]
+
+_SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
+
+
+class SessionRecord(BaseModel):
+    """One session; frozen. Fields that this version does not know are kept as they are.
+
+    A child that an agent runs in has the `root_session_id` of its tree; a fork begins a tree of its own. `usage` counts
+    what this session used itself, without its children: `{tokens, tool_calls, cost_usd, by_model}`.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    session_id: str
+    name: str | None = Field(default=None, max_length=200)
+    status: SessionState = "active"
+    profile_name: str | None = None
+    bundle: str | None = None
+    working_dir: str
+    parent_session_id: str | None = None
+    root_session_id: str | None = None
+    forked_from_turn: int | None = None
+    forked_at: str | None = None
+    created_by: Literal["user", "agent"] = "user"
+    agent_name: str | None = None
+    owner: str | None = None
+    origin: str | None = None
+    imported_from: str | None = None
+    verified: bool | None = None
+    created_at: str
+    started_at: str | None = None
+    ended_at: str | None = None
+    last_activity_at: str | None = None
+    updated_at: str | None = None
+    mount_plan_path: str = "mount_plan.json"
+    build_id: str | None = None
+    model: str | None = None
+    message_count: int = 0
+    turn_count: int = 0
+    agent_invocations: int = 0
+    token_usage: dict[str, int] | None = None
+    usage: dict[str, Any] | None = None
+    usage_tree: dict[str, Any] | None = None
+    limits: dict[str, Any] | None = None
+    stale: bool = False
+    error_message: str | None = None
+    error_details: dict[str, Any] | None = None
+    last_error: dict[str, Any] | None = None
+    load_warnings: list[dict[str, Any]] = []
+    settings_overrides: dict[str, Any] = {}
+    metadata: dict[str, Any] = {}
+    tags: list[str] = []
+    revision: int = 0
+
+    @property
+    def root_id(self) -> str:
+        return self.root_session_id or self.session_id
+
+    def changed(self, **changes: Any) -> SessionRecord:
+        """Return the record with other values, checked, and one revision later."""
+        fields = {**self.model_dump(), **changes, "revision": self.revision + 1, "updated_at": now()}
+        return type(self).model_validate(fields)
+
+
+def new_session_id() -> str:
+    return f"session_{uuid.uuid4().hex}"
+
+
+def checked_session_id(text: str) -> str:
+    """Return the id of a session, which is also the name of its directory.
+
+    Raises:
+        InvalidSessionIdError: it breaks the rules for ids.
+    """
+    if not isinstance(text, str) or not _SESSION_ID.fullmatch(text):
+        raise InvalidSessionIdError(
+            f"Invalid session id {text!r}",
+            hint="an id begins with a letter or digit and has at most 200 of letters, digits and . _ -",
+        )
+    return text
+
+
+def now() -> str:
+    """Return this moment as it is stored."""
+    return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
