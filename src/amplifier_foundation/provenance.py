@@ -48,10 +48,10 @@ def explain(
 ) -> dict[str, Any]:
     """Say where the value at `path` of `whole` comes from: `{value, origin{<owner>, file, line}, overrode[]}`.
 
-    `path` has dotted keys, and brackets for list entries by `identity` or for keys with dots. `overrode` has the
-    earlier settings, the oldest first, each as `{value, origin, merged}`; `merged` ones are part of the value, by the
-    rule that `lists` names, unless they belong to a section in `replaced`, whose entries replace each other as a whole.
-    The origin of a value that no layer set has `None` for everything.
+    `path` has dotted keys, and brackets for list entries by `identity`, texts by themselves, or for keys with dots.
+    `overrode` has the earlier settings, the oldest first, each as `{value, origin, merged}`; `merged` ones are part of
+    the value, by the rule that `lists` names, unless they belong to a section in `replaced`, whose entries replace each
+    other as a whole. The origin of a value that no layer set has `None` for everything.
 
     Raises:
         KeyError: `path` leads to nothing.
@@ -98,11 +98,14 @@ def _find(data: Any, steps: Sequence[str], identity: Identity) -> Any:
         if isinstance(data, Mapping):
             data = data.get(step, _MISSING)
         elif isinstance(data, list):
-            entries = (entry for entry in reversed(data) if isinstance(entry, Mapping) and identity(entry) == step)
-            data = next(entries, _MISSING)
+            data = next((entry for entry in reversed(data) if _is_entry(entry, step, identity)), _MISSING)
         else:
             return _MISSING
     return data
+
+
+def _is_entry(entry: Any, step: str, identity: Identity) -> bool:
+    return identity(entry) == step if isinstance(entry, Mapping) else entry == step
 
 
 def _merges(old: Any, new: Any, lists: Lists) -> bool:
@@ -148,8 +151,10 @@ def _pairs(node: yaml.MappingNode) -> dict[Any, tuple[yaml.Node, yaml.Node]]:
 
 @lru_cache(maxsize=64)
 def _entries(node: yaml.SequenceNode, identity: Identity) -> dict[str | None, yaml.Node]:
-    """Return the entries of a list by what they are known by; of equal ones the last."""
-    return {identity(_scalars(entry)): entry for entry in node.value}
+    """Return the entries of a list by what they are known by, texts by themselves; of equal ones the last."""
+    return {
+        entry.value if isinstance(entry, yaml.ScalarNode) else identity(_scalars(entry)): entry for entry in node.value
+    }
 
 
 @lru_cache(maxsize=32)

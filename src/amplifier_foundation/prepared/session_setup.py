@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import amplifier_core
+from amplifier_foundation.bundle.policies import origin_of_rule
 from amplifier_foundation.mentions import BaseMentionResolver, ContentDeduplicator
 from amplifier_foundation.observability import FOUNDATION_OBSERVABILITY_EVENTS, inject_additional_events
 from amplifier_foundation.session.capabilities import set_working_dir
@@ -83,7 +85,8 @@ async def equip(prepared: PreparedBundle, session: AmplifierSession, working_dir
         coordinator.register_capability("bundle_package_paths", list(prepared.bundle_package_paths))
     set_working_dir(coordinator, working_dir)
     if rules := policy_rules(session):
-        coordinator.register_capability(POLICY, SessionPolicy.of(rules, working_dir=working_dir))
+        origin_of = partial(origin_of_rule, prepared.bundle)
+        coordinator.register_capability(POLICY, SessionPolicy.of(rules, working_dir=working_dir, origin_of=origin_of))
 
 
 def announce_mentions(session: AmplifierSession) -> None:

@@ -4,16 +4,20 @@
 """
 
 from .exceptions import PolicyError
-from .path_access import DeniedBelow
-from .rules import PolicyRules, default_rules, merge_policies
+from .path_access import DeniedBelow, OriginOf
+from .places import home_secrets
+from .rules import PolicyRules, default_rules, merge_policies, policy_sections
 from .session_policy import SessionPolicy, default_policy
 
 __all__ = [
     "DeniedBelow",
+    "OriginOf",
     "PolicyError",
     "PolicyRules",
     "SessionPolicy",
     "default_policy",
     "default_rules",
+    "home_secrets",
     "merge_policies",
+    "policy_sections",
 ]

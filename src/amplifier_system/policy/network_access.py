@@ -13,6 +13,7 @@ from amplifier_system.addresses import canonical_host, is_public
 from amplifier_system.urls import shown
 
 from .exceptions import PolicyError
+from .path_access import OriginOf
 
 PRIVATE = "private"
 """Stands in a list of hosts for every address that is not public, and for the names of this machine."""
@@ -26,8 +27,7 @@ class NetworkAccess:
 
     allow: tuple[str, ...]
     deny: tuple[str, ...]
-    allow_origin: str = ""
-    deny_origin: str = ""
+    origin_of: OriginOf | None = None
 
     def check(self, url: str) -> str:
         """Return the host of a URL; where its name leads must be checked when it is connected to.
@@ -39,10 +39,11 @@ class NetworkAccess:
             host = canonical_host(urlsplit(url).hostname or "")
         except ValueError as exc:
             raise PolicyError(f"not reachable: {shown(url)[:200]} ({exc})") from None
-        if any(_is_in(host, rule) for rule in self.deny if rule not in self.allow):
-            self._refuse(host, "deny", self.deny_origin)
+        for rule in self.deny:
+            if rule not in self.allow and _is_in(host, rule):
+                self._refuse(host, "deny", rule)
         if not any(_is_in(host, rule) for rule in self.allow):
-            self._refuse(host, "allow", self.allow_origin)
+            self._refuse(host, "allow")
         return host
 
     def narrowed(self, allow: Sequence[str] | None, deny: Sequence[str]) -> Self:
@@ -60,9 +61,11 @@ class NetworkAccess:
         """Nothing may be reached at all."""
         return not self.allow
 
-    def _refuse(self, host: str, rule: str, origin: str) -> None:
+    def _refuse(self, host: str, rule: str, entry: str = "") -> None:
+        key = f"network.{rule}"
+        origin = self.origin_of(key, entry) if self.origin_of else ""
         where = f", {origin}" if origin else ""
-        raise PolicyError(f"not reachable: {host} (policy.network.{rule}{where})", rule=f"network.{rule}")
+        raise PolicyError(f"not reachable: {host} (policy.{key}{where})", rule=key)
 
 
 def _is_in(host: str, rule: str) -> bool:

@@ -14,8 +14,11 @@ from .exceptions import PolicyError
 from .places import HARMLESS_DEVICES
 
 Verb = Literal["read", "write"]
-OriginOf = Callable[[str], str]
-"""Says in which file and line a key of the policy stands; empty for defaults."""
+OriginOf = Callable[[str, str], str]
+"""Says of a key, `read.deny`, and an entry as it is written there, `~/.ssh`, in which file and line it stands.
+
+Without an entry, "", it is asked about the list. It is called when something is refused, not before.
+"""
 
 _IGNORES_CASE = sys.platform == "darwin"  # names that differ only in case may be the same there
 _OPENS_PATHS = sys.platform == "linux"
@@ -41,14 +44,14 @@ class PathAccess:
     """What may be read, or written: below one of the `allowed` places of every group, and below no `denied` one.
 
     Places are absolute; each stands for itself and everything below it. `denied_names` are denied wherever they stand
-    as a component of a path.
+    as a component of a path. Both are kept with the rule's entry as it is written, empty for a module's own rules.
     """
 
     verb: Verb
     allowed: tuple[frozenset[str], ...]
     denied: Mapping[str, str]
     denied_names: Mapping[str, str] = field(default_factory=dict)
-    allow_origin: str = ""
+    origin_of: OriginOf | None = None
 
     @classmethod
     def of(
@@ -59,19 +62,17 @@ class PathAccess:
         allow = list(allow)
         # By name, never by where a name leads: a link in a working directory must not take back what it points to.
         taken_back = {_named(text, base) for text in allow if text not in ("/", ".")}
-        origin = origin_of or _nowhere
         denied: dict[str, str] = {}
         names: dict[str, str] = {}
         for text in deny:
             if _named(text, base) in taken_back:
                 continue
-            where = origin(f"{verb}.deny")
             if is_bare_name(text):
-                names[_folded(text)] = where
+                names[_folded(text)] = text
             else:
-                denied.update(dict.fromkeys(_places(text, base), where))
+                denied.update(dict.fromkeys(_places(text, base), text))
         allowed = frozenset(place for text in allow for place in _places(text, base))
-        return cls(verb, (allowed,), denied, names, origin(f"{verb}.allow"))
+        return cls(verb, (allowed,), denied, names, origin_of)
 
     def narrowed(
         self, allow: Iterable[str] | None, deny: Iterable[str], *, base: Path, denied_names: Iterable[str] = ()
@@ -80,9 +81,9 @@ class PathAccess:
         groups = self.allowed
         if allow is not None:
             groups = (*groups, frozenset(place for text in allow for place in _places(text, base)))
-        denied = {**self.denied, **{place: "" for text in deny for place in _places(text, base)}}
+        denied = {**{place: "" for text in deny for place in _places(text, base)}, **self.denied}
         names = {**dict.fromkeys(map(_folded, denied_names), ""), **self.denied_names}
-        return type(self)(self.verb, groups, denied, names, self.allow_origin)
+        return type(self)(self.verb, groups, denied, names, self.origin_of)
 
     def check(self, path: Path | str, base: Path) -> Path:
         """Return where a path leads, symbolic links resolved.
@@ -101,7 +102,7 @@ class PathAccess:
             self._refuse_denied(lexical, _lineage(lexical), path)
         for group in self.allowed:
             if group.isdisjoint(lineage):
-                self._refuse(path, "allow", self.allow_origin)
+                self._refuse(path, "allow", "", is_own=group is self.allowed[0])
         return Path(real)
 
     def denied_below(self, directory: Path) -> DeniedBelow:
@@ -114,22 +115,20 @@ class PathAccess:
         if candidate in HARMLESS_DEVICES:
             return
         if not self.denied.keys().isdisjoint(lineage):
-            place = next(place for place in lineage if place in self.denied)
-            self._refuse(shown, "deny", self.denied[place])
+            entry = next(self.denied[place] for place in lineage if place in self.denied)
+            self._refuse(shown, "deny", entry, is_own=bool(entry))
         if self.denied_names:
             for name in _folded(candidate).split(os.sep):  # noqa: PTH206 - asked for every file
                 if name in self.denied_names:
-                    self._refuse(shown, "deny", self.denied_names[name])
+                    entry = self.denied_names[name]
+                    self._refuse(shown, "deny", entry, is_own=bool(entry))
 
-    def _refuse(self, shown: Path | str, rule: str, origin: str) -> None:
+    def _refuse(self, shown: Path | str, rule: str, entry: str, *, is_own: bool) -> None:
+        """Raise; `is_own` says that the rule is the policy's own, not one that a module adds."""
+        key = f"{self.verb}.{rule}"
+        origin = self.origin_of(key, entry) if self.origin_of and is_own else ""
         where = f", {origin}" if origin else ""
-        raise PolicyError(
-            f"not {_ADJECTIVES[self.verb]}: {shown} (policy.{self.verb}.{rule}{where})", rule=f"{self.verb}.{rule}"
-        )
-
-
-def _nowhere(key: str) -> str:
-    return ""
+        raise PolicyError(f"not {_ADJECTIVES[self.verb]}: {shown} (policy.{key}{where})", rule=key)
 
 
 def is_bare_name(text: str) -> bool:

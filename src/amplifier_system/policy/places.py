@@ -59,6 +59,9 @@ def secret_places(environ: Mapping[str, str] | None = None) -> Iterator[str]:
     yield from SECRET_PLACES
     environ = os.environ if environ is None else environ
     home = environ.get("AMPLIFIERD_HOME") or "~/.amplifierd"
-    config = environ.get("AMPLIFIERD_CONFIG_DIR") or str(Path(home) / "config")
-    for name in _HOME_SECRETS:
-        yield str(Path(config) / name)
+    yield from home_secrets(Path(environ.get("AMPLIFIERD_CONFIG_DIR") or Path(home) / "config"))
+
+
+def home_secrets(config: Path) -> Iterator[str]:
+    """Yield the secret places of an Amplifier home, whose directory for configuration is given."""
+    return (str(config / name) for name in _HOME_SECRETS)

@@ -38,21 +38,18 @@ class SessionPolicy:
     ) -> Self:
         """Read the policy of a mount plan, `session.policy`; what it does not say is as by default.
 
-        `origin_of` says of a key, `read.deny`, where it is written; refusals name it.
+        `origin_of` says of a key, `read.deny`, and an entry of it where that is written; refusals name it.
 
         Raises:
             ValueError: it is not a policy.
         """
         read = rules if isinstance(rules, PolicyRules) else PolicyRules.parse(rules)
         base = Path(os.path.normpath(Path(working_dir).absolute()))
-        origin = origin_of or (lambda key: "")
         return cls(
             working_dir=base,
-            read=PathAccess.of("read", read.read.allow, read.read.deny, base=base, origin_of=origin),
-            write=PathAccess.of("write", read.write.allow, read.write.deny, base=base, origin_of=origin),
-            network=NetworkAccess(
-                read.network.allow, read.network.deny, origin("network.allow"), origin("network.deny")
-            ),
+            read=PathAccess.of("read", read.read.allow, read.read.deny, base=base, origin_of=origin_of),
+            write=PathAccess.of("write", read.write.allow, read.write.deny, base=base, origin_of=origin_of),
+            network=NetworkAccess(read.network.allow, read.network.deny, origin_of),
             variables=EnvironmentAccess(read.environment.allow, read.environment.deny),
         )
 

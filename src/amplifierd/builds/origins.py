@@ -17,6 +17,9 @@ from amplifierd.paths import Paths
 INSTRUCTION = "instruction"
 """The key path of what is in no plan: the profile's own words."""
 
+POLICY = ("session", "policy")
+"""The steps to the session's policy: of its lists every entry has an origin, since refusals name it."""
+
 _NOBODY = {"profile": DEFAULTS, "file": None, "line": None}
 
 
@@ -37,6 +40,14 @@ def key_path(steps: Sequence[str]) -> str:
         is_entry = index == 1 and steps[0] in MODULE_SECTIONS
         text += f"[{step}]" if is_entry or "." in step else f".{step}"
     return text
+
+
+def origin_at(origins: Mapping[str, Any], steps: Sequence[str]) -> Mapping[str, Any]:
+    """Return the origin of a value, or of the nearest one above it that has one."""
+    for length in range(len(steps), 0, -1):
+        if (found := origins.get(key_path(steps[:length]))) is not None:
+            return dict(found)
+    return {"origin": dict(_NOBODY), "overrode": []}
 
 
 def declaring_paths(path: str) -> Iterator[str]:
@@ -94,6 +105,8 @@ def _steps_in(value: Any, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ..
     """Yield the way to every value of a plan; what cannot be written as a key path belongs to what is above it."""
     if isinstance(value, Mapping):
         pairs = [(str(key), item) for key, item in value.items()]
+    elif isinstance(value, list) and above[: len(POLICY)] == POLICY:
+        pairs = [(str(item), item) for item in value]
     elif isinstance(value, list) and len(above) == 1 and above[0] in MODULE_SECTIONS:
         pairs = [(module_identity(above[0], item) or "", item) for item in value]
     else:

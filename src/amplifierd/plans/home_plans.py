@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,11 +15,10 @@ from amplifier_foundation.provenance import explain, parse_path
 from amplifierd.builds.build import Build
 from amplifierd.builds.home_profiles import Profiles
 from amplifierd.builds.lock import ProfileLock
-from amplifierd.builds.origins import INSTRUCTION, at_home, declaring_paths, key_path
+from amplifierd.builds.origins import INSTRUCTION, at_home, declaring_paths, origin_at
 from amplifierd.builds.plan_generation import portable_agent_source
 from amplifierd.builds.publication import find_published
 from amplifierd.documents.document import module_identity
-from amplifierd.documents.inheritance import DEFAULTS
 from amplifierd.exceptions import FormatUnsupportedError, MountPlanError, ProfileNotFoundError, ProfileValidationError
 from amplifierd.identifiers import ProfileId
 from amplifierd.issues import Issue
@@ -108,7 +107,7 @@ class Plans:
 
     def _explain(self, build: Build, path: str, overrides: Mapping[str, Any] | None) -> dict[str, Any]:
         plan, given = self._lay_over(build, overrides)
-        stored = _origin_of(build.origins(), parse_path(path))
+        stored = origin_at(build.origins(), parse_path(path))
         known = {"origin": at_home(stored["origin"], self._paths)} | {
             "overrode": [{**old, "origin": at_home(old["origin"], self._paths)} for old in stored["overrode"]]
         }
@@ -203,14 +202,6 @@ class Plans:
         if find_code(path, module_id) is None:
             return f"{path} has no package {package_name(module_id)}"
         return None
-
-
-def _origin_of(origins: Mapping[str, Any], steps: Sequence[str]) -> Mapping[str, Any]:
-    """Return the origin of a value, or of the nearest one above it that has one."""
-    for length in range(len(steps), 0, -1):
-        if (found := origins.get(key_path(steps[:length]))) is not None:
-            return dict(found)
-    return {"origin": {"profile": DEFAULTS, "file": None, "line": None}, "overrode": []}
 
 
 def _value_at(plan: Mapping[str, Any], path: str) -> Any:

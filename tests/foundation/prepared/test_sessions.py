@@ -260,3 +260,34 @@ async def test_the_model_gets_the_system_prompt_and_modules_the_resolver(
 
     assert messages[0]["role"] == "system"
     assert messages[0]["content"].count("the note") == 1
+
+
+async def test_a_refusal_of_the_policy_names_the_bundle_and_the_line_of_its_rule(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AMPLIFIER_HOME", str(tmp_path / "home"))
+    (tmp_path / "base.md").write_text(
+        "---\nbundle: {name: base, version: 1.0.0}\n"
+        "session:\n  orchestrator: {module: loop-basic}\n  context: {module: context-simple}\n"
+        "  policy:\n    read:\n      deny:\n      - ledger\n      - drafts\n"
+        "providers: [{module: provider-mock}]\n---\n"
+    )
+    (tmp_path / "bundle.md").write_text(
+        "---\nbundle: {name: top, version: 1.0.0}\nincludes: [./base.md]\n"
+        "session: {policy: {read: {deny: [plans]}}}\n---\n"
+    )
+    prepared = await (await load_bundle(str(tmp_path / "bundle.md"))).prepare()
+
+    async with prepared.create_session(session_cwd=tmp_path) as session:
+        policy = session.coordinator.get_capability("session.policy")
+        refusals = []
+        for path in ("drafts/a", "plans/a", "/proc/self/environ"):
+            with pytest.raises(PermissionError) as refused:
+                policy.check_read(path)
+            refusals.append(str(refused.value))
+
+    assert refusals == [
+        "not readable: drafts/a (policy.read.deny, base line 10)",
+        "not readable: plans/a (policy.read.deny, top line 4)",
+        "not readable: /proc/self/environ (policy.read.deny)",
+    ]

@@ -137,9 +137,8 @@ def test_what_is_denied_adds_up_and_what_is_allowed_replaces(home: Path, work: P
 
 
 def test_a_refusal_names_the_file_and_line_of_its_rule(home: Path, work: Path) -> None:
-    policy = SessionPolicy.of(
-        {"read": {"deny": ["data"]}}, working_dir=work, origin_of={"read.deny": "foundation/coding line 31"}.get
-    )
+    origins = {("read.deny", "data"): "foundation/coding line 31"}
+    policy = SessionPolicy.of({"read": {"deny": ["data"]}}, working_dir=work, origin_of=lambda *rule: origins[rule])
 
     with pytest.raises(PolicyError) as refused:
         policy.check_read("data/x")
