@@ -49,7 +49,7 @@ class CancellationToken:
 
     @property
     def is_immediate(self) -> bool:
-        return CancellationState.IMMEDIATE.value in self._requested
+        return bool(self._requested) and CancellationState.IMMEDIATE.value in self._requested
 
     def request_graceful(self) -> bool:
         """Ask to stop after the current step; False if a request was there already."""

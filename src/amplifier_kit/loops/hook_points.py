@@ -271,8 +271,7 @@ def _always(event: str) -> bool:
 
 def _is_the_kernels(hooks: HookRegistry) -> bool:
     """Say whether nothing but the kernel's own code sees what is emitted, so that the unheard can be left out."""
-    if type(hooks) is not HookRegistry:
+    if type(hooks) is not HookRegistry or (HookRegistry.emit, HookRegistry.has_handlers) != _KERNEL_METHODS:
         return False
-    if (HookRegistry.emit, HookRegistry.has_handlers) != _KERNEL_METHODS:
-        return False
-    return "emit" not in vars(hooks) and "has_handlers" not in vars(hooks)
+    own = vars(hooks)
+    return "emit" not in own and "has_handlers" not in own

@@ -49,7 +49,7 @@ class RequestBuilder:
         self._converted: list[Message | None] = []  # and what became of them; None is left out
         self._has_gaps = False
         self._known: dict[int, tuple[Stored, Message | None]] = {}
-        self._specs: dict[int, tuple[Tool, ToolSpec]] = {}
+        self._specs: dict[str, ToolSpec] = {}
         self._template: tuple[JsonObject, ChatRequest] | None = None
 
     def build(self, messages: Sequence[Stored], tools: Mapping[str, Tool], **options: Any) -> ChatRequest:
@@ -103,14 +103,9 @@ class RequestBuilder:
     def tool_spec(self, name: str, tool: Tool) -> ToolSpec:
         """Return the specification of one tool; loops that know other forms override this."""
         description, schema = str(getattr(tool, "description", "") or ""), tool_schema(tool)
-        known = self._specs.get(id(tool))
-        if known is not None and known[0] is tool:
-            spec = known[1]
-            fields = vars(spec)
-            if fields["name"] == name and fields["description"] == description and fields["parameters"] == schema:
-                return spec
-        spec = ToolSpec(name=name, description=description, parameters=schema)
-        self._specs[id(tool)] = (tool, spec)
+        spec = self._specs.get(name)
+        if spec is None or spec.description != description or spec.parameters != schema:
+            spec = self._specs[name] = ToolSpec(name=name, description=description, parameters=schema)
         return spec
 
     def _count_unchanged(self, messages: Sequence[Stored]) -> int:

@@ -67,7 +67,6 @@ class ToolCalls:
         self.coordinator = coordinator
         self._task = task
         self._cancellation = cancellation
-        self._dispatches = _dispatches_of(coordinator)
         self._group_ids = uuid_series()
 
     def new_batch(self, calls: list[Call]) -> list[Outcome]:
@@ -240,7 +239,7 @@ class ToolCalls:
 
         The tool gets a dict of its own: what it does to that must not change the stored call.
         """
-        task, running = asyncio.current_task(), self._dispatches
+        task, running = asyncio.current_task(), _dispatches_of(self.coordinator)
         running[task] = dispatch = {"tool_call_id": outcome.call.id, "parallel_group_id": outcome.group_id}
         _set_attribute(self.coordinator, _OLDER_DISPATCH, dispatch)
         try:

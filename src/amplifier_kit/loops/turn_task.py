@@ -66,7 +66,7 @@ class TurnTask:
             self._is_due = False
             raise asyncio.CancelledError
 
-    def end(self) -> None:
+    def end(self, _: object = None) -> None:
         """Say that nothing is left to do: the caller is woken now, and not by the task once that is done."""
         if self._end is not None and not self._end.done():
             self._end.set_result(None)
@@ -88,10 +88,11 @@ class TurnTask:
 
     async def _end_of(self, task: asyncio.Task[T], interruption: BaseException | None = None) -> T:
         """Wait for the end, however often the waiting is cancelled, and return or raise what came of it."""
+        task.add_done_callback(self.end)
         while not task.done():
             self._end = asyncio.get_running_loop().create_future()
             try:
-                await _done(task, self._end)
+                await self._end
             except asyncio.CancelledError as exc:
                 interruption = exc
                 self._cancel(task)
@@ -110,20 +111,6 @@ class TurnTask:
         else:
             self._was_passed_on = True
             task.cancel()
-
-
-async def _done(task: asyncio.Task[Any], done: asyncio.Future[None]) -> None:
-    """Wait until a task is done, or says so; a cancellation of the waiting does not reach it."""
-
-    def wake(_: object) -> None:
-        if not done.done():
-            done.set_result(None)
-
-    task.add_done_callback(wake)
-    try:
-        await done
-    finally:
-        task.remove_done_callback(wake)
 
 
 class _Interruptible:

@@ -35,7 +35,9 @@ def block_dict(block: object) -> Block:
     """Return a content block as a dict with everything it carries."""
     if isinstance(block, dict):
         return block
-    if type(block) is TextBlock or type(block) is ToolCallBlock:
+    if type(block) is TextBlock and not block.model_extra:
+        return dict(vars(block))  # what `model_dump` returns, at a fraction of its price
+    if type(block) is ToolCallBlock:
         return block.model_dump()
     for method in ("model_dump", "to_dict"):
         if callable(dump := getattr(block, method, None)) and isinstance(dumped := dump(), dict):

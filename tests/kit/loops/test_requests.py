@@ -219,6 +219,21 @@ class TestTools:
         assert same is first
         assert (changed.name, changed.description) == ("see", "Looks twice.")
 
+    def test_another_tool_in_the_same_place_is_specified_anew_unless_it_says_the_same(self) -> None:
+        def tool(description: str, **properties: Any) -> Any:
+            return SimpleNamespace(description=description, input_schema={"type": "object", "properties": properties})
+
+        builder = RequestBuilder()
+
+        (first,) = builder.tool_specs({"look": tool("Looks.", place={})})
+        (equal,) = builder.tool_specs({"look": tool("Looks.", place={})})
+        (other,) = builder.tool_specs({"look": tool("Looks.", time={})})
+        (described,) = builder.tool_specs({"look": tool("Looks away.", time={})})
+
+        assert equal is first
+        assert other.parameters == {"type": "object", "properties": {"time": {}}}
+        assert (described.description, described.parameters) == ("Looks away.", other.parameters)
+
     @pytest.mark.parametrize(
         ("tool", "schema"),
         [

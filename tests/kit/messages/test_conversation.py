@@ -98,6 +98,23 @@ class TestText:
 
 
 class TestBlocks:
+    @pytest.mark.parametrize(
+        "block",
+        [
+            TextBlock(text="x"),
+            TextBlock(text="x", visibility="user"),
+            TextBlock(text="x", citations=[{"place": 1}]),
+            ToolCallBlock(id="c1", name="t", input={"a": {"b": 1}}),
+        ],
+    )
+    def test_a_block_of_the_kernel_is_dumped_as_pydantic_dumps_it(self, block: Any) -> None:
+        dumped = block_dict(block)
+
+        assert list(dumped.items()) == list(block.model_dump().items())
+
+        dumped.clear()
+        assert block_dict(block) == block.model_dump()
+
     def test_a_block_is_dumped_with_everything_it_carries(self) -> None:
         dumped = block_dict(ThinkingBlock(thinking="hm", signature="s", vendor="x"))
 
