@@ -20,6 +20,11 @@ AmplifierError
 │   ├── SessionHeldError                    another process holds it; carries the holder
 │   ├── HoldLostError                       another process took it over in the meantime
 │   └── MountPlanMissingError               owner of the home: its plan is gone
+├── ApprovalError                         anything about a question of a session
+│   ├── ApprovalNotFoundError               caller: there is no question of that id
+│   ├── ApprovalAlreadyResolvedError        caller: it has its answer
+│   ├── ApprovalExpiredError                caller: it was not answered in time
+│   └── ApprovalDecisionError (ValueError)  caller: the answer is not one of its options
 └── ExecutionError                        a turn could not be run
     ├── ExecutionInProgressError            caller: one turn at a time
     ├── QueueFullError                      caller: too many prompts wait
@@ -42,6 +47,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AgentNotFoundError",
+    "ApprovalAlreadyResolvedError",
+    "ApprovalDecisionError",
+    "ApprovalError",
+    "ApprovalExpiredError",
+    "ApprovalNotFoundError",
     "BudgetExhaustedError",
     "CollectionError",
     "ExecutionError",
@@ -162,6 +172,26 @@ class HoldLostError(SessionError):
 
 class MountPlanMissingError(SessionError):
     """The plan of a session is gone, so it cannot be resumed."""
+
+
+class ApprovalError(AmplifierError):
+    """Something is wrong with an answer to a question of a session."""
+
+
+class ApprovalNotFoundError(ApprovalError):
+    """There is no question of that id."""
+
+
+class ApprovalAlreadyResolvedError(ApprovalError):
+    """The question has its answer."""
+
+
+class ApprovalExpiredError(ApprovalError):
+    """The question was not answered in time, so its default was applied."""
+
+
+class ApprovalDecisionError(ApprovalError, ValueError):
+    """An answer is not one of the options of the question."""
 
 
 class ExecutionError(AmplifierError):

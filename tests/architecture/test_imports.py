@@ -62,6 +62,7 @@ ALLOWANCES = [
                 "yaml",
             }
         ),
+        below={"sessions": frozenset({"amplifier_kit"})},
     ),
     Allowance("amplifier_kit", everywhere=frozenset({"amplifier_core", "amplifier_system"})),
     Allowance("amplifier_system", everywhere=frozenset()),

@@ -13,8 +13,10 @@ from amplifier_core.events import APPROVAL_DENIED, APPROVAL_GRANTED, APPROVAL_RE
 from amplifier_core.interfaces import ApprovalProvider, ApprovalRequest
 from amplifier_core.utils import json_safe
 from amplifier_kit.approval import GATE, ApprovalGate, is_asked_afterwards
+from amplifier_kit.asked_call import AskedCall, asking_about
 from amplifier_kit.consent import Consent, Consents
 from amplifier_kit.mounting import find_capability, hook_registry, session_id_of
+from amplifier_kit.tools.effects import effects_of
 
 from .audit import audit_log
 from .config import MODULE_ID, ApprovalSettings, check_auto_action
@@ -117,7 +119,9 @@ class ApprovalHook:
         if process is None:
             return Verdict(False, "No approval provider available", "error")
         try:
-            answer = await process(self._question(self._request(call)), TOOL_PRE, MODULE_ID)
+            request = self._request(call)
+            with asking_about(self._described(call, request)):
+                answer = await process(self._question(request), TOOL_PRE, MODULE_ID)
         except BaseException as exc:  # noqa: BLE001 - a failure is a denial
             return _failed(exc)
         if getattr(answer, "action", None) != "continue":
@@ -163,7 +167,7 @@ class ApprovalHook:
         if by_rule == "auto_deny":
             return Verdict(False, "Auto-denied by rule", "rule")
         if self._must_be_asked(call, request):
-            return await self._prompt(request, key=None)
+            return await self._prompt(call, request, key=None)
         key = call.remember_key if self.settings.remember else None
         if (remembered := self._remembered.get(key or "")) is not None:
             return remembered
@@ -171,7 +175,7 @@ class ApprovalHook:
             return Verdict(True, "Auto-approved by rule", "rule")
         if self.settings.auto_approve:
             return Verdict(True, "Auto-approved by configuration", "config")
-        return await self._prompt(request, key=key)
+        return await self._prompt(call, request, key=key)
 
     def _must_be_asked(self, call: GuardedCall, request: ApprovalRequest) -> bool:
         command = call.command.casefold()
@@ -182,7 +186,7 @@ class ApprovalHook:
             or any(pattern in command for pattern in self.settings.patterns)
         )
 
-    async def _prompt(self, request: ApprovalRequest, *, key: str | None) -> Verdict | None:
+    async def _prompt(self, call: GuardedCall, request: ApprovalRequest, *, key: str | None) -> Verdict | None:
         async with self._one_at_a_time:
             if key is not None and key in self._remembered:
                 return self._remembered[key]
@@ -192,7 +196,8 @@ class ApprovalHook:
                 if self.settings.ask_user_fallback and not self.settings.audit.required:
                     return None
                 return Verdict(False, "No approval provider available", "error")
-            verdict = await self._ask(self._provider, request)
+            with asking_about(self._described(call, request)):
+                verdict = await self._ask(self._provider, request)
             if verdict.approved and self._is_turn_cancelled():
                 return Verdict(False, "The turn was cancelled", "error")
             if key is not None and verdict.remember:
@@ -218,6 +223,20 @@ class ApprovalHook:
         if task is not None and task.cancelling() > cancellations:
             raise asyncio.CancelledError("the turn was cancelled")
         return Verdict.of(response)
+
+    def _described(self, call: GuardedCall, request: ApprovalRequest) -> AskedCall:
+        is_memorable = self.settings.remember and not self._must_be_asked(call, request)
+        return AskedCall(
+            tool_name=call.tool_name,
+            identity=call.identity,
+            action=request.action,
+            risk_level=request.risk_level,
+            effects=effects_of(call.tool, call.identity, call.tool_input),
+            remember_key=call.remember_key if is_memorable else None,
+            tool_call_id=call.tool_call_id,
+            session_id=call.session_id or session_id_of(self._coordinator),
+            default="allow" if self.settings.continues_on_timeout else "deny",
+        )
 
     def _question(self, request: ApprovalRequest) -> HookResult:
         question = HookResult(

@@ -1,0 +1,213 @@
+"""A question about something that a session wants to do, and the answer to it."""
+
+from __future__ import annotations
+
+import json
+import math
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal
+
+from amplifier_core.interfaces import ApprovalRequest
+from amplifier_kit.approval import fingerprint
+from amplifier_kit.asked_call import AskedCall
+from amplifier_kit.tools.effects import ALL_EFFECTS, suggested_effects
+from amplifierd.exceptions import ApprovalDecisionError
+from amplifierd.session_store.record import now
+
+Default = Literal["allow", "deny"]
+Status = Literal["pending", "resolved", "expired"]
+
+ALLOW: Default = "allow"
+DENY: Default = "deny"
+CRITICAL = "critical"
+
+_ONCE, _ALWAYS, _NO = "Allow once", "Allow always", "Deny"
+_ALLOWING = frozenset({"allow", "allow once", "allow always"})
+_DENYING = frozenset({"deny", "deny once", "deny always"})
+_LASTING = frozenset({"allow always", "deny always"})
+_LONGEST_TIMEOUT_S = 10 * 365 * 86_400.0
+_UNKNOWN_RISK = "unknown"
+_PUBLISHED = (
+    *("request_id", "session_id", "tool_name", "tool_call_id", "action", "risk_level", "prompt", "options"),
+    *("timeout", "default", "created_at", "expires_at", "status"),
+)
+
+
+@dataclass(frozen=True)
+class ApprovalDecision:
+    """An answer: `allow`, `deny`, or one of the options that were offered; `remember` lets it stand for like calls."""
+
+    decision: str
+    reason: str | None = None
+    remember: bool = False
+
+
+@dataclass(frozen=True)
+class Approval:
+    """A question that was put, and what came of it.
+
+    `identity` is the tool's own name, by whatever name it is mounted, and `effects` is what the call can do: all of
+    `read`, `write`, `execute`, `network` and `spawn` where nothing is known. `tool_name` is None when a hook asked
+    without naming a tool. A question without `remember_key` is like no other: an answer never stands for later ones.
+    """
+
+    session_id: str
+    prompt: str
+    options: tuple[str, ...]
+    timeout: float | None = None
+    default: Default = DENY
+    tool_name: str | None = None
+    identity: str | None = None
+    tool_call_id: str | None = None
+    action: str = ""
+    risk_level: str = _UNKNOWN_RISK
+    effects: frozenset[str] = ALL_EFFECTS
+    input: Mapping[str, Any] = field(default_factory=dict)
+    remember_key: str | None = None
+    request_id: str = field(default_factory=lambda: f"approval_{uuid.uuid4().hex}")
+    created_at: str = field(default_factory=now)
+    status: Status = "pending"
+    option: str | None = None
+    reason: str | None = None
+    by: str | None = None
+    resolved_at: str | None = None
+
+    @classmethod
+    def of_question(
+        cls,
+        session_id: str,
+        prompt: str,
+        options: Sequence[str],
+        *,
+        timeout: float | None,
+        default: str,
+        call: AskedCall | None = None,
+    ) -> Approval:
+        """Return the question of a hook that answered `ask_user`; `call` is what a guard says of it."""
+        asked = {
+            "prompt": prompt,
+            "options": tuple(str(option) for option in options),
+            "timeout": _usable(timeout),
+            "default": ALLOW if str(default).casefold() in _ALLOWING else DENY,
+        }
+        return cls(**{"session_id": session_id, "action": prompt, **(_known_of(call) if call else {}), **asked})
+
+    @classmethod
+    def of_request(cls, session_id: str, request: ApprovalRequest, call: AskedCall | None = None) -> Approval:
+        """Return the question of a guard with rules of its own, such as `hooks-approval`."""
+        known = _known_of(call) if call else _guessed_of(request)
+        if request.risk_level == CRITICAL:
+            known["remember_key"] = None
+        return cls(
+            **{
+                "session_id": session_id,
+                **known,
+                "action": request.action,
+                "risk_level": request.risk_level,
+                "prompt": f"{request.action} (risk: {request.risk_level}){_shown(request)}",
+                "options": (_ONCE, _ALWAYS, _NO) if known["remember_key"] else (_ONCE, _NO),
+                "timeout": _usable(request.timeout),
+                "input": request.details,
+            }
+        )
+
+    @property
+    def expires_at(self) -> str | None:
+        if self.timeout is None:
+            return None
+        moment = datetime.fromisoformat(self.created_at) + timedelta(seconds=self.timeout)
+        return moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+    @property
+    def is_allowed(self) -> bool:
+        return self.option is not None and _allows(self.option)
+
+    @property
+    def decision(self) -> str | None:
+        """Return `allow`, `deny`, or an option that means neither; None while there is no answer."""
+        if self.is_allowed:
+            return ALLOW
+        return DENY if self.option is not None and _denies(self.option) else self.option
+
+    def chosen(self, decision: str, *, remember: bool = False) -> str:
+        """Return the option that a decision means.
+
+        Raises:
+            ApprovalDecisionError: it is neither an option nor `allow` nor `deny`.
+        """
+        wanted = decision.strip().casefold() if isinstance(decision, str) else ""
+        if wanted in (ALLOW, DENY):
+            means = _allows if wanted == ALLOW else _denies
+            alike = sorted(filter(means, self.options), key=lambda option: is_lasting(option) != remember)
+            return alike[0] if alike and (remember or not is_lasting(alike[0])) else wanted.capitalize()
+        exact = next((option for option in self.options if option.casefold() == wanted), None)
+        if exact is None:
+            raise ApprovalDecisionError(
+                f"approval {self.request_id}: {decision!r} is not an answer to it",
+                hint=f"answer allow, deny or one of its options: {', '.join(map(repr, self.options))}",
+            )
+        return exact
+
+    def answered(self, option: str, *, reason: str | None, by: str) -> Approval:
+        return replace(self, option=option, reason=reason, by=by, status="resolved", resolved_at=now())
+
+    def expired(self) -> Approval:
+        option = self.chosen(self.default)
+        reason = "Approval request timed out"
+        return replace(self, option=option, reason=reason, by="timeout", status="expired", resolved_at=now())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what clients are shown."""
+        shown = {name: getattr(self, name) for name in _PUBLISHED}
+        answer = {"decision": self.decision, "reason": self.reason, "by": self.by, "resolved_at": self.resolved_at}
+        return {**shown, "options": list(self.options), **(answer if self.status != "pending" else {})}
+
+
+def is_lasting(option: str) -> bool:
+    """Say whether an option asks for the answer to stand for like calls as well."""
+    return option.casefold() in _LASTING
+
+
+def _allows(option: str) -> bool:
+    return option.casefold() in _ALLOWING
+
+
+def _denies(option: str) -> bool:
+    return option.casefold() in _DENYING
+
+
+def _known_of(call: AskedCall) -> dict[str, Any]:
+    known = {
+        "tool_name": call.tool_name,
+        "identity": call.identity,
+        "tool_call_id": call.tool_call_id,
+        "action": call.action,
+        "risk_level": call.risk_level,
+        "effects": call.effects,
+        "default": call.default,
+        "remember_key": call.remember_key if call.risk_level != CRITICAL else None,
+    }
+    return {**known, "session_id": call.session_id} if call.session_id else known
+
+
+def _guessed_of(request: ApprovalRequest) -> dict[str, Any]:
+    """Return what a request without a guard's word gives away; only the very same input is alike."""
+    name = request.tool_name
+    key = f"{name}={fingerprint(request.details)}" if request.details else name
+    return {"tool_name": name, "identity": name, "effects": suggested_effects(name), "remember_key": key}
+
+
+def _shown(request: ApprovalRequest) -> str:
+    """Return what a question shows beside an action, which names a command but not the input of other tools."""
+    if not request.details or request.action.startswith("Execute:"):
+        return ""
+    return "\n" + json.dumps(request.details, ensure_ascii=False, indent=2, default=repr)
+
+
+def _usable(timeout: float | None) -> float | None:
+    if timeout is None or not math.isfinite(timeout) or timeout > _LONGEST_TIMEOUT_S:
+        return None
+    return max(0.0, float(timeout))
