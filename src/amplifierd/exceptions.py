@@ -16,6 +16,7 @@ AmplifierError
 │   ├── SessionNotFoundError                caller: there is no session of that id
 │   ├── SessionExistsError                  caller: the id is taken
 │   ├── InvalidSessionIdError (ValueError)  caller: the id breaks the rules
+│   ├── InvalidLimitsError (ValueError)     caller: limits that cannot be read
 │   ├── SessionStateError                   caller: the session's state does not allow it
 │   ├── SessionHeldError                    another process holds it; carries the holder
 │   ├── HoldLostError                       another process took it over in the meantime
@@ -58,6 +59,7 @@ __all__ = [
     "ExecutionInProgressError",
     "FormatUnsupportedError",
     "HoldLostError",
+    "InvalidLimitsError",
     "InvalidSessionIdError",
     "MountPlanError",
     "MountPlanMissingError",
@@ -154,6 +156,10 @@ class InvalidSessionIdError(SessionError, ValueError):
     """A text is not the id of a session."""
 
 
+class InvalidLimitsError(SessionError, ValueError):
+    """What was given as limits of a session cannot be read as such."""
+
+
 class SessionStateError(SessionError):
     """A session is in a state that does not allow what was asked for; the message names both."""
 
@@ -215,8 +221,13 @@ class SteeringUnsupportedError(ExecutionError):
 
 
 class BudgetExhaustedError(ExecutionError):
-    """A limit of the session tree is reached; `limit`, `used` and `allowed` say which and how far."""
+    """A limit of the session tree is reached; `limit`, `used` and `allowed` say which and how far.
 
-    def __init__(self, message: str, *, limit: str, used: float, allowed: float, hint: str = "") -> None:
+    `unpriced_tokens` were used at prices that are not known, so no money was counted for them.
+    """
+
+    def __init__(
+        self, message: str, *, limit: str, used: float, allowed: float, unpriced_tokens: int = 0, hint: str = ""
+    ) -> None:
         super().__init__(message, hint=hint)
-        self.limit, self.used, self.allowed = limit, used, allowed
+        self.limit, self.used, self.allowed, self.unpriced_tokens = limit, used, allowed, unpriced_tokens

@@ -6,7 +6,7 @@ from typing import Any
 
 from amplifier_core import ChatRequest, ModelInfo, ProviderInfo
 from amplifier_core.models import ConfigField
-from amplifier_kit.providers.cost import Prices
+from amplifier_kit.providers.cost import Prices, TokenCounts
 from amplifier_kit.providers.options import OptionDefaults, read_options
 from amplifier_kit.providers.settings import access_fields
 from amplifier_kit.providers.tool_sequence import ToolSequence
@@ -92,6 +92,10 @@ class AnthropicProvider(VendorProvider[AnthropicSettings]):
             raw = (lambda: answers[-1].message) if settings.raw else None
             await call.finish(response, raw=raw, rate_limits=answers[-1].rate_limits)
         return response
+
+    async def estimate_cost(self, model: str, input_tokens: int, output_tokens: int) -> Decimal | None:
+        """Return what a call of that size costs when nothing of it is cached, None when no price is known."""
+        return await self._prices.cost_of(model, TokenCounts(input_tokens, output_tokens))
 
     def _defaults(self) -> OptionDefaults:
         settings = self._settings

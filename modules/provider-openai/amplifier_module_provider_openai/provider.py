@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from amplifier_core import ChatRequest, ChatResponse, LLMError, ModelInfo, ProviderInfo
-from amplifier_kit.providers.cost import Prices
+from amplifier_kit.providers.cost import Prices, TokenCounts
 from amplifier_kit.providers.options import OptionDefaults, read_options
 from amplifier_kit.providers.response import ProviderResponse
 from amplifier_kit.providers.tool_sequence import ToolSequence
@@ -124,6 +124,10 @@ class OpenAIProvider(VendorProvider[OpenAISettings]):
             self._add_cost(answer.usage.cost_usd)
             await call.finish(response, raw=(lambda: answer.raw) if settings.raw else None, **answer.told)
         return response
+
+    async def estimate_cost(self, model: str, input_tokens: int, output_tokens: int) -> Decimal | None:
+        """Return what a call of that size costs when nothing of it is cached, None when no price is known."""
+        return await self._link.prices.cost_of(model, TokenCounts(input_tokens, output_tokens))
 
     def build_client(self) -> "AsyncOpenAI":
         """Return a new client."""

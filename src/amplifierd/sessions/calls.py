@@ -104,12 +104,14 @@ class _Wrapped(Mapping[str, Any]):
 
 
 class _Provider:
-    """A provider whose `complete` passes through the layers."""
+    """A provider whose `complete` passes through the layers, and which has no other way to be asked."""
 
     def __init__(self, name: str, provider: Any, ask: ProviderStep) -> None:
         self._name, self._provider, self._ask = name, provider, ask
 
     def __getattr__(self, name: str) -> Any:
+        if name == "stream":  # it would pass the layers by; loops that look for it use `complete` without it
+            raise AttributeError(name)
         return getattr(self._provider, name)
 
     async def complete(self, request: ChatRequest, **options: Any) -> ChatResponse:

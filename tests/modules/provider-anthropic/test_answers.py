@@ -260,6 +260,13 @@ async def test_an_unknown_model_has_no_cost_and_configured_rates_win(desk: Any) 
     assert unknown.cache_read_tokens is None
 
 
+async def test_the_cost_of_a_call_can_be_estimated(desk: Any) -> None:
+    provider = desk(rates={"claude-sonnet-5": {"input_per_m": "3", "output_per_m": 15}}).provider
+
+    assert await provider.estimate_cost("claude-sonnet-5", 1_000_000, 1_000_000) == Decimal(18)
+    assert await provider.estimate_cost("acme-42", 1_000_000, 1_000_000) is None
+
+
 async def test_the_limits_of_the_account_are_told(desk: Any) -> None:
     one = desk()
 

@@ -91,6 +91,13 @@ async def test_what_is_not_streamed_is_not_told(desks: Any, api: str) -> None:
     assert desk.names("llm:stream") == []
 
 
+async def test_the_cost_of_a_call_can_be_estimated(desks: Any, api: str) -> None:
+    provider = desks({"api": api, "rates": {"gpt-5.5": {"input_per_m": "1", "output_per_m": 10}}}).provider
+
+    assert await provider.estimate_cost("gpt-5.5", 1_000_000, 1_000_000) == Decimal(11)
+    assert await provider.estimate_cost("acme-42", 1_000_000, 1_000_000) is None
+
+
 async def test_usage_has_cache_tokens_reasoning_and_a_cost(desks: Any, api: str) -> None:
     rates = {"gpt-5.5": {"input_per_m": "1", "output_per_m": 10, "cache_read_per_m": "0.1"}}
     desk = desks({"api": api, "rates": rates})

@@ -1,0 +1,137 @@
+"""Keeps one session's calls within the budget of its tree, and counts what they use.
+
+A provider call that is not covered is not made, and no error is raised either, which a loop might retry or take to
+another provider: the loop gets an answer that says why it ends here and calls no tool. So a turn ends properly under
+any orchestrator, with a well-formed transcript. A tool call that is not covered gets a result that says so, and the
+next provider call that answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from decimal import Decimal
+from typing import Any
+
+import amplifier_core
+from amplifier_core import ChatResponse, TextBlock, ToolResult
+from amplifierd.exceptions import BudgetExhaustedError
+
+from .call_estimate import CallEstimator
+from .calls import CallLayer, ProviderCall, ProviderStep, ToolCall, ToolStep
+from .tree_budget import LimitState, TreeBudget
+from .usage import Usage
+
+BUDGET_WARNING = "budget:warning"
+BUDGET_EXHAUSTED = "budget:exhausted"
+FINISH_REASON = "budget"
+
+Emit = Callable[[str, dict[str, Any]], Awaitable[None]]
+
+_MOST_CLOSINGS = 8  # a loop that asks on and on, whatever it is told, is ended by an error
+
+
+class BudgetLayer(CallLayer):
+    """Stands around every call of one session.
+
+    `agent` names the agent that the session runs for, None for the root of a tree. `used` counts what the session used
+    itself, without its children, beginning with what is known from before. After a turn, `exhausted` says why it ended
+    early, and `turn_used` what it took.
+    """
+
+    def __init__(self, budget: TreeBudget, emit: Emit, *, agent: str | None = None, used: Usage | None = None) -> None:
+        self.budget = budget
+        self.used = used or Usage()
+        self.turn_used = Usage()
+        self.exhausted: BudgetExhaustedError | None = None
+        self._emit = emit
+        self._agent = agent
+        self._estimator = CallEstimator()
+        self._closings = 0
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        """Count a turn around its execution.
+
+        Raises:
+            BudgetExhaustedError: no turn, or no time, is left; nothing was begun. The event has been emitted.
+        """
+        self.exhausted, self.turn_used, self._closings = None, Usage(), 0
+        before_s = self.budget.used.seconds
+        try:
+            counted = self.budget.begin_turn(self._agent)
+        except BudgetExhaustedError as error:
+            await self._stop(error)
+            raise
+        try:
+            with counted:
+                self._count(Usage(turns=1))
+                await self._warn()
+                yield
+        finally:
+            self._count(Usage(seconds=self.budget.used.seconds - before_s))
+
+    async def provider_call(self, call: ProviderCall, proceed: ProviderStep) -> ChatResponse:
+        if self.exhausted is not None:
+            return self._closing(self.exhausted)
+        estimate = await self._estimator.estimate(call, priced=self.budget.limits.cost_usd is not None)
+        try:
+            reservation = await self.budget.reserve(estimate.tokens, estimate.cost_usd)
+        except BudgetExhaustedError as error:
+            await self._stop(error)
+            return self._closing(error)
+        try:
+            response = await proceed(call)
+            used = self._estimator.used(estimate, response)
+            self.budget.settle(reservation, used, self._agent)
+        finally:
+            self.budget.release(reservation)
+        self._count(used)
+        await self._warn()
+        return response
+
+    async def tool_call(self, call: ToolCall, proceed: ToolStep) -> Any:
+        if self.exhausted is None:
+            try:
+                self.budget.count_tool_call(self._agent)
+            except BudgetExhaustedError as error:
+                await self._stop(error)
+        if self.exhausted is not None:
+            return _not_run(call, self.exhausted)
+        self._count(Usage(tool_calls=1))
+        await self._warn()
+        return await proceed(call)
+
+    def _count(self, used: Usage) -> None:
+        self.used += used
+        self.turn_used += used
+
+    async def _warn(self) -> None:
+        for state in self.budget.warnings():
+            await self._emit(BUDGET_WARNING, state.to_json())
+
+    async def _stop(self, error: BudgetExhaustedError) -> None:
+        """Remember why the turn ends here, and tell it once."""
+        if self.exhausted is None:
+            self.exhausted = error
+            state = LimitState(error.limit, error.used, error.allowed, error.unpriced_tokens)
+            await self._emit(BUDGET_EXHAUSTED, state.to_json())
+
+    def _closing(self, error: BudgetExhaustedError) -> ChatResponse:
+        """Return the answer that ends the turn. It took nothing and calls nothing."""
+        self._closings += 1
+        if self._closings > _MOST_CLOSINGS:
+            raise error
+        nothing = amplifier_core.Usage(input_tokens=0, output_tokens=0, total_tokens=0, cost_usd=Decimal(0))
+        return ChatResponse(
+            content=[TextBlock(text=f"I stop here: {error.message}. Everything up to this point is kept.")],
+            tool_calls=[],
+            usage=nothing,
+            finish_reason=FINISH_REASON,
+            metadata={"synthetic": True, "source": FINISH_REASON},
+        )
+
+
+def _not_run(call: ToolCall, error: BudgetExhaustedError) -> ToolResult:
+    message = f"{call.name} was not run: {error.message}"
+    return ToolResult(success=False, error={"message": message, "code": "budget_exhausted"})
