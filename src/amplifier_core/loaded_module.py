@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from .boundary import raised_as
@@ -51,7 +51,8 @@ _ENTRY_POINT_CHECKS = frozenset({"mount_exists", "mount_signature", "on_session_
 
 
 # Which directory a path leads to just now, for one system call; a path's text stays the same when a link is moved.
-FolderIdentity = tuple[int, int]
+DirectoryIdentity = tuple[int, int]
+_NOWHERE: DirectoryIdentity = (0, 0)
 
 
 @dataclass(slots=True)
@@ -73,7 +74,7 @@ class LoadedModule:
     sys_path_entry: str | None = None
     mounted: int = 0
     package: str = ""  # the name that its code has in `sys.modules`
-    identity: FolderIdentity = (0, 0)
+    identity: DirectoryIdentity = _NOWHERE  # of its folder
 
     def copy(self) -> "LoadedModule":
         """Return what another loader may keep: the same module, not mounted yet."""
@@ -81,22 +82,41 @@ class LoadedModule:
         return LoadedModule(*known, package=self.package, identity=self.identity)
 
 
-_checked: WeakKeyDictionary[ModuleType, tuple[str, LoadedModule]] = WeakKeyDictionary()
+class _Checked(NamedTuple):
+    """A module as it was when it was checked, and the way to its package directory."""
+
+    loaded: LoadedModule
+    folder: str
+    package: Path
+    identity: DirectoryIdentity
+
+    def is_current(self, module_id: str, folder: Path, module: ModuleType) -> bool:
+        """Say whether the module is still the same, and comes from the same place."""
+        return (
+            self.loaded.module_id == module_id
+            and self.folder == str(folder)
+            and self.loaded.mount is getattr(module, "mount", None)
+            and self.loaded.on_session_ready is getattr(module, "on_session_ready", None)
+            and self.identity == identity_of(self.package) != _NOWHERE
+        )
+
+
+_checked: WeakKeyDictionary[ModuleType, _Checked] = WeakKeyDictionary()
 
 
 def load_checked(module_id: str, folder: Path) -> LoadedModule:
     """Import the package in a folder and check what needs no instance; both happen once in a process."""
-    module, identity = sys.modules.get(package_name(module_id)), identity_of(folder)
-    if module is not None and module in _checked:
-        known_folder, known = _checked[module]
-        if known_folder == str(folder) and known.identity == identity and _is_current(known, module_id, module):
-            return known.copy()
-    package = _real(_package_in(folder, module_id))
+    module = sys.modules.get(package_name(module_id))
+    known = _checked.get(module) if module is not None else None
+    if known is not None and module is not None and known.is_current(module_id, folder, module):
+        return known.loaded.copy()
+    found = _package_in(folder, module_id)
+    package = _real(found)
     make_way(module_id, package)
     module, loaded = _load_package(module_id, package)
     note_folder(module, package)
-    loaded.package, loaded.identity = module.__name__.partition(".")[0], identity
-    _checked[module] = (str(folder), loaded)
+    loaded.package, loaded.identity = module.__name__.partition(".")[0], identity_of(folder)
+    _checked[module] = _Checked(loaded, str(folder), found, identity_of(found))
     return loaded.copy()
 
 
@@ -110,27 +130,17 @@ def load_unchecked(module_id: str, folder: Path) -> LoadedModule:
     return load_function(module_id, getattr(module, "mount", None), module, str(package))
 
 
-def identity_of(folder: Path) -> FolderIdentity:
+def identity_of(directory: Path) -> DirectoryIdentity:
     try:
-        status = os.stat(folder)  # noqa: PTH116 - asked for every load
+        status = os.stat(directory)  # noqa: PTH116 - asked for every load
     except OSError:
-        return (0, 0)
+        return _NOWHERE
     return (status.st_dev, status.st_ino)
 
 
 def _real(package: Path) -> Path:
     """Return a package's directory without links above it: what it imports later must come from the same place."""
     return Path(os.path.realpath(package.parent), package.name)
-
-
-def _is_current(known: LoadedModule, module_id: str, module: ModuleType) -> bool:
-    """Say whether a module is still what it was when it was checked."""
-    return (
-        known.module_id == module_id
-        and known.mount is getattr(module, "mount", None)
-        and known.on_session_ready is getattr(module, "on_session_ready", None)
-        and os.path.isfile(known.file)  # noqa: PTH113 - asked for every load
-    )
 
 
 def _package_in(folder: Path, module_id: str) -> Path:

@@ -219,13 +219,15 @@ class ModuleLoader:
         source = await settle(source)
         resolve = getattr(source, "resolve", None)
         folder = resolve() if callable(resolve) else None
+        if isinstance(folder, Path):
+            return folder, source
         if not isinstance(folder, (str, os.PathLike)):
             name, answer = type(resolver).__name__, type(source).__name__
             raise ModuleLoadError(
                 f"Module '{module_id}' cannot be loaded: the resolver {name} answered {answer}, which names no folder",
                 hint=f"have {name} return an object whose resolve() gives the module's folder",
             )
-        return (folder if isinstance(folder, Path) else Path(folder)), source
+        return Path(folder), source
 
     def _load_folder(self, module_id: str, folder: Path, load: FolderLoad) -> LoadedModule:
         """Load from a folder that goes on `sys.path`; whatever goes wrong, `sys.path` is left as it was."""

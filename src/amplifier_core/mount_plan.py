@@ -290,17 +290,9 @@ def _text(value: Any) -> str:
 
 
 def _entry(place: str, section: str, module_type: str, raw: Any, spec: Mapping[str, Any]) -> PlanEntry:
-    return PlanEntry(
-        place=place,
-        section=section,
-        module_type=module_type,
-        module_id=_text(spec.get("module")),
-        source=spec.get("source"),
-        config=_mapping(spec.get("config")),
-        instance_id=_text(spec.get("instance_id")) or None,
-        spec=spec,
-        raw=raw,
-    )
+    module_id, instance_id = _text(spec.get("module")), _text(spec.get("instance_id")) or None
+    config = _mapping(spec.get("config"))
+    return PlanEntry(place, section, module_type, module_id, spec.get("source"), config, instance_id, spec, raw)
 
 
 def _entry_problems(entry: PlanEntry) -> Iterator[PlanProblem]:

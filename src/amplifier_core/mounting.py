@@ -47,8 +47,10 @@ class Change(NamedTuple):
     @property
     def is_visible(self) -> bool:
         """Whether something new is there and has stayed."""
-        is_there = self.mapping.get(self.key, _ABSENT) is self.after
-        return is_there and not any(self.after is one for one in (_ABSENT, None, self.before))
+        after = self.after
+        if after is None or after is _ABSENT or after is self.before:
+            return False
+        return self.mapping.get(self.key, _ABSENT) is after
 
     def undo(self) -> None:
         if self.mapping.get(self.key, _ABSENT) is not self.after:

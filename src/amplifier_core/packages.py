@@ -43,15 +43,12 @@ _TYPE_BY_PREFIX = {
 }
 _FOLDER_PREFIX = "amplifier-module-"
 _PACKAGE_PREFIX = "amplifier_module_"
+_SEPARATORS = frozenset("/\\\0")
 
 
 def is_module_id(module_id: object) -> bool:
     """Say whether `module_id` can name a module at all; anything else is never looked up."""
-    return (
-        isinstance(module_id, str)
-        and module_id not in ("", ".", "..")
-        and not any(character in module_id for character in "/\\\0")
-    )
+    return isinstance(module_id, str) and module_id not in ("", ".", "..") and _SEPARATORS.isdisjoint(module_id)
 
 
 def package_name(module_id: str) -> str:
