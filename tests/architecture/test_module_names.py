@@ -1,4 +1,4 @@
-"""The kit and the daemon know no module by its name: modules declare what they want."""
+"""The kit, the foundation and the daemon know no module by its name: modules declare what they want."""
 
 import ast
 from pathlib import Path
@@ -11,6 +11,7 @@ MODULE_IDS = {path.name for path in (ROOT / "modules").iterdir() if path.is_dir(
 # What is named all the same, and why.
 DECLARED = {
     "src/amplifier_kit/undeclared.py": {"delegate", "openai:tool_search_items"},  # the ecosystem's, in one place
+    "src/amplifier_foundation/undeclared.py": {"hooks-logging"},  # likewise
     "src/amplifierd/documents/inheritance.py": {"context-simple"},  # the context of a profile that names none
 }
 
@@ -25,7 +26,7 @@ def _is_name(text: str) -> bool:
     return text in MODULE_IDS or text == "delegate" or text.startswith(("openai:", "anthropic:"))
 
 
-@pytest.mark.parametrize("package", ["amplifier_kit", "amplifierd"])
+@pytest.mark.parametrize("package", ["amplifier_kit", "amplifier_foundation", "amplifierd"])
 def test_no_module_is_known_by_its_name(package: str) -> None:
     files = {path.relative_to(ROOT).as_posix(): path for path in (ROOT / "src" / package).rglob("*.py")}
 

@@ -15,7 +15,11 @@ from amplifier_core.mount_plan import MountPlan
 from amplifier_foundation.costs import bridge_child_cost
 from amplifier_foundation.dicts.merge import deep_merge, merge_module_lists, module_identity
 from amplifier_foundation.mentions import BaseMentionResolver, expand_mentions_in_instruction, parse_mentions
-from amplifier_foundation.observability import FOUNDATION_OBSERVABILITY_EVENTS, inject_additional_events
+from amplifier_foundation.observability import (
+    FOUNDATION_OBSERVABILITY_EVENTS,
+    event_recorders,
+    inject_additional_events,
+)
 from amplifier_foundation.session.capabilities import get_working_dir
 from amplifier_foundation.spawn_utils import apply_provider_preferences_with_resolution
 
@@ -100,7 +104,8 @@ async def _plan(prepared: PreparedBundle, effective: Bundle, child: Child) -> di
     if child.provider_preferences:
         coordinator = child.parent_session.coordinator if child.parent_session is not None else None
         plan = await apply_provider_preferences_with_resolution(plan, child.provider_preferences, coordinator)
-    inject_additional_events(plan, FOUNDATION_OBSERVABILITY_EVENTS)
+    recorders = event_recorders(plan, prepared.resolver)
+    inject_additional_events(plan, FOUNDATION_OBSERVABILITY_EVENTS, recorders)
     return plan
 
 

@@ -10,7 +10,11 @@ from typing import TYPE_CHECKING, Any
 import amplifier_core
 from amplifier_foundation.bundle.policies import origin_of_rule
 from amplifier_foundation.mentions import BaseMentionResolver, ContentDeduplicator
-from amplifier_foundation.observability import FOUNDATION_OBSERVABILITY_EVENTS, inject_additional_events
+from amplifier_foundation.observability import (
+    FOUNDATION_OBSERVABILITY_EVENTS,
+    event_recorders,
+    inject_additional_events,
+)
 from amplifier_foundation.session.capabilities import set_working_dir
 from amplifier_system.policy import SessionPolicy
 
@@ -38,7 +42,8 @@ async def open_session(
 ) -> AmplifierSession:
     """Create, equip and initialize a session; one that cannot be initialized is cleaned up."""
     bundle = prepared.bundle
-    inject_additional_events(prepared.mount_plan, FOUNDATION_OBSERVABILITY_EVENTS)
+    recorders = event_recorders(prepared.mount_plan, prepared.resolver)
+    inject_additional_events(prepared.mount_plan, FOUNDATION_OBSERVABILITY_EVENTS, recorders)
     session = amplifier_core.AmplifierSession(  # looked up at every call: applications substitute it
         session_plan(prepared.mount_plan),
         session_id=session_id,

@@ -26,11 +26,10 @@ from amplifier_core.module_sources import ModuleNotFoundError as ModuleNotFound
 from amplifier_core.module_sources import ModuleSourceResolver
 from amplifier_core.mount_plan import PlanEntry
 from amplifier_core.packages import find_package
+from amplifier_foundation.declarations import read_declaration
 from amplifierd.builds.installed_modules import installed_modules
 
 logger = logging.getLogger(__name__)
-
-DECLARATION = "runtime.toml"
 
 _UNDECLARED = Path(__file__).with_name("undeclared.toml")
 _PLACE = re.compile(r"<([a-z_]+)>")
@@ -64,15 +63,9 @@ class RuntimeValues:
 
     def _declared_by(self, entry: PlanEntry) -> Mapping[str, Any]:
         package = self._find_package(entry)
-        declaration = package / DECLARATION if package is not None else None
-        if declaration is None or not declaration.is_file():
-            undeclared: Mapping[str, Any] = _undeclared().get(entry.module_id, {})
-            return undeclared
-        try:
-            return tomllib.loads(declaration.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            logger.warning("%s is not read: %s", declaration, error)
-            return {}
+        declared = read_declaration(package) if package is not None else None
+        undeclared: Mapping[str, Any] = _undeclared().get(entry.module_id, {})
+        return undeclared if declared is None else declared
 
     def _find_package(self, entry: PlanEntry) -> Path | None:
         if self._resolver is not None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import amplifier_core
-from amplifier_core import AmplifierSession
+from amplifier_core import AmplifierSession, module_sources
 from amplifier_foundation.bundle import Bundle, PreparedBundle
 from amplifier_foundation.prepared.system_prompt import give_system_prompt
 from amplifier_foundation.registry import load_bundle
@@ -77,6 +77,48 @@ async def test_logging_hooks_are_told_of_our_events_and_providers_of_their_ids(
     assert prepared.mount_plan["hooks"][0]["config"]["additional_events"] == ["session:config", "mentions:resolved"]
     assert prepared.mount_plan["providers"] == providers
     assert "instance_id" not in providers[1]
+
+
+@pytest.mark.parametrize(
+    ("declaration", "added"),
+    [
+        ("records_events = true\n", ["own:event", "session:config", "mentions:resolved"]),
+        ("records_events = false\n", ["own:event"]),
+        ("records_events = tru", ["own:event"]),  # cannot be read
+        ("", ["own:event"]),
+    ],
+)
+async def test_a_hook_is_told_of_our_events_if_it_declares_that_it_records_them(
+    make_bundle: MakeBundle, make_module: Callable[..., Path], cache_dir: Path, declaration: str, added: list[str]
+) -> None:
+    folder = make_module("hooks-diary")
+    (folder / "amplifier_module_hooks_diary" / "runtime.toml").write_text(declaration)
+    diary = {"module": "hooks-diary", "source": str(folder), "config": {"additional_events": ["own:event"]}}
+    prepared = await make_bundle(hooks=[diary]).prepare(cache_dir=cache_dir)
+
+    async with prepared.create_session() as session:
+        assert session.config["hooks"][0]["config"] == {"additional_events": added}
+
+
+async def test_an_applications_own_resolver_need_not_say_where_modules_are(
+    make_bundle: MakeBundle, cache_dir: Path
+) -> None:
+    prepared = await make_bundle().prepare(cache_dir=cache_dir)
+    prepared.mount_plan["hooks"] = [{"module": "hooks-redaction"}, {"module": "hooks-logging"}]
+
+    class Refusing:
+        def get_module_source(self, module_id: str) -> str:
+            raise RuntimeError("ask someone else")
+
+        def resolve(self, module_id: str, source_hint: Any = None, profile_hint: Any = None) -> Any:
+            raise module_sources.ModuleNotFoundError(module_id)
+
+    prepared.resolver = Refusing()  # type: ignore[assignment]
+
+    async with prepared.create_session() as session:
+        hooks = session.config["hooks"]
+
+    assert ["config" in hook for hook in hooks] == [False, True]
 
 
 async def test_a_plan_without_ids_is_the_sessions_own(make_bundle: MakeBundle, cache_dir: Path) -> None:
