@@ -99,7 +99,7 @@ def write_atomically(path: Path, data: bytes, *, private: bool = False, lasting:
     with _written_beside(path, data, mode=PRIVATE if private else _mode_of(path)) as temporary:
         temporary.replace(path)
     if lasting:
-        _sync_directory(path.parent)
+        sync_directory(path.parent)
 
 
 def create_atomically(candidates: Iterable[Path], data: bytes) -> Path:
@@ -130,6 +130,16 @@ def remove_unfinished(directory: Path, *, older_than_s: float = 60.0) -> None:
                 path.unlink()
 
 
+def sync_directory(directory: Path) -> None:
+    """Wait until the names in a directory are on the disk."""
+    with suppress(OSError):  # some file systems cannot; the rename itself is done
+        descriptor = os.open(directory, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
 @contextmanager
 def _written_beside(path: Path, data: bytes, *, mode: int | None) -> Iterator[Path]:
     """Yield a file in the directory of `path` that holds `data`; it is gone afterwards unless it was moved."""
@@ -154,15 +164,6 @@ def _mode_of(path: Path) -> int | None:
         return stat.S_IMODE(path.stat().st_mode)
     except FileNotFoundError:
         return None
-
-
-def _sync_directory(directory: Path) -> None:
-    with suppress(OSError):  # some file systems cannot; the rename itself is done
-        descriptor = os.open(directory, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 def _move_to_new(temporary: Path, path: Path) -> None:

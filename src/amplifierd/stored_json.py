@@ -30,11 +30,12 @@ def _same(value: dict[str, Any]) -> dict[str, Any]:
 class StoredFormat:
     """One kind of file: the version written now, and how a value of version n becomes one of n + 1.
 
-    A version without a migration has the shape of the one after it.
+    A version without a migration has the shape of the one after it. Files that are `private` are for their owner alone.
     """
 
     version: int = 1
     migrations: Mapping[int, Migration] = field(default_factory=dict)
+    private: bool = False
 
     def read(self, path: Path) -> dict[str, Any] | None:
         """Return what a file holds, None when there is no such file.
@@ -63,9 +64,21 @@ class StoredFormat:
             logger.info("%s was migrated from format %s to %s", path, version, self.version)
         return migrated
 
+    def parse(self, content: bytes, path: Path) -> dict[str, Any]:
+        """Return what the contents of a file mean to this version; the file itself is left as it is.
+
+        Raises what `read` raises.
+        """
+        value = _parse_object(content, path)
+        return self._migrate(value, self._version_of(value, path))
+
+    def stamped(self, value: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a value as it is written."""
+        return {KEY: self.version, **{key: item for key, item in value.items() if key != KEY}}
+
     def write(self, path: Path, value: Mapping[str, Any]) -> None:
         """Replace a file in one step."""
-        write_json(path, {KEY: self.version, **{key: item for key, item in value.items() if key != KEY}})
+        write_json(path, self.stamped(value), private=self.private)
 
     def _version_of(self, value: Mapping[str, Any], path: Path) -> int:
         version = value.get(KEY, 0)
@@ -92,10 +105,18 @@ def _parse_object(content: bytes, path: Path) -> dict[str, Any]:
             raise ValueError(f"{path} holds a {type(other).__name__}, not a JSON object")
 
 
-def write_json(path: Path, value: Any, *, lasting: bool = True) -> None:
+def write_json(path: Path, value: Any, *, private: bool = False, lasting: bool = True) -> None:
     """Write a value as JSON is stored here, in one step; missing directories are made, for the owner alone.
 
-    `lasting` is what it is to `write_atomically`.
+    `private` and `lasting` are what they are to `write_atomically`.
     """
     make_directory(path.parent)
-    write_atomically(path, (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode(), lasting=lasting)
+    write_atomically(path, json_text(value), private=private, lasting=lasting)
+
+
+def json_text(value: Any) -> bytes:
+    """Return a value as JSON is stored here; halves of surrogate pairs are escaped."""
+    try:
+        return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode()
+    except UnicodeEncodeError:
+        return (json.dumps(value, indent=2) + "\n").encode()

@@ -11,38 +11,26 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from .hold import Hold, Holder
 from .record import SessionRecord
+
+__all__ = [
+    "Hold",
+    "Holder",
+    "Message",
+    "NewSession",
+    "SearchHit",
+    "SessionPage",
+    "SessionQuery",
+    "SessionStore",
+    "StoredEvent",
+]
 
 Message = dict[str, Any]
 """A line of a transcript: `{id, timestamp, role, content, turn, …}`."""
 
 StoredEvent = dict[str, Any]
 """A line of the events: `{seq, ts, lvl, event, session_id, parent_id, correlation_id, data}`."""
-
-
-@dataclass(frozen=True)
-class Holder:
-    """The process that holds a session. `started` tells a process from a later one with the same id."""
-
-    pid: int
-    started: float
-    boot_id: str
-    host: str
-    kind: str
-
-    @classmethod
-    def of_this_process(cls, kind: str = "library") -> Holder:
-        raise NotImplementedError
-
-
-@dataclass(frozen=True)
-class Hold:
-    """The right to write into one session."""
-
-    session_id: str
-    holder: Holder
-    epoch: int
-    since: str
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,202 @@
+"""Sessions in files: one directory each, and nothing but files is the truth."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+from amplifier_system.threads import in_thread
+from amplifierd.exceptions import HoldLostError, SessionError, SessionExistsError, SessionNotFoundError
+from amplifierd.paths import Paths
+from amplifierd.stored_json import json_text
+
+from .hold import Hold, Holder
+from .json_lines import encoded_lines
+from .listing import scan_descendants, scan_hits, scan_page
+from .metadata_file import METADATA, metadata_text
+from .parts_file import part_lines
+from .protocol import Message, NewSession, SearchHit, SessionPage, SessionQuery, StoredEvent
+from .record import SessionRecord, checked_session_id, now
+from .session_files import EVENTS, GATE, HOLD, PARTS, PLAN, TRANSCRIPT, SessionFiles, document_file_name
+from .session_writer import SessionWriter, find_hold
+from .staging import create_directory, remove_leftovers, trash_path
+
+T = TypeVar("T")
+
+_MOST_OPEN = 64  # sessions whose files stay open; each has up to four descriptors
+_ON_LOOP_BYTES = 1 << 18  # more is written in a thread
+
+
+class FileStore:
+    """The store of one home, with a directory for each session.
+
+    It is used from one event loop at a time. Any number of processes may have stores of the same home.
+    """
+
+    def __init__(self, paths: Paths) -> None:
+        self._sessions = paths.sessions
+        self._writers: OrderedDict[str, SessionWriter] = OrderedDict()
+        remove_leftovers(paths.sessions)
+
+    async def create(self, new: NewSession, holder: Holder) -> Hold:
+        session_id = checked_session_id(new.record.session_id)
+        hold = Hold(session_id, holder, epoch=1, since=now())
+        contents = {
+            GATE: hold.fence,
+            HOLD: json_text(hold.to_dict()),
+            METADATA: metadata_text(new.record),
+            PLAN: json_text(new.plan),
+            TRANSCRIPT: encoded_lines(new.messages),
+            EVENTS: encoded_lines(new.events),
+            **{document_file_name(name): json_text(value) for name, value in new.documents.items()},
+        }
+        if new.parts:
+            contents[PARTS] = part_lines(new.parts)
+        self._forget(session_id)
+        try:
+            await in_thread(lambda _: create_directory(self._sessions, session_id, contents))
+        except FileExistsError:
+            raise SessionExistsError(
+                f"there is a session {session_id!r} in {self._sessions} already", hint="choose another id"
+            ) from None
+        except OSError as error:
+            raise SessionError(
+                f"session {session_id!r} cannot be created, nothing is left of it: {error}",
+                hint=f"make {self._sessions} writable, or room on its disk",
+            ) from error
+        return hold
+
+    async def read(self, session_id: str) -> SessionRecord:
+        files = self._files(session_id)
+        return await in_thread(lambda _: files.read_record())
+
+    async def read_plan(self, session_id: str, number: int | None = None) -> dict[str, Any]:
+        files = self._files(session_id)
+        return await in_thread(lambda _: files.read_plan(number))
+
+    async def read_messages(self, session_id: str) -> list[Message]:
+        files = self._files(session_id)
+        return await in_thread(lambda _: files.read_lines(TRANSCRIPT))
+
+    async def read_events(self, session_id: str, *, after_seq: int = 0) -> list[StoredEvent]:
+        files = self._files(session_id)
+        events = await in_thread(lambda _: files.read_lines(EVENTS))
+        return [event for event in events if event.get("seq", 0) > after_seq] if after_seq else events
+
+    async def read_document(self, session_id: str, name: str) -> Any | None:
+        files = self._files(session_id)
+        return await in_thread(lambda _: files.read_document(name))
+
+    async def read_part(self, session_id: str, digest: str) -> bytes | None:
+        files = self._files(session_id)
+        files.check_exists()
+        writer = self._writer(session_id)
+        return await writer.in_turn(lambda: writer.parts.find(digest))
+
+    async def list(self, query: SessionQuery) -> SessionPage:
+        return await in_thread(lambda _: scan_page(self._sessions, query))
+
+    async def search(self, text: str, *, limit: int = 50, owner: str | None = None) -> tuple[SearchHit, ...]:
+        return await in_thread(lambda _: scan_hits(self._sessions, text, limit=limit, owner=owner))
+
+    async def descendants(self, session_id: str) -> tuple[str, ...]:
+        files = self._files(session_id)
+        return await in_thread(lambda _: scan_descendants(self._sessions, files.read_record()))
+
+    async def acquire(self, session_id: str, holder: Holder, *, take_over: bool = False) -> Hold:
+        writer = self._writer(session_id)
+        return await writer.in_turn(lambda: writer.acquire(holder, take_over=take_over))
+
+    async def release(self, hold: Hold) -> None:
+        with suppress(HoldLostError, SessionError, SessionNotFoundError):
+            await self._write(hold, lambda writer: writer.release(hold))
+
+    async def holder_of(self, session_id: str) -> Hold | None:
+        files = self._files(session_id)
+        return await in_thread(lambda _: _find_live_hold(files))
+
+    async def append_messages(self, hold: Hold, messages: Iterable[Message], *, lasting: bool = False) -> None:
+        await self._append(hold, TRANSCRIPT, encoded_lines(messages), lasting)
+
+    async def append_events(self, hold: Hold, events: Iterable[StoredEvent], *, lasting: bool = False) -> None:
+        await self._append(hold, EVENTS, encoded_lines(events), lasting)
+
+    async def replace_messages(self, hold: Hold, messages: Iterable[Message]) -> None:
+        content = encoded_lines(messages)
+        await self._write(hold, lambda writer: writer.replace(hold, TRANSCRIPT, content))
+
+    async def update(self, hold: Hold, **changes: Any) -> SessionRecord:
+        return await self._write(hold, lambda writer: writer.update(hold, changes))
+
+    async def switch_plan(
+        self, hold: Hold, plan: Mapping[str, Any], documents: Mapping[str, Any], **changes: Any
+    ) -> int:
+        files = {document_file_name(name): value for name, value in documents.items()}
+        return await self._write(hold, lambda writer: writer.switch_plan(hold, plan, files, changes))
+
+    async def put_document(self, hold: Hold, name: str, value: Any) -> None:
+        file_name, content = document_file_name(name), json_text(value)
+        await self._write(hold, lambda writer: writer.replace(hold, file_name, content))
+
+    async def put_parts(self, hold: Hold, parts: Mapping[str, bytes]) -> None:
+        await self._write(hold, lambda writer: writer.append_parts(hold, parts))
+
+    async def delete(self, hold: Hold) -> None:
+        trash = trash_path(self._sessions)
+        await self._write(hold, lambda writer: writer.delete(hold, trash))
+        self._forget(hold.session_id)
+        await asyncio.to_thread(shutil.rmtree, trash, ignore_errors=True)
+
+    def workspace(self, session_id: str) -> Path:
+        return self._files(session_id).directory
+
+    async def close(self) -> None:
+        for session_id in tuple(self._writers):
+            self._forget(session_id)
+
+    async def _append(self, hold: Hold, name: str, data: bytes, lasting: bool) -> None:
+        if not data:
+            return
+        writer = self._writer(hold.session_id)
+        if writer.waiting or len(data) > _ON_LOOP_BYTES or not writer.try_append(hold, name, data):
+            await writer.in_turn(lambda: writer.append(hold, name, data))
+        if lasting:
+            await writer.synchronise(name)
+
+    async def _write(self, hold: Hold, work: Callable[[SessionWriter], T]) -> T:
+        writer = self._writer(hold.session_id)
+        return await writer.in_turn(lambda: work(writer))
+
+    def _files(self, session_id: str) -> SessionFiles:
+        return SessionFiles(self._sessions / checked_session_id(session_id))
+
+    def _writer(self, session_id: str) -> SessionWriter:
+        """Return the open files of a session; those used longest ago are closed when there are too many."""
+        writer = self._writers.get(session_id)
+        if writer is None:
+            writer = self._writers[session_id] = SessionWriter(self._files(session_id))
+            self._close_oldest()
+        else:
+            self._writers.move_to_end(session_id)
+        return writer
+
+    def _close_oldest(self) -> None:
+        idle = [name for name, writer in self._writers.items() if not writer.waiting]
+        for name in idle[: max(0, len(self._writers) - _MOST_OPEN)]:
+            self._forget(name)
+
+    def _forget(self, session_id: str) -> None:
+        if (writer := self._writers.get(session_id)) is not None and not writer.waiting:
+            del self._writers[session_id]
+            writer.close()
+
+
+def _find_live_hold(files: SessionFiles) -> Hold | None:
+    files.check_exists()
+    hold = find_hold(files)
+    return hold if hold is not None and hold.holder.is_alive() else None

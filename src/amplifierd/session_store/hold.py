@@ -1,0 +1,80 @@
+"""The right to write into a session, and the process that has it."""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import asdict, dataclass
+from functools import cache
+from typing import Any
+
+from .process_identity import boot_id, find_start, same_boot
+
+
+@dataclass(frozen=True)
+class Holder:
+    """The process that holds a session. `started` tells a process from a later one with the same id."""
+
+    pid: int
+    started: float
+    boot_id: str
+    host: str
+    kind: str
+
+    @classmethod
+    def of_this_process(cls, kind: str = "library") -> Holder:
+        pid = os.getpid()
+        return cls(pid=pid, started=_own_start(pid), boot_id=boot_id(), host=socket.gethostname(), kind=kind)
+
+    def is_alive(self) -> bool:
+        """Say whether the process may still be there; of one that cannot be seen from here it is assumed."""
+        if self.host != socket.gethostname():
+            return True
+        if self.boot_id != boot_id():
+            return same_boot(self.boot_id, boot_id())
+        return find_start(self.pid) == self.started
+
+    def __str__(self) -> str:
+        return f"process {self.pid} ({self.kind}) on {self.host}"
+
+
+@dataclass(frozen=True)
+class Hold:
+    """The right to write into one session."""
+
+    session_id: str
+    holder: Holder
+    epoch: int
+    since: str
+
+    @property
+    def fence(self) -> bytes:
+        """What the session's gate says for as long as this hold is the valid one."""
+        return fence(self.epoch, self.since)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"holder": asdict(self.holder), "epoch": self.epoch, "since": self.since}
+
+
+FENCE_BYTES = 64
+FREE = "free"
+DELETED = "deleted"
+
+
+def fence(epoch: int, word: str) -> bytes:
+    """Return the line of a gate: an epoch, and since when it holds or why nobody has it."""
+    return f"{epoch} {word}".ljust(FENCE_BYTES - 1).encode() + b"\n"
+
+
+def fence_epoch(line: bytes) -> int:
+    """Return the epoch that a gate names, 0 when it names none yet."""
+    number = line.split(b" ", 1)[0]
+    return int(number) if number.isdigit() else 0
+
+
+@cache
+def _own_start(pid: int) -> float:
+    started = find_start(pid)
+    if started is None:
+        raise RuntimeError(f"the start of this process ({pid}) cannot be found out")
+    return started

@@ -1,0 +1,104 @@
+"""Files of JSON lines: written whole, read up to the last whole line."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+logger = logging.getLogger(__name__)
+
+_BLOCK = 1 << 16
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_encode_escaped = json.JSONEncoder(separators=(",", ":")).encode
+
+
+def encoded(value: Any) -> bytes:
+    """Return a value as one compact line without its end; halves of surrogate pairs are escaped."""
+    try:
+        return _encode(value).encode()
+    except UnicodeEncodeError:
+        return _encode_escaped(value).encode()
+
+
+def encoded_lines(entries: Iterable[Mapping[str, Any]]) -> bytes:
+    return b"".join(encoded(entry) + b"\n" for entry in entries)
+
+
+def append_whole(descriptor: int, data: bytes) -> None:
+    """Append all of `data` or nothing; nobody else may write at the same time.
+
+    Raises:
+        OSError: the file is as it was.
+    """
+    written = 0
+    try:
+        written = os.write(descriptor, data)
+        while written < len(data):  # the rest says why it did not fit
+            written += os.write(descriptor, data[written:])
+    except OSError:
+        if written:
+            os.ftruncate(descriptor, os.fstat(descriptor).st_size - written)
+        raise
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """Return the objects of a file, none when it does not exist; lines that hold none are skipped."""
+    return [entry for _, entry in read_lines_from(path, 0)]
+
+
+def read_lines_from(path: Path, start: int) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the objects after `start`, each with the place of its line; the last line counts once it is whole."""
+    try:
+        with path.open("rb") as file:
+            file.seek(start)
+            data = file.read()
+    except FileNotFoundError:
+        return
+    for line in data.split(b"\n")[:-1]:
+        if (entry := _parsed(line, path, start)) is not None:
+            yield start, entry
+        start += len(line) + 1
+
+
+def truncate_torn(path: Path) -> None:
+    """Remove the beginning of a line that a killed process left at the end of a file."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return
+    try:
+        size = os.fstat(descriptor).st_size
+        end = _end_of_last_line(descriptor, size)
+        if end < size:
+            logger.warning("%s: %d bytes of a line that was never finished are removed", path, size - end)
+            os.ftruncate(descriptor, end)
+    finally:
+        os.close(descriptor)
+
+
+def _end_of_last_line(descriptor: int, size: int) -> int:
+    end = size
+    while end > 0:
+        start = max(0, end - _BLOCK)
+        newline = os.pread(descriptor, end - start, start).rfind(b"\n")
+        if newline >= 0:
+            return start + newline + 1
+        end = start
+    return 0
+
+
+def _parsed(line: bytes, path: Path, place: int) -> dict[str, Any] | None:
+    if not line.strip():
+        return None
+    try:
+        entry = json.loads(line)
+    except (ValueError, RecursionError):
+        entry = None
+    if not isinstance(entry, dict):
+        logger.warning("%s: the line at byte %d is not a JSON object and is skipped", path, place)
+        return None
+    return entry

@@ -1,0 +1,53 @@
+"""`metadata.json`: a session's record, under its own names and those that the foundation's utilities read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from amplifierd.exceptions import SessionError
+from amplifierd.stored_json import KEY, StoredFormat, json_text
+
+from .record import SessionRecord, now
+
+METADATA = "metadata.json"
+
+
+def _from_the_foundation(value: dict[str, Any]) -> dict[str, Any]:
+    """Give the metadata of a session that an application without this store kept the fields that ours have."""
+    created = value.get("created_at") or value.get("created") or now()
+    return {
+        **value,
+        "parent_session_id": value.get("parent_session_id") or value.get("parent_id"),
+        "created_at": created,
+        "last_activity_at": value.get("last_activity_at") or created,
+        "working_dir": value.get("working_dir") or str(Path.home()),
+        "turn_count": value.get("turn_count") or 0,
+    }
+
+
+METADATA_FORMAT = StoredFormat(version=1, migrations={0: _from_the_foundation}, private=True)
+
+_TWICE = {"parent_id": "parent_session_id", "created": "created_at"}
+
+
+def metadata_text(record: SessionRecord) -> bytes:
+    fields = record.model_dump(mode="json")
+    return json_text(METADATA_FORMAT.stamped({**fields, **{name: fields[own] for name, own in _TWICE.items()}}))
+
+
+def parse_metadata(content: bytes, path: Path) -> SessionRecord:
+    """Return the record that a file's contents say; an older format is understood, the file stays as it is.
+
+    Raises:
+        FormatUnsupportedError: a newer version wrote it.
+        SessionError: it cannot be read.
+    """
+    try:
+        fields = METADATA_FORMAT.parse(content, path)
+        known = {key: value for key, value in fields.items() if key != KEY and key not in _TWICE}
+        return SessionRecord.model_validate({"session_id": path.parent.name, **known})
+    except (ValidationError, ValueError) as error:
+        raise SessionError(f"{path} is not the metadata of a session: {error}", hint="restore it, or delete") from error

@@ -1,0 +1,135 @@
+"""The files of one session, as anyone may read them.
+
+A switch of the plan prepares its files in a directory of their own and moves that to `switch` in one step, which is the
+moment it takes effect; then each file is moved out of it. Whoever reads looks there first.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from amplifierd.exceptions import MountPlanMissingError, SessionError, SessionNotFoundError
+
+from .hold import Hold, Holder
+from .json_lines import read_lines
+from .metadata_file import METADATA, parse_metadata
+from .record import SessionRecord
+
+TRANSCRIPT = "transcript.jsonl"
+EVENTS = "events.jsonl"
+PARTS = "parts.jsonl"
+LINE_FILES = (TRANSCRIPT, EVENTS, PARTS)
+PLAN = "mount_plan.json"
+HOLD = "hold.json"
+GATE = "gate"
+SWITCH = "switch"
+
+_DOCUMENT = re.compile(r"[a-z][a-z0-9_]{0,63}")
+_RESERVED = frozenset({"metadata", "mount_plan", "hold"})
+_ARCHIVED_PLAN = re.compile(r"mount_plan\.(\d+)\.json")
+
+
+@dataclass(frozen=True)
+class SessionFiles:
+    """The directory of one session."""
+
+    directory: Path
+
+    @property
+    def session_id(self) -> str:
+        return self.directory.name
+
+    def path(self, name: str) -> Path:
+        return self.directory / name
+
+    def exists(self) -> bool:
+        return self.path(METADATA).exists()
+
+    def read(self, name: str) -> bytes | None:
+        """Return what a file that is replaced as a whole says, None when there is none."""
+        for path in (self.directory / SWITCH / name, self.directory / name):
+            try:
+                return path.read_bytes()
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+        return None
+
+    def read_record(self) -> SessionRecord:
+        content = self.read(METADATA)
+        if content is None:
+            raise self.not_found()
+        return parse_metadata(content, self.path(METADATA))
+
+    def read_plan(self, number: int | None) -> dict[str, Any]:
+        name = PLAN if number is None else archived_plan_name(number)
+        content = self.read(name)
+        if content is None:
+            self.check_exists()
+            raise MountPlanMissingError(
+                f"session {self.session_id!r} has no {name}",
+                hint="restore the file, or fork the session into another profile",
+            )
+        value = self._parse(content, name)
+        if not isinstance(value, dict):
+            raise SessionError(f"{self.path(name)} does not hold a mount plan", hint="restore the file")
+        return value
+
+    def read_document(self, name: str) -> Any | None:
+        file_name = document_file_name(name)
+        content = self.read(file_name)
+        if content is None:
+            self.check_exists()
+            return None
+        return self._parse(content, file_name)
+
+    def read_lines(self, name: str) -> list[dict[str, Any]]:
+        entries = read_lines(self.path(name))
+        if not entries:
+            self.check_exists()
+        return entries
+
+    def read_hold(self) -> Hold | None:
+        """Return what `hold.json` says, None when the session is free or nothing can be read from it."""
+        try:
+            value = json.loads(self.path(HOLD).read_bytes())
+            return Hold(self.session_id, Holder(**value["holder"]), value["epoch"], value["since"])
+        except (OSError, ValueError, TypeError, KeyError):
+            return None
+
+    def count_archived_plans(self) -> int:
+        names = (path.name for folder in (self.directory, self.path(SWITCH)) for path in folder.glob("mount_plan.*"))
+        return max((int(found[1]) for name in names if (found := _ARCHIVED_PLAN.fullmatch(name))), default=0)
+
+    def check_exists(self) -> None:
+        if not self.exists():
+            raise self.not_found()
+
+    def not_found(self) -> SessionNotFoundError:
+        return SessionNotFoundError(
+            f"there is no session {self.session_id!r} in {self.directory.parent}", hint="list the sessions there are"
+        )
+
+    def _parse(self, content: bytes, name: str) -> Any:
+        try:
+            return json.loads(content)
+        except ValueError as error:
+            raise SessionError(f"{self.path(name)} is not JSON: {error}", hint="restore or delete the file") from error
+
+
+def archived_plan_name(number: int) -> str:
+    return f"mount_plan.{number}.json"
+
+
+def document_file_name(name: str) -> str:
+    """Return the file in which a named document lies.
+
+    Raises:
+        ValueError: a document cannot have that name.
+    """
+    if not _DOCUMENT.fullmatch(name) or name in _RESERVED:
+        raise ValueError(f"a document of a session cannot be named {name!r}: use small letters, digits and _")
+    return f"{name}.json"

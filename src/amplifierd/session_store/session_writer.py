@@ -1,0 +1,263 @@
+"""Writing into one session's files: everything under the gate, and only under a valid hold."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+from amplifier_system.files import PRIVATE, remove_unfinished, sync_directory, write_atomically
+from amplifier_system.threads import in_thread
+from amplifierd.exceptions import SessionError, SessionHeldError
+from amplifierd.stored_json import json_text
+
+from .gate import Gate
+from .hold import DELETED, FREE, Hold, Holder, fence, fence_epoch
+from .json_lines import append_whole, truncate_torn
+from .metadata_file import METADATA, METADATA_FORMAT, metadata_text
+from .parts_file import PartsFile
+from .record import SessionRecord, now
+from .session_files import GATE, HOLD, LINE_FILES, PARTS, PLAN, SWITCH, SessionFiles, archived_plan_name
+from .staging import write_new
+
+T = TypeVar("T")
+
+_APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+_PREPARED = ".switch-"
+_ATTEMPTS = 3
+_POLL_S = 0.001
+_HINTS = dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "make room on its disk, then try again")
+
+
+class SessionWriter:
+    """One session's files, opened as they are needed; one piece of work at a time.
+
+    `in_turn` runs blocking work in a thread, in the order in which it was asked for. `try_append` is for the event
+    loop: it does its work at once or not at all.
+    """
+
+    def __init__(self, files: SessionFiles) -> None:
+        self.files = files
+        self.parts = PartsFile(files.path(PARTS))
+        self.waiting = 0
+        self._turn = asyncio.Lock()
+        self._gate: Gate | None = None
+        self._descriptors: dict[str, int] = {}
+
+    async def in_turn(self, work: Callable[[], T]) -> T:
+        if self.waiting == 0:
+            self._turn = asyncio.Lock()  # an older one may belong to an event loop that is gone
+        self.waiting += 1
+        try:
+            async with self._turn:
+                return await in_thread(lambda _: work())
+        finally:
+            self.waiting -= 1
+
+    def try_append(self, hold: Hold, name: str, data: bytes) -> bool:
+        """Append lines unless the gate is locked at this moment."""
+        gate = self._gate or self._open_gate()
+        if not gate.try_lock():
+            return False
+        try:
+            gate.check(hold)
+            append_whole(self._descriptor(name), data)
+        except OSError as error:
+            raise self._not_written(error) from error
+        finally:
+            gate.unlock()
+        return True
+
+    def append(self, hold: Hold, name: str, data: bytes) -> None:
+        with self._under(hold):
+            append_whole(self._descriptor(name), data)
+
+    def append_parts(self, hold: Hold, parts: Mapping[str, bytes]) -> None:
+        if data := self.parts.lines_for(parts):
+            self.append(hold, PARTS, data)
+
+    def synchronise(self, name: str) -> Awaitable[None]:
+        """Wait until what was appended is on the disk."""
+        descriptor = os.dup(self._descriptor(name))  # the file may be closed meanwhile
+
+        def work() -> None:
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+
+        return in_thread(lambda _: work())
+
+    def replace(self, hold: Hold, name: str, content: bytes) -> None:
+        with self._under(hold):
+            self._close_file(name)
+            write_atomically(self.files.path(name), content, private=True)
+
+    def update(self, hold: Hold, changes: Mapping[str, Any]) -> SessionRecord:
+        with self._under(hold):
+            record = self.files.read_record().changed(**changes)
+            write_atomically(self.files.path(METADATA), metadata_text(record), private=True)
+        return record
+
+    def switch_plan(
+        self, hold: Hold, plan: Mapping[str, Any], documents: Mapping[str, Any], changes: Mapping[str, Any]
+    ) -> int:
+        with self._under(hold):
+            number = self.files.count_archived_plans() + 1
+            record = self.files.read_record().changed(**changes)
+            archived = self.files.read(PLAN)
+            contents = {PLAN: json_text(plan), METADATA: metadata_text(record)}
+            contents |= {name: json_text(value) for name, value in documents.items()}
+            contents |= {} if archived is None else {archived_plan_name(number): archived}
+            self._prepare(contents)
+            self._finish_switch()
+        return number
+
+    def acquire(self, holder: Holder, *, take_over: bool) -> Hold:
+        self.files.read_record()  # a session that cannot be read is not changed either
+        for _ in range(_ATTEMPTS):
+            gate = self._open_gate(create=True)
+            with gate.locked():
+                if gate.is_in_place():  # and not that of a session that was deleted while we waited
+                    return self._acquire(gate, holder, take_over)
+        raise self.files.not_found()
+
+    def release(self, hold: Hold) -> None:
+        with self._under(hold):
+            self._require_gate().write(fence(hold.epoch, FREE))
+            self._write_hold({"holder": None, "epoch": hold.epoch, "since": now()})
+        self.close()
+
+    def delete(self, hold: Hold, trash: Path) -> None:
+        """Move the directory away in one step; nobody can write into it any more."""
+        with self._under(hold):
+            self._require_gate().write(fence(hold.epoch, DELETED))
+            try:
+                self.files.directory.rename(trash)
+            except OSError:
+                self._require_gate().write(hold.fence)
+                raise
+        self.close()
+
+    def close(self) -> None:
+        for name in tuple(self._descriptors):
+            self._close_file(name)
+        if self._gate is not None:
+            self._gate.close()
+            self._gate = None
+
+    def _acquire(self, gate: Gate, holder: Holder, take_over: bool) -> Hold:
+        current, line = find_hold(self.files), gate.read()
+        if current is not None and not take_over and current.holder.is_alive():
+            raise held(current)
+        hold = Hold(self.files.session_id, holder, fence_epoch(line) + 1, now())
+        try:
+            self._clean_up()
+            gate.write(hold.fence)  # first: whoever had the session before is out from here on
+            self._write_hold(hold.to_dict())
+        except OSError as error:
+            gate.write(line)
+            raise self._not_written(error) from error
+        return hold
+
+    @contextmanager
+    def _under(self, hold: Hold) -> Iterator[None]:
+        gate = self._gate or self._open_gate()
+        with gate.locked():
+            gate.check(hold)
+            try:
+                yield
+            except OSError as error:
+                raise self._not_written(error) from error
+
+    def _open_gate(self, *, create: bool = False) -> Gate:
+        """Open the gate anew, and with it every file: another process may have replaced them."""
+        self.close()
+        try:
+            self._gate = Gate(self.files.path(GATE), create=create)
+        except FileNotFoundError:
+            raise self.files.not_found() from None
+        except OSError as error:
+            raise self._not_written(error) from error
+        return self._gate
+
+    def _not_written(self, error: OSError) -> SessionError:
+        return SessionError(
+            f"session {self.files.session_id!r} cannot be written, and stays as it was: {error}",
+            hint=_HINTS.get(error.errno or 0, f"make {self.files.directory} writable; reading works all the same"),
+        )
+
+    def _require_gate(self) -> Gate:
+        return self._gate or self._open_gate()
+
+    def _descriptor(self, name: str) -> int:
+        found = self._descriptors.get(name)
+        if found is None:
+            found = self._descriptors[name] = os.open(self.files.path(name), _APPEND, PRIVATE)
+        return found
+
+    def _close_file(self, name: str) -> None:
+        descriptor = self._descriptors.pop(name, None)
+        if descriptor is not None:
+            os.close(descriptor)
+
+    def _write_hold(self, value: Mapping[str, Any]) -> None:
+        # After a power failure no process is left that could hold anything, so no one has to wait for the disk.
+        write_atomically(self.files.path(HOLD), json_text(value), private=True, lasting=False)
+
+    def _clean_up(self) -> None:
+        """Finish or remove what the last holder left when it was killed, and bring older files up to date."""
+        for leftover in self.files.directory.glob(f"{_PREPARED}*"):
+            shutil.rmtree(leftover, ignore_errors=True)
+        self._finish_switch()
+        for name in LINE_FILES:
+            truncate_torn(self.files.path(name))
+        remove_unfinished(self.files.directory)
+        METADATA_FORMAT.read(self.files.path(METADATA))
+
+    def _prepare(self, contents: Mapping[str, bytes]) -> None:
+        """Write files that take effect together, and let them."""
+        prepared = self.files.path(f"{_PREPARED}{uuid.uuid4().hex}")
+        try:
+            prepared.mkdir(mode=0o700)
+            for name, content in contents.items():
+                write_new(prepared / name, content)
+            sync_directory(prepared)
+            prepared.rename(self.files.path(SWITCH))
+        except OSError:
+            shutil.rmtree(prepared, ignore_errors=True)
+            raise
+        sync_directory(self.files.directory)
+
+    def _finish_switch(self) -> None:
+        switch = self.files.path(SWITCH)
+        with suppress(FileNotFoundError):
+            for path in sorted(switch.iterdir()):
+                path.replace(self.files.path(path.name))
+            sync_directory(self.files.directory)
+            switch.rmdir()
+
+
+def find_hold(files: SessionFiles) -> Hold | None:
+    """Return the hold that is valid according to the gate, whether or not its process lives."""
+    for _ in range(_ATTEMPTS):
+        hold, line = files.read_hold(), files.read(GATE)
+        if hold is None or line == hold.fence:
+            return hold
+        time.sleep(_POLL_S)  # the two are written one after the other
+    return None
+
+
+def held(hold: Hold) -> SessionHeldError:
+    return SessionHeldError(
+        f"session {hold.session_id!r} is held by {hold.holder} since {hold.since}",
+        holder=hold.holder,
+        hint="end that process or let it close the session, or take the session over",
+    )

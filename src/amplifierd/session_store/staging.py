@@ -1,0 +1,113 @@
+"""Whole directories that appear and disappear in one step, beside the sessions on the same file system.
+
+Both places are one level deeper than a session, so no one who lists sessions meets what lies in them.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from amplifier_foundation.sources.store import make_directory
+from amplifier_system.files import PRIVATE, sync_directory
+
+from .session_files import GATE
+
+NEW = ".new"
+TRASH = ".trash"
+
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+_BEGUN_WITHIN_S = 60.0
+
+
+def create_directory(sessions: Path, name: str, contents: Mapping[str, bytes]) -> None:
+    """Make the directory of a session with these files; it appears whole or not at all.
+
+    `gate` is among the files, and stays locked until then.
+
+    Raises:
+        FileExistsError: there is one of that name.
+    """
+    target = sessions / name
+    staging = make_directory(sessions / NEW) / uuid.uuid4().hex
+    staging.mkdir(mode=0o700)
+    try:
+        with _locked_gate(staging / GATE, contents[GATE]):
+            for file, content in contents.items():
+                if file != GATE:
+                    write_new(staging / file, content)
+            sync_directory(staging)
+            _rename(staging, target)
+    except BaseException:
+        shutil.rmtree(staging, ignore_errors=True)
+        raise
+    sync_directory(sessions)
+
+
+def trash_path(sessions: Path) -> Path:
+    """Return a name in the trash that is free."""
+    return make_directory(sessions / TRASH) / uuid.uuid4().hex
+
+
+def remove_leftovers(sessions: Path) -> None:
+    """Remove what killed processes were creating or deleting."""
+    with suppress(OSError):  # none there, or the home is read-only
+        for path in list((sessions / TRASH).iterdir()):
+            shutil.rmtree(path, ignore_errors=True)
+    with suppress(OSError):
+        for path in list((sessions / NEW).iterdir()):
+            if _is_abandoned(path):
+                shutil.rmtree(path, ignore_errors=True)
+
+
+def write_new(path: Path, content: bytes) -> None:
+    """Write a file that is not there yet, for the owner alone, and wait until it is on the disk."""
+    descriptor = os.open(path, _NEW_FILE, PRIVATE)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+        file.flush()
+        if content:
+            os.fsync(file.fileno())
+
+
+@contextmanager
+def _locked_gate(path: Path, content: bytes) -> Iterator[None]:
+    descriptor = os.open(path, _NEW_FILE, PRIVATE)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        os.write(descriptor, content)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _rename(staging: Path, target: Path) -> None:
+    try:
+        staging.rename(target)
+    except OSError as error:
+        if target.exists():
+            raise FileExistsError(f"{target} exists") from error
+        raise
+
+
+def _is_abandoned(staging: Path) -> bool:
+    """Say whether the process that was creating this is gone: its lock on the gate would be there otherwise."""
+    try:
+        if staging.stat().st_mtime > time.time() - _BEGUN_WITHIN_S:  # its gate may not be locked yet
+            return False
+        descriptor = os.open(staging / GATE, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return staging.exists()
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True

@@ -1,0 +1,370 @@
+"""What every store of sessions does."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from amplifierd.exceptions import (
+    HoldLostError,
+    InvalidSessionIdError,
+    MountPlanMissingError,
+    SessionExistsError,
+    SessionHeldError,
+    SessionNotFoundError,
+)
+from amplifierd.session_store.hold import Holder
+from amplifierd.session_store.protocol import SessionQuery, SessionStore
+
+sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
+from stored_sessions import event, message, new_session
+
+OpenStore = Callable[[], SessionStore]
+
+
+async def test_a_session_is_read_as_it_was_created(store: SessionStore, me: Holder) -> None:
+    new = new_session(
+        "s1",
+        name="Übung",
+        tags=["a"],
+        messages=[message("hello")],
+        events=[event(1)],
+        documents={"context_messages": [{"hash": "x"}]},
+        parts={"d" * 64: b"\xff\x00", "e" * 64: "täxt\n".encode()},
+    )
+
+    hold = await store.create(new, me)
+
+    assert (hold.session_id, hold.holder, hold.epoch) == ("s1", me, 1)
+    assert await store.read("s1") == new.record
+    assert await store.read_plan("s1") == new.plan
+    assert await store.read_messages("s1") == list(new.messages)
+    assert await store.read_events("s1") == list(new.events)
+    assert await store.read_document("s1", "context_messages") == [{"hash": "x"}]
+    assert await store.read_document("s1", "approvals") is None
+    assert await store.read_part("s1", "d" * 64) == b"\xff\x00"
+    assert await store.read_part("s1", "e" * 64) == "täxt\n".encode()
+    assert await store.read_part("s1", "f" * 64) is None
+
+
+async def test_an_id_is_taken_once(store: SessionStore, me: Holder) -> None:
+    await store.create(new_session("s1", name="first"), me)
+
+    with pytest.raises(SessionExistsError, match="s1"):
+        await store.create(new_session("s1", name="second"), me)
+
+    assert (await store.read("s1")).name == "first"
+
+
+@pytest.mark.parametrize("session_id", ["../s", "", ".new", "a/b", "a" * 201, "s\n"])
+async def test_an_invalid_id_is_refused_everywhere(store: SessionStore, me: Holder, session_id: str) -> None:
+    with pytest.raises(InvalidSessionIdError):
+        await store.read(session_id)
+    with pytest.raises(InvalidSessionIdError):
+        await store.acquire(session_id, me)
+    with pytest.raises(InvalidSessionIdError):
+        store.workspace(session_id)
+
+
+async def test_an_unknown_session_is_not_found(store: SessionStore, me: Holder) -> None:
+    for reading in (
+        store.read("s1"),
+        store.read_plan("s1"),
+        store.read_messages("s1"),
+        store.read_events("s1"),
+        store.read_document("s1", "approvals"),
+        store.read_part("s1", "d" * 64),
+        store.descendants("s1"),
+        store.holder_of("s1"),
+        store.acquire("s1", me),
+    ):
+        with pytest.raises(SessionNotFoundError, match="s1"):
+            await reading
+
+
+async def test_messages_and_events_are_kept_in_order(store: SessionStore, me: Holder) -> None:
+    hold = await store.create(new_session("s1"), me)
+    for number in range(1, 21):
+        await store.append_messages(hold, [message(f"text {number}", number)], lasting=number % 5 == 0)
+        await store.append_events(hold, [event(2 * number - 1), event(2 * number)], lasting=number % 7 == 0)
+
+    assert [entry["turn"] for entry in await store.read_messages("s1")] == list(range(1, 21))
+    assert [entry["seq"] for entry in await store.read_events("s1")] == list(range(1, 41))
+    assert [entry["seq"] for entry in await store.read_events("s1", after_seq=37)] == [38, 39, 40]
+
+
+async def test_appending_nothing_does_nothing(store: SessionStore, me: Holder) -> None:
+    hold = await store.create(new_session("s1"), me)
+    await store.append_messages(hold, [], lasting=True)
+    assert await store.read_messages("s1") == []
+
+
+async def test_a_thousand_concurrent_updates_and_appends_lose_nothing(store: SessionStore, me: Holder) -> None:
+    hold = await store.create(new_session("s1"), me)
+
+    async def count(number: int) -> None:
+        await store.append_events(hold, [event(number)])
+        if number % 4 == 0:
+            await store.update(hold, metadata={"last": number})
+        await store.append_messages(hold, [message("x", number)])
+
+    await asyncio.gather(*(count(number) for number in range(1000)))
+
+    assert (await store.read("s1")).revision == 250
+    assert sorted(entry["seq"] for entry in await store.read_events("s1")) == list(range(1000))
+    assert sorted(entry["turn"] for entry in await store.read_messages("s1")) == list(range(1000))
+
+
+async def test_concurrent_appends_keep_the_order_in_which_they_were_asked_for(store: SessionStore, me: Holder) -> None:
+    hold = await store.create(new_session("s1"), me)
+    work: list[Any] = []
+    for number in range(200):
+        work.append(store.append_events(hold, [event(number)]))
+        if number % 20 == 0:
+            work.append(store.update(hold, turn_count=number))
+
+    await asyncio.gather(*work)
+
+    assert [entry["seq"] for entry in await store.read_events("s1")] == list(range(200))
+
+
+async def test_an_update_changes_what_it_names_and_counts(store: SessionStore, me: Holder) -> None:
+    hold = await store.create(new_session("s1", name="a", tags=["x"], unknown_to_us={"kept": True}), me)
+
+    updated = await store.update(hold, name=None, status="completed")
+
+    assert await store.read("s1") == updated
+    assert (updated.name, updated.status, updated.tags, updated.revision) == (None, "completed", ["x"], 1)
+    assert updated.updated_at is not None
+    assert (updated.model_extra or {})["unknown_to_us"] == {"kept": True}
+
+
+async def test_an_invalid_update_changes_nothing(store: SessionStore, me: Holder) -> None:
+    hold = await store.create(new_session("s1", name="a"), me)
+    with pytest.raises(ValueError, match="status"):
+        await store.update(hold, name="b", status="asleep")
+    assert (await store.read("s1")).name == "a"
+
+
+async def test_a_transcript_is_replaced_as_a_whole_and_grows_again(store: SessionStore, me: Holder) -> None:
+    hold = await store.create(new_session("s1", messages=[message("a", 1), message("b", 2)]), me)
+    await store.append_messages(hold, [message("c", 3)])
+
+    await store.replace_messages(hold, [message("a", 1)])
+    await store.append_messages(hold, [message("d", 2)])
+
+    assert [entry["content"] for entry in await store.read_messages("s1")] == ["a", "d"]
+
+
+async def test_documents_are_put_and_replaced(store: SessionStore, me: Holder) -> None:
+    hold = await store.create(new_session("s1"), me)
+    await store.put_document(hold, "approvals", {"always": ["ls"]})
+    await store.put_document(hold, "approvals", {"always": []})
+    assert await store.read_document("s1", "approvals") == {"always": []}
+
+
+@pytest.mark.parametrize("name", ["metadata", "mount_plan", "hold", "../x", "a/b", "", "A", "x.json"])
+async def test_a_document_has_a_plain_name_of_its_own(store: SessionStore, me: Holder, name: str) -> None:
+    hold = await store.create(new_session("s1"), me)
+    with pytest.raises(ValueError, match="cannot be named"):
+        await store.put_document(hold, name, {})
+
+
+async def test_parts_are_kept_once(store: SessionStore, me: Holder, open_store: OpenStore) -> None:
+    hold = await store.create(new_session("s1"), me)
+    parts = {f"{number:064x}": f"part {number}".encode() for number in range(500)}
+    await store.put_parts(hold, parts)
+    await store.put_parts(hold, {**parts, "f" * 64: b"last"})
+
+    reader = open_store()
+    assert await reader.read_part("s1", f"{499:064x}") == b"part 499"
+    assert await reader.read_part("s1", "f" * 64) == b"last"
+    await store.put_parts(hold, {"e" * 64: b"later"})
+    assert await reader.read_part("s1", "e" * 64) == b"later"
+    await reader.close()
+
+
+async def test_a_switch_archives_the_plan_and_changes_the_rest_with_it(store: SessionStore, me: Holder) -> None:
+    hold = await store.create(new_session("s1", plan={"n": 0}, documents={"context_messages": [0]}), me)
+
+    numbers = [
+        await store.switch_plan(hold, {"n": number}, {"context_messages": [number]}, profile_name=f"c/p{number}")
+        for number in (1, 2)
+    ]
+
+    assert numbers == [1, 2]
+    assert [await store.read_plan("s1", number) for number in (1, 2, None)] == [{"n": 0}, {"n": 1}, {"n": 2}]
+    assert await store.read_document("s1", "context_messages") == [2]
+    record = await store.read("s1")
+    assert (record.profile_name, record.revision) == ("c/p2", 2)
+    with pytest.raises(MountPlanMissingError):
+        await store.read_plan("s1", 3)
+
+
+async def test_a_failed_switch_changes_nothing(store: SessionStore, me: Holder) -> None:
+    hold = await store.create(new_session("s1", plan={"n": 0}), me)
+    with pytest.raises(ValueError, match="status"):
+        await store.switch_plan(hold, {"n": 1}, {}, status="asleep")
+    with pytest.raises(TypeError):
+        await store.switch_plan(hold, {"n": object()}, {})
+
+    assert await store.read_plan("s1") == {"n": 0}
+    assert (await store.read("s1")).revision == 0
+
+
+async def test_a_deleted_session_is_gone_and_its_id_is_free(store: SessionStore, me: Holder) -> None:
+    hold = await store.create(new_session("s1"), me)
+    await store.delete(hold)
+
+    with pytest.raises(SessionNotFoundError):
+        await store.read("s1")
+    with pytest.raises(SessionNotFoundError):
+        await store.append_messages(hold, [message("x")])
+    assert (await store.list(SessionQuery())).total == 0
+    assert (await store.create(new_session("s1"), me)).epoch == 1
+
+
+async def test_a_hold_of_a_deleted_session_does_not_open_its_successor(
+    store: SessionStore, open_store: OpenStore, me: Holder, other: Holder
+) -> None:
+    hold = await store.create(new_session("s1"), me)
+    await store.append_messages(hold, [message("x")])
+    second = open_store()
+    await second.delete(await second.acquire("s1", other, take_over=True))
+    await second.create(new_session("s1"), other)
+
+    with pytest.raises(HoldLostError):
+        await store.append_messages(hold, [message("y")])
+    with pytest.raises(HoldLostError):
+        await store.update(hold, name="mine")
+    await second.close()
+    third = open_store()
+    with pytest.raises(HoldLostError):
+        await third.append_messages(hold, [message("y")])
+    assert await third.read_messages("s1") == []
+    await third.close()
+
+
+async def test_a_live_holder_keeps_its_session(store: SessionStore, me: Holder, other: Holder) -> None:
+    await store.create(new_session("s1"), other)
+
+    with pytest.raises(SessionHeldError, match="4711") as refused:
+        await store.acquire("s1", me)
+
+    assert refused.value.holder == other
+    found = await store.holder_of("s1")
+    assert found is not None
+    assert found.holder == other
+
+
+async def test_a_session_whose_process_is_gone_is_taken_over_at_once(store: SessionStore, me: Holder) -> None:
+    gone = Holder(pid=me.pid, started=me.started - 1, boot_id=me.boot_id, host=me.host, kind="worker")
+    old = await store.create(new_session("s1"), gone)
+    assert await store.holder_of("s1") is None
+
+    hold = await store.acquire("s1", me)
+
+    assert hold.epoch == old.epoch + 1
+    with pytest.raises(HoldLostError):
+        await store.append_messages(old, [message("late")])
+
+
+async def test_a_holder_of_an_earlier_run_of_the_machine_is_gone(store: SessionStore, me: Holder) -> None:
+    await store.create(
+        new_session("s1"), Holder(pid=me.pid, started=me.started, boot_id="before", host=me.host, kind="worker")
+    )
+    assert (await store.acquire("s1", me)).epoch == 2
+
+
+async def test_every_write_under_a_lost_hold_is_refused(store: SessionStore, me: Holder, other: Holder) -> None:
+    lost = await store.create(new_session("s1", plan={"n": 0}), me)
+    hold = await store.acquire("s1", other, take_over=True)
+
+    for write in (
+        store.append_messages(lost, [message("x")]),
+        store.append_messages(lost, [message("x")], lasting=True),
+        store.append_events(lost, [event(1)]),
+        store.replace_messages(lost, []),
+        store.update(lost, name="x"),
+        store.switch_plan(lost, {"n": 1}, {}),
+        store.put_document(lost, "approvals", {}),
+        store.put_parts(lost, {"d" * 64: b"x"}),
+        store.delete(lost),
+    ):
+        with pytest.raises(HoldLostError, match="epoch 1"):
+            await write
+    await store.release(lost)
+
+    found = await store.holder_of("s1")
+    assert found == hold
+    assert (await store.read("s1")).revision == 0
+    assert (await store.read_messages("s1"), await store.read_events("s1")) == ([], [])
+    assert await store.read_plan("s1") == {"n": 0}
+
+
+async def test_a_released_session_is_free_and_its_epoch_goes_on(store: SessionStore, me: Holder) -> None:
+    hold = await store.create(new_session("s1"), me)
+    await store.release(hold)
+
+    assert await store.holder_of("s1") is None
+    with pytest.raises(HoldLostError):
+        await store.append_messages(hold, [message("x")])
+    assert (await store.acquire("s1", me)).epoch == 2
+    await store.release(hold)
+    assert await store.holder_of("s1") is not None
+
+
+async def test_of_many_that_want_a_session_one_gets_it(store: SessionStore, open_store: OpenStore, me: Holder) -> None:
+    await store.release(await store.create(new_session("s1"), me))
+    stores = [open_store() for _ in range(5)]
+
+    answers = await asyncio.gather(*(store.acquire("s1", me) for store in stores), return_exceptions=True)
+
+    refused = [answer for answer in answers if isinstance(answer, SessionHeldError)]
+    assert len(refused) == 4
+    for store in stores:
+        await store.close()
+
+
+async def test_reading_needs_no_hold(store: SessionStore, open_store: OpenStore, other: Holder) -> None:
+    await store.create(new_session("s1", messages=[message("hello")]), other)
+    reader = open_store()
+    assert len(await reader.read_messages("s1")) == 1
+    assert (await reader.list(SessionQuery())).total == 1
+    await reader.close()
+
+
+async def test_more_sessions_are_written_than_files_stay_open(store: SessionStore, me: Holder) -> None:
+    holds = [await store.create(new_session(f"s{number}"), me) for number in range(150)]
+    for hold in (*holds, *holds):
+        await store.append_messages(hold, [message("x")])
+    assert all([len(await store.read_messages(hold.session_id)) == 2 for hold in holds])
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda values: st.lists(values, max_size=3) | st.dictionaries(st.text(), values, max_size=3),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(batches=st.lists(st.lists(st.dictionaries(st.text(), JSON, max_size=4), max_size=3), max_size=4))
+async def test_what_was_written_is_read(open_store: OpenStore, me: Holder, batches: list[list[dict[str, Any]]]) -> None:
+    store = open_store()
+    hold = await store.create(new_session(messages=batches[0] if batches else []), me)
+    for batch in batches[1:]:
+        await store.append_messages(hold, batch)
+    await store.put_document(hold, "approvals", batches)
+
+    assert await store.read_messages(hold.session_id) == [entry for batch in batches for entry in batch]
+    assert await store.read_document(hold.session_id, "approvals") == batches
+    await store.delete(hold)
+    await store.close()
