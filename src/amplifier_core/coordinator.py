@@ -11,6 +11,7 @@ from .hook_effects import HookEffects
 from .hooks import HookRegistry
 from .models import HookResult
 from .mounting import COLLECTIONS, SLOTS, NotedDict, current_mounting, run_cleanups
+from .tool_interception import MountedTools, ToolInterceptor
 
 if TYPE_CHECKING:
     from .approval import ApprovalSystem
@@ -68,7 +69,7 @@ class ModuleCoordinator:
             {
                 "orchestrator": None,
                 "providers": NotedDict(),
-                "tools": NotedDict(),
+                "tools": MountedTools(),
                 "context": None,
                 "hooks": HookRegistry(),
                 "module-source-resolver": None,
@@ -179,6 +180,24 @@ class ModuleCoordinator:
                 collected.append(contribution)
         return collected
 
+    def intercept_tools(self, name: str, interceptor: ToolInterceptor) -> Callable[[], None]:
+        """Have every call of a mounted tool go through `await interceptor(tool_name, tool, tool_input, proceed)`.
+
+        That holds for tools that are mounted already or later, and whoever calls them. The interceptor runs the tool
+        with `await proceed(tool_input)`, or answers in its place. It replaces an earlier one of the same name and is
+        asked before those of other names that are there already. Returns what takes it back.
+
+        Raises:
+            TypeError: the mount point `tools` was replaced by a plain dict.
+        """
+        tools = self.mount_points["tools"]
+        if not isinstance(tools, MountedTools):
+            raise TypeError(f"the mount point tools is a {type(tools).__name__}, in which calls are not seen")
+        interception = tools.intercept(name, interceptor)
+        if mounting := current_mounting():
+            mounting.note(interception)
+        return interception.undo
+
     async def process_hook_result(self, result: HookResult, event: str, hook_name: str = "unknown") -> HookResult:
         """Carry out what hooks asked for: inject into the context, ask the user, show a message.
 
@@ -209,7 +228,11 @@ class ModuleCoordinator:
 
     async def cleanup(self) -> None:
         """Run the registered cleanups, last one first, each once; errors are logged and the rest still run."""
-        await run_cleanups(lambda: self._cleanups.pop() if self._cleanups else None)
+        try:
+            await run_cleanups(lambda: self._cleanups.pop() if self._cleanups else None)
+        finally:
+            if isinstance(tools := self.mount_points.get("tools"), MountedTools):
+                tools.end_interception()
 
     def to_dict(self) -> dict[str, Any]:
         """Return a summary of what is mounted."""

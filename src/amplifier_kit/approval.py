@@ -4,22 +4,36 @@ A guard such as `hooks-approval` offers the capability `approval.gate`. A loop a
 handler, about arguments that nothing else can reach any more. Meanwhile it says so with `asking_afterwards`: a guard
 that also listens to `tool:pre`, for loops that know nothing of the gate, then does not ask twice. It names the gate it
 will ask, so that a guard whose gate was replaced by another module, or that guards a session inside, still decides.
+
+Behind the loop the guard sees every call of a tool once more, when it runs: the capability `approval.guard`. What a
+loop has had approved it passes on with `running_approved`; everything else is asked about there, so that it does not
+matter which loop runs, or whether a hook, a tool or a child session makes the call.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
+import logging
 from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import Any, Protocol
+
+from amplifier_core.exceptions import describe
+
+logger = logging.getLogger(__name__)
 
 GATE = "approval.gate"
 """The capability that decides about a call, an `ApprovalGate`."""
 
 _ATOMS = frozenset({str, int, float, bool, type(None)})
 
+GUARD = "approval.guard"
+"""The capability that sees every call of a tool before it runs, and the name under which it intercepts them."""
+
 _asked_afterwards: ContextVar[object] = ContextVar("asked_afterwards", default=None)
+_approved: ContextVar[tuple[object, object, Any] | None] = ContextVar("approved", default=None)
 
 
 class GateVerdict(Protocol):
@@ -56,6 +70,50 @@ class asking_afterwards:
 def is_asked_afterwards(gate: ApprovalGate) -> bool:
     """Say whether this very gate is going to be asked about the call that is announced at the moment."""
     return _asked_afterwards.get() == gate
+
+
+class running_approved:
+    """Says that a gate has approved a call of a tool with this input, which is about to run."""
+
+    __slots__ = ("_approval", "_token")
+
+    def __init__(self, gate: ApprovalGate, tool: object, tool_input: Any) -> None:
+        self._approval = (gate, tool, tool_input)
+
+    def __enter__(self) -> None:
+        self._token = _approved.set(self._approval)
+
+    def __exit__(self, *error: object) -> None:
+        _approved.reset(self._token)
+
+
+def take_approval(gate: ApprovalGate, tool: object, tool_input: Any) -> bool:
+    """Say whether this gate has approved exactly the call that is about to run; an approval is good for one call."""
+    approval = _approved.get()
+    if approval is None:
+        return False
+    _approved.set(None)
+    by, approved_tool, approved_input = approval
+    is_same_tool = approved_tool is tool or getattr(approved_tool, "__wrapped__", None) is tool
+    return by == gate and is_same_tool and bool(approved_input == tool_input)
+
+
+async def ask_gate(gate: ApprovalGate, tool_name: str, tool_input: Any, call: Mapping[str, Any]) -> str | None:
+    """Ask whether a call may run; returns why not, None for a yes.
+
+    Raises:
+        asyncio.CancelledError: the turn was cancelled meanwhile; a guard turns whatever it catches into a denial.
+    """
+    task = asyncio.current_task()
+    cancellations = task.cancelling() if task is not None else 0
+    try:
+        verdict = await gate(tool_name, tool_input, call)
+    except Exception as exc:
+        logger.exception("the approval of %r failed and counts as denied", tool_name)
+        return f"Approval failed: {describe(exc)}"
+    if task is not None and task.cancelling() > cancellations:
+        raise asyncio.CancelledError("the turn was cancelled")
+    return None if verdict.approved is True else verdict.reason
 
 
 def own_copy(value: Any) -> Any:

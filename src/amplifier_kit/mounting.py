@@ -1,5 +1,6 @@
 """What a module needs of its coordinator, even if that is a stub: what is missing counts as not available."""
 
+import inspect
 import logging
 from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
@@ -9,6 +10,7 @@ from typing import Any
 from amplifier_core import HookRegistry, ModuleCoordinator
 from amplifier_core.events import ALL_EVENTS
 from amplifier_core.handler_call import Handler
+from amplifier_core.tool_interception import ToolInterceptor
 from amplifier_kit.types import Coordinator
 
 logger = logging.getLogger(__name__)
@@ -36,6 +38,14 @@ def find_capability(coordinator: Coordinator, name: str) -> Any:
 def offer_capability(coordinator: Coordinator, name: str, value: object) -> None:
     """Register a capability where that is possible."""
     _try(lambda: _present(coordinator).register_capability(name, value), f"capability {name}")
+
+
+def intercept_tools(coordinator: Coordinator, name: str, interceptor: ToolInterceptor) -> Callable[[], None] | None:
+    """Have calls of the session's tools intercepted; returns what takes that back, None where it is not possible."""
+    if inspect.getattr_static(coordinator, "intercept_tools", None) is None:  # a mock would have anything
+        return None
+    undo = _try(lambda: _present(coordinator).intercept_tools(name, interceptor), "interception of tools")
+    return undo if callable(undo) else None
 
 
 def contribute_events(coordinator: Coordinator, module_id: str, events: Iterable[str]) -> None:

@@ -6,9 +6,9 @@ from typing import Any
 
 from amplifier_core import ModuleCoordinator
 from amplifier_core.events import TOOL_PRE
-from amplifier_kit.approval import GATE
+from amplifier_kit.approval import GATE, GUARD
 from amplifier_kit.consent import CONSENT
-from amplifier_kit.mounting import Handlers, offer_capability
+from amplifier_kit.mounting import Handlers, intercept_tools, offer_capability
 
 from .approval_hook import ApprovalHook
 from .config import MODULE_ID
@@ -32,5 +32,13 @@ async def mount(coordinator: ModuleCoordinator, config: dict[str, Any] | None = 
     offer_capability(coordinator, REGISTER_PROVIDER, hook.register_provider)
     offer_capability(coordinator, GATE, hook.gate)
     offer_capability(coordinator, CONSENT, hook.consents)
+    see_no_more = intercept_tools(coordinator, GUARD, hook.execution)
+    offer_capability(coordinator, GUARD, hook.execution)
     logger.info("mounted %s with %d rules", MODULE_ID, len(hook.settings.rules))
-    return handlers.clear
+
+    def unmount() -> None:
+        handlers.clear()
+        if see_no_more is not None:
+            see_no_more()
+
+    return unmount

@@ -11,8 +11,9 @@ from amplifier_core import HookResult
 from amplifier_core.approval import ApprovalTimeoutError
 from amplifier_core.events import APPROVAL_DENIED, APPROVAL_GRANTED, APPROVAL_REQUIRED, TOOL_PRE
 from amplifier_core.interfaces import ApprovalProvider, ApprovalRequest
+from amplifier_core.tool_interception import is_covered
 from amplifier_core.utils import json_safe
-from amplifier_kit.approval import GATE, ApprovalGate, is_asked_afterwards
+from amplifier_kit.approval import GATE, ApprovalGate, is_asked_afterwards, own_copy
 from amplifier_kit.asked_call import AskedCall, asking_about
 from amplifier_kit.consent import Consent, Consents
 from amplifier_kit.mounting import find_capability, hook_registry, session_id_of
@@ -20,6 +21,7 @@ from amplifier_kit.tools.effects import effects_of
 
 from .audit import audit_log
 from .config import MODULE_ID, ApprovalSettings, check_auto_action
+from .execution_guard import ExecutionGuard
 from .policy import needs_approval
 from .verdict import GuardedCall, Source, Verdict
 
@@ -48,6 +50,7 @@ class ApprovalHook:
         self._one_at_a_time = asyncio.Lock()
         self._outer_gate: ApprovalGate | None = find_capability(coordinator, GATE)
         self.consents = Consents()
+        self.execution = ExecutionGuard(self.gate, self.needs_approval, self._hooks)
 
     def register_provider(self, provider: ApprovalProvider) -> None:
         """Have `provider` asked from now on."""
@@ -60,12 +63,27 @@ class ApprovalHook:
         """
         if is_asked_afterwards(self.gate):
             return HookResult()
+        try:
+            return await self._answer(data)
+        except BaseException as exc:  # noqa: BLE001 - a failure is a denial
+            return HookResult(action="deny", reason=_failed(exc).reason)
+
+    async def _answer(self, data: Mapping[str, Any]) -> HookResult:
+        if isinstance(data, Mapping) and "tool_input" in data:
+            data = {**data, "tool_input": own_copy(data["tool_input"])}
         verdict = await self._verdict(data)
         if verdict is None:
-            return self._question(self._request(GuardedCall.read(data, self._coordinator)))
+            call = GuardedCall.read(data, self._coordinator)
+            if not is_covered(call.tool):
+                return self._question(self._request(call))
+            # A loop could ignore the question, and its answer would not be known when the tool runs.
+            verdict = await self._ask_application(call)
         if verdict.approved and self._outer_gate is not None:
             verdict = await self._ask_outer(self._outer_gate, data)
-        return HookResult() if verdict.approved else HookResult(action="deny", reason=verdict.reason)
+        if not verdict.approved:
+            return HookResult(action="deny", reason=verdict.reason)
+        self.execution.expect(data, self._coordinator)
+        return HookResult()
 
     async def gate(self, tool_name: str, frozen_input: dict[str, Any], call: Mapping[str, Any]) -> Verdict:
         """Decide about a call whose input is final; the capability `approval.gate`."""
@@ -96,7 +114,7 @@ class ApprovalHook:
         """Return the decision about a call; None leaves it to the application's approval system."""
         try:
             call = GuardedCall.read(data, self._coordinator)
-            if not await needs_approval(call, self.settings, self._coordinator):
+            if not await self.needs_approval(call):
                 verdict: Verdict | None = Verdict(True, "No approval needed", "config")
             elif self._outer_gate is not None and not self._is_denied_by_rule(call):
                 return Verdict(True, "The outer session decides", "config")
@@ -107,6 +125,10 @@ class ApprovalHook:
         if verdict is not None and verdict.approved:
             self._note(call, verdict)
         return verdict
+
+    async def needs_approval(self, call: GuardedCall) -> bool:
+        """Say whether policy, rules or the tool itself want someone to be asked."""
+        return await needs_approval(call, self.settings, self._coordinator)
 
     def _note(self, call: GuardedCall, verdict: Verdict) -> None:
         """Let the tool know whether this call was approved."""

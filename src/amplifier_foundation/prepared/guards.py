@@ -6,21 +6,25 @@ from typing import Any
 
 from amplifier_core.mount_plan import MountPlan
 
-GATE, CONSENT, POLICY = "approval.gate", "approval.consent", "session.policy"
+GATE, CONSENT, GUARD, POLICY = "approval.gate", "approval.consent", "approval.guard", "session.policy"
 
 
 def hand_down_guards(parent: Any, child: Any) -> None:
     """Give a child the gate that decides about its parent's calls, and the parent's policy with the child's own rules.
 
-    Called before the child's modules are mounted: a guard among them finds the gate and can only deny more.
+    The gate is asked about every call of a tool of the child, whichever loop it has. Called before the child's modules
+    are mounted: a guard among them finds the gate and can only deny more.
     """
     inherited = getattr(parent.coordinator, "get_capability", None)
     register = getattr(child.coordinator, "register_capability", None)
     if not callable(inherited) or not callable(register):  # stand-ins for sessions may have neither
         return
-    for name in (GATE, CONSENT):
+    for name in (GATE, CONSENT, GUARD):
         if (value := inherited(name)) is not None:
             register(name, value)
+    intercept = getattr(child.coordinator, "intercept_tools", None)  # which only this kernel has
+    if callable(intercept) and (guard := inherited(GUARD)) is not None:
+        intercept(GUARD, guard)
     policy = inherited(POLICY)
     if hasattr(policy, "narrowed_by"):
         register(POLICY, policy.narrowed_by(policy_rules(child)))

@@ -12,7 +12,7 @@ from amplifier_core import Tool, ToolResult
 from amplifier_core.events import TOOL_ERROR, TOOL_POST, TOOL_PRE
 from amplifier_core.exceptions import describe
 from amplifier_core.utils.tool_messages import Call
-from amplifier_kit.approval import GATE, ApprovalGate, asking_afterwards, own_copy
+from amplifier_kit.approval import GATE, ApprovalGate, ask_gate, asking_afterwards, own_copy, running_approved
 from amplifier_kit.messages.results import Content, as_tool_result, replaced_content, result_content
 from amplifier_kit.mounting import find_capability
 from amplifier_kit.types import Coordinator, EventData, JsonObject
@@ -156,7 +156,8 @@ class ToolCalls:
                 return
         outcome.started_s = time.perf_counter()
         try:
-            result = as_tool_result(await self._execute(tool, outcome))
+            with running_approved(gate, tool, outcome.arguments) if gate is not None else nullcontext():
+                result = as_tool_result(await self._execute(tool, outcome))
         except Exception as exc:
             logger.warning("tool %r raised", outcome.tool_name, exc_info=True)
             await self.tool_failed(outcome, exc)
@@ -167,17 +168,9 @@ class ToolCalls:
         """Ask whether exactly these arguments may run; returns why not, None for a yes."""
         asked_about, frozen = own_copy(outcome.arguments), own_copy(outcome.arguments)
         call = {"tool_call_id": outcome.call.id, "tool_obj": tool, "parallel_group_id": outcome.group_id}
-        task = asyncio.current_task()
-        cancellations = task.cancelling() if task is not None else 0
-        try:
-            verdict = await gate(outcome.tool_name, asked_about, call)
-        except Exception as exc:
-            logger.exception("the approval of %r failed and counts as denied", outcome.tool_name)
-            return f"Approval failed: {describe(exc)}"
-        if task is not None and task.cancelling() > cancellations:  # a guard turns whatever it catches into a denial
-            raise asyncio.CancelledError("the turn was cancelled")
-        if verdict.approved is not True:
-            return verdict.reason
+        refusal = await ask_gate(gate, outcome.tool_name, asked_about, call)
+        if refusal is not None:
+            return refusal
         if asked_about != frozen:
             return await self.points.changed_after_approval(outcome.tool_name, outcome.call.id)
         outcome.arguments = frozen
