@@ -45,7 +45,9 @@ def page() -> str:
 
 
 def _shown(default: Any) -> str:
-    return default if isinstance(default, str) else json.dumps(default)
+    if default is None:
+        return "none"
+    return str(default) if isinstance(default, str | Path) else json.dumps(default)
 
 
 if __name__ == "__main__":

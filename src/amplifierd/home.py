@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .builds.home_profiles import Profiles
     from .builds.module_resolver import DaemonModuleSourceResolver
     from .collections.home_collections import Collections
+    from .keys import Keys
     from .plans.home_plans import Plans
 
 
@@ -68,6 +69,12 @@ class Home:
         from .plans.home_plans import Plans  # loaded when a plan is asked for
 
         return Plans(self.paths, self.profiles, allow_modules=self.settings.security.allow_override_modules)
+
+    @cached_property
+    def keys(self) -> Keys:
+        from .keys import Keys  # loaded when a key is asked for
+
+        return Keys(self.paths)
 
     def resolver(self, *, pins: Mapping[str, Path] | None = None) -> DaemonModuleSourceResolver:
         """Return the resolver of this home's compiled modules; `pins` binds profiles to builds."""

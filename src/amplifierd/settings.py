@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic_settings import BaseSettings, InitSettingsSource, SettingsConfigDict
 
 from .exceptions import SettingsError
+from .identifiers import ProfileId
 from .settings_layers import Layer, keys_of, read_environment, read_file
 
 __all__ = ["Settings", "build_settings", "load_settings"]
@@ -20,6 +21,10 @@ def _no_boolean(value: Any) -> Any:
     if isinstance(value, bool):
         raise ValueError("Input should be a number")  # noqa: TRY004 - pydantic turns only ValueError into an issue
     return value
+
+
+def _profile_id(text: str) -> str:
+    return str(ProfileId.parse(text))
 
 
 def _absolute(path: Path) -> Path:
@@ -81,6 +86,14 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(frozen=True, extra="ignore", validate_default=True)
 
+    working_dir: AbsolutePath = Field(
+        default=Path("~/amplifier"), description="working directory of sessions that name none; made on first use"
+    )
+    default_profile: Annotated[str, AfterValidator(_profile_id)] | None = Field(
+        default=None,
+        description="profile of sessions that name none; unset: foundation/base, or foundation/offline when none of "
+        "its providers has a key",
+    )
     offline: bool = Field(default=False, description="no network at all")
     startup: StartupSettings = StartupSettings()
     compile: CompileSettings = CompileSettings()

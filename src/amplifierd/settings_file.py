@@ -82,4 +82,4 @@ def _commented_defaults() -> list[str]:
 
 
 def _text(default: Any) -> str:
-    return default if isinstance(default, str) else json.dumps(default)
+    return str(default) if isinstance(default, str | Path) else json.dumps(default)

@@ -62,7 +62,7 @@ ALLOWANCES = [
                 "yaml",
             }
         ),
-        below={"sessions": frozenset({"amplifier_kit"})},
+        below={"sessions": frozenset({"amplifier_kit"}), "keys.py": frozenset({"keyring"})},
     ),
     Allowance("amplifier_kit", everywhere=frozenset({"amplifier_core", "amplifier_system"})),
     Allowance("amplifier_system", everywhere=frozenset()),

@@ -20,6 +20,8 @@ from amplifierd.settings_layers import keys_of
 ROOT = Path(__file__).parents[2]
 
 DEFAULTS: dict[str, Any] = {
+    "working_dir": Path("~/amplifier"),
+    "default_profile": None,
     "offline": False,
     "startup.auto_compile": True,
     "startup.max_parallel_workers": 4,
@@ -36,6 +38,8 @@ DEFAULTS: dict[str, Any] = {
 }
 
 OTHER: dict[str, tuple[str, Any]] = {
+    "working_dir": ("/srv/work", Path("/srv/work")),
+    "default_profile": ("local/mine", "local/mine"),
     "offline": ("on", True),
     "startup.auto_compile": ("false", False),
     "startup.max_parallel_workers": ("16", 16),
@@ -79,7 +83,8 @@ def load(file: Path) -> Callable[..., Settings]:
 def test_every_key_has_its_default(load: Callable[..., Settings]) -> None:
     settings = load()
 
-    assert {key: value_of(settings, key) for key in DEFAULTS} == DEFAULTS
+    expected = {**DEFAULTS, "working_dir": DEFAULTS["working_dir"].expanduser()}
+    assert {key: value_of(settings, key) for key in DEFAULTS} == expected
     assert {".".join(path) for path, _ in keys_of(Settings)} == set(DEFAULTS)
     assert (settings.model_fields_set, settings.warnings) == (set(), ())
 

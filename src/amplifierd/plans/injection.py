@@ -31,7 +31,7 @@ def inject_runtime(
     the session's loader asks: what a compiled module declares is read where its code lies.
     """
     missing: list[str] = []
-    expanded = _expand(dict(plan), environment, missing)
+    expanded = expand_variables(dict(plan), environment, missing)
     session = expanded.get("session") or {}
     working_dir = str(places.working_dir)
     settings = {**(session.get("settings") or {}), "working_dir": working_dir, "session_cwd": working_dir}
@@ -56,13 +56,16 @@ def _defaults(entry: PlanEntry, working_dir: str, find_key: Callable[[str], str 
     return {}
 
 
-def _expand(value: Any, environment: Mapping[str, str], missing: list[str]) -> Any:
-    """Put the environment's values in place of `${VAR}`; a value that is nothing but an unset one is removed."""
+def expand_variables(value: Any, environment: Mapping[str, str], missing: list[str]) -> Any:
+    """Put the environment's values in place of `${VAR}`; a value that is nothing but an unset one is removed.
+
+    `missing` gets the names of those that are not set.
+    """
     if isinstance(value, dict):
-        pairs = ((key, _expand(inner, environment, missing)) for key, inner in value.items())
+        pairs = ((key, expand_variables(inner, environment, missing)) for key, inner in value.items())
         return {key: inner for key, inner in pairs if inner is not _REMOVED}
     if isinstance(value, list):
-        items = (_expand(item, environment, missing) for item in value)
+        items = (expand_variables(item, environment, missing) for item in value)
         return [item for item in items if item is not _REMOVED]
     if not isinstance(value, str) or "${" not in value:
         return value

@@ -7,31 +7,25 @@ holds what is set where a key is absent, `always` what is set in any case. Insid
     [defaults]
     allowed_write_paths = ["<working_dir>"]
 
-A declaration is read, not run: no module is imported for it. `undeclared.toml` beside this file says the same for
-modules of the ecosystem, by their ids, since they declare nothing.
+A declaration is read, not run: no module is imported for it.
 """
 
 from __future__ import annotations
 
 import logging
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-from amplifier_core.module_sources import ModuleNotFoundError as ModuleNotFound
 from amplifier_core.module_sources import ModuleSourceResolver
 from amplifier_core.mount_plan import PlanEntry
-from amplifier_core.packages import find_package
-from amplifier_foundation.declarations import read_declaration
-from amplifierd.builds.installed_modules import installed_modules
+
+from .module_declarations import declared_by
 
 logger = logging.getLogger(__name__)
 
-_UNDECLARED = Path(__file__).with_name("undeclared.toml")
 _PLACE = re.compile(r"<([a-z_]+)>")
 
 
@@ -57,24 +51,9 @@ class RuntimeValues:
 
     def fill_in(self, entry: PlanEntry, config: Mapping[str, Any]) -> dict[str, Any]:
         """Return a module's configuration with the values that it wants."""
-        declared = self._declared_by(entry)
+        declared = declared_by(entry, self._resolver)
         filled = _laid_under(config, self._with_places(declared.get("defaults"), entry))
         return _laid_over(filled, self._with_places(declared.get("always"), entry))
-
-    def _declared_by(self, entry: PlanEntry) -> Mapping[str, Any]:
-        package = self._find_package(entry)
-        declared = read_declaration(package) if package is not None else None
-        undeclared: Mapping[str, Any] = _undeclared().get(entry.module_id, {})
-        return undeclared if declared is None else declared
-
-    def _find_package(self, entry: PlanEntry) -> Path | None:
-        if self._resolver is not None:
-            try:
-                return find_package(self._resolver.resolve(entry.module_id, entry.source).resolve(), entry.module_id)
-            except (ModuleNotFound, OSError, ValueError):
-                logger.debug("%s is not compiled; the installed one is meant", entry.module_id, exc_info=True)
-        installed = installed_modules().find(entry.module_id)
-        return installed.path if installed is not None else None
 
     def _with_places(self, wanted: Any, entry: PlanEntry) -> Any:
         """Return what is wanted with the session's places in it."""
@@ -111,8 +90,3 @@ def _laid_over(config: Mapping[str, Any], values: Any) -> dict[str, Any]:
         own = filled.get(key)
         filled[key] = _laid_over(own, value) if isinstance(value, Mapping) and isinstance(own, Mapping) else value
     return filled
-
-
-@cache
-def _undeclared() -> dict[str, Any]:
-    return tomllib.loads(_UNDECLARED.read_text(encoding="utf-8"))

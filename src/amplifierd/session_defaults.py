@@ -1,0 +1,70 @@
+"""What a session gets that does not say: its profile and its working directory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from amplifier_core.mount_plan import MountPlan, PlanEntry
+from amplifier_foundation.sources.store import make_directory
+from amplifier_system.threads import in_thread
+
+from .identifiers import ProfileId
+from .keys import Keys
+from .paths import Paths
+from .plans.injection import expand_variables
+from .plans.module_declarations import key_variables
+from .settings import Settings
+
+if TYPE_CHECKING:
+    from .builds.home_profiles import Profiles
+
+WITH_MODELS = ProfileId("foundation", "base")
+WITHOUT_KEYS = ProfileId("foundation", "offline")
+
+
+async def default_profile(
+    paths: Paths, settings: Settings, profiles: Profiles, keys: Keys, *, environment: Mapping[str, str]
+) -> ProfileId:
+    """Return the profile of a session that names none: the active one, the one of the settings, else one that works.
+
+    That is `foundation/base` as soon as one of its providers has a key: in the profile or its overlay, stored, or in
+    the environment; else `foundation/offline`.
+
+    Raises:
+        ProfileNotFoundError: there is no `foundation/base`.
+        ProfileValidationError: it cannot be read.
+        SettingsError: the file of keys cannot be read.
+    """
+    chosen = _active_profile(paths) or settings.default_profile
+    if chosen:
+        return ProfileId.parse(chosen)
+    await profiles.ensure_extracted(WITH_MODELS)
+    has_key = await in_thread(lambda stop: _has_key(profiles, keys, environment))
+    return WITH_MODELS if has_key else WITHOUT_KEYS
+
+
+def default_working_dir(settings: Settings) -> Path:
+    """Return the working directory of a session that names none; it is there afterwards."""
+    return make_directory(settings.working_dir)
+
+
+def _active_profile(paths: Paths) -> str | None:
+    try:
+        return paths.active_profile_file.read_text(encoding="utf-8").strip() or None
+    except FileNotFoundError:
+        return None
+
+
+def _has_key(profiles: Profiles, keys: Keys, environment: Mapping[str, str]) -> bool:
+    plan = MountPlan(dict(profiles.merged(WITH_MODELS).sections))
+    providers = [entry for entry in plan.entries() if entry.module_type == "provider"]
+    return any(_has_key_at_hand(entry, environment) for entry in providers) or any(
+        keys.find(entry.module_id) is not None for entry in providers
+    )
+
+
+def _has_key_at_hand(entry: PlanEntry, environment: Mapping[str, str]) -> bool:
+    given = expand_variables(dict(entry.config), environment, []).get("api_key")
+    return bool(given) or any(environment.get(name, "").strip() for name in key_variables(entry))
