@@ -6,13 +6,16 @@ from typing import Any
 from weakref import WeakSet
 
 from amplifier_core import ModuleCoordinator
+from amplifier_kit.redaction import (
+    DEFAULT_ALLOWLIST,
+    DEFAULT_RULES,
+    PII_PATTERNS,
+    SECRET_PATTERNS,
+    mask_text,
+    scrub,
+)
 
 from .hook import RedactionHook
-from .masking import DEFAULT_RULES, mask_text
-from .personal_patterns import PII_PATTERNS
-from .protection import DEFAULT_ALLOWLIST
-from .scrubbing import scrub
-from .secret_patterns import SECRET_PATTERNS
 from .settings import MODULE_ID
 
 __all__ = [

@@ -8,9 +8,9 @@ from amplifier_core import HookResult
 from amplifier_core.events import ALL_EVENTS, CONTENT_BLOCK_DELTA, CONTENT_BLOCK_END, PROVIDER_REQUEST, THINKING_DELTA
 from amplifier_kit.log_views import STAMP
 from amplifier_kit.mounting import Handlers, declared_events, offer_capability
+from amplifier_kit.redaction.protection import IDENTIFIER_KEYS
+from amplifier_kit.redaction.scrubbing import Scrubber
 
-from .protection import IDENTIFIER_KEYS
-from .scrubbing import Scrubber
 from .settings import MODULE_ID, RedactionSettings
 from .streams import BlockId, StreamedText
 

@@ -8,9 +8,8 @@ from typing import Any, Self
 
 from amplifier_core.events import TOOL_POST, TOOL_PRE
 from amplifier_kit.config import ModuleConfig
-
-from .masking import DEFAULT_RULES, RULES, Rule
-from .patterns import Find, SensitivePattern, Span
+from amplifier_kit.redaction.masking import DEFAULT_RULES, RULES, Rule
+from amplifier_kit.redaction.patterns import Find, SensitivePattern, Span
 
 MODULE_ID = "hooks-redaction"
 

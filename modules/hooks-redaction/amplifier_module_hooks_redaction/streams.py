@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from .secret_tokens import open_block
+from amplifier_kit.redaction.secret_tokens import open_block
 
 HELD_BACK = 256
 """So many characters of a block wait until more arrives, or the block ends."""
