@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
+from amplifier_foundation.sources import Progress
 from amplifier_system.threads import in_thread
 from amplifierd.exceptions import HoldLostError, SessionError, SessionExistsError, SessionNotFoundError
 from amplifierd.paths import Paths
@@ -17,12 +18,12 @@ from amplifierd.stored_json import json_text
 
 from .hold import Hold, Holder
 from .json_lines import encoded_lines
-from .listing import scan_descendants, scan_hits, scan_page
 from .metadata_file import METADATA, metadata_text
 from .parts_file import part_lines
 from .protocol import Message, NewSession, SearchHit, SessionPage, SessionQuery, StoredEvent
 from .record import SessionRecord, checked_session_id, now
 from .session_files import EVENTS, GATE, HOLD, PARTS, PLAN, TRANSCRIPT, SessionFiles, document_file_name
+from .session_index import SessionIndex
 from .session_writer import SessionWriter, find_hold
 from .staging import create_directory, remove_leftovers, trash_path
 
@@ -38,8 +39,9 @@ class FileStore:
     It is used from one event loop at a time. Any number of processes may have stores of the same home.
     """
 
-    def __init__(self, paths: Paths) -> None:
+    def __init__(self, paths: Paths, *, progress: Progress | None = None) -> None:
         self._sessions = paths.sessions
+        self._index = SessionIndex(paths, progress)
         self._writers: OrderedDict[str, SessionWriter] = OrderedDict()
         remove_leftovers(paths.sessions)
 
@@ -69,6 +71,7 @@ class FileStore:
                 f"session {session_id!r} cannot be created, nothing is left of it: {error}",
                 hint=f"make {self._sessions} writable, or room on its disk",
             ) from error
+        self._index.changed(session_id)
         return hold
 
     async def read(self, session_id: str) -> SessionRecord:
@@ -99,18 +102,20 @@ class FileStore:
         return await writer.in_turn(lambda: writer.parts.find(digest))
 
     async def list(self, query: SessionQuery) -> SessionPage:
-        return await in_thread(lambda _: scan_page(self._sessions, query))
+        return await in_thread(lambda stop: self._index.page(query, stop))
 
     async def search(self, text: str, *, limit: int = 50, owner: str | None = None) -> tuple[SearchHit, ...]:
-        return await in_thread(lambda _: scan_hits(self._sessions, text, limit=limit, owner=owner))
+        return await in_thread(lambda stop: self._index.hits(text, limit=limit, owner=owner, stop=stop))
 
     async def descendants(self, session_id: str) -> tuple[str, ...]:
         files = self._files(session_id)
-        return await in_thread(lambda _: scan_descendants(self._sessions, files.read_record()))
+        return await in_thread(lambda stop: self._index.descendants(files.read_record(), stop))
 
     async def acquire(self, session_id: str, holder: Holder, *, take_over: bool = False) -> Hold:
         writer = self._writer(session_id)
-        return await writer.in_turn(lambda: writer.acquire(holder, take_over=take_over))
+        hold = await writer.in_turn(lambda: writer.acquire(holder, take_over=take_over))
+        self._index.changed(session_id)  # what a killed holder wrote last may not be in it
+        return hold
 
     async def release(self, hold: Hold) -> None:
         with suppress(HoldLostError, SessionError, SessionNotFoundError):
@@ -129,15 +134,20 @@ class FileStore:
     async def replace_messages(self, hold: Hold, messages: Iterable[Message]) -> None:
         content = encoded_lines(messages)
         await self._write(hold, lambda writer: writer.replace(hold, TRANSCRIPT, content))
+        self._index.changed(hold.session_id)
 
     async def update(self, hold: Hold, **changes: Any) -> SessionRecord:
-        return await self._write(hold, lambda writer: writer.update(hold, changes))
+        record = await self._write(hold, lambda writer: writer.update(hold, changes))
+        self._index.changed(hold.session_id)
+        return record
 
     async def switch_plan(
         self, hold: Hold, plan: Mapping[str, Any], documents: Mapping[str, Any], **changes: Any
     ) -> int:
         files = {document_file_name(name): value for name, value in documents.items()}
-        return await self._write(hold, lambda writer: writer.switch_plan(hold, plan, files, changes))
+        number = await self._write(hold, lambda writer: writer.switch_plan(hold, plan, files, changes))
+        self._index.changed(hold.session_id)
+        return number
 
     async def put_document(self, hold: Hold, name: str, value: Any) -> None:
         file_name, content = document_file_name(name), json_text(value)
@@ -149,6 +159,7 @@ class FileStore:
     async def delete(self, hold: Hold) -> None:
         trash = trash_path(self._sessions)
         await self._write(hold, lambda writer: writer.delete(hold, trash))
+        self._index.changed(hold.session_id)
         self._forget(hold.session_id)
         await asyncio.to_thread(shutil.rmtree, trash, ignore_errors=True)
 
@@ -158,6 +169,7 @@ class FileStore:
     async def close(self) -> None:
         for session_id in tuple(self._writers):
             self._forget(session_id)
+        await in_thread(lambda _: self._index.close())
 
     async def _append(self, hold: Hold, name: str, data: bytes, lasting: bool) -> None:
         if not data:
@@ -165,6 +177,8 @@ class FileStore:
         writer = self._writer(hold.session_id)
         if writer.waiting or len(data) > _ON_LOOP_BYTES or not writer.try_append(hold, name, data):
             await writer.in_turn(lambda: writer.append(hold, name, data))
+        if name == TRANSCRIPT:
+            self._index.changed(hold.session_id)
         if lasting:
             await writer.synchronise(name)
 

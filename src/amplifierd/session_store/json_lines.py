@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -47,21 +47,42 @@ def append_whole(descriptor: int, data: bytes) -> None:
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
     """Return the objects of a file, none when it does not exist; lines that hold none are skipped."""
-    return [entry for _, entry in read_lines_from(path, 0)]
+    entries = (_parsed(line, path, place) for place, line in whole_lines(path))
+    return [entry for entry in entries if entry is not None]
 
 
-def read_lines_from(path: Path, start: int) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the objects after `start`, each with the place of its line; the last line counts once it is whole."""
+def whole_lines(path: Path, start: int = 0) -> list[tuple[int, bytes]]:
+    """Return the lines after a place, each with its own; the last one counts once its end is written."""
     try:
         with path.open("rb") as file:
             file.seek(start)
             data = file.read()
     except FileNotFoundError:
-        return
+        return []
+    lines = []
     for line in data.split(b"\n")[:-1]:
-        if (entry := _parsed(line, path, start)) is not None:
-            yield start, entry
+        lines.append((start, line))
         start += len(line) + 1
+    return lines
+
+
+def line_at(path: Path, place: int) -> bytes:
+    """Return the line that begins at a place, nothing when the file ends before it."""
+    try:
+        with path.open("rb") as file:
+            file.seek(place)
+            return file.readline()
+    except FileNotFoundError:
+        return b""
+
+
+def parse_line(line: bytes) -> dict[str, Any] | None:
+    """Return the object on a line, None when there is none."""
+    try:
+        entry = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return entry if isinstance(entry, dict) else None
 
 
 def truncate_torn(path: Path) -> None:
@@ -92,13 +113,7 @@ def _end_of_last_line(descriptor: int, size: int) -> int:
 
 
 def _parsed(line: bytes, path: Path, place: int) -> dict[str, Any] | None:
-    if not line.strip():
-        return None
-    try:
-        entry = json.loads(line)
-    except (ValueError, RecursionError):
-        entry = None
-    if not isinstance(entry, dict):
+    entry = parse_line(line)
+    if entry is None and line.strip():
         logger.warning("%s: the line at byte %d is not a JSON object and is skipped", path, place)
-        return None
     return entry

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from amplifier_core.exceptions import AmplifierError
 
 from .json_lines import read_lines
 from .protocol import SearchHit, SessionPage, SessionQuery
-from .record import SessionRecord
+from .record import SessionRecord, is_session_id
 from .search_text import Wanted, message_text
 from .session_files import TRANSCRIPT, SessionFiles
 
@@ -41,7 +42,8 @@ def scan_records(sessions: Path) -> Iterator[SessionRecord]:
 def session_names(sessions: Path) -> list[str]:
     """Return the names of the directories of sessions."""
     try:
-        return [path.name for path in sessions.iterdir() if not path.name.startswith(".")]
+        with os.scandir(sessions) as entries:
+            return [entry.name for entry in entries if is_session_id(entry.name) and entry.is_dir()]
     except FileNotFoundError:
         return []
 

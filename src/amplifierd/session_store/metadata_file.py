@@ -48,6 +48,6 @@ def parse_metadata(content: bytes, path: Path) -> SessionRecord:
     try:
         fields = METADATA_FORMAT.parse(content, path)
         known = {key: value for key, value in fields.items() if key != KEY and key not in _TWICE}
-        return SessionRecord.model_validate({"session_id": path.parent.name, **known})
+        return SessionRecord.model_validate({**known, "session_id": path.parent.name})
     except (ValidationError, ValueError) as error:
         raise SessionError(f"{path} is not the metadata of a session: {error}", hint="restore it, or delete") from error

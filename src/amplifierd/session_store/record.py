@@ -81,13 +81,17 @@ def new_session_id() -> str:
     return f"session_{uuid.uuid4().hex}"
 
 
+def is_session_id(text: str) -> bool:
+    return _SESSION_ID.fullmatch(text) is not None
+
+
 def checked_session_id(text: str) -> str:
     """Return the id of a session, which is also the name of its directory.
 
     Raises:
         InvalidSessionIdError: it breaks the rules for ids.
     """
-    if not isinstance(text, str) or not _SESSION_ID.fullmatch(text):
+    if not isinstance(text, str) or not is_session_id(text):
         raise InvalidSessionIdError(
             f"Invalid session id {text!r}",
             hint="an id begins with a letter or digit and has at most 200 of letters, digits and . _ -",

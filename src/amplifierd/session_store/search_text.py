@@ -32,6 +32,11 @@ def message_text(message: dict[str, Any]) -> str:
     return "\n".join(text for text in texts if isinstance(text, str))[:LONGEST_TEXT]
 
 
+def indexed_text(text: str) -> str:
+    """Return a text such that an index which parts it at everything but letters and digits finds the same words."""
+    return text if text.isascii() else " ".join(words(text))
+
+
 def words(text: str) -> list[str]:
     return _WORD.findall(_folded(text))
 
@@ -49,9 +54,10 @@ class Wanted:
         spaced = f" {folded} "
         if not self.phrases or not all(f" {' '.join(phrase)} " in spaced for phrase in self.phrases):
             return None
-        return self._snippet(text)
+        return self.snippet(text)
 
-    def _snippet(self, text: str) -> str:
+    def snippet(self, text: str) -> str:
+        """Return the surroundings of the first place, the beginning of the text when there is none."""
         found = self._patterns[0].search(_folded_in_place(text))
         place = found.start() if found else 0
         start, end = max(0, place - _AROUND), place + 2 * _AROUND

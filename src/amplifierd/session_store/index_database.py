@@ -1,0 +1,229 @@
+"""The file `index.db`: opened, checked, and built again from the sessions when nothing can be done with it.
+
+Several processes use it at once. Whoever writes has a shared lock on `index.lock`, whoever builds it again an exclusive
+one, and the new file takes the place of the old in one step; the others notice that theirs is no longer there.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import sqlite3
+import threading
+import time
+import uuid
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+
+from amplifier_foundation.sources import Progress, ProgressEvent
+from amplifier_foundation.sources.resolved import Phase, report
+from amplifier_foundation.sources.store import make_directory
+from amplifier_system.files import PRIVATE
+from amplifier_system.threads import Stop
+from amplifierd.exceptions import FormatUnsupportedError
+
+from .index_rows import IndexRows
+from .index_schema import FORMAT_VERSION, connect, create, finish, format_version
+from .listing import session_names
+from .metadata_file import METADATA
+
+logger = logging.getLogger(__name__)
+
+_BATCH = 500
+_REPORT_INTERVAL_S = 0.5
+_LEAST_GARBAGE = 50_000
+_UNFINISHED = ".new"
+
+
+class IndexUnusableError(Exception):
+    """The index can neither be used nor made at this moment; the sessions themselves can be read."""
+
+
+class IndexDatabase:
+    """A connection to the index, made when it is needed; one thread at a time uses it."""
+
+    def __init__(self, path: Path, sessions: Path, progress: Progress | None) -> None:
+        self._path = path
+        self._sessions = sessions
+        self._progress = progress
+        self._turn = threading.RLock()
+        self._connection: sqlite3.Connection | None = None
+        self._inode = 0
+
+    @contextmanager
+    def reading(self, stop: Stop) -> Iterator[sqlite3.Connection]:
+        """Yield a connection to read from; the index is built first if need be.
+
+        Raises:
+            IndexUnusableError: there is none, or it cannot be read.
+        """
+        with self._turn, self._translated():
+            yield self._open(stop)
+
+    def refresh(self, session_ids: Iterable[str], stop: Stop) -> None:
+        """Make the index say what the files of these sessions say.
+
+        Raises:
+            IndexUnusableError: it cannot be written; what it says of other sessions is still right.
+        """
+        waiting = sorted(session_ids)
+        for start in range(0, len(waiting), _BATCH):
+            stop.check()
+            with self._turn, self._translated(), self._open_for_writing(stop) as connection:
+                _write(connection, (self._sessions / name for name in waiting[start : start + _BATCH]))
+
+    def close(self) -> None:
+        with self._turn:
+            if self._connection is not None:
+                with suppress(sqlite3.Error):
+                    self._connection.close()
+            self._connection, self._inode = None, 0
+
+    @contextmanager
+    def _open_for_writing(self, stop: Stop) -> Iterator[sqlite3.Connection]:
+        while True:
+            connection = self._open(stop)
+            with self._locked(fcntl.LOCK_SH):
+                if self._is_in_place():  # no one built another since we opened it
+                    yield connection
+                    return
+
+    def _open(self, stop: Stop) -> sqlite3.Connection:
+        if self._connection is None or not self._is_in_place():
+            self.close()
+            if not self._is_usable():
+                self._build(stop)
+            self._connection = connect(self._path)
+            self._inode = self._path.stat().st_ino
+        return self._connection
+
+    def _is_in_place(self) -> bool:
+        try:
+            return self._path.stat().st_ino == self._inode
+        except FileNotFoundError:
+            return False
+
+    def _is_usable(self) -> bool:
+        """Say whether the file is an index of this version without too much in it that is of no use.
+
+        Raises:
+            FormatUnsupportedError: a newer version made it.
+        """
+        if not self._path.exists():
+            return False
+        try:
+            with closing(connect(self._path)) as connection:
+                version = format_version(connection)
+                if version > FORMAT_VERSION:
+                    raise FormatUnsupportedError(
+                        f"{self._path} has format {version}, this version reads up to {FORMAT_VERSION}"
+                    )
+                return version == FORMAT_VERSION and not _is_full_of_garbage(connection)
+        except sqlite3.DatabaseError as error:
+            if not _is_damage(error):
+                raise
+            logger.warning("the session index %s cannot be read (%s) and is built again", self._path, error)
+            return False
+
+    def _build(self, stop: Stop) -> None:
+        """Build the index from the sessions, unless another process just did."""
+        make_directory(self._path.parent)
+        with self._locked(fcntl.LOCK_EX):
+            if self._is_usable():
+                return
+            for leftover in self._path.parent.glob(f"{self._path.name}.*{_UNFINISHED}*"):
+                leftover.unlink(missing_ok=True)
+            unfinished = self._path.with_name(f"{self._path.name}.{uuid.uuid4().hex}{_UNFINISHED}")
+            try:
+                os.close(os.open(unfinished, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE))
+                self._fill(unfinished, stop)
+                for suffix in ("-wal", "-shm"):  # of the file that is replaced
+                    self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
+                unfinished.replace(self._path)
+            finally:
+                unfinished.unlink(missing_ok=True)
+
+    def _fill(self, path: Path, stop: Stop) -> None:
+        directories = [self._sessions / name for name in session_names(self._sessions)]
+        directories.sort(key=_written)  # so that the latest has the highest number
+        began = reported = time.monotonic()
+        with closing(create(path)) as connection:
+            rows = IndexRows(connection)
+            for count, directory in enumerate(directories, start=1):
+                stop.check()
+                if count % _BATCH == 1:
+                    connection.execute("BEGIN")
+                rows.refresh(directory)
+                if count % _BATCH == 0 or count == len(directories):
+                    connection.execute("COMMIT")
+                if time.monotonic() - reported > _REPORT_INTERVAL_S:
+                    reported = time.monotonic()
+                    self._report("fetching", count, len(directories), reported - began)
+            finish(connection)
+        took_s = time.monotonic() - began
+        self._report("ready", len(directories), len(directories), took_s)
+        logger.info("built the index of %d sessions in %.2f s", len(directories), took_s)
+
+    def _report(self, phase: Phase, count: int, total: int, took_s: float) -> None:
+        detail = f"{count} of {total} sessions, {count / max(took_s, 1e-6):.0f}/s"
+        report(self._progress, ProgressEvent("session index", str(self._path), phase, detail=detail))
+
+    @contextmanager
+    def _locked(self, kind: int) -> Iterator[None]:
+        descriptor = os.open(self._path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
+        try:
+            fcntl.flock(descriptor, kind)
+            yield
+        finally:
+            os.close(descriptor)
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """Turn what goes wrong with the file into one error; a file that is damaged is built again next time."""
+        try:
+            yield
+        except sqlite3.DatabaseError as error:
+            self.close()
+            if _is_damage(error):
+                with suppress(OSError):
+                    self._path.unlink(missing_ok=True)
+            elif not isinstance(error, sqlite3.OperationalError):
+                raise
+            raise IndexUnusableError(f"{self._path}: {error}") from error
+        except (OSError, FormatUnsupportedError) as error:
+            raise IndexUnusableError(str(error)) from error
+
+
+def _write(connection: sqlite3.Connection, directories: Iterable[Path]) -> None:
+    rows = IndexRows(connection)
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        for directory in directories:
+            rows.refresh(directory)
+    except BaseException:
+        with suppress(sqlite3.Error):
+            connection.execute("ROLLBACK")
+        raise
+    connection.execute("COMMIT")
+
+
+def _is_damage(error: sqlite3.DatabaseError) -> bool:
+    """Say whether the file is at fault, and neither the moment nor a question of ours."""
+    return type(error) is sqlite3.DatabaseError or "no such table" in str(error)
+
+
+def _is_full_of_garbage(connection: sqlite3.Connection) -> bool:
+    (garbage,) = connection.execute("SELECT value FROM meta WHERE key = 'garbage'").fetchone()
+    if garbage < _LEAST_GARBAGE:
+        return False
+    (live,) = connection.execute("SELECT sum(texts) FROM sessions").fetchone()
+    return bool(garbage > (live or 0))
+
+
+def _written(directory: Path) -> int:
+    try:
+        return (directory / METADATA).stat().st_mtime_ns
+    except OSError:
+        return 0

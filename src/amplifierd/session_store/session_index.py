@@ -1,0 +1,201 @@
+"""The index of a home's sessions: written behind, and never more than a faster way to what the files say."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeVar
+
+from amplifier_foundation.sources import Progress
+from amplifier_system.threads import Stop
+from amplifierd.paths import Paths
+
+from .index_database import IndexDatabase, IndexUnusableError
+from .index_pending import PendingSessions
+from .index_query import select_ids, select_page, select_places, select_tree
+from .index_schema import has_full_text, message_byte
+from .json_lines import line_at, parse_line
+from .listing import below, find_record, matches, scan_descendants, scan_hits, scan_page, session_names
+from .protocol import SearchHit, SessionPage, SessionQuery
+from .record import SessionRecord
+from .search_text import Wanted, message_text
+from .session_files import TRANSCRIPT
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_BEHIND_S = 0.5
+_LONGEST_BEHIND_S = 30.0
+_SHARE_OF_TIME = 50  # a look at all names may take one part in so many
+_ATTEMPTS = 3
+_LEAST_CANDIDATES = 200
+
+
+class SessionIndex:
+    """Answers from the index or, where there is none to be had, from the files. All but `changed` blocks."""
+
+    def __init__(self, paths: Paths, progress: Progress | None = None) -> None:
+        self._sessions = paths.sessions
+        self._database = IndexDatabase(paths.index_file, paths.sessions, progress)
+        self._pending = PendingSessions(paths.index_file.with_suffix(".pending"))
+        self._writing = threading.Lock()
+        self._starting = threading.Lock()
+        self._closing = threading.Event()
+        self._behind: threading.Thread | None = None
+        self._next_look = 0.0
+        self._seen = -1
+        self._warned = ""
+
+    def changed(self, session_id: str) -> None:
+        """Let the index follow a change of a session's files within a second."""
+        if self._pending.add(session_id):
+            with self._starting:
+                if self._behind is None:
+                    self._behind = threading.Thread(target=self._write_behind, name="session-index", daemon=True)
+                    self._behind.start()
+
+    def page(self, query: SessionQuery, stop: Stop) -> SessionPage:
+        return self._ask(lambda: self._page(query, stop), lambda: scan_page(self._sessions, query), stop)
+
+    def hits(self, text: str, *, limit: int, owner: str | None, stop: Stop) -> tuple[SearchHit, ...]:
+        return self._ask(
+            lambda: self._hits(Wanted(text), limit, owner, stop),
+            lambda: scan_hits(self._sessions, text, limit=limit, owner=owner),
+            stop,
+        )
+
+    def descendants(self, record: SessionRecord, stop: Stop) -> tuple[str, ...]:
+        return self._ask(
+            lambda: self._descendants(record, stop), lambda: scan_descendants(self._sessions, record), stop
+        )
+
+    def close(self) -> None:
+        """Write what waits to be written, if that can be done."""
+        self._closing.set()
+        if (thread := self._behind) is not None:
+            thread.join()
+        self._try_to_write(Stop())
+        self._pending.close()
+        self._database.close()
+
+    def _ask(self, question: Callable[[], T], otherwise: Callable[[], T], stop: Stop) -> T:
+        for last in (False, True):
+            try:
+                self._write(stop)
+                self._look(stop)
+                return question()
+            except IndexUnusableError as error:
+                if last:
+                    self._warn(f"the session index cannot be used, all sessions are read instead: {error}")
+        return otherwise()
+
+    def _page(self, query: SessionQuery, stop: Stop) -> SessionPage:
+        for _ in range(_ATTEMPTS):
+            with self._database.reading(stop) as connection:
+                ids, total = select_page(connection, query)
+            records = {session_id: find_record(self._sessions / session_id) for session_id in ids}
+            wrong = {name for name, record in records.items() if record is None or not matches(record, query)}
+            if not wrong:
+                break
+            self._database.refresh(wrong, stop)
+        found = (record for name, record in records.items() if name not in wrong)
+        return SessionPage(tuple(record for record in found if record is not None), total)
+
+    def _hits(self, wanted: Wanted, limit: int, owner: str | None, stop: Stop) -> tuple[SearchHit, ...]:
+        with self._database.reading(stop) as connection:
+            if not has_full_text(connection):
+                raise IndexUnusableError("this Python's SQLite has no full-text search (FTS5)")
+            found = select_places(connection, wanted, owner=owner, limit=max(limit, _LEAST_CANDIDATES))
+        hits: list[SearchHit] = []
+        for session_id, where in found:
+            if len(hits) == limit:
+                break
+            if (hit := self._hit(session_id, where, wanted)) is not None:
+                hits.append(hit)
+        return tuple(hits)
+
+    def _hit(self, session_id: str, where: int, wanted: Wanted) -> SearchHit | None:
+        """Return what stands at a place; None when the session changed since, which the index will learn."""
+        record = find_record(self._sessions / session_id)
+        if record is None:
+            self.changed(session_id)
+            return None
+        byte = message_byte(where)
+        if byte is None:
+            return SearchHit(record, wanted.snippet(record.name or ""))
+        message = parse_line(line_at(self._sessions / session_id / TRANSCRIPT, byte))
+        if message is None:
+            self.changed(session_id)
+            return None
+        return SearchHit(record, wanted.snippet(message_text(message)), message.get("id"), message.get("turn"))
+
+    def _descendants(self, record: SessionRecord, stop: Stop) -> tuple[str, ...]:
+        with self._database.reading(stop) as connection:
+            tree = select_tree(connection, record.root_id)
+        return below(record.session_id, tree)
+
+    def _look(self, stop: Stop) -> None:
+        """Find the sessions that others made, copied here or removed without a word to the index.
+
+        The names are compared when the directory changed, and seldom enough to cost next to nothing.
+        """
+        began = time.monotonic()
+        changed_at = _changed_at(self._sessions)
+        if changed_at == self._seen or began < self._next_look:
+            return
+        abandoned, files = self._pending.take_abandoned()
+        names = set(session_names(self._sessions))
+        with self._database.reading(stop) as connection:
+            known = select_ids(connection)
+        self._database.refresh((names ^ known) | abandoned, stop)
+        for file in files:
+            with suppress(OSError):
+                file.unlink()
+        self._seen = changed_at
+        self._next_look = time.monotonic() + _SHARE_OF_TIME * (time.monotonic() - began)
+
+    def _write(self, stop: Stop) -> None:
+        with self._writing:
+            taken = self._pending.take()
+            if not taken:
+                return
+            try:
+                self._database.refresh(taken, stop)
+            except BaseException:
+                self._pending.put_back(taken)
+                raise
+            self._pending.done()
+
+    def _try_to_write(self, stop: Stop) -> bool:
+        try:
+            self._write(stop)
+        except IndexUnusableError as error:
+            self._warn(f"the session index is not up to date: {error}")
+            return False
+        return True
+
+    def _write_behind(self) -> None:
+        delay_s = _BEHIND_S
+        while not self._closing.wait(delay_s):
+            delay_s = _BEHIND_S if self._try_to_write(Stop()) else min(2 * delay_s, _LONGEST_BEHIND_S)
+            with self._starting:
+                if not self._pending:
+                    self._behind = None
+                    return
+
+    def _warn(self, text: str) -> None:
+        if text != self._warned:
+            self._warned = text
+            logger.warning("%s", text)
+
+
+def _changed_at(directory: Path) -> int:
+    try:
+        return directory.stat().st_mtime_ns
+    except OSError:
+        return 0
