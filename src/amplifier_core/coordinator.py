@@ -208,6 +208,13 @@ class ModuleCoordinator:
         """
         return await self._hook_effects.carry_out(self, result, event, hook_name)
 
+    def find_injector(self, text: str) -> tuple[str, str] | None:
+        """Return the hook and the event of a text that was lately injected for one request only.
+
+        Such a text is stored nowhere; this is how whoever sees the request can tell where it came from.
+        """
+        return self._hook_effects.find_injector(text)
+
     async def request_cancel(self, immediate: bool = False) -> None:
         """Ask the running turn to stop: after the tools in flight, or at once."""
         if immediate:

@@ -19,6 +19,7 @@ logger = logging.getLogger(__name__)
 
 _ALLOWING = frozenset({"allow", "allow once", "allow always"})
 _SHOWN_CHARACTERS = 200
+_KNOWN_INJECTORS = 256
 _NOT_INJECTED: dict[str, Any] = {
     "action": "continue",
     "context_injection": None,
@@ -33,6 +34,11 @@ class HookEffects:
 
     def __init__(self) -> None:
         self.injected_tokens = 0
+        self._injectors: dict[int, tuple[str, str]] = {}
+
+    def find_injector(self, text: str) -> tuple[str, str] | None:
+        """Return the hook and the event of a text that was lately injected for one request only."""
+        return self._injectors.get(hash(text))
 
     async def carry_out(
         self, coordinator: "ModuleCoordinator", result: HookResult, event: str, hook_name: str
@@ -51,6 +57,8 @@ class HookEffects:
         items = await _within_limit(coordinator, _sanitized(result, event, hook_name))
         for item in items:
             self._count(item, coordinator.injection_budget_per_turn)
+            if item.ephemeral:
+                self._note_injector(item)
         await _tell_user(coordinator, result, hook_name)
         add_message = getattr(coordinator.get("context"), "add_message", None)
         if add_message is not None:
@@ -58,6 +66,11 @@ class HookEffects:
                 if not item.ephemeral:
                     await settle(add_message(_message(item)))
         return _remainder(result, [item for item in items if item.ephemeral])
+
+    def _note_injector(self, item: ContextInjection) -> None:
+        self._injectors[hash(item.content)] = (item.hook_name, item.event)
+        if len(self._injectors) > _KNOWN_INJECTORS:
+            del self._injectors[next(iter(self._injectors))]
 
     def _count(self, item: ContextInjection, budget: int | None) -> None:
         tokens = len(item.content) // 4

@@ -10,6 +10,7 @@ import pytest
 
 from amplifier_core.coordinator import ModuleCoordinator
 from amplifier_core.models import ContextInjection, HookResult
+from amplifier_core.testing import MockCoordinator
 
 
 class Context:
@@ -494,3 +495,28 @@ async def test_limits_are_read_when_they_apply(
     await coordinator.process_hook_result(injecting("12"), "tool:post")
 
     assert context.contents == ["12"]
+
+
+async def test_a_text_for_one_request_can_be_traced_to_its_hook() -> None:
+    coordinator = MockCoordinator()
+    hooks = coordinator.hooks
+
+    async def remind(event: str, data: dict[str, Any]) -> HookResult:
+        return HookResult(action="inject_context", context_injection="It is late.", ephemeral=True)
+
+    hooks.register("provider:request", remind, name="clock")
+
+    await coordinator.process_hook_result(await hooks.emit("provider:request", {}), "provider:request", "loop")
+
+    assert coordinator.find_injector("It is late.") == ("clock", "provider:request")
+    assert coordinator.find_injector("It is early.") is None
+
+
+async def test_only_the_latest_texts_are_remembered() -> None:
+    coordinator = MockCoordinator()
+    for number in range(300):
+        result = HookResult(action="inject_context", context_injection=f"note {number}", ephemeral=True)
+        await coordinator.process_hook_result(result, "tool:post", "notes")
+
+    assert coordinator.find_injector("note 0") is None
+    assert coordinator.find_injector("note 299") == ("notes", "tool:post")

@@ -13,6 +13,7 @@ from amplifier_kit.messages.token_estimate import CHARACTERS_PER_TOKEN
 from amplifier_kit.types import Message
 
 STUBBED_FROM_CHARACTERS = 80
+STUB_START = "[User message compacted - original: "
 
 _STUB_CHARACTERS = 50
 _TRUNCATED = "[truncated: ~"
@@ -84,7 +85,7 @@ def truncate_result(message: Message, characters: int) -> Message:
 def stub_user_message(message: Message) -> Message:
     """Return a user message of which only the beginning is left."""
     beginning = _user_text(message)[:_STUB_CHARACTERS].replace("\r\n", " ").replace("\n", " ").replace("\r", " ")
-    return {**message, "content": f'[User message compacted - original: "{beginning}..."]'}
+    return {**message, "content": f'{STUB_START}"{beginning}..."]'}
 
 
 def is_long_user_message(message: Message) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -16,6 +16,7 @@ from amplifier_kit.providers.cost import Prices, TokenCounts
 from amplifier_kit.providers.identity_cache import IdentityCache
 
 from .calls import ProviderCall
+from .shared_prefix import shared_prefix
 from .usage import Usage
 
 logger = logging.getLogger(__name__)
@@ -43,6 +44,8 @@ class CallEstimator:
 
     def __init__(self) -> None:
         self._counted: IdentityCache[int] = IdentityCache()
+        self._messages: Sequence[object] = ()
+        self._counts: list[int] = []
         self._facts: IdentityCache[_ProviderFacts] = IdentityCache()
         self._paid: dict[str, Usage] = {}
 
@@ -51,8 +54,7 @@ class CallEstimator:
         facts = self._facts.get(call.provider, _ProviderFacts)
         request = call.request
         model = str(request.model or call.options.get("model") or facts.model)
-        counted = sum(self._counted.get_all(request.messages, estimate_message))
-        counted += sum(self._counted.get_all(request.tools or (), estimate_message))
+        counted = self._count(request.messages) + sum(self._counted.get_all(request.tools or (), estimate_message))
         output = request.max_output_tokens or facts.max_output_tokens
         cost = await self._cost_of(call.provider, facts, model, TokenCounts(counted, output)) if priced else None
         return CallEstimate(model, counted, output, cost)
@@ -70,6 +72,12 @@ class CallEstimator:
         used = Usage.of_call(reported, str(model))
         self._paid[estimate.model] = self._paid.get(estimate.model, Usage()) + used
         return used
+
+    def _count(self, messages: Sequence[object]) -> int:
+        known = shared_prefix(messages, self._messages)
+        self._counts[known:] = self._counted.get_all(messages[known:], estimate_message)
+        self._messages = messages[:]
+        return sum(self._counts)
 
     async def _cost_of(self, provider: Any, facts: _ProviderFacts, model: str, counts: TokenCounts) -> Decimal | None:
         """Ask the provider, else the price list, else what the model's earlier calls cost by the token."""

@@ -1,0 +1,153 @@
+"""Records every provider request as parts with their origins, and every response by its hash.
+
+A request is an event `request:stored`. Its messages are those of an earlier one, `base`, up to the first `keep`, and
+then those of `add`: a long conversation is not written again for every call. Messages of the transcript are referred
+to, everything else is stored once, under its hash. A response is an event `response:stored`; its content is found in
+the transcript.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+from amplifier_core import ChatRequest, ChatResponse
+from amplifier_core.utils import json_safe
+from amplifier_kit.providers.identity_cache import IdentityCache
+
+from .calls import CallLayer, ProviderCall, ProviderStep
+from .message_digest import message_digest
+from .origins import FindInjector
+from .request_part import PartMaker, RequestPart, Scrub
+from .shared_prefix import shared_prefix
+from .transcript_index import TranscriptIndex
+
+REQUEST_STORED = "request:stored"
+RESPONSE_STORED = "response:stored"
+
+AppendEvent = Callable[[str, dict[str, Any]], Awaitable[None]]
+PutParts = Callable[[Mapping[str, bytes]], Awaitable[None]]
+
+_NOT_PARAMETERS = frozenset({"messages", "tools", "metadata", "conversation_id"})
+
+
+class RequestRecorder(CallLayer):
+    """Stores what one session sends to its providers and what comes back.
+
+    `append` stores an event, `put_parts` contents under their hashes. `transcript` has to know the messages that are in
+    the conversation before the provider is called: what it does not know is stored as something that was added.
+    `turn` is the number of the running turn.
+    """
+
+    def __init__(
+        self,
+        append: AppendEvent,
+        put_parts: PutParts,
+        transcript: TranscriptIndex,
+        *,
+        scrub: Scrub,
+        find_injector: FindInjector = lambda text: None,
+    ) -> None:
+        self.turn = 0
+        self._append, self._put_parts, self._scrub = append, put_parts, scrub
+        self._maker = PartMaker(transcript, scrub, find_injector)
+        self._parts: IdentityCache[RequestPart] = IdentityCache()
+        self._specs: list[Any] = []
+        self._tools: str | None = None
+        self._asked: tuple[dict[str, Any], dict[str, Any]] = ({}, {})
+        self._last_id: str | None = None
+        self._messages: Sequence[object] = ()
+        self._last: list[RequestPart] = []
+
+    async def provider_call(self, call: ProviderCall, proceed: ProviderStep) -> ChatResponse:
+        request_id = f"request_{uuid.uuid4().hex}"
+        described = self._describe(request_id, call)
+        if self._maker.unsaved:
+            await self._put_parts(self._maker.unsaved)
+            self._maker.unsaved = {}
+        await self._append(REQUEST_STORED, described)
+        started_s = time.perf_counter()
+        try:
+            response = await proceed(call)
+        except Exception as error:
+            await self._append(RESPONSE_STORED, {"request_id": request_id, "error": self._error(error)})
+            raise
+        duration_ms = round((time.perf_counter() - started_s) * 1000, 3)
+        await self._append(RESPONSE_STORED, {**describe_response(request_id, response), "duration_ms": duration_ms})
+        return response
+
+    def describe_messages(self, request: ChatRequest) -> list[RequestPart]:
+        """Return the parts of a request; a message that was in an earlier one is not looked at again."""
+        messages = request.messages
+        known = shared_prefix(messages, self._messages)
+        return [*self._last[:known], *self._parts.get_all(messages[known:], self._maker.make)]
+
+    def describe_tools(self, request: ChatRequest) -> str | None:
+        """Return the hash of the tools that a request offers."""
+        specs = request.tools or []
+        if len(specs) != len(self._specs) or shared_prefix(specs, self._specs) != len(specs):
+            offered = [spec.model_dump(mode="json", exclude_none=True) for spec in specs]
+            self._tools = self._maker.keep(offered) if offered else None
+            self._specs = list(specs)
+        return self._tools
+
+    def _describe(self, request_id: str, call: ProviderCall) -> dict[str, Any]:
+        request = call.request
+        parts = self.describe_messages(request)
+        keep = _common(parts, self._last)
+        described = {
+            "request_id": request_id,
+            "turn": self.turn,
+            "provider": call.name,
+            "model": request.model or call.options.get("model") or getattr(call.provider, "default_model", None),
+            "base": self._last_id if keep else None,
+            "keep": keep,
+            "add": [part.to_json() for part in parts[keep:]],
+            "messages": len(parts),
+            "tokens": sum(part.tokens for part in parts),
+            "tools": self.describe_tools(request),
+            "parameters": self._parameters(call),
+        }
+        self._last_id, self._last, self._messages = request_id, parts, request.messages[:]
+        return described
+
+    def _parameters(self, call: ProviderCall) -> dict[str, Any]:
+        asked = parameters_of(call)
+        if asked != self._asked[0]:
+            self._asked = (asked, self._scrub(asked))
+        return self._asked[1]
+
+    def _error(self, error: Exception) -> dict[str, Any]:
+        retryable = getattr(error, "retryable", None)
+        return {"type": type(error).__name__, "message": self._scrub(str(error)), "retryable": retryable}
+
+
+def parameters_of(call: ProviderCall) -> dict[str, Any]:
+    """Return what a call asks for beside messages and tools, as far as it says anything."""
+    request = call.request
+    given = {**vars(request), **(request.model_extra or {}), **call.options}
+    asked = {key: value for key, value in given.items() if value not in (None, False) and key not in _NOT_PARAMETERS}
+    return asked and {key: json_safe(value) for key, value in asked.items()}
+
+
+def describe_response(request_id: str, response: ChatResponse) -> dict[str, Any]:
+    """Return a response without what it says: that is in the transcript, where its hash finds it."""
+    as_message = {"role": "assistant", "content": response.content, "tool_calls": response.tool_calls}
+    usage = response.usage
+    described: dict[str, Any] = {
+        "request_id": request_id,
+        "hash": message_digest(as_message),
+        "finish_reason": response.finish_reason,
+        "usage": None if usage is None else usage.model_dump(mode="json", exclude_none=True),
+    }
+    return described if response.content or response.tool_calls else {**described, "empty": True}
+
+
+def _common(one: list[RequestPart], other: list[RequestPart]) -> int:
+    """Return how many parts at the beginning are alike; they need not be the same objects."""
+    count = shared_prefix(one, other)
+    while count < min(len(one), len(other)) and one[count] == other[count]:
+        count += 1
+    return count

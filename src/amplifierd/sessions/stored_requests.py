@@ -1,0 +1,185 @@
+"""The provider requests of a session, read back: every message with its text and where it came from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from amplifierd.exceptions import SessionError
+from amplifierd.session_store.protocol import SessionStore, StoredEvent
+
+from .message_digest import canonical_message, message_digest
+from .request_part import RequestPart
+from .request_parts import REQUEST_STORED, RESPONSE_STORED
+from .transcript_index import TranscriptIndex, TranscriptMessage
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPart:
+    """A message of a request. `message` is it in canonical form, None when its text cannot be had any more.
+
+    `is_exact` says whether the text is what was sent; otherwise secrets were taken out of it.
+    """
+
+    part: RequestPart
+    message: Mapping[str, Any] | None
+    is_exact: bool
+
+    def to_json(self) -> dict[str, Any]:
+        return {**self.part.to_json(), "content": self.message, "is_exact": self.is_exact}
+
+
+@dataclass(frozen=True, slots=True)
+class StoredResponse:
+    """What came back: a message of the transcript, nothing (`is_empty`), or an error."""
+
+    facts: Mapping[str, Any]
+    message: TranscriptMessage | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        return bool(self.facts.get("empty"))
+
+    @property
+    def error(self) -> Mapping[str, Any] | None:
+        error = self.facts.get("error")
+        return error if isinstance(error, Mapping) else None
+
+    @property
+    def usage(self) -> Mapping[str, Any]:
+        usage = self.facts.get("usage")
+        return usage if isinstance(usage, Mapping) else {}
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRequest:
+    """One provider request, with the response if one came."""
+
+    request_id: str
+    number: int
+    turn: int
+    provider: str
+    model: str | None
+    parts: tuple[StoredPart, ...]
+    tools_hash: str | None
+    tools: tuple[Mapping[str, Any], ...]
+    parameters: Mapping[str, Any]
+    response: StoredResponse | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def tokens(self) -> int:
+        """The tokens of its messages, estimated."""
+        return sum(stored.part.tokens for stored in self.parts)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "request_id": self.request_id,
+            "number": self.number,
+            "turn": self.turn,
+            "provider": self.provider,
+            "model": self.model,
+            "parts": [part.to_json() for part in self.parts],
+            "tools": list(self.tools),
+            "parameters": dict(self.parameters),
+            "tokens": self.tokens,
+            "response": None if self.response is None else dict(self.response.facts),
+        }
+
+
+async def requests(store: SessionStore, session_id: str) -> list[StoredRequest]:
+    """Return every provider request of a session, in their order; the first has the number 1."""
+    reader = _Reader(store, session_id, TranscriptIndex(await store.read_messages(session_id)))
+    return await reader.read(await store.read_events(session_id))
+
+
+async def read_request(store: SessionStore, session_id: str, request_id: str) -> StoredRequest:
+    """Return one provider request.
+
+    Raises:
+        SessionError: the session has no request of that id.
+    """
+    found = [request for request in await requests(store, session_id) if request.request_id == request_id]
+    if not found:
+        raise SessionError(
+            f"session {session_id!r} has no provider request {request_id!r}",
+            hint="the ids are in its events `request:stored`",
+        )
+    return found[0]
+
+
+class _Reader:
+    """Puts requests together from events, stored parts and the transcript."""
+
+    def __init__(self, store: SessionStore, session_id: str, transcript: TranscriptIndex) -> None:
+        self._store, self._session_id, self._transcript = store, session_id, transcript
+        self._contents: dict[str, Any] = {}
+        self._parts: dict[str, tuple[StoredPart, ...]] = {}
+
+    async def read(self, events: list[StoredEvent]) -> list[StoredRequest]:
+        responses = {str(data.get("request_id")): data for data in _data(events, RESPONSE_STORED)}
+        return [
+            await self._request(number, data, responses.get(str(data.get("request_id"))))
+            for number, data in enumerate(_data(events, REQUEST_STORED), 1)
+        ]
+
+    async def _request(self, number: int, data: Mapping[str, Any], response: Mapping[str, Any] | None) -> StoredRequest:
+        request_id = str(data.get("request_id"))
+        kept = self._parts.get(str(data.get("base")), ())[: int(data.get("keep") or 0)]
+        added = [await self._part(RequestPart.from_json(part)) for part in data.get("add") or ()]
+        parts = self._parts[request_id] = (*kept, *added)
+        tools = await self._content(data.get("tools"))
+        return StoredRequest(
+            request_id=request_id,
+            number=number,
+            turn=int(data.get("turn") or 0),
+            provider=str(data.get("provider")),
+            model=data.get("model"),
+            parts=parts,
+            tools_hash=data.get("tools"),
+            tools=tuple(tools) if isinstance(tools, list) else (),
+            parameters=data.get("parameters") or {},
+            response=None if response is None else self._response(response),
+            facts=data,
+        )
+
+    async def _part(self, part: RequestPart) -> StoredPart:
+        message = await self._message(part)
+        return StoredPart(part, message, message is not None and message_digest(message) == part.hash)
+
+    async def _message(self, part: RequestPart) -> Mapping[str, Any] | None:
+        if part.stored is not None:
+            stored = await self._content(part.stored)
+            return stored if isinstance(stored, dict) else None
+        known = self._transcript.find_id(part.message_id) if part.message_id else None
+        if known is None:
+            known = self._transcript.find(part.hash)
+        if known is None:
+            return None
+        message = canonical_message(known)
+        return message if part.changed is None else _changed(message, part.changed)
+
+    async def _content(self, name: object) -> Any:
+        if not isinstance(name, str):
+            return None
+        if name not in self._contents:
+            data = await self._store.read_part(self._session_id, name)
+            self._contents[name] = None if data is None else json.loads(data)
+        return self._contents[name]
+
+    def _response(self, facts: Mapping[str, Any]) -> StoredResponse:
+        return StoredResponse(facts, self._transcript.find(str(facts.get("hash"))))
+
+
+def _data(events: list[StoredEvent], name: str) -> list[Mapping[str, Any]]:
+    return [event["data"] for event in events if event.get("event") == name and isinstance(event.get("data"), dict)]
+
+
+def _changed(message: Mapping[str, Any], changed: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return a message in the form in which it was sent, None when that is not known."""
+    original = message["content"]
+    if "kept" not in changed or not isinstance(original, str):
+        return None
+    return {**message, "content": f"{changed['before']}{original[: changed['kept']]}{changed['after']}"}

@@ -1,0 +1,74 @@
+"""A session whose conversation, events and requests are stored, as the session runtime does it."""
+
+from typing import Any
+
+from amplifier_module_hooks_redaction.masking import mask_text
+
+from amplifier_core import AmplifierSession, ChatResponse
+from amplifierd.session_store.hold import Hold, Holder
+from amplifierd.session_store.protocol import NewSession, SessionStore
+from amplifierd.session_store.record import SessionRecord, now
+from amplifierd.sessions.calls import CallLayer, ProviderCall, ProviderStep
+from amplifierd.sessions.request_parts import RequestRecorder
+from amplifierd.sessions.transcript_index import TranscriptIndex
+
+SESSION_ID = "recorded"
+
+
+def scrub(value: Any) -> Any:
+    if isinstance(value, str):
+        return mask_text(value)
+    if isinstance(value, dict):
+        return {key: scrub(item) for key, item in value.items()}
+    return [scrub(item) for item in value] if isinstance(value, list) else value
+
+
+class Journal(CallLayer):
+    """Writes a session's messages and events into a store, and knows the layer that records requests."""
+
+    def __init__(self, store: SessionStore, hold: Hold) -> None:
+        self._store, self._hold = store, hold
+        self._seq = self._written = 0
+        self._session: AmplifierSession | None = None
+        self.index = TranscriptIndex()
+        self.recorder = RequestRecorder(
+            self.append, self.put_parts, self.index, scrub=scrub, find_injector=self._find_injector
+        )
+        self.appended_bytes: list[int] = []
+
+    @classmethod
+    async def begin(cls, store: SessionStore) -> "Journal":
+        record = SessionRecord(session_id=SESSION_ID, working_dir="/nowhere", created_at=now())
+        return cls(store, await store.create(NewSession(record, {}), Holder.of_this_process("test")))
+
+    def watch(self, session: AmplifierSession) -> None:
+        self._session = session
+
+    async def append(self, event: str, data: dict[str, Any]) -> None:
+        self._seq += 1
+        self.appended_bytes.append(len(str(data)))
+        line = {"seq": self._seq, "ts": now(), "event": event, "session_id": SESSION_ID, "data": data}
+        await self._store.append_events(self._hold, [line])
+
+    async def put_parts(self, parts: Any) -> None:
+        await self._store.put_parts(self._hold, parts)
+
+    async def flush(self) -> None:
+        """Write what the conversation has gained."""
+        assert self._session is not None
+        messages = await self._session.coordinator.get("context").get_messages()
+        spoken = [message for message in messages if message["role"] in ("user", "assistant", "tool")]
+        spoken = [message for message in spoken if (message.get("metadata") or {}).get("source") != "hook"]
+        for message in spoken[self._written :]:
+            self._written += 1
+            line = {**message, "id": f"m{self._written}", "timestamp": now(), "turn": 1}
+            await self._store.append_messages(self._hold, [line])
+            self.index.add(line)
+
+    async def provider_call(self, call: ProviderCall, proceed: ProviderStep) -> ChatResponse:
+        await self.flush()
+        return await proceed(call)
+
+    def _find_injector(self, text: str) -> tuple[str, str] | None:
+        assert self._session is not None
+        return self._session.coordinator.find_injector(text)
