@@ -140,11 +140,10 @@ class ModuleConfig:
 
     def warn_unknown(self) -> None:
         """Log the keys that were never read: most are misspelt."""
-        unknown = sorted(map(str, set(self._config) - self._known))
-        if unknown and self._is_guard and is_required():
-            raise ValueError(f"{self.module_id}: unknown config keys: {', '.join(unknown)}")
-        if unknown:
-            logger.warning("%s: unknown config keys are ignored: %s", self.module_id, ", ".join(unknown))
+        if unknown := ", ".join(sorted(map(str, set(self._config) - self._known))):
+            if is_required():
+                raise ValueError(f"{self.module_id}: unknown config keys: {unknown}")
+            logger.warning("%s: unknown config keys are ignored: %s", self.module_id, unknown)
 
     def _read(
         self,
@@ -206,6 +205,17 @@ def _number(value: object) -> float:
     if converted != converted or converted in (float("inf"), float("-inf")):
         raise ValueError
     return converted
+
+
+def make_do(problem: str, instead: str = "", *, level: int = logging.WARNING) -> None:
+    """Report a mistake in the configuration, and how the module makes do; in that of a required one it is an error.
+
+    Raises:
+        ValueError: the plan calls the module that mounts at the moment `required`.
+    """
+    if is_required():
+        raise ValueError(problem)
+    logger.log(level, "%s%s", problem, instead)
 
 
 def is_required() -> bool:

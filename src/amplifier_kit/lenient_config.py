@@ -1,7 +1,9 @@
-"""Configuration of providers and tools: a value that cannot be used is reported and replaced, never fatal."""
+"""Configuration of providers and tools: a value that cannot be used is reported and replaced.
+
+It is fatal only for a module that the plan calls `required`.
+"""
 
 import difflib
-import logging
 import os
 import re
 from collections.abc import Mapping
@@ -9,9 +11,7 @@ from typing import ClassVar, TypeVar
 
 from amplifier_kit.types import Config
 
-from .config import ModuleConfig
-
-logger = logging.getLogger(__name__)
+from .config import ModuleConfig, make_do
 
 T = TypeVar("T")
 
@@ -21,7 +21,10 @@ _INFRASTRUCTURE = frozenset({"id", "module", "source", "instance_id", "name", "p
 
 
 class LenientConfig(ModuleConfig):
-    """Reads like `ModuleConfig`; an empty or unexpanded string counts as unset, and nothing raises."""
+    """Reads like `ModuleConfig`; an empty or unexpanded string counts as unset, and nothing raises.
+
+    Of a module that the plan calls `required` a wrong configuration is an error, `ValueError`.
+    """
 
     _switches: ClassVar[Mapping[str, bool]] = {
         **dict.fromkeys(("1", "true", "yes", "on"), True),
@@ -32,12 +35,10 @@ class LenientConfig(ModuleConfig):
         super().__init__(module_id, config)
         for key, value in list(self._config.items()):
             if isinstance(value, str) and _UNEXPANDED.fullmatch(value):
-                logger.warning(
-                    "%s: config key %r is %s, which the application has not expanded; it counts as unset%s",
-                    module_id,
-                    key,
-                    value,
-                    "" if value[2:-1] in os.environ else f" ({value[2:-1]} is not set in the environment, either)",
+                unset = "" if value[2:-1] in os.environ else f" ({value[2:-1]} is not set in the environment, either)"
+                make_do(
+                    f"{module_id}: config key {key!r} is {value}, which the application has not expanded",
+                    f"; it counts as unset{unset}",
                 )
                 del self._config[key]
             elif value == "":
@@ -45,7 +46,7 @@ class LenientConfig(ModuleConfig):
 
     def refuse(self, key: str, value: object, allowed: str, safe: T) -> T:
         """Report a value that does not fit, and return the one to use instead."""
-        logger.warning("%s: config key %r is %r, allowed: %s; %r is used", self.module_id, key, value, allowed, safe)
+        make_do(f"{self.module_id}: config key {key!r} is {value!r}, allowed: {allowed}", f"; {safe!r} is used")
         return safe
 
     def warn_unknown(self) -> None:
@@ -53,4 +54,4 @@ class LenientConfig(ModuleConfig):
         for key in sorted(map(str, set(self._config) - self._known - _INFRASTRUCTURE)):
             near = difflib.get_close_matches(key, self._known, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
-            logger.warning("%s: unknown config key %r is ignored%s", self.module_id, key, hint)
+            make_do(f"{self.module_id}: unknown config key {key!r}", f" is ignored{hint}")

@@ -73,3 +73,52 @@ def test_the_validator_knows_the_key() -> None:
     assert MountPlanValidator().validate(plan(module="hooks-approval", required=True)).errors == []
     wrong = MountPlanValidator().validate(plan(module="hooks-approval", required="yes"))
     assert any("required" in problem.message for problem in [*wrong.errors, *wrong.warnings])
+
+
+TOOLS: list[tuple[str, dict[str, Any], str]] = [
+    ("tool-bash", {"sandbox": "perhaps"}, "config key 'sandbox' is 'perhaps'"),
+    ("tool-bash", {"denied_commands": 7}, "config key 'denied_commands' is 7"),
+    ("tool-bash", {"denied_comands": ["rm"]}, "unknown config key 'denied_comands'"),
+    ("tool-bash", {"safety_overrides": {"blok": ["rm"]}}, "unknown config key 'blok'"),
+    ("tool-bash", {"denied_commands": "${NOT_EXPANDED}"}, "config key 'denied_commands' is ${NOT_EXPANDED}"),
+    ("tool-web", {"blocked_domains": 7}, "config key 'blocked_domains' is 7"),
+    ("tool-web", {"block_private_networks": "perhaps"}, "config key 'block_private_networks' is 'perhaps'"),
+    ("tool-web", {"api_key": "clé"}, "config key 'api_key'"),
+    ("tool-web", {"allowed_write_paths": ["${NOT_EXPANDED}"]}, "config key 'allowed_write_paths'"),
+    ("tool-filesystem", {"denied_write_paths": {}}, "config key 'denied_write_paths' is {}"),
+    ("tool-mcp", {"servers": ["a"]}, "servers"),
+    ("tool-mcp", {"servers": {"a": {"command": 7}}}, "servers.a.command"),
+    ("tool-mcp", {"servers": {"a": {"command": "a", "sandbox": "perhaps"}}}, "config key 'sandbox' is 'perhaps'"),
+    ("tool-mcp", {"config_file": "missing.json"}, "config_file"),
+]
+
+
+@pytest.mark.parametrize(("module", "config", "problem"), TOOLS)
+async def test_a_wrong_configuration_of_a_required_tool_is_an_error(
+    module: str, config: dict[str, Any], problem: str
+) -> None:
+    entry = {"module": module, "config": config, "required": True}
+    session = AmplifierSession({**plan(), "hooks": [], "tools": [entry]})
+
+    with pytest.raises(RuntimeError, match=f"Cannot initialize without required module '{module}'") as error:
+        await session.initialize()
+
+    assert problem in str(error.value)
+    assert "clé" not in str(error.value)
+
+
+@pytest.mark.parametrize(("module", "config", "problem"), TOOLS)
+async def test_without_required_a_tool_makes_do(module: str, config: dict[str, Any], problem: str) -> None:
+    session = AmplifierSession({**plan(), "hooks": [], "tools": [{"module": module, "config": config}]})
+
+    await session.initialize()
+
+    assert session.status.load_failures == []
+    await session.cleanup()
+
+
+async def test_a_required_redaction_with_a_rule_that_does_not_exist_is_an_error() -> None:
+    entry = {"module": "hooks-redaction", "config": {"rules": ["secrets", "pii-basik"]}, "required": True}
+
+    with pytest.raises(RuntimeError, match="pii-basik"):
+        await AmplifierSession(plan(**entry)).initialize()

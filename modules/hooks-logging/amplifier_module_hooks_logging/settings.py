@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fnmatch import translate
 from typing import Any, Self
 
-from amplifier_kit.config import ModuleConfig
+from amplifier_kit.config import ModuleConfig, make_do
 
 MODULE_ID = "hooks-logging"
 
@@ -15,8 +15,6 @@ LEVELS = {"DEBUG": logging.DEBUG, "INFO": logging.INFO, "WARNING": logging.WARNI
 
 _TEMPLATE = "~/.amplifier/projects/{project}/sessions/{session_id}/events.jsonl"
 _NOISE = ("llm:stream_*delta",)
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +54,7 @@ class LogSettings:
         )
         mode = config.text("mode", "session-only")
         if mode != "session-only":
-            logger.warning("%s: mode %r does not exist; every session has a log of its own", MODULE_ID, mode)
+            make_do(f"{MODULE_ID}: mode {mode!r} does not exist", "; every session has a log of its own")
         config.accept("file")
         config.warn_unknown()
         return settings

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from amplifier_core.events import TOOL_POST, TOOL_PRE
-from amplifier_kit.config import ModuleConfig
+from amplifier_kit.config import ModuleConfig, make_do
 from amplifier_kit.redaction.masking import DEFAULT_RULES, RULES, Rule
 from amplifier_kit.redaction.patterns import Find, SensitivePattern, Span
 
@@ -53,7 +53,7 @@ def _rule_names(config: ModuleConfig) -> list[str]:
     names = config.strings("rules", list(DEFAULT_RULES))
     known = [name for name in dict.fromkeys(names) if name in RULES]
     if unknown := [name for name in names if name not in RULES]:
-        logger.warning("%s: unknown rules are ignored: %s", MODULE_ID, ", ".join(unknown))
+        make_do(f"{MODULE_ID}: unknown rules: {', '.join(unknown)}", "; they are ignored")
         if not known:
             return config.refuse("rules", names, "a list of " + ", ".join(RULES), list(DEFAULT_RULES))
     return known
@@ -68,7 +68,7 @@ def _custom_rules(config: ModuleConfig) -> Iterator[Rule]:
         try:
             regex = _compiled(pattern)
         except (TypeError, re.error, OverflowError, RecursionError) as exc:
-            logger.error("%s: %s is skipped: %s", MODULE_ID, place, exc)  # noqa: TRY400
+            make_do(f"{MODULE_ID}: {place}: {exc}", "; it is skipped", level=logging.ERROR)
             continue
         shown = str(label or _DEFAULT_LABEL).upper()
         if _LABEL.fullmatch(shown) is None:

@@ -1,17 +1,14 @@
 """The scheduler that chooses by a strategy and knows nothing about the tools."""
 
-import logging
 from collections.abc import Mapping
 from typing import Any
 
 from amplifier_core import HookResult
-from amplifier_kit.config import ModuleConfig
+from amplifier_kit.config import ModuleConfig, make_do
 from amplifier_kit.loops.scheduling import Choice, Scheduler, options, use_instead
 from amplifier_kit.types import EventData
 
 from .strategies import STRATEGIES
-
-logger = logging.getLogger(__name__)
 
 _FALLBACK = "first"
 _SCORE = 0.5
@@ -71,5 +68,5 @@ def _strategy_name(config: ModuleConfig) -> str:
     if isinstance(name, str) and name in STRATEGIES:
         return name
     known = ", ".join(STRATEGIES)
-    logger.warning("%s: strategy %r is not known (%s); %r is used", config.module_id, name, known, _FALLBACK)
+    make_do(f"{config.module_id}: strategy {name!r} is not known ({known})", f"; {_FALLBACK!r} is used")
     return _FALLBACK

@@ -5,6 +5,7 @@ import logging
 from typing import Any
 
 from amplifier_core import HookResult
+from amplifier_kit.config import make_do
 from amplifier_kit.tools.runs import announce, run_to_end
 
 from .definitions import ToolDefinition
@@ -14,8 +15,6 @@ from .mounted_tools import MountedTools
 from .running_server import RunningServer
 from .server import McpServer
 from .settings import MODULE_ID, ModuleSettings
-
-logger = logging.getLogger(__name__)
 
 
 class ServerGroup:
@@ -97,5 +96,5 @@ class ServerGroup:
         try:
             return RunningServer(read_entry(name, entry, settings), self.coordinator, self)
         except EntryError as exc:
-            logger.error("%s: %s", MODULE_ID, exc)  # noqa: TRY400 - the mistake is in the configuration
+            make_do(f"{MODULE_ID}: {exc}", level=logging.ERROR)
             return McpServer(str(name), str(exc))

@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from amplifier_kit.config import make_do
 from amplifier_kit.lenient_config import LenientConfig
 from amplifier_kit.tools.paths import WorkingDir, expand_home
 
 MODULE_ID = "tool-mcp"
-
-logger = logging.getLogger(__name__)
 
 _REFERENCE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
 
@@ -98,7 +97,7 @@ def _servers(config: LenientConfig) -> Mapping[Any, Any]:
     if isinstance(servers, Mapping):
         return servers
     kind = type(servers).__name__
-    logger.error("%s: servers: it is a %s; expected a mapping of names to entries", MODULE_ID, kind)
+    make_do(f"{MODULE_ID}: servers: it is a {kind}; expected a mapping of names to entries", level=logging.ERROR)
     return {}
 
 
@@ -108,11 +107,12 @@ def _read_file(path: Path) -> Mapping[str, Any]:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as exc:
         problem = exc.strerror if isinstance(exc, OSError) else "it is not JSON"
-        logger.error("%s: config_file: %s cannot be read: %s", MODULE_ID, path, problem)  # noqa: TRY400 - no fault of ours
+        make_do(f"{MODULE_ID}: config_file: {path} cannot be read: {problem}", level=logging.ERROR)
         return {}
     servers = found.get("mcpServers") if isinstance(found, dict) else None
     if not isinstance(servers, dict):
-        logger.error('%s: config_file: %s does not have the form {"mcpServers": {name: entry}}', MODULE_ID, path)
+        expected = '{"mcpServers": {name: entry}}'
+        make_do(f"{MODULE_ID}: config_file: {path} does not have the form {expected}", level=logging.ERROR)
         return {}
     return {name: _expanded(entry) for name, entry in servers.items()}
 

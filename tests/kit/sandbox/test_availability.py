@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from amplifier_kit.sandbox.availability import find_sandbox, works
+from amplifier_kit.sandbox.availability import SandboxSearch, find_sandbox, works
 from amplifier_kit.sandbox.bubblewrap import Bubblewrap
 from amplifier_kit.sandbox.seatbelt import Seatbelt
 
@@ -27,11 +27,33 @@ def test_only_the_exit_of_the_whole_command_counts(tmp_path: Path, script: str, 
 
 
 @linux
-def test_a_program_that_is_not_there_or_hangs_is_no_sandbox(tmp_path: Path) -> None:
-    hanging = executable(tmp_path / "bwrap", "exec sleep 60")
-
+def test_a_program_that_is_not_there_is_no_sandbox(tmp_path: Path) -> None:
     assert not works(Bubblewrap(str(tmp_path / "missing"), disables_userns=True))
-    assert not works(Bubblewrap(hanging, disables_userns=True))
+
+
+@linux
+def test_a_sandbox_that_failed_is_not_tried_again(tmp_path: Path) -> None:
+    script = f"echo tried >> {tmp_path}/tries; exit 1"
+    search = SandboxSearch(
+        lambda: [Bubblewrap(executable(tmp_path / "bwrap", script), disables_userns=True)], patience_s=60
+    )
+
+    assert [search.find(), search.find()] == [None, None]
+    assert (tmp_path / "tries").read_text() == "tried\n"
+
+
+@linux
+def test_a_sandbox_that_was_not_done_in_time_is_tried_again(tmp_path: Path) -> None:
+    busy = tmp_path / "busy"
+    slow = Bubblewrap(executable(tmp_path / "bwrap", f"test ! -e {busy} || exec sleep 60"), disables_userns=True)
+    search = SandboxSearch(lambda: [slow], patience_s=0.1)
+    busy.touch()
+
+    assert [search.find(), search.find()] == [None, None]
+    busy.unlink()
+    search.patience_s = 60
+
+    assert [search.find(), search.find()] == [slow, slow]
 
 
 @linux
