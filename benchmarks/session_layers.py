@@ -60,7 +60,7 @@ class Conversation:
 
 
 def recorder(conversation: Conversation) -> CallLayer:
-    return RequestRecorder(nothing, nothing, conversation.index, scrub=lambda value: value)
+    return RequestRecorder(nothing, nothing, conversation.index)
 
 
 def budget(conversation: Conversation) -> CallLayer:

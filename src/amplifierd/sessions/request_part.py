@@ -8,6 +8,7 @@ from typing import Any
 
 from amplifier_core.utils.tool_messages import RESULT_ROLES, field_of
 from amplifier_kit.messages.token_estimate import estimate_message
+from amplifier_kit.redaction import scrub
 
 from .message_digest import canonical_json, canonical_message, digest
 from .origins import MESSAGE, FindInjector, Origin, injection, origin_of
@@ -18,6 +19,11 @@ Scrub = Callable[[Any], Any]
 
 _SEED_CHARACTERS = 32
 _MOST_ADDED_CHARACTERS = 4000
+
+
+def scrub_secrets(value: Any) -> Any:
+    """Return a value without what looks like a secret; addresses and numbers of people stay."""
+    return scrub(value, rules=("secrets",))
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +69,8 @@ class RequestPart:
 class PartMaker:
     """Makes the parts of one session's requests; `unsaved` is what has to be stored for them."""
 
-    def __init__(self, transcript: TranscriptIndex, scrub: Scrub, find_injector: FindInjector) -> None:
-        self._transcript, self._scrub, self._find_injector = transcript, scrub, find_injector
+    def __init__(self, transcript: TranscriptIndex, scrubbed: Scrub, find_injector: FindInjector) -> None:
+        self._transcript, self._scrub, self._find_injector = transcript, scrubbed, find_injector
         self.unsaved: dict[str, bytes] = {}
 
     def make(self, message: Any) -> RequestPart:

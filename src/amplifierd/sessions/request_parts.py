@@ -20,7 +20,7 @@ from amplifier_kit.providers.identity_cache import IdentityCache
 from .calls import CallLayer, ProviderCall, ProviderStep
 from .message_digest import message_digest
 from .origins import FindInjector
-from .request_part import PartMaker, RequestPart, Scrub
+from .request_part import PartMaker, RequestPart, Scrub, scrub_secrets
 from .shared_prefix import shared_prefix
 from .transcript_index import TranscriptIndex
 
@@ -47,7 +47,7 @@ class RequestRecorder(CallLayer):
         put_parts: PutParts,
         transcript: TranscriptIndex,
         *,
-        scrub: Scrub,
+        scrub: Scrub = scrub_secrets,
         find_injector: FindInjector = lambda text: None,
     ) -> None:
         self.turn = 0

@@ -2,8 +2,6 @@
 
 from typing import Any
 
-from amplifier_module_hooks_redaction.masking import mask_text
-
 from amplifier_core import AmplifierSession, ChatResponse
 from amplifierd.session_store.hold import Hold, Holder
 from amplifierd.session_store.protocol import NewSession, SessionStore
@@ -15,14 +13,6 @@ from amplifierd.sessions.transcript_index import TranscriptIndex
 SESSION_ID = "recorded"
 
 
-def scrub(value: Any) -> Any:
-    if isinstance(value, str):
-        return mask_text(value)
-    if isinstance(value, dict):
-        return {key: scrub(item) for key, item in value.items()}
-    return [scrub(item) for item in value] if isinstance(value, list) else value
-
-
 class Journal(CallLayer):
     """Writes a session's messages and events into a store, and knows the layer that records requests."""
 
@@ -31,9 +21,7 @@ class Journal(CallLayer):
         self._seq = self._written = 0
         self._session: AmplifierSession | None = None
         self.index = TranscriptIndex()
-        self.recorder = RequestRecorder(
-            self.append, self.put_parts, self.index, scrub=scrub, find_injector=self._find_injector
-        )
+        self.recorder = RequestRecorder(self.append, self.put_parts, self.index, find_injector=self._find_injector)
         self.appended_bytes: list[int] = []
 
     @classmethod
