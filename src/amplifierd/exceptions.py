@@ -12,6 +12,9 @@ AmplifierError
 ├── AgentNotFoundError (ValueError)       caller: the plan has no such agent
 ├── FormatUnsupportedError                owner of the home: a newer version wrote the file
 ├── SettingsError                         owner of the home: the settings file or a variable is invalid
+├── CheckpointError                       owner of the working directory: a snapshot or an undo is not possible
+│   └── SnapshotRefusedError                this directory is never snapshotted; the message says why
+├── TrustError                            caller: such a directory cannot be trusted
 ├── SessionError                          anything about one session
 │   ├── SessionNotFoundError                caller: there is no session of that id
 │   ├── SessionExistsError                  caller: the id is taken
@@ -54,6 +57,7 @@ __all__ = [
     "ApprovalExpiredError",
     "ApprovalNotFoundError",
     "BudgetExhaustedError",
+    "CheckpointError",
     "CollectionError",
     "ExecutionError",
     "ExecutionInProgressError",
@@ -77,7 +81,9 @@ __all__ = [
     "SessionNotFoundError",
     "SessionStateError",
     "SettingsError",
+    "SnapshotRefusedError",
     "SteeringUnsupportedError",
+    "TrustError",
 ]
 
 
@@ -138,6 +144,18 @@ class FormatUnsupportedError(AmplifierError):
 
 class SettingsError(AmplifierError):
     """The settings file or a variable of the environment is invalid; the message names the key."""
+
+
+class CheckpointError(AmplifierError):
+    """A working directory could not be snapshotted, compared or brought back."""
+
+
+class SnapshotRefusedError(CheckpointError):
+    """A directory may not be snapshotted; the message says why."""
+
+
+class TrustError(AmplifierError, ValueError):
+    """A directory cannot be trusted, since everything of the user's would be."""
 
 
 class SessionError(AmplifierError):
