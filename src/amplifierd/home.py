@@ -12,14 +12,17 @@ from amplifier_foundation.sources import Limits, Progress, Sources
 
 from .collections.builtin import find_shipped_collection
 from .collections.catalogue import Catalogue
+from .exceptions import SnapshotRefusedError
 from .identifiers import ProfileId
 from .leftovers import remove_leftovers
 from .paths import Paths
 from .settings import Settings, load_settings
+from .trust import Trust
 
 if TYPE_CHECKING:
     from .builds.home_profiles import Profiles
     from .builds.module_resolver import DaemonModuleSourceResolver
+    from .checkpoints import Checkpoints
     from .collections.home_collections import Collections
     from .keys import Keys
     from .plans.home_plans import Plans
@@ -75,6 +78,34 @@ class Home:
         from .keys import Keys  # loaded when a key is asked for
 
         return Keys(self.paths)
+
+    @cached_property
+    def trust(self) -> Trust:
+        return Trust(self.paths)
+
+    def checkpoints_for(self, directory: Path, working_dir: Path, *, is_trusted: bool = False) -> Checkpoints:
+        """Return the checkpoints of `working_dir` that are kept in `directory`.
+
+        `is_trusted` says that the caller vouches for the working directory; else it has to be in `trust`.
+
+        Raises:
+            SnapshotRefusedError: no checkpoints are taken of it; the message says why.
+        """
+        from .checkpoints import Checkpoints  # loaded when a session works in a directory
+
+        settings = self.settings.checkpoints
+        if not settings.enabled:
+            raise SnapshotRefusedError("checkpoints are switched off (checkpoints.enabled)")
+        if why := self.trust.why_no_snapshot(working_dir, is_trusted=is_trusted):
+            raise SnapshotRefusedError(f"no checkpoints: {why}", hint="home.trust.add(directory) trusts a directory")
+        return Checkpoints(
+            directory,
+            working_dir,
+            max_files=settings.max_files,
+            max_bytes=settings.max_bytes,
+            timeout_seconds=settings.timeout_seconds,
+            exclude=(self.paths.config, self.paths.share, self.paths.cache, self.paths.state),
+        )
 
     def resolver(self, *, pins: Mapping[str, Path] | None = None) -> DaemonModuleSourceResolver:
         """Return the resolver of this home's compiled modules; `pins` binds profiles to builds."""

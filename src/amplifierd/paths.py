@@ -61,6 +61,10 @@ class Paths:
         return self.config / "secrets.yaml"
 
     @property
+    def trust_file(self) -> Path:
+        return self.config / "trust.json"
+
+    @property
     def token_file(self) -> Path:
         return self.config / "token"
 

@@ -68,6 +68,13 @@ class CacheSettings(Section):
     http_max_bytes: AtLeastOne = Field(default=52428800, description="largest single download")
 
 
+class CheckpointSettings(Section):
+    enabled: bool = Field(default=True, description="keep what the working directory was before each turn")
+    max_files: AtLeastOne = Field(default=20000, description="beyond it only files that file tools touch are kept")
+    max_bytes: AtLeastOne = Field(default=524288000, description="the same for the sum of their sizes")
+    timeout_seconds: Seconds = Field(default=5, description="the same for the time that looking at them takes")
+
+
 class SecuritySettings(Section):
     allowed_sources: Texts = Field(default=("*",), description="patterns of the sources that profiles may use")
     require_pinned: bool = Field(default=False, description="refuse sources that can move, such as branches")
@@ -98,6 +105,7 @@ class Settings(BaseSettings):
     startup: StartupSettings = StartupSettings()
     compile: CompileSettings = CompileSettings()
     cache: CacheSettings = CacheSettings()
+    checkpoints: CheckpointSettings = CheckpointSettings()
     security: SecuritySettings = SecuritySettings()
 
     _warnings: tuple[str, ...] = PrivateAttr(())
