@@ -5,21 +5,32 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from amplifier_kit.contexts.shortening import STUB_START
 from amplifier_kit.contexts.units import COMPACTION_SOURCE
 
-Kind = Literal["instruction", "context_file", "mention", "message", "injection", "compaction", "orchestrator", "other"]
+Kind = Literal[
+    "instruction",
+    "context_file",
+    "mention",
+    "inherited",
+    "message",
+    "injection",
+    "compaction",
+    "orchestrator",
+    "other",
+]
 FindInjector = Callable[[str], tuple[str, str] | None]
 
 ORIGIN = "origin"
-"""The key of a message's metadata that says its origin outright: `{"kind": …, "sources": […]}`."""
+"""The key of a message's metadata that says its origin outright: `{"kind": …, "path": …}`."""
 
 _CONTEXT = re.compile(r"\[Context from ([^\n]+)\]\n")
 _CONTEXT_FILE = re.compile(r'<context_file paths="([^"\n]+)">')
 _REMINDER = re.compile(r'\s*<system-reminder source="([^"\n]+)">')
-_KINDS = frozenset(Kind.__args__)  # type: ignore[attr-defined] # what Literal keeps its values in
+_KINDS: dict[Any, Kind] = {kind: kind for kind in get_args(Kind)} | {"context": "context_file"}
+_SOURCES = ("sources", "mentions", "path", "profile", "bundle", "agent")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +52,10 @@ class Origin:
     @classmethod
     def from_json(cls, value: object) -> Origin:
         given = value if isinstance(value, Mapping) else {}
-        kind: Any = given.get("kind")
-        sources = given.get("sources")
-        return cls(
-            kind if kind in _KINDS else "other",
-            str(given.get("hook") or ""),
-            str(given.get("event") or ""),
-            tuple(map(str, sources)) if isinstance(sources, list | tuple) else (),
-        )
+        named = (given[key] for key in _SOURCES if given.get(key))
+        sources = [str(one) for names in named for one in (names if isinstance(names, list | tuple) else [names])]
+        hook, event = str(given.get("hook") or ""), str(given.get("event") or "")
+        return cls(_KINDS.get(given.get("kind"), "other"), hook, event, tuple(sources))
 
 
 MESSAGE = Origin("message")

@@ -77,14 +77,16 @@ class PartMaker:
         canonical = canonical_message(message)
         as_sent = digest(canonical_json(canonical))
         role, tokens = canonical["role"], estimate_message(message)
-        if known := self._transcript.find(as_sent):
-            return RequestPart(as_sent, role, MESSAGE, tokens, str(known["id"]))
-        if role in RESULT_ROLES:
-            return self._changed_result(canonical, as_sent, tokens)
         given = field_of(message, "metadata")
         metadata = given if isinstance(given, Mapping) else {}
         content = canonical["content"]
         text = content if isinstance(content, str) else ""
+        if known := self._transcript.find(as_sent):
+            is_injected = metadata.get("source") == "hook"
+            origin = injection(text, metadata, self._find_injector) if is_injected else MESSAGE
+            return RequestPart(as_sent, role, origin, tokens, str(known["id"]))
+        if role in RESULT_ROLES:
+            return self._changed_result(canonical, as_sent, tokens)
         origin = origin_of(role, text, metadata, self._find_injector)
         return RequestPart(as_sent, role, origin, tokens, stored=self.keep(canonical))
 

@@ -38,7 +38,7 @@ class RequestRecorder(CallLayer):
 
     `append` stores an event, `put_parts` contents under their hashes. `transcript` has to know the messages that are in
     the conversation before the provider is called: what it does not know is stored as something that was added.
-    `turn` is the number of the running turn.
+    `turn` returns the number of the running turn.
     """
 
     def __init__(
@@ -49,8 +49,9 @@ class RequestRecorder(CallLayer):
         *,
         scrub: Scrub = scrub_secrets,
         find_injector: FindInjector = lambda text: None,
+        turn: Callable[[], int] = lambda: 0,
     ) -> None:
-        self.turn = 0
+        self._turn = turn
         self._append, self._put_parts, self._scrub = append, put_parts, scrub
         self._maker = PartMaker(transcript, scrub, find_injector)
         self._parts: IdentityCache[RequestPart] = IdentityCache()
@@ -99,7 +100,7 @@ class RequestRecorder(CallLayer):
         keep = _common(parts, self._last)
         described = {
             "request_id": request_id,
-            "turn": self.turn,
+            "turn": self._turn(),
             "provider": call.name,
             "model": request.model or call.options.get("model") or getattr(call.provider, "default_model", None),
             "base": self._last_id if keep else None,

@@ -22,7 +22,7 @@ class TranscriptIndex:
 
     def add(self, message: TranscriptMessage) -> None:
         """Take in a message that was appended to the transcript."""
-        self._by_digest[message_digest(message)] = message
+        self._by_digest[message_digest(_as_sent(message))] = message
         self._by_id[str(message.get("id"))] = message
         if message.get("role") == "tool" and message.get("tool_call_id"):
             self._results[str(message["tool_call_id"])] = message
@@ -37,3 +37,10 @@ class TranscriptIndex:
     def find_result(self, tool_call_id: str) -> TranscriptMessage | None:
         """Return the message that answers a tool call."""
         return self._results.get(tool_call_id)
+
+
+def _as_sent(message: TranscriptMessage) -> TranscriptMessage:
+    """Return a message with the role that it has in requests; a transcript knows fewer."""
+    metadata = message.get("metadata")
+    role = metadata.get("requested_role") if isinstance(metadata, Mapping) else None
+    return {**message, "role": role} if isinstance(role, str) else message

@@ -21,7 +21,14 @@ class Journal(CallLayer):
         self._seq = self._written = 0
         self._session: AmplifierSession | None = None
         self.index = TranscriptIndex()
-        self.recorder = RequestRecorder(self.append, self.put_parts, self.index, find_injector=self._find_injector)
+        self.turn = 0
+        self.recorder = RequestRecorder(
+            self.append,
+            self.put_parts,
+            self.index,
+            find_injector=self._find_injector,
+            turn=lambda: self.turn,
+        )
         self.appended_bytes: list[int] = []
 
     @classmethod
@@ -45,11 +52,11 @@ class Journal(CallLayer):
         """Write what the conversation has gained."""
         assert self._session is not None
         messages = await self._session.coordinator.get("context").get_messages()
-        spoken = [message for message in messages if message["role"] in ("user", "assistant", "tool")]
-        spoken = [message for message in spoken if (message.get("metadata") or {}).get("source") != "hook"]
-        for message in spoken[self._written :]:
+        for message in [one for one in messages if _is_said(one)][self._written :]:
             self._written += 1
-            line = {**message, "id": f"m{self._written}", "timestamp": now(), "turn": 1}
+            line = {**message, "id": f"m{self._written}", "timestamp": now(), "turn": self.turn}
+            if (message.get("metadata") or {}).get("source") == "hook":
+                line["role"], line["metadata"] = "system", {**message["metadata"], "requested_role": message["role"]}
             await self._store.append_messages(self._hold, [line])
             self.index.add(line)
 
@@ -60,3 +67,8 @@ class Journal(CallLayer):
     def _find_injector(self, text: str) -> tuple[str, str] | None:
         assert self._session is not None
         return self._session.coordinator.find_injector(text)
+
+
+def _is_said(message: dict[str, Any]) -> bool:
+    is_injected = (message.get("metadata") or {}).get("source") == "hook"
+    return is_injected or message["role"] in ("user", "assistant", "tool")

@@ -45,7 +45,7 @@ async def recorded(
         journal.watch(session)
         if prepare is not None:
             await prepare(session)
-        for journal.recorder.turn, prompt in enumerate(prompts, 1):
+        for journal.turn, prompt in enumerate(prompts, 1):
             with contextlib.suppress(RateLimitError):
                 await session.execute(prompt)
             await journal.flush()
@@ -94,7 +94,7 @@ async def test_every_message_has_its_origin(store: FileStore) -> None:
         await context.add_message({"role": "system", "content": "You are careful."})
         mentioned = "[Context from @notes.md → /work/notes.md]\n\nBuy milk."
         await context.add_message({"role": "developer", "content": mentioned})
-        agents = {"origin": {"kind": "context_file", "sources": ["/work/AGENTS.md"]}}
+        agents = {"origin": {"kind": "context", "path": "/work/AGENTS.md"}}
         await context.add_message({"role": "developer", "content": "Use tabs.", "metadata": agents})
 
         async def remind(event: str, data: Any) -> HookResult:
@@ -121,6 +121,7 @@ async def test_every_message_has_its_origin(store: FileStore) -> None:
     assert texts(first)[0] == "You are careful."
     added = [stored.part.origin.to_json() for stored in second.parts[4:]]
     assert {"kind": "injection", "hook": "notes", "event": "tool:post"} in added
+    assert [one.part.message_id for one in second.parts if one.part.origin.hook == "notes"] == ["m4"]
     assert {"kind": "injection", "hook": "clock", "event": "provider:request"} in added
 
 
