@@ -23,6 +23,7 @@ AmplifierError
 │   ├── SessionStateError                   caller: the session's state does not allow it
 │   ├── SessionHeldError                    another process holds it; carries the holder
 │   ├── HoldLostError                       another process took it over in the meantime
+│   ├── SessionImportError                  whoever sent the file: it was changed, damaged or is not an export
 │   └── MountPlanMissingError               owner of the home: its plan is gone
 ├── ApprovalError                         anything about a question of a session
 │   ├── ApprovalNotFoundError               caller: there is no question of that id
@@ -78,6 +79,7 @@ __all__ = [
     "SessionError",
     "SessionExistsError",
     "SessionHeldError",
+    "SessionImportError",
     "SessionNotFoundError",
     "SessionStateError",
     "SettingsError",
@@ -192,6 +194,10 @@ class SessionHeldError(SessionError):
 
 class HoldLostError(SessionError):
     """Another process took the session over in the meantime: nothing was written."""
+
+
+class SessionImportError(SessionError):
+    """A file of exported sessions is refused; nothing of it was stored."""
 
 
 class MountPlanMissingError(SessionError):

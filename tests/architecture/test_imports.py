@@ -62,7 +62,11 @@ ALLOWANCES = [
                 "yaml",
             }
         ),
-        below={"sessions": frozenset({"amplifier_kit"}), "keys.py": frozenset({"keyring"})},
+        below={
+            "sessions": frozenset({"amplifier_kit"}),
+            "keys.py": frozenset({"keyring"}),
+            "signing_keys.py": frozenset({"cryptography"}),
+        },
     ),
     Allowance("amplifier_kit", everywhere=frozenset({"amplifier_core", "amplifier_system"})),
     Allowance("amplifier_system", everywhere=frozenset()),

@@ -1,0 +1,186 @@
+"""The file of an exported session: a zip of JSON files, a manifest with the hash of each, and a signature of that.
+
+The same sessions always give the same bytes. Reading trusts nothing: names, sizes and hashes are those of the manifest
+or the file is refused, and no more is unpacked than the limits allow, whatever the file claims.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import re
+import zipfile
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from amplifier_core import __version__
+from amplifier_system.files import write_atomically
+from amplifierd.exceptions import FormatUnsupportedError, SessionImportError
+from amplifierd.stored_json import json_text
+
+SUFFIX = ".amplifier-session"
+FORMAT = "amplifier-session"
+FORMAT_VERSION = 1
+
+MANIFEST, SIGNATURE = "manifest.json", "signature.json"
+
+Sign = Callable[[bytes], Mapping[str, str]]
+
+_NAME = re.compile(r"sessions/[0-9]{1,5}/[a-z_]{1,40}\.jsonl?")
+_BEGINNING_OF_TIME = (1980, 1, 1, 0, 0, 0)
+_PLAIN_FILE = 0o600 << 16
+_MOST_FILES = 50_000
+_LARGEST_MANIFEST = 16 << 20
+_ENCRYPTED = 0x1
+
+
+@dataclass(frozen=True)
+class ArchiveLimits:
+    """How much is unpacked at most."""
+
+    total_bytes: int = 1 << 30
+    file_bytes: int = 512 << 20
+
+
+@dataclass(frozen=True)
+class SessionArchive:
+    """What was read from a file: `files` by name, and the exact bytes that `signature` is about."""
+
+    path: Path
+    manifest: Mapping[str, Any]
+    files: Mapping[str, bytes]
+    signed: bytes
+    signature: Mapping[str, Any] | None
+
+
+def write_archive(path: Path, files: Mapping[str, bytes], about: Mapping[str, Any], sign: Sign) -> Mapping[str, str]:
+    """Write a file in one step, for the owner alone, and return its signature."""
+    hashes = {name: {"sha256": _sha256(content), "size": len(content)} for name, content in sorted(files.items())}
+    heading = {"format": FORMAT, "format_version": FORMAT_VERSION, "written_by": f"amplifier {__version__}"}
+    manifest = json_text({**heading, **about, "files": hashes})
+    signature = sign(manifest)
+    entries = {MANIFEST: manifest, SIGNATURE: json_text(dict(signature)), **dict(sorted(files.items()))}
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
+        for name, content in entries.items():
+            info = zipfile.ZipInfo(name, _BEGINNING_OF_TIME)
+            info.compress_type, info.external_attr, info.create_system = zipfile.ZIP_DEFLATED, _PLAIN_FILE, 3
+            archive.writestr(info, content)
+    write_atomically(path, buffer.getvalue(), private=True)
+    return signature
+
+
+def read_archive(path: Path, limits: ArchiveLimits | None = None) -> SessionArchive:
+    """Return what a file holds, checked against its manifest. The signature is not judged here.
+
+    Raises:
+        FormatUnsupportedError: a newer version wrote it.
+        SessionImportError: it is not such a file, it was changed or damaged, or it is too large.
+    """
+    limits = limits or ArchiveLimits()
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return _Reader(path, archive, limits).read()
+    except OSError as error:
+        raise SessionImportError(f"{path} cannot be read: {error}") from error
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError) as error:
+        raise _refused(path, f"it is damaged, or not an exported session ({type(error).__name__})") from error
+
+
+class _Reader:
+    """Unpacks one file, and counts what it unpacks."""
+
+    def __init__(self, path: Path, archive: zipfile.ZipFile, limits: ArchiveLimits) -> None:
+        self._path, self._archive, self._limits = path, archive, limits
+        self._left = limits.total_bytes
+
+    def read(self) -> SessionArchive:
+        entries = self._archive.infolist()
+        names = [entry.filename for entry in entries]
+        if len(names) > _MOST_FILES or len(set(names)) != len(names):
+            raise _refused(self._path, "it holds too many files, or one of them twice")
+        if any(entry.flag_bits & _ENCRYPTED for entry in entries):
+            raise _refused(self._path, "it is encrypted")
+        if MANIFEST not in names:
+            raise _refused(self._path, f"it has no {MANIFEST}")
+        signed = self._unpack(MANIFEST, _LARGEST_MANIFEST)
+        manifest = _parse_object(signed, self._path, MANIFEST)
+        self._check_format(manifest)
+        listed = self._listed(manifest)
+        strangers = sorted((set(names) - {MANIFEST, SIGNATURE}) ^ set(listed))
+        if strangers:
+            raise _refused(self._path, f"its manifest and its files do not agree on {strangers[0]!r}")
+        files = {name: self._checked(name, expected) for name, expected in listed.items()}
+        signature = None
+        if SIGNATURE in names:
+            signature = _parse_object(self._unpack(SIGNATURE, 1 << 16), self._path, SIGNATURE)
+        return SessionArchive(self._path, manifest, files, signed, signature)
+
+    def _check_format(self, manifest: Mapping[str, Any]) -> None:
+        version = manifest.get("format_version")
+        if manifest.get("format") != FORMAT or type(version) is not int or version < 1:
+            raise _refused(self._path, f"its {MANIFEST} is not that of an exported session")
+        if version > FORMAT_VERSION:
+            raise FormatUnsupportedError(
+                f"{self._path} has format {version}, this version reads up to {FORMAT_VERSION}",
+                hint="import it with the version that wrote it, or a newer one",
+            )
+
+    def _listed(self, manifest: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+        listed = manifest.get("files")
+        if not isinstance(listed, dict) or not all(isinstance(entry, dict) for entry in listed.values()):
+            raise _refused(self._path, f"its {MANIFEST} lists no files")
+        for name in listed:
+            if not _NAME.fullmatch(name):
+                raise _refused(self._path, f"{name!r} is not a file of an exported session")
+        return listed
+
+    def _checked(self, name: str, expected: Mapping[str, Any]) -> bytes:
+        content = self._unpack(name, self._limits.file_bytes)
+        if len(content) != expected.get("size") or _sha256(content) != expected.get("sha256"):
+            raise _refused(self._path, f"{name} is not what the {MANIFEST} says; the file was changed or damaged")
+        return content
+
+    def _unpack(self, name: str, most: int) -> bytes:
+        """Return a file's content, without ever holding more than is allowed."""
+        allowed = min(most, self._left)
+        with self._archive.open(name) as file:
+            content = file.read(allowed + 1)
+        if len(content) > allowed:
+            raise SessionImportError(
+                f"{self._path}: {name} is larger than the {allowed} bytes that are left for it",
+                hint="raise the limits of the import if you trust the file",
+            )
+        self._left -= len(content)
+        return content
+
+
+def parse_json(content: bytes, path: Path, name: str) -> Any:
+    """Return the value of a JSON file inside of an archive.
+
+    Raises:
+        SessionImportError: it is not JSON.
+    """
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise _refused(path, f"{name} is not JSON") from error
+
+
+def _parse_object(content: bytes, path: Path, name: str) -> dict[str, Any]:
+    value = parse_json(content, path, name)
+    if not isinstance(value, dict):
+        raise _refused(path, f"{name} is not a JSON object")
+    return value
+
+
+def _refused(path: Path, reason: str) -> SessionImportError:
+    return SessionImportError(f"{path} is not imported: {reason}", hint="export the session again")
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

@@ -1,0 +1,212 @@
+"""Sessions from a file that `export` wrote, taken into a store: all of them or none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from amplifier_system.tasks import run_to_end
+from amplifier_system.threads import in_thread
+from amplifierd.exceptions import (
+    FormatUnsupportedError,
+    InvalidSessionIdError,
+    SessionError,
+    SessionExistsError,
+    SessionImportError,
+    SessionNotFoundError,
+)
+from amplifierd.session_store.protocol import Hold, Holder, Message, NewSession, SessionStore, StoredEvent
+from amplifierd.session_store.record import SessionRecord, checked_session_id, new_session_id
+from amplifierd.signing_keys import Signer, SigningKeys
+
+from .export import (
+    CARRIED_DOCUMENTS,
+    DOCUMENTS,
+    EVENTS,
+    LOCK,
+    LOCK_DOCUMENT,
+    PLAN,
+    RECEIPTS,
+    RECORD,
+    TRANSCRIPT,
+)
+from .session_archive import ArchiveLimits, SessionArchive, parse_json, read_archive
+
+_TRIES = 5
+_RESET = {"mount_plan_path": "mount_plan.json", "revision": 0, "stale": False, "owner": None, "origin": None}
+
+
+@dataclass(frozen=True)
+class ImportedSession:
+    """What was imported: the session that the file is about, and the ids that its sessions have here.
+
+    `signer` is None for a file without a signature. Only a signer that this home trusts makes a session `verified`.
+    """
+
+    record: SessionRecord
+    ids: Mapping[str, str]
+    signer: Signer | None
+
+    @property
+    def verified(self) -> bool:
+        return self.signer is not None and self.signer.is_trusted
+
+
+async def import_session(
+    path: Path, store: SessionStore, holder: Holder, keys: SigningKeys, *, limits: ArchiveLimits | None = None
+) -> ImportedSession:
+    """Store the sessions of an exported file under their own ids, or under new ones where these are taken.
+
+    Raises:
+        FormatUnsupportedError: a newer version wrote the file.
+        SessionImportError: it was changed, damaged or made by something else; nothing is stored.
+    """
+    archive = await in_thread(lambda stop: read_archive(path, limits))
+    signer = await in_thread(lambda stop: _signer_of(archive, keys))
+    sessions = await in_thread(lambda stop: _sessions_in(archive))
+    for _ in range(_TRIES):
+        ids = await _free_ids(store, [session.record for session in sessions])
+        adopted = [_adopted(session, ids, signer) for session in sessions]
+        try:
+            await run_to_end(_store_all(store, adopted, holder))
+        except SessionExistsError:
+            continue  # another process took an id meanwhile
+        return ImportedSession(await store.read(adopted[0].record.session_id), ids, signer)
+    raise SessionImportError(f"{path} is not imported: its sessions' ids are being taken", hint="try again")
+
+
+def _signer_of(archive: SessionArchive, keys: SigningKeys) -> Signer | None:
+    if archive.signature is None:
+        return None
+    try:
+        return keys.verify(archive.signed, archive.signature)
+    except ValueError as error:
+        raise SessionImportError(
+            f"{archive.path} is not imported: {error}; it was changed after it was signed",
+            hint="ask for it again, from whoever exported it",
+        ) from error
+
+
+def _sessions_in(archive: SessionArchive) -> list[NewSession]:
+    """Return the sessions of a file, the one it is about first and parents before their children."""
+    listed = archive.manifest.get("sessions")
+    if not isinstance(listed, list) or not listed or len(set(map(str, listed))) != len(listed):
+        raise SessionImportError(f"{archive.path} is not imported: its manifest names no sessions")
+    sessions = [_session_in(archive, number, str(session_id)) for number, session_id in enumerate(listed)]
+    before: set[str] = set()
+    for session in sessions:
+        if before and session.record.parent_session_id not in before:
+            raise SessionImportError(
+                f"{archive.path} is not imported: session {session.record.session_id} is not below the others"
+            )
+        before.add(session.record.session_id)
+    return sessions
+
+
+def _session_in(archive: SessionArchive, number: int, session_id: str) -> NewSession:
+    def value(name: str, otherwise: Any) -> Any:
+        full = f"sessions/{number}/{name}"
+        content = archive.files.get(full)
+        found = otherwise if content is None else parse_json(content, archive.path, full)
+        if not isinstance(found, dict):
+            raise SessionImportError(f"{archive.path} is not imported: {full} is not a JSON object")
+        return found
+
+    def lines(name: str, needed: str) -> list[dict[str, Any]]:
+        full = f"sessions/{number}/{name}"
+        found = [parse_json(line, archive.path, full) for line in archive.files.get(full, b"").splitlines() if line]
+        if not all(isinstance(entry, dict) and isinstance(entry.get(needed), str) for entry in found):
+            raise SessionImportError(f"{archive.path} is not imported: a line of {full} has no {needed!r}")
+        return found
+
+    try:
+        record = SessionRecord.model_validate(value(RECORD, None))
+        if checked_session_id(record.session_id) != session_id:
+            raise SessionImportError(f"{archive.path} is not imported: {session_id!r} is stored as another session")
+    except (ValidationError, InvalidSessionIdError) as error:
+        raise SessionImportError(f"{archive.path} is not imported: session {number} has no valid record") from error
+    documents = {name: held for name, held in value(DOCUMENTS, {}).items() if name in CARRIED_DOCUMENTS}
+    lock = value(LOCK, {})
+    return NewSession(
+        record,
+        value(PLAN, {}),
+        messages=lines(TRANSCRIPT, "role"),
+        events=_in_order([*lines(EVENTS, "event"), *lines(RECEIPTS, "event")]),
+        documents={**documents, **({LOCK_DOCUMENT: lock} if lock else {})},
+    )
+
+
+def _in_order(events: Iterable[StoredEvent]) -> list[StoredEvent]:
+    """Return events and receipts as they were written."""
+    return sorted(events, key=lambda event: seq if isinstance(seq := event.get("seq"), int) else 0)
+
+
+async def _free_ids(store: SessionStore, records: list[SessionRecord]) -> dict[str, str]:
+    """Return the ids under which sessions are stored, by those they had; children follow a parent that is renamed."""
+    ids: dict[str, str] = {}
+    for record in records:
+        own, parent = record.session_id, record.parent_session_id or ""
+        new = own
+        if parent in ids and own.startswith(parent):
+            new = ids[parent] + own.removeprefix(parent)
+        ids[own] = new if await _is_free(store, new) and new not in ids.values() else new_session_id()
+    return ids
+
+
+async def _is_free(store: SessionStore, session_id: str) -> bool:
+    try:
+        await store.read(session_id)
+    except SessionNotFoundError:
+        return True
+    except (SessionError, FormatUnsupportedError):
+        return False  # there is one that cannot be read, or the id is too long
+    return False
+
+
+def _adopted(session: NewSession, ids: Mapping[str, str], signer: Signer | None) -> NewSession:
+    """Return a session as it is stored here."""
+    old = session.record
+    is_root = old.session_id == next(iter(ids))
+    record = old.model_copy(
+        update={
+            **_RESET,
+            "session_id": ids[old.session_id],
+            "parent_session_id": None if is_root else ids[str(old.parent_session_id)],
+            "root_session_id": None if is_root else next(iter(ids.values())),
+            "imported_from": old.session_id,
+            "verified": signer is not None and signer.is_trusted,
+            "signed_by": signer.key_id if signer is not None else None,
+        }
+    )
+    messages: list[Message] = _renamed(list(session.messages), ids)
+    events: list[StoredEvent] = _renamed(list(session.events), ids)
+    return NewSession(record, session.plan, messages=messages, events=events, documents=session.documents)
+
+
+def _renamed(value: Any, ids: Mapping[str, str]) -> Any:
+    """Return plain data in which sessions that got new ids are called by them."""
+    if all(own == new for own, new in ids.items()):
+        return value
+    if isinstance(value, str):
+        return ids.get(value, value)
+    if isinstance(value, dict):
+        return {key: _renamed(item, ids) for key, item in value.items()}
+    return [_renamed(item, ids) for item in value] if isinstance(value, list) else value
+
+
+async def _store_all(store: SessionStore, sessions: list[NewSession], holder: Holder) -> None:
+    """Store sessions; when one cannot be, none of them stays."""
+    holds: list[Hold] = []
+    try:
+        for session in sessions:
+            holds.append(await store.create(session, holder))
+    except BaseException:
+        for hold in reversed(holds):
+            await store.delete(hold)
+        raise
+    for hold in holds:
+        await store.release(hold)
