@@ -38,7 +38,7 @@ class RequestRecorder(CallLayer):
 
     `append` stores an event, `put_parts` contents under their hashes. `transcript` has to know the messages that are in
     the conversation before the provider is called: what it does not know is stored as something that was added.
-    `turn` returns the number of the running turn.
+    `turn` is the number of the running turn.
     """
 
     def __init__(
@@ -49,9 +49,8 @@ class RequestRecorder(CallLayer):
         *,
         scrub: Scrub = scrub_secrets,
         find_injector: FindInjector = lambda text: None,
-        turn: Callable[[], int] = lambda: 0,
     ) -> None:
-        self._turn = turn
+        self.turn = 0
         self._append, self._put_parts, self._scrub = append, put_parts, scrub
         self._maker = PartMaker(transcript, scrub, find_injector)
         self._parts: IdentityCache[RequestPart] = IdentityCache()
@@ -100,7 +99,7 @@ class RequestRecorder(CallLayer):
         keep = _common(parts, self._last)
         described = {
             "request_id": request_id,
-            "turn": self._turn(),
+            "turn": self.turn,
             "provider": call.name,
             "model": request.model or call.options.get("model") or getattr(call.provider, "default_model", None),
             "base": self._last_id if keep else None,

@@ -21,14 +21,7 @@ class Journal(CallLayer):
         self._seq = self._written = 0
         self._session: AmplifierSession | None = None
         self.index = TranscriptIndex()
-        self.turn = 0
-        self.recorder = RequestRecorder(
-            self.append,
-            self.put_parts,
-            self.index,
-            find_injector=self._find_injector,
-            turn=lambda: self.turn,
-        )
+        self.recorder = RequestRecorder(self.append, self.put_parts, self.index, find_injector=self._find_injector)
         self.appended_bytes: list[int] = []
 
     @classmethod
@@ -54,7 +47,7 @@ class Journal(CallLayer):
         messages = await self._session.coordinator.get("context").get_messages()
         for message in [one for one in messages if _is_said(one)][self._written :]:
             self._written += 1
-            line = {**message, "id": f"m{self._written}", "timestamp": now(), "turn": self.turn}
+            line = {**message, "id": f"m{self._written}", "timestamp": now(), "turn": self.recorder.turn}
             if (message.get("metadata") or {}).get("source") == "hook":
                 line["role"], line["metadata"] = "system", {**message["metadata"], "requested_role": message["role"]}
             await self._store.append_messages(self._hold, [line])

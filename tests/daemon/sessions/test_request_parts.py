@@ -45,7 +45,7 @@ async def recorded(
         journal.watch(session)
         if prepare is not None:
             await prepare(session)
-        for journal.turn, prompt in enumerate(prompts, 1):
+        for journal.recorder.turn, prompt in enumerate(prompts, 1):
             with contextlib.suppress(RateLimitError):
                 await session.execute(prompt)
             await journal.flush()
