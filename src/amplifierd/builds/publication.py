@@ -111,7 +111,6 @@ def remove_profile(paths: Paths, profile_id: ProfileId) -> None:
             published.rename(make_directory(builds) / f".trash-{unique()}")
         remove(builds / _PARKED)
         remove_old_builds(paths, profile_id)
-        sweep(paths, profile_id)
         _remove_if_empty(builds)
 
 
@@ -122,6 +121,7 @@ def remove_old_builds(
 
     `keep` has the ids of builds that stay all the same; `only` is how the names begin that are looked at.
     """
+    sweep(paths, profile_id)
     published = find_published(paths, profile_id)
     removed = []
     for path in _builds(paths, profile_id):

@@ -146,13 +146,19 @@ def _remove_vanished(
 ) -> tuple[tuple[str, ...], frozenset[str]]:
     """Remove the extracted profiles that are no longer in the collection, except those a session uses."""
     directory = paths.profiles / collection_id
-    extracted = {path.name for path in directory.iterdir() if path.is_dir()} if directory.is_dir() else set()
-    gone = sorted(name for name in extracted - present if is_collection_or_profile_name(name))
+    extracted = _profile_names(directory)
+    unfinished = _profile_names(directory / BUILDS_DIR) - extracted  # a removal was interrupted, or a build was held
+    gone = sorted(extracted - present)
     orphaned = tuple(name for name in gone if in_use(ProfileId(collection_id, name)))
     removed = [name for name in gone if name not in orphaned]
-    for name in removed:
+    for name in (*removed, *sorted(unfinished - present)):
         remove_profile(paths, ProfileId(collection_id, name))
     return orphaned, frozenset(removed)
+
+
+def _profile_names(directory: Path) -> set[str]:
+    found = {path.name for path in directory.iterdir() if path.is_dir()} if directory.is_dir() else set()
+    return {name for name in found if is_collection_or_profile_name(name)}
 
 
 def locked_profile(document: ProfileDocument) -> LockedProfile:

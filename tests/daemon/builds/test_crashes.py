@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,31 +10,16 @@ from typing import Any
 
 import pytest
 
+STAND_INS = Path(__file__).parents[2] / "stand_ins"
+
 PROGRAM = r'''
-import asyncio, json, os, shutil, signal, sys
+import asyncio, json, shutil, sys
 from pathlib import Path
+from kill_points import count_changes, kill_at, spread
 from amplifier_foundation.sources import hash_content
 from amplifierd import open_home
 
-CHANGES = {"os.rename", "os.mkdir", "os.link", "os.symlink", "os.remove", "os.rmdir", "os.chmod", "ctypes.dlopen"}
 prepared, work, shipped, points = Path(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4])
-state = {"count": 0, "last": None, "is_counting": False}
-
-
-def watch(event, args):
-    """Count what changes a file; at the last one there is no more."""
-    if not state["is_counting"]:
-        return
-    is_write = event == "open" and isinstance(args[2], int) and args[2] & (os.O_WRONLY | os.O_RDWR)
-    if event in CHANGES or is_write:
-        state["count"] += 1
-        if state["count"] == state["last"]:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-
-sys.addaudithook(watch)
-
-
 home = open_home(work, shipped_collection=shipped)
 
 
@@ -42,28 +28,8 @@ def reset():
     shutil.copytree(prepared, work, symlinks=True)
 
 
-def compile_in_child(last):
-    """Compile in a child that kills itself; return how it ended."""
-    child = os.fork()
-    if child == 0:
-        state.update(count=0, last=last, is_counting=True)
-        asyncio.run(home.profiles.compile("local/mine"))
-        state["is_counting"] = False
-        os._exit(0)
-    return os.waitpid(child, 0)[1]
-
-
-def count():
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
-        state["is_counting"] = True
-        asyncio.run(home.profiles.compile("local/mine"))
-        state["is_counting"] = False
-        os.write(writer, str(state["count"]).encode())
-        os._exit(0)
-    os.waitpid(child, 0)
-    return int(os.read(reader, 100))
+def compile():
+    return asyncio.run(home.profiles.compile("local/mine"))
 
 
 def snapshot():
@@ -82,28 +48,27 @@ def is_whole(build):
 
 
 reset()
-asyncio.run(home.profiles.compile("local/mine"))  # so that everything is imported
+compile()  # so that everything is imported
 reset()
 before = home.profiles.find_build("local/mine")
 path = home.paths.own_profiles / "mine" / "profile.md"
 text = path.read_text()
 authored = snapshot()
-total = count()
+total = count_changes(compile)
 expected = home.profiles.find_build("local/mine").build_id
-tried = sorted({1 + round(step * (total - 1) / (points - 1)) for step in range(points)})
-for point in tried:
+for point in spread(total, points):
     reset()
-    ended = compile_in_child(point)
+    killed = kill_at(point, compile)
     after = home.profiles.find_build("local/mine")
     usable = is_whole(after) or (before is None and after is None)
-    repaired = asyncio.run(home.profiles.compile("local/mine"))
+    repaired = compile()
     status = asyncio.run(home.profiles.verify("local/mine"))
     untouched = snapshot() == authored
     path.write_text(path.read_text() + "More words.\n")
-    last = asyncio.run(home.profiles.compile("local/mine"))
+    last = compile()
     print(json.dumps({
         "point": point,
-        "killed": os.WIFSIGNALED(ended) and os.WTERMSIG(ended) == signal.SIGKILL,
+        "killed": killed,
         "usable": usable,
         "untouched": untouched,
         "text": path.read_text() == text + "More words.\n",
@@ -132,7 +97,10 @@ async def test_wherever_it_is_killed(bench: Any, compiled_before: bool, points: 
 
     arguments = [bench.home.paths.home, bench.tmp_path / "work", bench.tmp_path / "shipped", points]
     command = [sys.executable, "-c", PROGRAM, *map(str, arguments)]
-    done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=120)
+    environment = {**os.environ, "PYTHONPATH": str(STAND_INS)}
+    done = await asyncio.to_thread(
+        subprocess.run, command, capture_output=True, text=True, timeout=120, env=environment
+    )
 
     assert done.returncode == 0, done.stderr
     outcomes = [json.loads(line) for line in done.stdout.splitlines()]

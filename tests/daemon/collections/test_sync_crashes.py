@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -10,86 +11,51 @@ from typing import Any
 
 from amplifierd import Home, open_home
 
+STAND_INS = Path(__file__).parents[2] / "stand_ins"
 POINTS = 20
 
-PROGRAM = r'''
-import asyncio, json, os, shutil, signal, sys
+PROGRAM = r"""
+import asyncio, json, shutil, sys
 from pathlib import Path
+from kill_points import count_changes, import_modules_of, kill_at, spread, succeeds
 from amplifierd import open_home
 
-CHANGES = {"os.rename", "os.mkdir", "os.link", "os.symlink", "os.remove", "os.rmdir", "os.chmod", "subprocess.Popen"}
 prepared, work, shipped, points = Path(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4])
-state = {"count": 0, "last": None}
+plan = work.parent / "plan"
 
 
-def watch(event, args):
-    """Count what changes a file or starts a process; at the last one there is no more."""
-    is_write = event == "open" and isinstance(args[2], int) and args[2] & (os.O_WRONLY | os.O_RDWR)
-    if state["last"] is not None and (event in CHANGES or is_write):
-        state["count"] += 1
-        if state["count"] == state["last"]:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-
-sys.addaudithook(watch)
-
-
-def forked(act):
-    """Run in a child and return how it ended."""
-    child = os.fork()
-    if child == 0:
-        act()
-        os._exit(0)
-    return os.waitpid(child, 0)[1]
-
-
-def sync(last):
-    def act():
-        state["last"] = last
-        asyncio.run(open_home(work, shipped_collection=shipped).collections.sync())
-        if last == -1:
-            (work.parent / "steps").write_text(str(state["count"]))
-    return act
+def sync():
+    asyncio.run(open_home(work, shipped_collection=shipped).collections.sync())
 
 
 def look():
-    async def main():
-        home = open_home(work, shipped_collection=shipped, offline=True)
-        plan = await home.plans.generate("team/base")
-        (work.parent / "plan").write_text(json.dumps(plan["tools"][0]["config"]))
-    asyncio.run(main())
+    home = open_home(work, shipped_collection=shipped, offline=True)
+    found = asyncio.run(home.plans.generate("team/base"))
+    plan.write_text(json.dumps(found["tools"][0]["config"]))
+
+
+def seen():
+    plan.unlink(missing_ok=True)
+    return json.loads(plan.read_text()) if succeeds(look) else None
 
 
 def reset():
     shutil.rmtree(work, ignore_errors=True)
     shutil.copytree(prepared, work, symlinks=True)
-    (work.parent / "plan").unlink(missing_ok=True)
-
-
-def seen():
-    path = work.parent / "plan"
-    found = json.loads(path.read_text()) if path.exists() else None
-    path.unlink(missing_ok=True)
-    return found
 
 
 reset()
-forked(sync(-1))
-steps = int((work.parent / "steps").read_text())
+import_modules_of(sync)
+import_modules_of(look)
+reset()
 outcomes = []
-for number in range(points):
+for point in spread(count_changes(sync), points):
     reset()
-    ended = forked(sync(1 + number * steps // points))
-    forked(look)
+    killed = kill_at(point, sync)
     usable = seen()
-    repaired = forked(sync(None)) == 0
-    forked(look)
-    outcomes.append({
-        "killed": os.WIFSIGNALED(ended) and os.WTERMSIG(ended) == signal.SIGKILL,
-        "usable": usable, "repaired": repaired, "after": seen(),
-    })
+    outcomes.append({"killed": killed, "usable": usable, "repaired": succeeds(sync), "after": seen()})
 print(json.dumps(outcomes))
-'''
+"""
 
 
 async def test_wherever_a_sync_is_killed(
@@ -112,7 +78,10 @@ async def test_wherever_a_sync_is_killed(
     team.commit({"profiles/base.md": profile(2)})
 
     command = [sys.executable, "-c", PROGRAM, home.paths.home, tmp_path / "work", shipped, str(POINTS)]
-    done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False)
+    environment = {**os.environ, "PYTHONPATH": str(STAND_INS)}
+    done = await asyncio.to_thread(
+        subprocess.run, command, capture_output=True, text=True, timeout=240, env=environment
+    )
 
     assert done.returncode == 0, done.stderr
     outcomes = json.loads(done.stdout.splitlines()[-1])
