@@ -1,0 +1,259 @@
+"""The sessions of other applications of the ecosystem, below `~/.amplifier/projects`: read in place, never changed.
+
+They are listed, searched, shown, exported and forked like our own. Before the first turn on one it is copied into our
+store, and the original stays as it is.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from amplifier_foundation.paths import get_amplifier_home
+from amplifier_foundation.session import EVENTS_FILENAME, METADATA_FILENAME, TRANSCRIPT_FILENAME
+from amplifier_system.threads import in_thread
+from amplifierd.exceptions import MountPlanMissingError, SessionNotFoundError
+from amplifierd.session_store.listing import below, matches, sort_order, sort_value
+from amplifierd.session_store.protocol import (
+    Message,
+    NewSession,
+    SearchHit,
+    SessionPage,
+    SessionQuery,
+    StoredEvent,
+)
+from amplifierd.session_store.record import SessionRecord, checked_session_id, is_session_id
+from amplifierd.session_store.search_text import Wanted, message_text
+
+from .ecosystem_lines import as_events, as_messages, read_objects
+from .ecosystem_record import read_foreign_record
+
+T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+_LARGEST_COPIED_EVENTS = 64 << 20
+
+Stamp = tuple[int, ...]
+Messages = list[Message]
+Events = list[StoredEvent]
+Records = list[SessionRecord]
+
+
+class EcosystemSessions:
+    """A reader of one directory of projects; without one, that of `AMPLIFIER_HOME`, by default `~/.amplifier`."""
+
+    def __init__(self, projects: Path | None = None) -> None:
+        self._projects = (projects or get_amplifier_home() / "projects").absolute()
+        self._known: dict[Path, tuple[Stamp, SessionRecord]] = {}
+
+    async def list(self, query: SessionQuery) -> SessionPage:
+        """Return a page of these sessions; `total` is how many there are in all."""
+        return await in_thread(lambda stop: self._page(query))
+
+    async def search(self, text: str, *, limit: int = 50) -> tuple[SearchHit, ...]:
+        """Return the sessions in whose name or messages a text is found, the latest first."""
+        return await in_thread(lambda stop: self._hits(Wanted(text), limit, stop.check))
+
+    async def read(self, session_id: str) -> SessionRecord:
+        """Return one session, with the numbers of its messages and turns.
+
+        Raises:
+            SessionNotFoundError: there is none of that id.
+        """
+        return await in_thread(lambda stop: self._counted(self._rooted(self._find(session_id))))
+
+    async def read_messages(self, session_id: str) -> Messages:
+        return await in_thread(lambda stop: self._messages(self._find(session_id)))
+
+    async def read_events(self, session_id: str, *, after_seq: int = 0) -> Events:
+        def read() -> Events:
+            record = self._find(session_id)
+            return [event for event in self._events(record) if event["seq"] > after_seq]
+
+        return await in_thread(lambda stop: read())
+
+    async def read_plan(self, session_id: str, number: int | None = None) -> dict[str, Any]:
+        """Raise `MountPlanMissingError`: these applications keep none."""
+        record = await in_thread(lambda stop: self._find(session_id))
+        named = f" (it was run with the bundle {record.bundle!r})" if record.bundle else ""
+        raise MountPlanMissingError(
+            f"session {session_id!r} of another application has no mount plan{named}",
+            hint="name the profile or bundle that it should go on with",
+        )
+
+    async def read_document(self, session_id: str, name: str) -> Any | None:
+        return None
+
+    async def descendants(self, session_id: str) -> tuple[str, ...]:
+        """Return the ids of the sessions below this one in its tree, parents before their children."""
+
+        def read() -> tuple[str, ...]:
+            root = self._rooted(self._find(session_id)).root_id
+            tree = [(each.session_id, each.parent_session_id) for each in self._records() if each.root_id == root]
+            return below(session_id, tree)
+
+        return await in_thread(lambda stop: read())
+
+    async def copied(self, session_id: str, plan: Mapping[str, Any], **changes: Any) -> NewSession:
+        """Return a session as it is stored here before its first turn, with the plan that it goes on with.
+
+        `changes` are further fields of its record, such as `profile_name`. The original is only read.
+        """
+        return await in_thread(lambda stop: self._copied(session_id, plan, changes))
+
+    def _copied(self, session_id: str, plan: Mapping[str, Any], changes: Mapping[str, Any]) -> NewSession:
+        found = self._find(session_id)
+        record, directory = self._counted(found), _directory_of(found)
+        warnings = [*record.load_warnings]
+        events: Events = []
+        if _size(directory / EVENTS_FILENAME) > _LARGEST_COPIED_EVENTS:
+            message = f"the events stay in {directory}, they are larger than {_LARGEST_COPIED_EVENTS} bytes"
+            warnings.append({"code": "events-not-copied", "message": message})
+        else:
+            events = [*self._events(found)]
+        fields = {
+            **record.model_dump(),
+            "origin": None,
+            "imported_from": str(directory),
+            "parent_session_id": None,
+            "root_session_id": None,
+            "load_warnings": warnings,
+            **changes,
+        }
+        return NewSession(SessionRecord.model_validate(fields), plan, messages=self._messages(found), events=events)
+
+    def _page(self, query: SessionQuery) -> SessionPage:
+        field, last_first = sort_order(query)
+        wanted = None if query.text is None else Wanted(query.text)
+        found = [
+            record
+            for record in self._records()
+            if matches(record, query) and (wanted is None or self._find_hit(record, wanted))
+        ]
+        found.sort(key=lambda record: (sort_value(record, field), record.session_id), reverse=last_first)
+        page = found[query.offset : query.offset + query.limit]
+        return SessionPage(tuple(self._counted(record) for record in page), total=len(found))
+
+    def _hits(self, wanted: Wanted, limit: int, check: Callable[[], None]) -> tuple[SearchHit, ...]:
+        newest = sorted(self._records(), key=_last_used, reverse=True)
+        hits: tuple[SearchHit, ...] = ()
+        for record in newest:
+            check()
+            if len(hits) >= limit:
+                break
+            if hit := self._find_hit(record, wanted):
+                hits = (*hits, hit)
+        return hits
+
+    def _find_hit(self, record: SessionRecord, wanted: Wanted) -> SearchHit | None:
+        if record.name and (snippet := wanted.find(record.name)):
+            return SearchHit(record, snippet)
+        for message in self._messages(record):
+            if snippet := wanted.find(message_text(message)):
+                return SearchHit(record, snippet, message["id"], message["turn"])
+        return None
+
+    def _records(self) -> Records:
+        """Return every session; of two with one id, the one that was used last."""
+        newest: dict[str, SessionRecord] = {}
+        for directory in self._directories():
+            record = self._record(directory)
+            other = newest.get(record.session_id)
+            if other is None or _last_used(record) > _last_used(other):
+                newest[record.session_id] = record
+        return [_rooted_in(record, newest) for record in newest.values()]
+
+    def _find(self, session_id: str) -> SessionRecord:
+        checked_session_id(session_id)
+        found = [self._record(directory) for directory in self._directories(session_id)]
+        if not found:
+            raise SessionNotFoundError(f"there is no session {session_id!r} below {self._projects}")
+        return max(found, key=_last_used)
+
+    def _rooted(self, record: SessionRecord) -> SessionRecord:
+        """Return a record that knows the root of its tree."""
+        known, each = {record.session_id: record}, record
+        while (parent := each.parent_session_id) is not None and parent not in known:
+            beside = _directory_of(record).parent / parent
+            if not (beside / METADATA_FILENAME).exists():
+                break
+            known[parent] = each = self._record(beside)
+        return _rooted_in(record, known)
+
+    def _directories(self, session_id: str | None = None) -> Iterator[Path]:
+        for project in _folders(self._projects):
+            sessions = project / "sessions"
+            names = _folders(sessions) if session_id is None else [sessions / session_id]
+            for directory in names:
+                if is_session_id(directory.name) and (directory / METADATA_FILENAME).exists():
+                    yield directory
+
+    def _record(self, directory: Path) -> SessionRecord:
+        """Return the record of a directory; what was read is kept while the files are unchanged."""
+        stamp = _stamp(directory)
+        known = self._known.get(directory)
+        if known is None or known[0] != stamp:
+            known = self._known[directory] = (stamp, read_foreign_record(directory))
+        return known[1]
+
+    def _counted(self, record: SessionRecord) -> SessionRecord:
+        messages = self._messages(record)
+        turns = max((message["turn"] for message in messages), default=0)
+        return record.model_copy(update={"message_count": len(messages), "turn_count": turns})
+
+    def _messages(self, record: SessionRecord) -> Messages:
+        return as_messages(read_objects(_directory_of(record) / TRANSCRIPT_FILENAME), record)
+
+    def _events(self, record: SessionRecord) -> Iterator[StoredEvent]:
+        return as_events(read_objects(_directory_of(record) / EVENTS_FILENAME), record)
+
+
+def _rooted_in(record: SessionRecord, known: Mapping[str, SessionRecord]) -> SessionRecord:
+    """Return a record with the root of its tree; a fork begins a tree of its own, and so does one without a parent."""
+    root, seen = record, {record.session_id}
+    while root.forked_from_turn is None and (parent := known.get(root.parent_session_id or "")) is not None:
+        if parent.session_id in seen:
+            break
+        seen.add(parent.session_id)
+        root = parent
+    return record if root is record else record.model_copy(update={"root_session_id": root.session_id})
+
+
+def _last_used(record: SessionRecord) -> str:
+    return record.last_activity_at or record.created_at
+
+
+def _directory_of(record: SessionRecord) -> Path:
+    return Path(record.metadata["path"])
+
+
+def _folders(directory: Path) -> list[Path]:
+    try:
+        with os.scandir(directory) as entries:
+            return sorted(Path(entry.path) for entry in entries if entry.is_dir())
+    except OSError as error:
+        if not isinstance(error, FileNotFoundError):
+            logger.warning("%s is not read: %s", directory, error)
+        return []
+
+
+def _stamp(directory: Path) -> Stamp:
+    found = []
+    for name in (METADATA_FILENAME, TRANSCRIPT_FILENAME):
+        try:
+            status = (directory / name).stat()
+            found += [status.st_mtime_ns, status.st_size]
+        except OSError:
+            found += [0, 0]
+    return tuple(found)
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
