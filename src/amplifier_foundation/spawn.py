@@ -145,7 +145,7 @@ class Delegation:
             session_id=session_id,
             orchestrator_config=deep_merge(order.orchestrator_config, own_config or {}, lists="replace") or None,
             messages=messages,
-            provider_preferences=await _preferences(order, parent),
+            provider_preferences=await preferences_of(order, parent),
             self_delegation_depth=order.self_delegation_depth,
             is_resumed=is_resumed,
             on_ready=self._hand_on,
@@ -337,7 +337,7 @@ def _instruction(definition: Mapping[str, Any]) -> str | None:
     return definition.get("instruction") or inline or None
 
 
-async def _preferences(order: Order, parent: Any) -> list[ProviderPreference] | None:
+async def preferences_of(order: Order, parent: Any) -> list[ProviderPreference] | None:
     """Return the providers and models to prefer: the call's, else the agent's, else those of its model role."""
     declared = order.provider_preferences or order.definition.get("provider_preferences")
     if declared:

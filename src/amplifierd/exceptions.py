@@ -20,6 +20,7 @@ AmplifierError
 │   ├── SessionExistsError                  caller: the id is taken
 │   ├── InvalidSessionIdError (ValueError)  caller: the id breaks the rules
 │   ├── InvalidLimitsError (ValueError)     caller: limits that cannot be read
+│   ├── InvalidTurnError (ValueError)       caller: the session has no such turn
 │   ├── SessionStateError                   caller: the session's state does not allow it
 │   ├── SessionHeldError                    another process holds it; carries the holder
 │   ├── HoldLostError                       another process took it over in the meantime
@@ -66,6 +67,7 @@ __all__ = [
     "HoldLostError",
     "InvalidLimitsError",
     "InvalidSessionIdError",
+    "InvalidTurnError",
     "MountPlanError",
     "MountPlanMissingError",
     "NothingToSteerError",
@@ -178,6 +180,10 @@ class InvalidSessionIdError(SessionError, ValueError):
 
 class InvalidLimitsError(SessionError, ValueError):
     """What was given as limits of a session cannot be read as such."""
+
+
+class InvalidTurnError(SessionError, ValueError):
+    """A session has no such turn, or it cannot be used."""
 
 
 class SessionStateError(SessionError):

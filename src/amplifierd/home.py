@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .collections.home_collections import Collections
     from .keys import Keys
     from .plans.home_plans import Plans
+    from .sessions.home_sessions import Sessions
 
 
 def _never(profile_id: ProfileId) -> bool:
@@ -105,6 +106,14 @@ class Home:
             max_bytes=settings.max_bytes,
             timeout_seconds=settings.timeout_seconds,
             exclude=(self.paths.config, self.paths.share, self.paths.cache, self.paths.state),
+        )
+
+    @cached_property
+    def sessions(self) -> Sessions:
+        from .sessions.opening import open_sessions  # loaded when a session is asked for
+
+        return open_sessions(
+            self.paths, self.settings, self.profiles, self.plans, self.catalogue, self.keys, resolvers=self.resolver
         )
 
     def resolver(self, *, pins: Mapping[str, Path] | None = None) -> DaemonModuleSourceResolver:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from amplifier_foundation.mentions import ContentDeduplicator, load_mentions
+from amplifier_foundation.mentions.protocol import ReadPolicy
 
 MAX_ENTRIES = 200
 
@@ -15,7 +16,8 @@ MAX_ENTRIES = 200
 class ProfileMentionResolver:
     """Finds what a session mentions: in its profile's contexts, in collections, in its working directory.
 
-    What is found must lie inside the root it was searched in, links resolved. `failure_reason` says why not.
+    What is found must lie inside the root it was searched in, links resolved. `failure_reason` says why not. The root
+    of relative paths is the working directory, or a directory above it that is given as `inside`.
     """
 
     def __init__(
@@ -25,7 +27,9 @@ class ProfileMentionResolver:
         collection_roots: Mapping[str, Path],
         working_dir: Path,
         allow_home: bool = False,
+        inside: Path | None = None,
     ) -> None:
+        self._inside = inside or working_dir
         self._contexts_dir = contexts_dir
         self._collections = dict(collection_roots)
         self._working_dir = working_dir
@@ -72,7 +76,8 @@ class ProfileMentionResolver:
             return [*found, (self._collections[name], path)] if name in self._collections else found
         if body.startswith("~"):
             return [(Path.home(), body[2:])] if self._allow_home and body.startswith("~/") else []
-        roots = [(self._working_dir, body), (self._working_dir, f"{body}.md")]
+        here = f"{self._working_dir.relative_to(self._inside)}/{body}"
+        roots = [(self._inside, here), (self._inside, f"{here}.md")]
         if relative_to is not None:
             root = self._root_of(relative_to)
             near = f"{relative_to.resolve().relative_to(root.resolve())}/{body}"
@@ -101,8 +106,12 @@ async def load_mentioned(
     max_files: int = 200,
     max_file_bytes: int = 1024 * 1024,
     max_total_bytes: int = 4 * 1024 * 1024,
+    policy: ReadPolicy | None = None,
 ) -> LoadedMentions:
-    """Load what a text mentions, one developer message per content, crediting every mention that led to it."""
+    """Load what a text mentions, one developer message per content, crediting every mention that led to it.
+
+    `policy` says what may be read; without one, everything but the places that hold secrets.
+    """
     files, asked = ContentDeduplicator(), _Asked(resolver)
     results = await load_mentions(
         text,
@@ -115,6 +124,7 @@ async def load_mentioned(
         max_file_bytes=max_file_bytes,
         max_total_bytes=max_total_bytes,
         max_entries=MAX_ENTRIES,
+        policy=policy,
     )
     messages, loaded = [], set[Path]()
     for file in files.get_unique_files():

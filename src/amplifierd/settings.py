@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ from pydantic_settings import BaseSettings, InitSettingsSource, SettingsConfigDi
 
 from .exceptions import SettingsError
 from .identifiers import ProfileId
+from .limits import Limits
 from .settings_layers import Layer, keys_of, read_environment, read_file
 
 __all__ = ["Settings", "build_settings", "load_settings"]
@@ -25,6 +27,10 @@ def _no_boolean(value: Any) -> Any:
 
 def _profile_id(text: str) -> str:
     return str(ProfileId.parse(text))
+
+
+def _json(value: Any) -> Any:
+    return json.loads(value) if isinstance(value, str) else value
 
 
 def _absolute(path: Path) -> Path:
@@ -75,6 +81,21 @@ class CheckpointSettings(Section):
     timeout_seconds: Seconds = Field(default=5, description="the same for the time that looking at them takes")
 
 
+class SessionSettings(Section):
+    max_queue: AtLeastOne = Field(default=32, description="prompts that wait while a turn runs")
+    max_spawn_depth: AtLeastOne = Field(default=5, description="how deep agents may delegate to agents")
+    limits: Annotated[Limits | None, BeforeValidator(_json)] = Field(
+        default=None, description="what a session tree may use: cost_usd, total_tokens, tool_calls, turns, seconds"
+    )
+
+
+class MentionSettings(Section):
+    max_file_bytes: AtLeastOne = Field(default=1048576, description="largest file that a mention brings in")
+    max_total_bytes: AtLeastOne = Field(default=4194304, description="all files that one text brings in")
+    max_files: AtLeastOne = Field(default=200, description="how many files one text brings in")
+    max_depth: AtLeastOne = Field(default=8, description="how deep mentions in mentioned files are followed")
+
+
 class SecuritySettings(Section):
     allowed_sources: Texts = Field(default=("*",), description="patterns of the sources that profiles may use")
     require_pinned: bool = Field(default=False, description="refuse sources that can move, such as branches")
@@ -83,6 +104,7 @@ class SecuritySettings(Section):
     )
     allow_override_modules: bool = Field(default=False, description="requests may add modules and change their sources")
     allow_plan_sources: bool = Field(default=False, description="plans may name references that are fetched")
+    allow_home_mentions: bool = Field(default=False, description="mentions may reach files below ~")
 
 
 class Settings(BaseSettings):
@@ -106,6 +128,8 @@ class Settings(BaseSettings):
     compile: CompileSettings = CompileSettings()
     cache: CacheSettings = CacheSettings()
     checkpoints: CheckpointSettings = CheckpointSettings()
+    sessions: SessionSettings = SessionSettings()
+    mentions: MentionSettings = MentionSettings()
     security: SecuritySettings = SecuritySettings()
 
     _warnings: tuple[str, ...] = PrivateAttr(())

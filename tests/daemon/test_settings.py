@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from amplifierd import Settings
 from amplifierd.exceptions import SettingsError
+from amplifierd.limits import Limits
 from amplifierd.settings import load_settings
 from amplifierd.settings_file import create_settings_file, edit_settings
 from amplifierd.settings_layers import keys_of
@@ -39,6 +40,14 @@ DEFAULTS: dict[str, Any] = {
     "security.module_roots": (),
     "security.allow_override_modules": False,
     "security.allow_plan_sources": False,
+    "security.allow_home_mentions": False,
+    "sessions.max_queue": 32,
+    "sessions.max_spawn_depth": 5,
+    "sessions.limits": None,
+    "mentions.max_file_bytes": 1048576,
+    "mentions.max_total_bytes": 4194304,
+    "mentions.max_files": 200,
+    "mentions.max_depth": 8,
 }
 
 OTHER: dict[str, tuple[str, Any]] = {
@@ -60,6 +69,14 @@ OTHER: dict[str, tuple[str, Any]] = {
     "security.module_roots": ("/srv/modules", (Path("/srv/modules"),)),
     "security.allow_override_modules": ("1", True),
     "security.allow_plan_sources": ("1", True),
+    "security.allow_home_mentions": ("1", True),
+    "sessions.max_queue": ("5", 5),
+    "sessions.max_spawn_depth": ("2", 2),
+    "sessions.limits": ('{"turns": 3}', Limits(turns=3)),
+    "mentions.max_file_bytes": ("10", 10),
+    "mentions.max_total_bytes": ("10", 10),
+    "mentions.max_files": ("10", 10),
+    "mentions.max_depth": ("2", 2),
 }
 
 
@@ -126,6 +143,7 @@ def test_every_key_can_be_set_in_the_environment_and_in_the_file(load: Callable[
     for spelling in spellings:
         assert value_of(load(environ={f"AMPLIFIERD_{spelling}".upper(): text}), key) == expected
     plain = list(map(str, expected)) if isinstance(expected, tuple) else str(expected)
+    plain = text if isinstance(expected, Limits) else plain
     line = f"{section}: {{{name}: {plain}}}\n" if section else f"{name}: {plain}\n"
     assert value_of(load(line), key) == expected
     assert value_of(load(f"daemon:\n  {line}"), key) == expected

@@ -57,7 +57,7 @@ def test_the_kernel_example_traces_the_events_in_the_order_of_the_kernel_page(pa
 
 @pytest.mark.parametrize("name", ["docs/kernel.md", "docs/contracts/orchestrator.md", "docs/contracts/hook.md"])
 def test_an_event_that_a_page_names_exists(page: Open, name: str) -> None:
-    assert set(EVENT.findall(page(name).prose)) <= {*ALL_EVENTS, "session:config", *STREAM_EVENTS}
+    assert set(EVENT.findall(page(name).prose)) <= {*ALL_EVENTS, "session:config", "mentions:resolved", *STREAM_EVENTS}
 
 
 def test_the_plan_page_explains_every_reason_code(page: Open) -> None:

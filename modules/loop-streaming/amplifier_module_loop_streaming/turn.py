@@ -67,7 +67,7 @@ class StreamingRequestBuilder(RequestBuilder):
 
     def tool_spec(self, name: str, tool: Any) -> ToolSpec:
         spec = super().tool_spec(name, tool)
-        if hasattr(type(tool), "native_tool_spec"):
+        if hasattr(tool.__class__, "native_tool_spec"):
             try:
                 native = tool.native_tool_spec
                 if isinstance(native, dict) and native.get("type"):

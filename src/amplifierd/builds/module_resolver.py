@@ -117,7 +117,7 @@ class DaemonModuleSourceResolver:
         if isinstance(hint, str) and path_of_source(hint) is not None:
             path = self._allowed_path(hint)
             return CompiledModuleSource(module_id, path, self._find_build(path))
-        return self._compiled(module_id, _parse_hint(hint), mount_type)
+        return self._compiled(module_id, _parse_hint(module_id, hint), mount_type)
 
     async def async_resolve(
         self, module_id: str, source_hint: Any = None, profile_hint: Any = None, *, mount_type: str | None = None
@@ -161,8 +161,8 @@ def _is_remote(hint: Any) -> bool:
     return parsed.is_git or parsed.is_zip or parsed.is_http
 
 
-def _parse_hint(hint: Any) -> ProfileId:
-    expected = "profile_hint must be 'collection/profile' or {collection, profile}"
+def _parse_hint(module_id: str, hint: Any) -> ProfileId:
+    expected = f"Module '{module_id}': profile_hint must be 'collection/profile' or {{collection, profile}}"
     if hint is None or hint == "":
         raise HintMissingError(f"{expected}, got nothing")
     if isinstance(hint, Mapping):

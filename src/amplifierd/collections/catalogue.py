@@ -170,6 +170,14 @@ class Catalogue:
             raise not_found(collection_id)
         return await self.sources.root(state, entry.source)
 
+    def local_roots(self) -> dict[str, Path]:
+        """Return the files of every usable collection that are on this machine; nothing is fetched."""
+        states, entries = self.lock.read(), self.entries()
+        found = {key: self.sources.directory_of(state) for key, state in states.items()}
+        return {
+            key: path for key, path in found.items() if path is not None and key in entries and entries[key].enabled
+        }
+
     async def ensure_profile(self, profile_id: ProfileId | str) -> None:
         """See to it that a profile's text is in the home: a collection that was never synced, or whose extracted
         profiles were deleted, is extracted, without asking remotes what is new.

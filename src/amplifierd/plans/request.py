@@ -44,6 +44,23 @@ def lay_over(
     return MountPlan(whole).map(lambda entry: _complete(entry.spec, str(profile_id))), given
 
 
+def lay_over_plan(plan: Mapping[str, Any], overrides: Mapping[str, Any], *, allow_modules: bool) -> dict[str, Any]:
+    """Return a plan that comes from no profile, a bundle's for instance, with a request's overrides laid over it.
+
+    Raises:
+        ProfileValidationError: the overrides are not allowed; with all issues.
+    """
+    given = read_overrides(overrides, plan, allow_modules=allow_modules)
+    portable = MountPlan(plan).by_entry()
+    try:
+        merged = merge_sections(exclude(portable, given.get("exclude") or {}, lambda location: None), given)
+    except ValueError as exc:
+        issue = Issue("policy-invalid", str(exc), "session.policy")
+        raise ProfileValidationError(f"The overrides cannot be used:\n  {issue}", [issue]) from exc
+    _check_required(portable, merged)
+    return merged
+
+
 def _agent(name: str, agent: Any, profile_id: ProfileId) -> Any:
     if not isinstance(agent, Mapping):
         return agent

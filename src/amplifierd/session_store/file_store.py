@@ -17,7 +17,7 @@ from amplifierd.paths import Paths
 from amplifierd.stored_json import json_text
 
 from .hold import Hold, Holder
-from .json_lines import encoded_lines
+from .json_lines import encoded_lines, read_last
 from .metadata_file import METADATA, metadata_text
 from .parts_file import part_lines
 from .protocol import Message, NewSession, SearchHit, SessionPage, SessionQuery, StoredEvent
@@ -91,6 +91,11 @@ class FileStore:
         events = await in_thread(lambda _: files.read_lines(EVENTS))
         return [event for event in events if event.get("seq", 0) > after_seq] if after_seq else events
 
+    async def last_seq(self, session_id: str) -> int:
+        files = self._files(session_id)
+        last = await in_thread(lambda _: read_last(files.directory / EVENTS))
+        return int(last.get("seq") or 0) if last else 0
+
     async def read_document(self, session_id: str, name: str) -> Any | None:
         files = self._files(session_id)
         return await in_thread(lambda _: files.read_document(name))
@@ -100,6 +105,12 @@ class FileStore:
         files.check_exists()
         writer = self._writer(session_id)
         return await writer.in_turn(lambda: writer.parts.find(digest))
+
+    async def read_parts(self, session_id: str) -> dict[str, bytes]:
+        files = self._files(session_id)
+        files.check_exists()
+        writer = self._writer(session_id)
+        return await writer.in_turn(writer.parts.read_all)
 
     async def list(self, query: SessionQuery) -> SessionPage:
         return await in_thread(lambda stop: self._index.page(query, stop))

@@ -45,6 +45,25 @@ def append_whole(descriptor: int, data: bytes) -> None:
         raise
 
 
+def read_last(path: Path) -> dict[str, Any] | None:
+    """Return the object of the last whole line, None when there is none."""
+    try:
+        with path.open("rb") as file:
+            end = file.seek(0, os.SEEK_END)
+            data = b""
+            while end > 0:
+                start = max(0, end - _BLOCK)
+                file.seek(start)
+                data = file.read(end - start) + data
+                end = start
+                for line in reversed(data.split(b"\n")[1 if start else 0 : -1]):
+                    if (entry := _parsed(line, path, end)) is not None:
+                        return entry
+    except FileNotFoundError:
+        pass
+    return None
+
+
 def read_lines(path: Path) -> list[dict[str, Any]]:
     """Return the objects of a file, none when it does not exist; lines that hold none are skipped."""
     entries = (_parsed(line, path, place) for place, line in whole_lines(path))

@@ -44,6 +44,12 @@ class PartsFile:
             entry = json.loads(file.read(length))
         return base64.b64decode(entry["base64"]) if "base64" in entry else entry["text"].encode()
 
+    def read_all(self) -> dict[str, bytes]:
+        """Return every part by its hash."""
+        self._look()
+        found = {digest.decode(): self.find(digest.decode()) for digest in tuple(self._places)}
+        return {digest: part for digest, part in found.items() if part is not None}
+
     def _look(self) -> None:
         """Take note of the lines that were appended since the last look."""
         try:

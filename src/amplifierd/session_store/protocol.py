@@ -105,11 +105,19 @@ class SessionStore(Protocol):
 
     async def read_events(self, session_id: str, *, after_seq: int = 0) -> list[StoredEvent]: ...
 
+    async def last_seq(self, session_id: str) -> int:
+        """Return the number of the last stored event, 0 when there is none."""
+        ...
+
     async def read_document(self, session_id: str, name: str) -> Any | None:
         """Return a named JSON value that belongs to the session, such as `context_messages`."""
         ...
 
     async def read_part(self, session_id: str, digest: str) -> bytes | None: ...
+
+    async def read_parts(self, session_id: str) -> dict[str, bytes]:
+        """Return all parts of the session's requests, by their hashes."""
+        ...
 
     async def list(self, query: SessionQuery) -> SessionPage: ...
 

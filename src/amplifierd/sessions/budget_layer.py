@@ -26,7 +26,7 @@ BUDGET_WARNING = "budget:warning"
 BUDGET_EXHAUSTED = "budget:exhausted"
 FINISH_REASON = "budget"
 
-Emit = Callable[[str, dict[str, Any]], Awaitable[None]]
+Emit = Callable[[str, dict[str, Any]], Awaitable[Any]]
 
 _MOST_CLOSINGS = 8  # a loop that asks on and on, whatever it is told, is ended by an error
 

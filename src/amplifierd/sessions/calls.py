@@ -1,19 +1,24 @@
 """Every call that an orchestrator makes to a provider or a tool, seen from outside.
 
-An orchestrator is given providers and tools whose calls pass through layers first: limits are checked, requests and
-receipts are stored, a replay answers from a record. It works with any orchestrator, and modules still find the real
-objects at the coordinator.
+Providers are handed to the orchestrator behind stand-ins, and tools are intercepted where they run. Their calls pass
+through layers first: limits are checked, requests and receipts are stored, a replay answers from a record. It works
+with any orchestrator, and modules still find the real objects at the coordinator.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
 from amplifier_core import ChatRequest, ChatResponse, ModuleCoordinator
 from amplifier_core.boundary import settle
+
+from .stand_in import StandIn
+
+_in_call: ContextVar[object] = ContextVar("in_tool_call", default=None)
 
 CallFinder = Callable[[str, dict[str, Any]], str]
 """Returns the id of the tool call that runs now, given the tool's name and its input."""
@@ -31,12 +36,13 @@ class ProviderCall:
 
 @dataclass(frozen=True)
 class ToolCall:
-    """A call on its way to a tool, approved and about to run."""
+    """A call on its way to a tool, approved and about to run; `run` runs it."""
 
     name: str
     tool: Any
     tool_call_id: str
     input: dict[str, Any]
+    run: Callable[[Any], Awaitable[Any]]
 
 
 ProviderStep = Callable[[ProviderCall], Awaitable[ChatResponse]]
@@ -53,33 +59,49 @@ class CallLayer:
         return await proceed(call)
 
 
-class LayeredOrchestrator:
+class LayeredOrchestrator(StandIn):
     """An orchestrator whose calls pass through layers, the first one outermost."""
+
+    __slots__ = ("_ask", "_coordinator", "_find_call", "_run", "_takes_coordinator")
 
     def __init__(
         self, orchestrator: Any, coordinator: ModuleCoordinator, layers: Sequence[CallLayer], find_call: CallFinder
     ) -> None:
-        self._orchestrator, self._coordinator = orchestrator, coordinator
-        self._ask = _chained([layer.provider_call for layer in layers], _complete)
-        self._run = _chained([layer.tool_call for layer in layers], _execute)
-        self._find_call = find_call
-        self._takes_coordinator = _accepts(orchestrator.execute, "coordinator")
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._orchestrator, name)
+        super().__init__(orchestrator)
+        own = {
+            "_coordinator": coordinator,
+            "_ask": _chained([layer.provider_call for layer in layers], _complete),
+            "_run": _chained([layer.tool_call for layer in layers], _execute),
+            "_find_call": find_call,
+            "_takes_coordinator": _accepts(orchestrator.execute, "coordinator"),
+        }
+        for name, value in own.items():
+            object.__setattr__(self, name, value)
+        coordinator.intercept_tools("session-layers", self._see)
 
     async def execute(
         self, prompt: str, context: Any, providers: Mapping[str, Any], tools: Mapping[str, Any], hooks: Any
     ) -> Any:
         extra = {"coordinator": self._coordinator} if self._takes_coordinator else {}
-        return await self._orchestrator.execute(
+        return await self._real.execute(
             prompt=prompt,
             context=context,
             providers=_Wrapped(providers, lambda name, provider: _Provider(name, provider, self._ask)),
-            tools=_Wrapped(tools, lambda name, tool: _Tool(name, tool, self._run, self._find_call)),
+            tools=tools,
             hooks=hooks,
             **extra,
         )
+
+    async def _see(self, tool_name: str, tool: Any, tool_input: Any, proceed: Callable[[Any], Awaitable[Any]]) -> Any:
+        """Let a tool call pass through the layers; one that a running tool makes is a part of that one's call."""
+        if _in_call.get() is self:
+            return await proceed(tool_input)
+        token = _in_call.set(self)
+        try:
+            call_id = self._find_call(tool_name, tool_input)
+            return await self._run(ToolCall(tool_name, tool, call_id, tool_input, proceed))
+        finally:
+            _in_call.reset(token)
 
 
 class _Wrapped(Mapping[str, Any]):
@@ -103,32 +125,24 @@ class _Wrapped(Mapping[str, Any]):
         return len(self._mounted)
 
 
-class _Provider:
+class _Provider(StandIn):
     """A provider whose `complete` passes through the layers, and which has no other way to be asked."""
 
+    __slots__ = ("_ask", "_mounted_as")
+
     def __init__(self, name: str, provider: Any, ask: ProviderStep) -> None:
-        self._name, self._provider, self._ask = name, provider, ask
+        super().__init__(provider)
+        object.__setattr__(self, "_mounted_as", name)
+        object.__setattr__(self, "_ask", ask)
 
     def __getattr__(self, name: str) -> Any:
         if name == "stream":  # it would pass the layers by; loops that look for it use `complete` without it
             raise AttributeError(name)
-        return getattr(self._provider, name)
+        return super().__getattr__(name)
 
     async def complete(self, request: ChatRequest, **options: Any) -> ChatResponse:
-        return await self._ask(ProviderCall(self._name, self._provider, request, options))
-
-
-class _Tool:
-    """A tool whose `execute` passes through the layers."""
-
-    def __init__(self, name: str, tool: Any, run: ToolStep, find_call: CallFinder) -> None:
-        self._name, self._tool, self._run, self._find_call = name, tool, run, find_call
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._tool, name)
-
-    async def execute(self, input: dict[str, Any]) -> Any:
-        return await self._run(ToolCall(self._name, self._tool, self._find_call(self._name, input), input))
+        response: ChatResponse = await self._ask(ProviderCall(self._mounted_as, self._real, request, options))
+        return response
 
 
 async def _complete(call: ProviderCall) -> ChatResponse:
@@ -137,7 +151,7 @@ async def _complete(call: ProviderCall) -> ChatResponse:
 
 
 async def _execute(call: ToolCall) -> Any:
-    return await settle(call.tool.execute(call.input))
+    return await settle(call.run(call.input))
 
 
 def _chained(layers: Sequence[Callable[..., Any]], last: Callable[[Any], Awaitable[Any]]) -> Callable[[Any], Any]:

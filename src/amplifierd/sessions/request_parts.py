@@ -27,7 +27,7 @@ from .transcript_index import TranscriptIndex
 REQUEST_STORED = "request:stored"
 RESPONSE_STORED = "response:stored"
 
-AppendEvent = Callable[[str, dict[str, Any]], Awaitable[None]]
+AppendEvent = Callable[[str, dict[str, Any]], Awaitable[Any]]
 PutParts = Callable[[Mapping[str, bytes]], Awaitable[None]]
 
 _NOT_PARAMETERS = frozenset({"messages", "tools", "metadata", "conversation_id"})

@@ -1,0 +1,183 @@
+"""The children of a session: agents that work in sessions of their own, in the same tree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from amplifier_foundation.costs import bridge_child_cost
+from amplifierd.exceptions import ExecutionError, SessionNotFoundError
+from amplifierd.session_store.protocol import Message, NewSession
+from amplifierd.session_store.record import SessionRecord, now
+
+from .spawning import ChildPlan, plan_child
+from .turn_result import TurnResult
+
+if TYPE_CHECKING:
+    from .runner import ExecutionRunner
+
+AGENT_DOCUMENT = "agent"
+
+
+class Children:
+    """Runs the children of one session; a child is stored, resumable, and counts towards the tree's limits."""
+
+    def __init__(self, runner: ExecutionRunner) -> None:
+        self._runner = runner
+        self._running: dict[str, ExecutionRunner] = {}
+        self.invocations = runner.record.agent_invocations
+
+    def running_ids(self) -> list[str]:
+        """Return the sessions that run below this one."""
+        return [
+            session_id
+            for child in self._running.values()
+            for session_id in (child.session_id, *child.children.running_ids())
+        ]
+
+    async def spawn(
+        self, agent_name: str, instruction: str, parent_session: Any = None, **options: Any
+    ) -> dict[str, Any]:
+        """Run an instruction as an agent, in a new session; the capability `session.spawn`.
+
+        Raises:
+            AgentNotFoundError: the session has no such agent.
+            ExecutionError: agents are nested too deeply, or the child's turn failed.
+        """
+        runner = self._runner
+        if parent_session is not None and parent_session.session_id in runner.tree.runners:
+            runner = runner.tree.runners[parent_session.session_id]
+            if runner is not self._runner:
+                return await runner.children.spawn(agent_name, instruction, **options)
+        deepest = runner.runtime.settings.sessions.max_spawn_depth
+        if runner.depth >= deepest:
+            raise ExecutionError(
+                f"agent '{agent_name}' is not started: agents are nested {deepest} deep already",
+                hint="raise sessions.max_spawn_depth",
+            )
+        known = {key: options[key] for key in _OPTIONS if key in options}
+        child = await plan_child(
+            runner.kernel.session, runner.equipment.bundle, agent_name, stored_plan=runner.kernel.plan, **known
+        )
+        hold = await runner.runtime.store.create(self._new(child), runner.runtime.holder)
+        self.invocations += 1
+        record = await runner.runtime.store.read(child.session_id)
+        equipment = runner.equipment.for_agent(agent_name, child.instruction, child.bundle)
+        return await self._run(record, hold, equipment, instruction, child.metadata, child.messages, child)
+
+    async def resume(self, sub_session_id: str, instruction: str, **options: Any) -> dict[str, Any]:
+        """Run another instruction in a child of this tree; the capability `session.resume`.
+
+        Raises:
+            FileNotFoundError: there is no such child.
+            SessionHeldError: it is at work elsewhere.
+        """
+        runtime, tree = self._runner.runtime, self._runner.tree
+        try:
+            record = await runtime.store.read(sub_session_id)
+        except SessionNotFoundError as error:
+            raise FileNotFoundError(error.message) from error
+        if record.root_id != tree.events.root_session_id or record.created_by != "agent":
+            raise FileNotFoundError(f"session {sub_session_id!r} is not a child of this tree")
+        hold = await runtime.store.acquire(sub_session_id, runtime.holder)
+        agent = await runtime.store.read_document(sub_session_id, AGENT_DOCUMENT) or {}
+        text, bundle = str(agent.get("instruction") or ""), self._runner.equipment.bundle
+        equipment = self._runner.equipment.for_agent(record.agent_name or "self", text, bundle)
+        return await self._run(record, hold, equipment, instruction, options.get("session_metadata") or {})
+
+    def _new(self, child: ChildPlan) -> NewSession:
+        parent = self._runner.record
+        moment = now()
+        record = SessionRecord(
+            session_id=child.session_id,
+            profile_name=parent.profile_name,
+            bundle=parent.bundle,
+            working_dir=parent.working_dir,
+            parent_session_id=parent.session_id,
+            root_session_id=parent.root_id,
+            created_by="agent",
+            agent_name=child.agent_name,
+            owner=parent.owner,
+            created_at=moment,
+            started_at=moment,
+            last_activity_at=moment,
+            build_id=parent.build_id,
+            metadata=dict(child.metadata),
+        )
+        agent = {"name": child.agent_name, "instruction": child.instruction}
+        return NewSession(record, child.plan, documents={AGENT_DOCUMENT: agent})
+
+    async def _run(
+        self,
+        record: SessionRecord,
+        hold: Any,
+        equipment: Any,
+        instruction: str,
+        metadata: Mapping[str, Any],
+        inherited: Sequence[Mapping[str, Any]] = (),
+        planned: ChildPlan | None = None,
+    ) -> dict[str, Any]:
+        parent = self._runner
+        child = type(parent)(
+            parent.runtime,
+            record.session_id,
+            hold=hold,
+            record=record,
+            tree=parent.tree,
+            equipment=equipment,
+            parent=parent,
+            parent_tool_call_id=metadata.get("tool_call_id"),
+        )
+        self._running[record.session_id] = child
+        try:
+            messages: list[Message] = [dict(message) for message in inherited]
+            await child.start(inherited=messages)
+            if planned is not None and planned.self_delegation_depth > 0:
+                depth = planned.self_delegation_depth
+                child.kernel.session.coordinator.register_capability("self_delegation_depth", depth)
+            with _linked(parent, child):
+                result = await child.execute(instruction, parent.journal.correlation_id)
+            own, outer = child.kernel.session.coordinator, parent.kernel.session.coordinator
+            await bridge_child_cost(own, outer, record.session_id)
+        finally:
+            self._running.pop(record.session_id, None)
+            await child.cleanup()
+        return _returned(result)
+
+
+_OPTIONS = (
+    *("agent_configs", "sub_session_id", "tool_inheritance", "hook_inheritance", "orchestrator_config"),
+    *("parent_messages", "provider_preferences", "self_delegation_depth", "session_metadata"),
+)
+
+
+def _returned(result: TurnResult) -> dict[str, Any]:
+    """Return what a delegation tool is told of a child's turn.
+
+    Raises:
+        ExecutionError: it failed.
+    """
+    if result.status == "failed":
+        detail = (result.error or {}).get("detail") or "the turn failed"
+        raise ExecutionError(f"session {result.session_id}: {detail}")
+    status = "success" if result.status == "completed" else result.status
+    return {
+        "output": result.response,
+        "response": result.response,
+        "session_id": result.session_id,
+        "status": status,
+        "turn_count": result.turn,
+        "metadata": {"usage": result.usage, "finish_reason": result.finish_reason},
+    }
+
+
+@contextmanager
+def _linked(parent: ExecutionRunner, child: ExecutionRunner) -> Iterator[None]:
+    """Pass a parent's requests to stop on to its child, for as long as the child runs."""
+    token, own = parent.kernel.session.coordinator.cancellation, child.kernel.session.coordinator.cancellation
+    token.register_child(own)
+    try:
+        yield
+    finally:
+        token.unregister_child(own)

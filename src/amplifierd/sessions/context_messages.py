@@ -1,0 +1,179 @@
+"""What a session is told beside its conversation: the instruction, context files, `AGENTS.md`, mentioned files.
+
+Each piece is a message in the context that says where it came from. They are kept beside the transcript, not in it, and
+are installed again when the session is resumed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from amplifier_foundation.mentions.protocol import ReadPolicy
+from amplifierd.mentions import LoadedMentions, ProfileMentionResolver, load_mentioned
+from amplifierd.session_store.protocol import Message
+from amplifierd.settings import MentionSettings
+
+DOCUMENT = "context_messages"
+_AGENTS_FILE = "AGENTS.md"
+
+
+@dataclass(frozen=True)
+class MentionPlaces:
+    """Where a session's mentions lead: its profile's contexts, the collections, its working directory."""
+
+    working_dir: Path
+    contexts_dir: Path
+    collection_roots: Mapping[str, Path] = field(default_factory=dict)
+    allow_home: bool = False
+
+    def resolver(self, working_dir: Path | None = None, inside: Path | None = None) -> ProfileMentionResolver:
+        return ProfileMentionResolver(
+            contexts_dir=self.contexts_dir,
+            collection_roots=self.collection_roots,
+            working_dir=working_dir or self.working_dir,
+            allow_home=self.allow_home,
+            inside=inside,
+        )
+
+
+@dataclass
+class ContextMessages:
+    """The messages of one session, in the order in which they were added; `turn` 0 stands before the first turn."""
+
+    places: MentionPlaces
+    settings: MentionSettings
+    policy: ReadPolicy | None = None
+    entries: list[Message] = field(default_factory=list)
+    unresolved: list[tuple[str, str]] = field(default_factory=list)
+
+    @property
+    def is_begun(self) -> bool:
+        return bool(self.entries)
+
+    def document(self) -> dict[str, Any]:
+        return {"messages": self.entries}
+
+    def restore(self, document: Any) -> None:
+        """Take up what was stored."""
+        stored = document.get("messages") if isinstance(document, Mapping) else None
+        self.entries = [dict(entry) for entry in stored or () if isinstance(entry, Mapping)]
+
+    def inherit(self, messages: Sequence[Message]) -> None:
+        """Take in what a child is told of its parent's conversation."""
+        origin = {"kind": "other", "sources": ["the parent's conversation"]}
+        self.entries += [
+            {**_entry(str(message.get("role")), message.get("content") or "", origin, digest(str(message))), "turn": 0}
+            for message in messages
+        ]
+
+    async def begin(self, instruction: str, *, source: Mapping[str, Any] | None) -> list[Message]:
+        """Return what the session starts with: the instruction and what it mentions, then every `AGENTS.md`."""
+        added: list[Message] = []
+        if instruction:
+            origin = {"kind": "instruction", "sources": [str(value) for value in (source or {}).values()]}
+            added += self._keep([_entry("system", instruction, origin, digest(instruction))], 0)
+            added += await self._mentioned(instruction, self.places.resolver(), 0, "context_file")
+        root, files = await asyncio.to_thread(_find_agents_files, self.places.working_dir)
+        for file, text in files:
+            shown = f"[Context from @{_AGENTS_FILE} → {file}]\n\n{text}"
+            origin = {"kind": "context_file", "sources": [str(file)]}
+            if self._may_read(file):
+                added += self._keep([_entry("developer", shown, origin, digest(text))], 0)
+                added += await self._mentioned(text, self.places.resolver(file.parent, root), 0, "context_file")
+        return added
+
+    async def for_prompt(self, prompt: str, turn: int) -> list[Message]:
+        """Return the files that a prompt mentions and that are not in the context as they are now."""
+        return await self._mentioned(prompt, self.places.resolver(), turn, "mention") if "@" in prompt else []
+
+    def installed_before(self, transcript: Sequence[Message]) -> list[tuple[Message, bool]]:
+        """Return the conversation with the context messages in their places; True marks those of the transcript."""
+        whole: list[tuple[Message, bool]] = [(entry, False) for entry in self.entries if not entry.get("turn")]
+        waiting = [entry for entry in self.entries if entry.get("turn")]
+        for message in transcript:
+            turn = message.get("turn")
+            while waiting and isinstance(turn, int) and waiting[0]["turn"] <= turn:
+                whole.append((waiting.pop(0), False))
+            whole.append((message, True))
+        return [*whole, *((entry, False) for entry in waiting)]
+
+    def forget_after(self, turn: int) -> None:
+        """Drop what later turns brought in."""
+        self.entries = [entry for entry in self.entries if (entry.get("turn") or 0) <= turn]
+
+    def take_unresolved(self) -> list[tuple[str, str]]:
+        """Return the mentions that led nowhere since this was last asked, with the reason."""
+        found, self.unresolved = self.unresolved, []
+        return found
+
+    async def _mentioned(self, text: str, resolver: ProfileMentionResolver, turn: int, kind: str) -> list[Message]:
+        limits = self.settings
+        loaded: LoadedMentions = await load_mentioned(
+            text,
+            resolver,
+            max_depth=limits.max_depth,
+            max_files=limits.max_files,
+            max_file_bytes=limits.max_file_bytes,
+            max_total_bytes=limits.max_total_bytes,
+            policy=self.policy,
+        )
+        self.unresolved += loaded.unresolved
+        entries = [
+            {**message, "origin": {"kind": kind, "sources": message["source_mentions"]}} for message in loaded.messages
+        ]
+        return self._keep(entries, turn)
+
+    def _keep(self, entries: Sequence[Message], turn: int) -> list[Message]:
+        """Take in what is not in the context yet."""
+        known = {entry.get("content_hash") for entry in self.entries}
+        new = [{**entry, "turn": turn} for entry in entries if entry["content_hash"] not in known]
+        self.entries += new
+        return new
+
+    def _may_read(self, path: Path) -> bool:
+        if self.policy is None:
+            return True
+        try:
+            self.policy.check_read(path)
+        except PermissionError:
+            self.unresolved.append((f"@{_AGENTS_FILE}", f"not readable: {path}"))
+            return False
+        return True
+
+
+def for_kernel(entry: Mapping[str, Any]) -> Message:
+    """Return a context message as the context manager takes it."""
+    return {
+        "role": entry["role"],
+        "content": entry["content"],
+        "metadata": {"origin": entry.get("origin") or {}, "content_hash": entry.get("content_hash")},
+    }
+
+
+def digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _entry(role: str, content: Any, origin: Mapping[str, Any], content_hash: str) -> Message:
+    return {"role": role, "content": content, "origin": dict(origin), "content_hash": content_hash}
+
+
+def _find_agents_files(working_dir: Path) -> tuple[Path, list[tuple[Path, str]]]:
+    """Return the repository's root and its `AGENTS.md` files down to the working directory, outermost first."""
+    above = (working_dir, *working_dir.parents)
+    root = next((directory for directory in above if (directory / ".git").exists()), working_dir)
+    directories = reversed([directory for directory in above if directory.is_relative_to(root)])
+    found = []
+    for directory in directories:
+        file = directory / _AGENTS_FILE
+        try:
+            if file.is_file() and (text := file.read_text(encoding="utf-8-sig").strip()):
+                found.append((file, text))
+        except (OSError, UnicodeDecodeError):
+            continue
+    return root, found

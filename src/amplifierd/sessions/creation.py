@@ -1,0 +1,120 @@
+"""Making a session: from a profile, a bundle or a plan to a record, a plan of its own, and what it runs with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from amplifier_core.utils import redact_secrets
+from amplifierd.builds.home_profiles import Profiles
+from amplifierd.exceptions import MountPlanError, SessionStateError
+from amplifierd.issues import Issue
+from amplifierd.limits import Limits
+from amplifierd.plans.conversion import Form
+from amplifierd.plans.home_plans import Plans
+from amplifierd.plans.request import lay_over_plan
+from amplifierd.session_store.protocol import NewSession
+from amplifierd.session_store.record import SessionRecord, checked_session_id, new_session_id, now
+
+from .equipment import Equipment, Outfitter
+
+
+@dataclass(frozen=True)
+class SessionRequest:
+    """What a new session is asked to be; exactly one of `profile`, `bundle` and `plan`."""
+
+    profile: str | None = None
+    bundle: str | None = None
+    plan: Mapping[str, Any] | None = None
+    working_dir: Path = field(default_factory=Path.cwd)
+    session_id: str | None = None
+    name: str | None = None
+    overrides: Mapping[str, Any] | None = None
+    form: Form = "portable"
+    limits: Limits = field(default_factory=Limits)
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    tags: tuple[str, ...] = ()
+    owner: str | None = None
+    start: bool = True
+
+
+class Creation:
+    """Makes sessions, in one home."""
+
+    def __init__(self, profiles: Profiles, plans: Plans, outfitter: Outfitter, *, allow_modules: bool) -> None:
+        self._profiles, self._plans, self._outfitter = profiles, plans, outfitter
+        self._allow_modules = allow_modules
+
+    async def prepare(self, request: SessionRequest) -> tuple[NewSession, Equipment]:
+        """Return everything that a new session is stored with, and what it runs with; nothing is stored yet.
+
+        Raises:
+            MountPlanError: the plan breaks rules; with all issues.
+            ProfileNotFoundError, ProfileValidationError, ProfileCompilationError: the profile cannot be used.
+            BundleError: the bundle cannot be used.
+        """
+        equipment, plan = await self.plan_for(request)
+        moment = now()
+        record = SessionRecord(
+            session_id=checked_session_id(request.session_id) if request.session_id else new_session_id(),
+            name=request.name or None,
+            status="active" if request.start else "created",
+            profile_name=str(equipment.profile_id) if equipment.profile_id else None,
+            bundle=request.bundle,
+            working_dir=str(request.working_dir),
+            created_at=moment,
+            started_at=moment if request.start else None,
+            last_activity_at=moment,
+            updated_at=moment,
+            build_id=equipment.build.build_id if equipment.build else None,
+            owner=request.owner,
+            limits=request.limits.to_json() or None,
+            settings_overrides=dict(request.overrides or {}),
+            metadata=dict(request.metadata),
+            tags=list(request.tags),
+        )
+        return NewSession(record, plan), equipment
+
+    async def plan_for(self, request: SessionRequest) -> tuple[Equipment, dict[str, Any]]:
+        """Return the plan that a request leads to, valid and without secrets, and its equipment."""
+        equipment, plan = await self._plan(request)
+        report = self._plans.validate(plan)
+        if report.errors:
+            issues = [Issue(check.name, check.message, check.location) for check in report.errors]
+            text = "\n".join(f"  {issue}" for issue in issues)
+            raise MountPlanError(f"The mount plan cannot be used:\n{text}", issues)
+        return equipment, plan
+
+    async def _plan(self, request: SessionRequest) -> tuple[Equipment, dict[str, Any]]:
+        given = [name for name in ("profile", "bundle", "plan") if getattr(request, name) is not None]
+        if len(given) != 1:
+            raise SessionStateError(
+                f"a session has one source, got {', '.join(given) or 'none'}", hint="give a profile, a bundle or a plan"
+            )
+        if request.profile is not None:
+            equipment = await self._outfitter.of_profile(request.profile, request.working_dir)
+            assert equipment.build is not None
+            plan = await self._plans.generate(equipment.build, form=request.form, overrides=request.overrides)
+            plan["session"] = _with_profile_name(plan["session"], str(equipment.profile_id))
+            return equipment, plan
+        if request.bundle is not None:
+            equipment = await self._outfitter.of_bundle(request.bundle, request.working_dir)
+            plan = deepcopy(equipment.prepared.mount_plan) if equipment.prepared else {}
+        else:
+            equipment = await self._outfitter.of_plan(request.working_dir)
+            plan = deepcopy(dict(request.plan or {}))
+        if request.overrides:
+            plan = lay_over_plan(plan, request.overrides, allow_modules=self._allow_modules)
+        return equipment, plan
+
+
+def _with_profile_name(session: Mapping[str, Any], profile: str) -> dict[str, Any]:
+    return {**session, "settings": {**(session.get("settings") or {}), "profile_name": profile}}
+
+
+def shown(plan: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a plan as it is shown: without secrets, even where an author wrote one into it."""
+    return dict(redact_secrets(dict(plan)))

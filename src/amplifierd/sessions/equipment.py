@@ -1,0 +1,140 @@
+"""What a session runs with, by where it came from: a compiled profile, a bundle, or a plan of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from amplifier_core import AmplifierSession
+from amplifier_foundation.bundle import Bundle
+from amplifier_foundation.prepared import PreparedBundle
+from amplifier_foundation.prepared.session_setup import announce_mentions, offer_mentions
+from amplifier_foundation.prepared.system_prompt import give_system_prompt, has_content
+from amplifier_foundation.registry import BundleRegistry
+from amplifierd.builds.build import Build
+from amplifierd.builds.home_profiles import Profiles
+from amplifierd.builds.module_resolver import DaemonModuleSourceResolver
+from amplifierd.collections.catalogue import Catalogue
+from amplifierd.identifiers import ProfileId
+from amplifierd.paths import Paths
+from amplifierd.session_store.record import SessionRecord
+
+from .context_messages import MentionPlaces
+
+Resolvers = Callable[..., DaemonModuleSourceResolver]
+
+
+@dataclass(frozen=True)
+class Equipment:
+    """Where a session's modules come from, and what it is told at its beginning.
+
+    `instruction` is the text of a profile or of a profile's agent. A bundle has its own way: `bundle` is the one whose
+    system prompt the context is given. `warning` says what is not as it was when the session was created.
+    """
+
+    resolver: Any
+    places: MentionPlaces
+    import_path: Callable[[], AbstractContextManager[Any]] = nullcontext
+    instruction: str = ""
+    source: Mapping[str, Any] = field(default_factory=dict)
+    profile_id: ProfileId | None = None
+    build: Build | None = None
+    prepared: PreparedBundle | None = None
+    bundle: Bundle | None = None
+    warning: str | None = None
+
+    def for_agent(self, agent_name: str, instruction: str, bundle: Bundle | None) -> Equipment:
+        """Return the equipment of a child that works as an agent."""
+        own = {"agent": agent_name}
+        if self.prepared is None:
+            return replace(self, instruction=instruction, source=own, warning=None)
+        return replace(self, bundle=bundle or self.bundle, source=own, warning=None)
+
+    async def furnish(self, session: AmplifierSession, working_dir: Path) -> None:
+        """Give a bundle's session its system prompt; a profile's instruction is a message."""
+        if self.prepared is None or self.bundle is None or not has_content(self.bundle):
+            return
+        announce_mentions(session)
+        offer_mentions(session, self.bundle, working_dir)
+        factory = self.prepared._create_system_prompt_factory(self.bundle, session, working_dir)
+        await give_system_prompt(session.coordinator.get("context"), factory)
+
+
+class Outfitter:
+    """Finds the equipment of stored sessions, in one home."""
+
+    def __init__(
+        self, paths: Paths, profiles: Profiles, catalogue: Catalogue, resolvers: Resolvers, *, allow_home: bool
+    ) -> None:
+        self._paths, self._profiles, self._catalogue = paths, profiles, catalogue
+        self._resolvers, self._allow_home = resolvers, allow_home
+        self._prepared: dict[str, PreparedBundle] = {}
+
+    async def of_record(self, record: SessionRecord) -> Equipment:
+        """Return what a stored session runs with."""
+        if record.profile_name is not None:
+            return await self.of_profile(record.profile_name, Path(record.working_dir), record.build_id)
+        if record.bundle is not None:
+            return await self.of_bundle(record.bundle, Path(record.working_dir))
+        return await self.of_plan(Path(record.working_dir))
+
+    async def of_profile(self, profile: str, working_dir: Path, build_id: str | None = None) -> Equipment:
+        """Return the equipment of a profile, with that very build where it still exists."""
+        profile_id = ProfileId.parse(profile)
+        build = self._profiles.find_build(profile_id, build_id) if build_id else None
+        warning = None
+        if build is None:
+            build = await self._profiles.ensure(profile_id)
+            if build_id is not None and build.build_id != build_id:
+                warning = f"build-changed: build {build_id} of {profile_id} is gone, {build.build_id} is used"
+        return Equipment(
+            resolver=self._resolvers(pins={str(profile_id): build.path}),
+            places=self._places(working_dir, build.path / "contexts"),
+            import_path=build.import_path,
+            instruction=build.instruction(),
+            source={"profile": str(profile_id), "build_id": build.build_id},
+            profile_id=profile_id,
+            build=build,
+            warning=warning,
+        )
+
+    async def of_bundle(self, reference: str, working_dir: Path) -> Equipment:
+        """Return the equipment of a bundle, loaded and prepared."""
+        prepared = self._prepared.get(reference)
+        if prepared is None:
+            registry = BundleRegistry(home=self._paths.state, cache_dir=self._paths.cache)
+            bundle = await registry.load(reference)
+            prepared = await bundle.prepare(cache_dir=self._paths.cache)
+            self._prepared[reference] = prepared
+        return Equipment(
+            resolver=prepared.resolver,
+            places=self._places(working_dir, None),
+            import_path=lambda: _Held(prepared),
+            source={"bundle": reference},
+            prepared=prepared,
+            bundle=prepared.bundle,
+        )
+
+    async def of_plan(self, working_dir: Path) -> Equipment:
+        """Return the equipment of a plan that stands for itself."""
+        return Equipment(resolver=self._resolvers(), places=self._places(working_dir, None))
+
+    def _places(self, working_dir: Path, contexts_dir: Path | None) -> MentionPlaces:
+        nowhere = self._paths.profiles / ".none"
+        return MentionPlaces(working_dir, contexts_dir or nowhere, self._catalogue.local_roots(), self._allow_home)
+
+
+class _Held:
+    """Has a prepared bundle's modules on the import path."""
+
+    def __init__(self, prepared: PreparedBundle) -> None:
+        self._prepared = prepared
+
+    def __enter__(self) -> None:
+        self._release = self._prepared._import_paths.acquire()
+
+    def __exit__(self, *error: object) -> None:
+        self._release()

@@ -1,0 +1,131 @@
+"""The journal of one session: every event is numbered, stored and told, in this order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from amplifier_core import HookResult, ModuleCoordinator, events
+from amplifier_core.utils import json_safe, redact_secrets
+from amplifierd.exceptions import HoldLostError
+from amplifierd.session_store.protocol import Hold, SessionStore, StoredEvent
+from amplifierd.session_store.record import SessionRecord, now
+
+from .secret_values import SecretValues
+from .tree_events import Event, TreeEvents, is_delta
+
+PRIORITY = 1_000_000_000
+"""Heard after every other handler: what is written is what redaction and the others made of it."""
+
+_LEVELS = {"error": "ERROR", "warning": "WARNING"}
+_MODULE_EVENTS = (
+    "provider:throttle",
+    "provider:resolve",
+    "provider:tool_sequence_repaired",
+    "llm:stream_block_start",
+    "llm:stream_block_delta",
+    "llm:stream_block_end",
+    "llm:stream_aborted",
+    "content_block:start",
+    "content_block:delta",
+    "content_block:end",
+    "thinking:delta",
+    "thinking:final",
+    "context:compaction",
+    "context:include",
+    "policy:violation",
+    "approval:required",
+    "approval:granted",
+    "approval:denied",
+    "delegate:agent_spawned",
+    "delegate:agent_resumed",
+    "delegate:agent_completed",
+    "delegate:agent_cancelled",
+    "delegate:error",
+    "mentions:resolved",
+    "module:on_session_ready_failed",
+    "orchestrator:steering_injected",
+    "orchestrator:rate_limit_delay",
+    "session:config",
+)
+_KEPT_ELSEWHERE = {"provider:request": ("messages",), "tool:post": ("result", "tool_result")}
+"""What a stored event leaves out, because the stored requests and the receipts have it."""
+
+
+class Journal:
+    """Writes what happens in a session down and passes it on to the tree's subscribers.
+
+    `correlation_id` is that of the prompt that everything below it belongs to. A child's events say how deep it is and
+    which tool call it serves.
+    """
+
+    def __init__(
+        self, store: SessionStore, hold: Hold, record: SessionRecord, tree: TreeEvents, secrets: SecretValues
+    ) -> None:
+        self.correlation_id: str | None = None
+        self.lost: HoldLostError | None = None
+        self.on_lost: Callable[[], None] = lambda: None
+        self.nesting: Mapping[str, Any] = {}
+        self._store, self._hold, self._tree, self._secrets = store, hold, tree, secrets
+        self._session_id, self._parent_id = record.session_id, record.parent_session_id
+        self._registered: set[str] = set()
+
+    async def write(self, event: str, data: Mapping[str, Any], *, lasting: bool = False) -> Event:
+        """Store an event of ours and tell it."""
+        told = self._event(event, self._secrets.masked(json_safe(dict(data))))
+        await self._append(told, lasting=lasting)
+        self._tree.publish(told)
+        return told
+
+    async def hear(self, event: str, data: dict[str, Any]) -> HookResult:
+        """Record an event of the kernel or of a module; deltas are told, not stored."""
+        left_out = _KEPT_ELSEWHERE.get(event, ())
+        kept = {key: value for key, value in data.items() if key not in left_out}
+        told = self._event(event, self._secrets.masked(redact_secrets(json_safe(kept))))
+        if not is_delta(event):
+            await self._append(told)
+        self._tree.publish(told)
+        return HookResult()
+
+    async def listen(self, coordinator: ModuleCoordinator) -> None:
+        """Hear every event that is known of: the kernel's, those of modules we know, those that modules announce."""
+        announced = await coordinator.collect_contributions("observability.events")
+        names = {name for names in announced if isinstance(names, list | tuple) for name in names}
+        self.listen_to(
+            coordinator, [*events.ALL_EVENTS, *_MODULE_EVENTS, *sorted(n for n in names if isinstance(n, str))]
+        )
+
+    def listen_to(self, coordinator: ModuleCoordinator, names: list[str]) -> None:
+        for name in names:
+            if name not in self._registered:
+                self._registered.add(name)
+                coordinator.hooks.register(name, self.hear, priority=PRIORITY, name="session-journal")
+
+    async def _append(self, told: Event, *, lasting: bool = False) -> None:
+        try:
+            await self._store.append_events(self._hold, [self._line(told)], lasting=lasting)
+        except HoldLostError as error:
+            if self.lost is None:
+                self.lost = error
+                self.on_lost()
+            raise
+
+    def _event(self, event: str, data: Any) -> Event:
+        return {
+            "event": event,
+            "sequence": self._tree.next_sequence(),
+            "session_id": self._session_id,
+            "parent_id": self._parent_id,
+            "root_session_id": self._tree.root_session_id,
+            "timestamp": now(),
+            "correlation_id": self.correlation_id,
+            **self.nesting,
+            "data": data,
+        }
+
+    def _line(self, told: Event) -> StoredEvent:
+        name = told["event"]
+        level = _LEVELS.get(str(told["data"].get("level")), "ERROR" if name.endswith(":error") else "INFO")
+        head = {"seq": told["sequence"], "ts": told["timestamp"], "lvl": level, "event": name}
+        ids = {key: told[key] for key in ("session_id", "parent_id", "correlation_id")}
+        return {**head, **ids, **self.nesting, "data": told["data"]}

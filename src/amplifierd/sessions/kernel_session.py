@@ -1,0 +1,260 @@
+"""The kernel session inside a runner: how it is set up, told its history, and ended."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from amplifier_core import AmplifierSession
+from amplifier_core.boundary import Boundary, TaskBoundary, settle
+from amplifier_foundation.prepared.guards import hand_down_guards
+from amplifier_foundation.prepared.session_setup import session_plan
+from amplifier_foundation.session.capabilities import set_working_dir
+from amplifierd.plans.injection import inject_runtime
+from amplifierd.plans.runtime_values import RuntimePlaces
+from amplifierd.plans.session_policy import session_policy_for
+from amplifierd.session_store.protocol import Message
+
+from .calls import CallLayer, LayeredOrchestrator
+from .context_messages import DOCUMENT, ContextMessages, for_kernel
+from .displays import EventDisplay
+from .interruption import repair
+from .receipts import ask_tool
+from .running_calls import RunningCalls
+from .transcript import RecordedContext, for_context
+
+if TYPE_CHECKING:
+    from .runner import ExecutionRunner
+
+logger = logging.getLogger(__name__)
+
+_CLEANUP_S = 30.0
+_POLICY = "session.policy"
+
+
+class KernelSession:
+    """One kernel session and what it was started with."""
+
+    session: AmplifierSession
+
+    def __init__(self, runner: ExecutionRunner) -> None:
+        self.runner = runner
+        self.plan: dict[str, Any] = {}
+        self.messages: list[Message] = []
+        self.load_failures: list[dict[str, Any]] = []
+        self._held = ExitStack()
+        self._has_session = False
+        self._context: Any = None
+        self._told: ContextMessages | None = None
+        self._calls: RunningCalls | None = None
+
+    # --- beginning
+
+    async def start(self, layers: Sequence[CallLayer], inherited: Sequence[Message]) -> None:
+        """Make the session, load its modules, and put the history into its context."""
+        runner, runtime = self.runner, self.runner.runtime
+        self.plan = await runtime.store.read_plan(runner.session_id)
+        self.messages = await runtime.store.read_messages(runner.session_id)
+        injected = await asyncio.to_thread(self._inject)
+        self.session = AmplifierSession(
+            session_plan(injected),
+            session_id=runner.session_id,
+            parent_id=runner.record.parent_session_id if runner.record.created_by == "agent" else None,
+            approval_system=runner.tree.approvals.system(runner.session_id),
+            display_system=runner.tree.display or EventDisplay(runner.journal.write, nesting_depth=runner.depth),
+            is_resumed=bool(self.messages),
+        )
+        self._has_session = True
+        coordinator = self.session.coordinator
+        await coordinator.mount("module-source-resolver", runner.equipment.resolver)
+        policy = self._register_capabilities()
+        await runner.journal.listen(coordinator)
+        runner.partial.listen(coordinator)
+        self._calls = RunningCalls(coordinator)
+        self._held.enter_context(runner.equipment.import_path())
+        await self.session.initialize()
+        await runner.journal.listen(coordinator)
+        self.load_failures = [dict(failure) for failure in self.session.status.load_failures]
+        await self._offer_approvals()
+        self._context = coordinator.get("context")
+        await runner.equipment.furnish(self.session, runner.working_dir)
+        self._told = ContextMessages(runner.equipment.places, runtime.settings.mentions, policy)
+        await self._install_history(inherited)
+        await coordinator.mount("context", RecordedContext(self._context, runner.transcript))
+        orchestrator = coordinator.get("orchestrator")
+        await coordinator.mount(
+            "orchestrator", LayeredOrchestrator(orchestrator, coordinator, layers, self._calls.find)
+        )
+
+    def _inject(self) -> dict[str, Any]:
+        runner, runtime = self.runner, self.runner.runtime
+        paths = runtime.paths
+        places = RuntimePlaces(
+            working_dir=runner.working_dir,
+            session_dir=runtime.store.workspace(runner.session_id),
+            sessions_dir=paths.sessions,
+            approvals_file=paths.logs / "approvals.jsonl",
+        )
+        injected, warnings = inject_runtime(
+            self.plan,
+            profile_id=runner.equipment.profile_id,
+            places=places,
+            environment=runtime.environment,
+            find_key=runtime.find_key,
+            resolver=runner.equipment.resolver,
+        )
+        for warning in warnings:
+            logger.warning("session %s: %s", runner.session_id, warning)
+        return injected
+
+    def _register_capabilities(self) -> Any:
+        runner, coordinator = self.runner, self.session.coordinator
+        set_working_dir(coordinator, runner.working_dir)
+        coordinator.register_capability("session.spawn", runner.children.spawn)
+        coordinator.register_capability("session.resume", runner.children.resume)
+        coordinator.register_capability("mention_resolver", runner.equipment.places.resolver())
+        coordinator.register_capability("session_manager", runner.runtime)
+        build, paths = runner.equipment.build, runner.runtime.paths
+        policy = session_policy_for(self.plan, paths=paths, working_dir=runner.working_dir, build=build)
+        coordinator.register_capability(_POLICY, policy)
+        if runner.parent is not None:
+            hand_down_guards(runner.parent.kernel.session, self.session)
+        return coordinator.get_capability(_POLICY)
+
+    async def _offer_approvals(self) -> None:
+        """Hand a guard with rules of its own the queue that stands behind every other question."""
+        register = self.session.coordinator.get_capability("approval.register_provider")
+        if callable(register):
+            with TaskBoundary(logger, "the guard takes no approval provider: %s"):
+                await settle(register(self.runner.tree.approvals.provider(self.runner.session_id)))
+
+    # --- history
+
+    async def _install_history(self, inherited: Sequence[Message]) -> None:
+        runner, told = self.runner, self._known
+        store = runner.runtime.store
+        told.restore(await store.read_document(runner.session_id, DOCUMENT))
+        runner.transcript.install(self.messages)
+        if self.messages:
+            await self._repair()
+        is_new = not told.is_begun
+        if is_new:
+            told.inherit(inherited)
+            await told.begin(runner.equipment.instruction, source=runner.equipment.source)
+        if self.messages:
+            whole = told.installed_before(self.messages)
+            await self._set_messages([for_context(m) if stored else for_kernel(m) for m, stored in whole])
+        else:
+            await self._add(told.entries)
+        if is_new and told.is_begun:
+            await store.put_document(self.runner.hold, DOCUMENT, told.document())
+        await self._tell_unresolved()
+
+    async def _repair(self) -> None:
+        runner = self.runner
+        stored = await runner.runtime.store.read_events(runner.session_id)
+        check = partial(ask_tool, self.session.coordinator.get("tools"))
+        found = await repair(runner.session_id, self.messages, stored, runner.transcript, check)
+        if not found.report:
+            return
+        if found.rewritten is not None:
+            self.messages = list(found.rewritten)
+            await runner.runtime.store.replace_messages(runner.hold, self.messages)
+        else:
+            self.messages += found.added
+            await runner.runtime.store.append_messages(runner.hold, found.added, lasting=True)
+        runner.transcript.install(self.messages)
+        runner.repaired = found.report
+        await runner.journal.write("session:repaired", found.report.to_json(), lasting=True)
+
+    async def _set_messages(self, messages: list[Message]) -> None:
+        """Put a history into the context, behind the system messages that modules left there."""
+        set_messages = getattr(self._context, "set_messages", None)
+        if not callable(set_messages):
+            for message in messages:
+                await settle(self._context.add_message(message))
+            return
+        get_messages = getattr(self._context, "get_messages", None)
+        present = await settle(get_messages()) if callable(get_messages) else []
+        kept = [message for message in present or () if message.get("role") == "system"]
+        await settle(set_messages([*kept, *messages]))
+
+    async def add_mentioned(self, prompt: str, turn: int) -> None:
+        """Add the files that a prompt mentions to the context."""
+        entries = await self._known.for_prompt(prompt, turn)
+        if entries:
+            await self._add(entries)
+            await self.runner.runtime.store.put_document(self.runner.hold, DOCUMENT, self._known.document())
+        await self._tell_unresolved()
+
+    async def add_images(self, images: Sequence[Mapping[str, Any]]) -> None:
+        """Add images to the conversation; the prompt that they belong to follows."""
+        message = {"role": "user", "content": [dict(image) for image in images]}
+        await settle(self._context.add_message(message))
+        await self.runner.transcript.add(message)
+
+    async def add_to_context(self, message: Message) -> None:
+        await settle(self._context.add_message(dict(message)))
+
+    async def rebuild(self, messages: list[Message], turn: int) -> None:
+        """Build the context anew from a transcript that ends with a turn."""
+        self.messages = messages
+        self._known.forget_after(turn)
+        await self.runner.runtime.store.put_document(self.runner.hold, DOCUMENT, self._known.document())
+        await settle(self._context.clear())
+        whole = self._known.installed_before(messages)
+        await self._set_messages([for_context(m) if stored else for_kernel(m) for m, stored in whole])
+
+    async def _add(self, entries: Sequence[Message]) -> None:
+        for entry in entries:
+            await settle(self._context.add_message(for_kernel(entry)))
+
+    async def _tell_unresolved(self) -> None:
+        for mention, reason in self._known.take_unresolved():
+            await self.runner.journal.write("mention:unresolved", {"mention": mention, "reason": reason})
+
+    @property
+    def _known(self) -> ContextMessages:
+        if self._told is None:
+            raise RuntimeError("the session is not started")
+        return self._told
+
+    # --- turns
+
+    @property
+    def is_cancelled(self) -> bool:
+        return self.session.coordinator.cancellation.is_cancelled
+
+    def reset_cancellation(self) -> None:
+        self.session.coordinator.cancellation.reset()
+
+    def running_tools(self) -> list[str]:
+        return list(self.session.coordinator.cancellation.running_tool_names)
+
+    def end_turn(self) -> None:
+        if self._calls is not None:
+            self._calls.forget()
+
+    async def steer(self, text: str) -> None:
+        steer = self.session.coordinator.get_capability("session.steer")
+        if not callable(steer):
+            from .runner import unsupported  # the other way round it is imported at the top
+
+            raise unsupported(self.runner.session_id)
+        await settle(steer(text))
+
+    # --- end
+
+    async def close(self) -> None:
+        """End the modules, within half a minute, and release what they were imported from."""
+        try:
+            if self._has_session:
+                with Boundary(logger, "session %s could not be cleaned up: %s", self.runner.session_id):
+                    async with asyncio.timeout(_CLEANUP_S):
+                        await self.session.cleanup()
+        finally:
+            self._held.close()

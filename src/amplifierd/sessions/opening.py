@@ -1,0 +1,62 @@
+"""Putting a home's sessions together from the parts that they run on."""
+
+from __future__ import annotations
+
+import os
+
+from amplifierd.builds.home_profiles import Profiles
+from amplifierd.collections.catalogue import Catalogue
+from amplifierd.keys import Keys
+from amplifierd.paths import Paths
+from amplifierd.plans.home_plans import Plans
+from amplifierd.session_defaults import default_profile, default_working_dir
+from amplifierd.session_store.file_store import FileStore
+from amplifierd.session_store.hold import Holder
+from amplifierd.settings import Settings
+
+from .creation import Creation
+from .equipment import Outfitter, Resolvers
+from .home_sessions import Sessions
+from .runtime import Runtime
+from .secret_values import SecretValues
+
+
+def open_sessions(
+    paths: Paths,
+    settings: Settings,
+    profiles: Profiles,
+    plans: Plans,
+    catalogue: Catalogue,
+    keys: Keys,
+    *,
+    resolvers: Resolvers,
+) -> Sessions:
+    """Return the sessions of a home; nothing is created or read yet."""
+    environment = dict(os.environ)
+    secrets = SecretValues.of(environment)
+
+    def find_key(module_id: str) -> str | None:
+        found = keys.find(module_id)
+        if found is not None:
+            secrets.add(found)
+        return found
+
+    security = settings.security
+    outfitter = Outfitter(paths, profiles, catalogue, resolvers, allow_home=security.allow_home_mentions)
+    runtime = Runtime(
+        store=FileStore(paths),
+        holder=Holder.of_this_process(),
+        paths=paths,
+        settings=settings,
+        outfitter=outfitter,
+        environment=environment,
+        find_key=find_key,
+        secrets=secrets,
+    )
+    creation = Creation(profiles, plans, outfitter, allow_modules=security.allow_override_modules)
+    return Sessions(
+        runtime,
+        creation,
+        default_profile=lambda: default_profile(paths, settings, profiles, keys, environment=environment),
+        default_working_dir=lambda: default_working_dir(settings),
+    )

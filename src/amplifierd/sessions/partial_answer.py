@@ -1,0 +1,57 @@
+"""What has been streamed of an answer that is not complete yet, stored about twice a second."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from amplifier_core import HookResult, ModuleCoordinator
+
+from .interruption import PARTIAL
+from .journal import PRIORITY
+
+_INTERVAL_S = 0.5
+_PIECES = {"llm:stream_block_delta": "text", "content_block:delta": "delta"}
+
+
+class PartialAnswer:
+    """Collects the text of an answer while it comes. `after` names the message that it will follow."""
+
+    def __init__(self, write: Callable[..., Awaitable[Any]], after: Callable[[], str | None]) -> None:
+        self._write, self._after = write, after
+        self._unsaved: list[str] = []
+        self._heard_from: str | None = None
+        self._saving: asyncio.Task[None] | None = None
+
+    def listen(self, coordinator: ModuleCoordinator) -> None:
+        for event in _PIECES:
+            coordinator.hooks.register(event, self._hear, priority=PRIORITY + 1, name="session-partial-answer")
+
+    async def _hear(self, event: str, data: dict[str, Any]) -> HookResult:
+        text = data.get(_PIECES[event])
+        kind = data.get("block_type") or data.get("type") or "text"
+        if isinstance(text, str) and text and kind == "text" and self._heard_from in (None, event):
+            self._heard_from = event  # a loop may repeat what its provider streams
+            self._unsaved.append(text)
+            if self._saving is None or self._saving.done():
+                self._saving = asyncio.create_task(self._save_later())
+        return HookResult()
+
+    async def _save_later(self) -> None:
+        await asyncio.sleep(_INTERVAL_S)
+        await self._save()
+
+    async def _save(self) -> None:
+        text, self._unsaved = "".join(self._unsaved), []
+        if text:
+            await self._write(PARTIAL, {"text": text, "after": self._after()})
+
+    async def settle(self) -> None:
+        """Forget what is unsaved: the answer is complete, or the turn has ended."""
+        self._unsaved.clear()
+        self._heard_from = None
+        if self._saving is not None:
+            self._saving.cancel()
+            await asyncio.gather(self._saving, return_exceptions=True)
+            self._saving = None

@@ -1,0 +1,132 @@
+"""Receipts of tool calls: what was about to run is on the disk before it runs, what came of it afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from amplifier_core import ToolResult
+from amplifier_core.boundary import settle
+from amplifier_core.exceptions import describe
+from amplifier_core.utils import json_safe
+from amplifier_core.utils.tool_messages import Call
+from amplifier_kit.messages.results import as_tool_result, result_content
+
+from .calls import CallLayer, ToolCall, ToolStep
+
+INTENT, OUTCOME = "tool:intent", "tool:outcome"
+
+Retry = Literal["safe", "check", "never"]
+CallState = Literal["done", "not_begun", "safe", "checked", "unknown"]
+Write = Callable[..., Awaitable[Any]]
+Check = Callable[[str, dict[str, Any], str], Awaitable[Any]]
+"""Asks the tool of that name about the call with that input and id; None when it does not know."""
+
+NOT_RUN = "not run: the session was interrupted before this call began"
+SAFE = "interrupted before it finished; it is safe to repeat"
+UNKNOWN = "interrupted; it is not known whether it took effect"
+
+
+class Receipts(CallLayer):
+    """Writes an intent before each tool call and its outcome after it."""
+
+    def __init__(self, write: Write) -> None:
+        self._write = write
+
+    async def tool_call(self, call: ToolCall, proceed: ToolStep) -> Any:
+        intent = {
+            "tool_call_id": call.tool_call_id,
+            "tool_name": call.name,
+            "input_hash": input_hash(call.input),
+            "retry": retry_of(call.tool),
+        }
+        await self._write(INTENT, intent, lasting=True)
+        try:
+            returned = await proceed(call)
+        except asyncio.CancelledError:
+            await asyncio.shield(self._done(call, ToolResult(success=False, error={"message": "cancelled"})))
+            raise
+        except Exception as error:
+            await self._done(call, ToolResult(success=False, error={"message": describe(error)}))
+            raise
+        await self._done(call, as_tool_result(returned))
+        return returned
+
+    async def _done(self, call: ToolCall, result: ToolResult) -> None:
+        stored = {"success": result.success, "output": json_safe(result.output), "error": json_safe(result.error)}
+        content = json_safe(result_content(result))
+        outcome = {"tool_call_id": call.tool_call_id, "success": result.success, "result": stored, "content": content}
+        await self._write(OUTCOME, outcome)
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """What is known of one call."""
+
+    tool_name: str
+    retry: Retry = "never"
+    is_done: bool = False
+    content: Any = None
+
+
+@dataclass
+class ReceiptBook:
+    """The receipts of a session, by tool call."""
+
+    receipts: dict[str, Receipt] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, events: Iterable[Mapping[str, Any]]) -> ReceiptBook:
+        book = cls()
+        for event in events:
+            data = event.get("data")
+            if event.get("event") in (INTENT, OUTCOME) and isinstance(data, Mapping):
+                book._take(str(event["event"]), data)
+        return book
+
+    def _take(self, event: str, data: Mapping[str, Any]) -> None:
+        call_id = str(data.get("tool_call_id"))
+        if event == INTENT:
+            retry = data.get("retry")
+            known: Retry = retry if retry in ("safe", "check") else "never"
+            self.receipts[call_id] = Receipt(str(data.get("tool_name")), known)
+        elif (begun := self.receipts.get(call_id)) is not None:
+            self.receipts[call_id] = Receipt(begun.tool_name, begun.retry, True, data.get("content"))
+
+    async def settle(self, call: Call, check: Check | None = None) -> tuple[CallState, Any]:
+        """Return the state of a call that was left without a result, and the content that answers it."""
+        receipt = self.receipts.get(call.id)
+        if receipt is None:
+            return "not_begun", NOT_RUN
+        if receipt.is_done:
+            return "done", receipt.content
+        if receipt.retry == "safe":
+            return "safe", SAFE
+        if receipt.retry == "check" and check is not None:
+            found = await check(receipt.tool_name, call.arguments, call.id)
+            if found is not None:
+                return "checked", json_safe(result_content(as_tool_result(found)))
+        return "unknown", UNKNOWN
+
+
+async def ask_tool(tools: Mapping[str, Any], name: str, input: dict[str, Any], tool_call_id: str) -> Any:
+    """Ask a tool whether a call of it took effect; None when it cannot say."""
+    check = getattr(tools.get(name), "check", None)
+    return await settle(check(input, tool_call_id)) if callable(check) else None
+
+
+def retry_of(tool: Any) -> Retry:
+    """Return what a tool declares about repeating a call; without a declaration, what has no effect is safe."""
+    declared = getattr(tool, "retry", None)
+    if declared in ("safe", "check", "never"):
+        return declared  # type: ignore[no-any-return] # narrowed by the line above
+    return "never"
+
+
+def input_hash(input: Mapping[str, Any]) -> str:
+    text = json.dumps(json_safe(dict(input)), sort_keys=True, ensure_ascii=False)
+    return f"sha256:{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()}"

@@ -1,0 +1,382 @@
+"""The runner of one session: a stored plan becomes a kernel session, prompts become turns, and all of it is kept."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from amplifier_core.exceptions import describe
+from amplifierd.exceptions import (
+    BudgetExhaustedError,
+    ExecutionInProgressError,
+    HoldLostError,
+    NothingToSteerError,
+    SteeringUnsupportedError,
+)
+from amplifierd.limits import Limits
+from amplifierd.problems import problem_document
+from amplifierd.session_store.protocol import Hold, Message
+from amplifierd.session_store.record import Activity, SessionRecord, now
+
+from .budget_layer import FINISH_REASON, BudgetLayer
+from .calls import CallLayer
+from .children import Children
+from .context_messages import DOCUMENT
+from .equipment import Equipment
+from .interruption import RepairReport
+from .journal import Journal
+from .kernel_session import KernelSession
+from .partial_answer import PartialAnswer
+from .receipts import Receipts
+from .request_parts import RequestRecorder
+from .runtime import Runtime
+from .transcript import Transcript, last_turn
+from .tree import SessionTree
+from .turn_result import TurnResult, TurnStatus
+from .turn_summary import TurnSummary
+from .usage import Usage
+
+logger = logging.getLogger(__name__)
+
+_PATIENCE_S = 10.0
+"""How long a module that was told to stop at once may take before its task is cancelled."""
+
+
+class ExecutionRunner:
+    """Runs the turns of one session, one at a time, under the hold that it was given.
+
+    `start` loads the modules; `cleanup` ends them and gives the hold back. Everything that happens is journaled.
+    `layers` stand around the calls of the orchestrator, outside the runner's own.
+    """
+
+    def __init__(
+        self,
+        session_manager: Runtime,
+        session_id: str,
+        *,
+        hold: Hold,
+        record: SessionRecord,
+        tree: SessionTree,
+        equipment: Equipment,
+        parent: ExecutionRunner | None = None,
+        parent_tool_call_id: str | None = None,
+        layers: Sequence[CallLayer] = (),
+    ) -> None:
+        self.runtime, self.session_id, self.hold, self.record = session_manager, session_id, hold, record
+        self.tree, self.equipment, self.parent = tree, equipment, parent
+        self.depth: int = parent.depth + 1 if parent else 0
+        self.repaired: RepairReport = RepairReport(session_id)
+        self.journal = Journal(session_manager.store, hold, record, tree.events, session_manager.secrets)
+        self.journal.on_lost = self._stop_now
+        self.journal.correlation_id = parent.journal.correlation_id if parent else None
+        if parent is not None:
+            self.journal.nesting = {"nesting_depth": self.depth, "parent_tool_call_id": parent_tool_call_id}
+        self.summary = TurnSummary()
+        self.transcript = Transcript(session_manager.store, hold, agent=record.agent_name, hear=self.summary.hear)
+        self.budget = BudgetLayer(
+            tree.budget, self.journal.write, agent=record.agent_name, used=Usage.from_json(record.usage)
+        )
+        self.partial = PartialAnswer(self.journal.write, lambda: self.transcript.last_id)
+        self.children = Children(self)
+        self.requests = RequestRecorder(
+            self.journal.write,
+            partial(session_manager.store.put_parts, hold),
+            self.transcript.index,
+            scrub=session_manager.secrets.scrubbed,
+            find_injector=lambda text: self.kernel.session.coordinator.find_injector(text),
+        )
+        own = (self.summary, self.budget, self.requests, Receipts(self.journal.write))
+        self._layers: tuple[CallLayer, ...] = (*layers, *own)
+        self._kernel: KernelSession | None = None
+        self._turn = 0
+        self._task: asyncio.Task[str] | None = None
+        self._is_busy = False
+        self._is_cancelling = False
+        tree.runners[session_id] = self
+
+    # --- life
+
+    @property
+    def working_dir(self) -> Path:
+        return Path(self.record.working_dir)
+
+    @property
+    def activity(self) -> Activity:
+        if not self._is_busy:
+            return "idle"
+        if self._is_cancelling:
+            return "cancelling"
+        waits = any(approval.session_id == self.session_id for approval in self.tree.approvals.pending())
+        return "waiting_approval" if waits else "executing"
+
+    @property
+    def kernel(self) -> KernelSession:
+        if self._kernel is None:
+            raise RuntimeError(f"session {self.session_id} is not started")
+        return self._kernel
+
+    async def start(self, *, inherited: Sequence[Message] = ()) -> None:
+        """Load the modules and put the history into the context; `inherited` is what a child is told of its parent's.
+
+        Raises:
+            RuntimeError: the orchestrator, the context or a required module cannot be loaded; nothing is left behind.
+        """
+        kernel = KernelSession(self)
+        try:
+            await kernel.start(self._layers, inherited)
+        except BaseException:
+            await kernel.close()
+            raise
+        self._kernel = kernel
+        self._turn = max(self.record.turn_count, last_turn(kernel.messages))
+        changes: dict[str, Any] = {}
+        if kernel.load_failures != self.record.load_warnings:
+            changes["load_warnings"] = kernel.load_failures
+        build = self.equipment.build
+        if build is not None and build.build_id != self.record.build_id:
+            changes["build_id"] = build.build_id
+        if changes:
+            self.record = await self.runtime.store.update(self.hold, **changes)
+
+    async def cleanup(self) -> None:
+        """End the modules and give the hold back; a running turn is cancelled first."""
+        if self._is_busy:
+            await self.cancel(immediate=True)
+            if self._task is not None:
+                await asyncio.wait({self._task}, timeout=_PATIENCE_S)
+        self.tree.runners.pop(self.session_id, None)
+        try:
+            if self._kernel is not None:
+                await self._kernel.close()
+        finally:
+            await self.runtime.store.release(self.hold)
+
+    # --- one turn
+
+    async def execute(
+        self,
+        prompt: str,
+        correlation_id: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        *,
+        images: Sequence[Mapping[str, Any]] = (),
+    ) -> TurnResult:
+        """Run one turn. What goes wrong in it is in the result; the session stays usable.
+
+        Raises:
+            ExecutionInProgressError: a turn is running.
+            HoldLostError: another process has taken the session over.
+        """
+        if self._is_busy:
+            raise ExecutionInProgressError(
+                f"session {self.session_id} is executing a turn", hint="wait for it, queue the prompt, or cancel it"
+            )
+        self._is_busy = True
+        try:
+            return await self._run_turn(prompt, correlation_id, metadata, images)
+        finally:
+            self._is_busy = self._is_cancelling = False
+            self._task = None
+
+    async def _run_turn(
+        self,
+        prompt: str,
+        correlation_id: str | None,
+        metadata: Mapping[str, Any] | None,
+        images: Sequence[Mapping[str, Any]],
+    ) -> TurnResult:
+        self._turn += 1
+        correlation_id = correlation_id or f"prompt_{self.session_id}_{self._turn}"
+        self.journal.correlation_id = self.transcript.correlation_id = correlation_id
+        self.transcript.turn = self.requests.turn = self._turn
+        self.summary.begin()
+        await self._save_prompt(prompt, metadata, images)
+        status, response, error = await self._attempt(prompt)
+        await self.partial.settle()
+        result = TurnResult(
+            response=response,
+            status=status,
+            session_id=self.session_id,
+            turn=self._turn,
+            correlation_id=correlation_id,
+            finish_reason=FINISH_REASON if self.budget.exhausted else self.summary.finish_reason,
+            usage=self.budget.turn_used.to_json(),
+            tool_calls=self.summary.tool_calls,
+            error=problem_document(error) if error is not None else None,
+        )
+        await self._conclude(result, error)
+        if isinstance(error, HoldLostError | asyncio.CancelledError):
+            raise error
+        return result
+
+    async def _save_prompt(
+        self, prompt: str, metadata: Mapping[str, Any] | None, images: Sequence[Mapping[str, Any]]
+    ) -> None:
+        line = await self.transcript.add_prompt(prompt, metadata)
+        saved = {"message_id": line["id"], "role": "user", "content": prompt, "turn": self._turn}
+        await self.journal.write("user_message:saved", saved)
+        started = {"message_id": None, "role": "assistant", "content": None, "turn": self._turn}
+        await self.journal.write("assistant_message:start", started)
+        await self.kernel.add_mentioned(prompt, self._turn)
+        if images:
+            await self.kernel.add_images(images)
+
+    async def _attempt(self, prompt: str) -> tuple[TurnStatus, str, BaseException | None]:
+        """Let the kernel run the turn, and say how that ended."""
+        try:
+            async with self.budget.turn():
+                response = await self._run_kernel(prompt)
+        except BudgetExhaustedError as error:
+            return "failed", "", error
+        except asyncio.CancelledError as error:
+            own = asyncio.current_task()
+            return "cancelled", "", error if own is not None and own.cancelling() else None
+        except Exception as error:  # noqa: BLE001 - whatever modules raise ends the turn, not the session
+            logger.warning("turn %d of session %s failed: %s", self._turn, self.session_id, describe(error))
+            if self.journal.lost is not None:
+                return "failed", "", self.journal.lost
+            return ("cancelled", "", None) if self.kernel.is_cancelled else ("failed", "", error)
+        return ("cancelled" if self.kernel.is_cancelled else "completed"), response, None
+
+    async def _run_kernel(self, prompt: str) -> str:
+        """Run the turn in a task of its own, which can be cancelled when nothing else helps."""
+        self.kernel.reset_cancellation()
+        task = self._task = asyncio.create_task(self.kernel.session.execute(prompt))
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if not task.done():
+                await self.cancel(immediate=True)
+                _, running = await asyncio.wait({task}, timeout=_PATIENCE_S)
+                for late in running:
+                    late.cancel()
+                await asyncio.wait({task})
+            raise
+
+    async def _conclude(self, result: TurnResult, error: BaseException | None) -> None:
+        """Write down how a turn ended. Where that fails, the result still reaches the caller."""
+        self.kernel.end_turn()
+        done: dict[str, Any] = {"status": result.status, "usage": result.usage, "finish_reason": result.finish_reason}
+        done |= {"turn": result.turn, "response": result.response or None}
+        if result.error is not None:
+            done["error"] = result.error
+        try:
+            if result.status == "completed":
+                message = {"message_id": self.transcript.last_id, "role": "assistant", "turn": result.turn}
+                await self.journal.write("assistant_message:complete", {**message, "content": result.response})
+            await self.journal.write("execution:done", done, lasting=True)
+            self.record = await self.runtime.store.update(self.hold, **self._counted(result))
+        except HoldLostError:
+            logger.warning("session %s was taken over during turn %d", self.session_id, result.turn)
+        except OSError as failure:
+            logger.error("the end of turn %d of session %s is not stored: %s", result.turn, self.session_id, failure)  # noqa: TRY400 - an operator can act on the text alone
+
+    def _counted(self, result: TurnResult) -> dict[str, Any]:
+        """Return what a turn changes in the record."""
+        used = self.budget.used
+        tree = {} if self.parent is not None else {"usage_tree": self.tree.budget.used.to_json()}
+        return {
+            "turn_count": result.turn,
+            "message_count": self.record.message_count + self.transcript.take_written(),
+            "agent_invocations": self.children.invocations,
+            "token_usage": used.tokens.to_json(),
+            "usage": used.to_json(),
+            "model": next(reversed([*self.budget.turn_used.by_model]), self.record.model),
+            "last_activity_at": now(),
+            "last_error": result.error,
+            **tree,
+        }
+
+    # --- between turns
+
+    async def change(self, **changes: Any) -> SessionRecord:
+        """Change fields of the record, and what follows from them."""
+        self.record = await self.runtime.store.update(self.hold, **changes)
+        if "limits" in changes:
+            self.tree.budget.limits = Limits.read(self.record.limits)
+        told = {"fields_changed": sorted(changes), "revision": self.record.revision}
+        await self.journal.write("session:updated", told)
+        return self.record
+
+    async def append_message(self, message: Message) -> Message:
+        """Add a message to transcript and context without running a turn."""
+        self._require_idle()
+        self.transcript.turn = self._turn
+        await self.kernel.add_to_context(message)
+        line = await self.transcript.add(message, lasting=True)
+        await self.change(message_count=self.record.message_count + self.transcript.take_written())
+        return line
+
+    async def rewrite(self, messages: list[Message], turn: int) -> SessionRecord:
+        """Put a shorter transcript in place of the whole one; the context is built from it again."""
+        self._require_idle()
+        await self.runtime.store.replace_messages(self.hold, messages)
+        self._turn = turn
+        self.transcript.install(messages)
+        await self.kernel.rebuild(messages, turn)
+        self.record = await self.runtime.store.update(self.hold, message_count=len(messages), turn_count=turn)
+        await self.journal.write("message:deleted", {"turn": turn, "message_count": len(messages)})
+        return self.record
+
+    async def switch(
+        self, equipment: Equipment, plan: Mapping[str, Any], changes: Mapping[str, Any], told: Mapping[str, Any]
+    ) -> SessionRecord:
+        """Go on with another plan: the modules are ended, and loaded anew with the whole history."""
+        self._require_idle()
+        await self.runtime.store.switch_plan(self.hold, plan, {DOCUMENT: None}, **changes)
+        await self.kernel.close()
+        self._kernel = None
+        self.equipment, self.record = equipment, await self.runtime.store.read(self.session_id)
+        await self.journal.write("session:profile_changed", told)
+        await self.start()
+        return self.record
+
+    def _require_idle(self) -> None:
+        if self._is_busy:
+            raise ExecutionInProgressError(f"session {self.session_id} is executing a turn", hint="wait for it")
+
+    # --- while a turn runs
+
+    async def steer(self, text: str) -> dict[str, Any]:
+        """Let a text reach the running turn before its next provider call.
+
+        Raises:
+            NothingToSteerError: no turn is running.
+            SteeringUnsupportedError: the orchestrator takes no steering.
+        """
+        if not self._is_busy:
+            raise NothingToSteerError(f"session {self.session_id} is not executing", hint="send it as a prompt")
+        await self.kernel.steer(text)
+        return {"correlation_id": self.journal.correlation_id, "delivered": True}
+
+    async def cancel(self, *, immediate: bool = False) -> dict[str, Any]:
+        """Ask the running turn to stop: after the tools in flight, or at once, as it does when it is asked twice."""
+        if not self._is_busy or self._kernel is None:
+            return {"state": "none", "running_tools": []}
+        immediate = immediate or self._is_cancelling
+        self._is_cancelling = True
+        running = self._kernel.running_tools()
+        await self._kernel.session.coordinator.request_cancel(immediate=immediate)
+        below = {self.session_id, *self.children.running_ids()}
+        self.tree.approvals.deny_all_pending("the turn was cancelled", session_ids=below)
+        if immediate and self._task is not None:
+            asyncio.get_running_loop().call_later(_PATIENCE_S, self._task.cancel)
+        return {"state": "immediate" if immediate else "graceful", "running_tools": running}
+
+    def _stop_now(self) -> None:
+        """Stop without a word: another process has the session."""
+        if self._task is not None:
+            with suppress(RuntimeError):  # the loop is closing
+                self._task.cancel()
+
+
+def unsupported(session_id: str) -> SteeringUnsupportedError:
+    return SteeringUnsupportedError(
+        f"the orchestrator of session {session_id} offers no session.steer",
+        hint="use loop-basic, -streaming or -events",
+    )

@@ -1,0 +1,27 @@
+"""What every session of a home runs on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from amplifierd.paths import Paths
+from amplifierd.session_store.protocol import Holder, SessionStore
+from amplifierd.settings import Settings
+
+from .equipment import Outfitter
+from .secret_values import SecretValues
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """The parts that runners share; `find_key` gives the stored key of a provider module."""
+
+    store: SessionStore
+    holder: Holder
+    paths: Paths
+    settings: Settings
+    outfitter: Outfitter
+    environment: Mapping[str, str]
+    find_key: Callable[[str], str | None]
+    secrets: SecretValues

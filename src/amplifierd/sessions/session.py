@@ -1,0 +1,206 @@
+"""An open session, as applications drive it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from amplifierd.limits import Limits
+from amplifierd.session_store.protocol import Message
+from amplifierd.session_store.record import Activity, SessionRecord
+
+from .approvals import ApprovalQueue
+from .equipment import Equipment
+from .interruption import RepairReport
+from .prompt_queue import PromptQueue
+from .runner import ExecutionRunner
+from .tree_events import Event, Subscription
+from .turn_result import TurnResult
+
+
+class Session:
+    """One open session: prompts in, turns out. It is held by this process until it is closed."""
+
+    def __init__(self, runner: ExecutionRunner, close: Callable[[Session], Awaitable[None]]) -> None:
+        self._runner, self._close = runner, close
+        self._queue = PromptQueue(runner.runtime.settings.sessions.max_queue, self._announce_queued)
+        self._is_closed = False
+
+    def __repr__(self) -> str:
+        return f"<Session {self.session_id} {self.activity}>"
+
+    @property
+    def session_id(self) -> str:
+        return self._runner.session_id
+
+    @property
+    def record(self) -> SessionRecord:
+        """What is stored about it, as of the last change."""
+        return self._runner.record
+
+    @property
+    def activity(self) -> Activity:
+        return self._runner.activity
+
+    @property
+    def repaired(self) -> RepairReport:
+        """What had to be repaired when it was opened; empty when nothing had."""
+        return self._runner.repaired
+
+    @property
+    def approvals(self) -> ApprovalQueue:
+        """The questions of this session and its children."""
+        return self._runner.tree.approvals
+
+    @property
+    def runner(self) -> ExecutionRunner:
+        return self._runner
+
+    # --- turns
+
+    async def execute(
+        self,
+        prompt: str,
+        *,
+        metadata: Mapping[str, Any] | None = None,
+        images: Sequence[Mapping[str, Any]] = (),
+        correlation_id: str | None = None,
+        queue: bool = False,
+        timeout_s: float | None = None,
+    ) -> TurnResult:
+        """Run a prompt to its end. With `queue` it waits for a running turn; after `timeout_s` it is cancelled.
+
+        What goes wrong inside the turn is in the result.
+
+        Raises:
+            ExecutionInProgressError: a turn is running, and `queue` is not set.
+            QueueFullError: too many prompts wait.
+            TimeoutError: it took longer than `timeout_s`; the session stays usable.
+            HoldLostError: another process has taken the session over.
+        """
+        async with self._queue.turn(prompt, may_wait=queue, session_id=self.session_id), asyncio.timeout(timeout_s):
+            return await self._runner.execute(prompt, correlation_id, metadata, images=images)
+
+    async def stream(self, prompt: str, **options: Any) -> AsyncIterator[Event]:
+        """Run a prompt and yield its events, those of its children included; the last one is `execution:done`.
+
+        Takes what `execute` takes. Whoever stops reading stops the turn.
+        """
+        watching = self.subscribe()
+        running = asyncio.create_task(self.execute(prompt, **options))
+        running.add_done_callback(lambda done: watching.close())
+        try:
+            async for event in watching:
+                yield event
+            await running
+        finally:
+            if not running.done():
+                running.cancel()
+                await asyncio.gather(running, return_exceptions=True)
+
+    def subscribe(self, wants: Callable[[Event], bool] | None = None) -> Subscription:
+        """Watch the events of this session and its children from now on."""
+        return self._runner.tree.events.subscribe(wants)
+
+    async def steer(self, text: str) -> dict[str, Any]:
+        """Let a text reach the running turn before its next provider call.
+
+        Raises:
+            NothingToSteerError: no turn is running.
+            SteeringUnsupportedError: the orchestrator takes no steering.
+        """
+        return await self._runner.steer(text)
+
+    async def cancel(self, *, immediate: bool = False) -> dict[str, Any]:
+        """Stop the running turn, after the tools in flight or at once; returns `{state, running_tools}`."""
+        return await self._runner.cancel(immediate=immediate)
+
+    def queued(self) -> list[str]:
+        """Return the prompts that wait."""
+        return self._queue.prompts()
+
+    def remove_queued(self, position: int) -> str:
+        """Take a waiting prompt out of the queue; the first one has position 1."""
+        return self._queue.remove(position)
+
+    async def _announce_queued(self, position: int) -> None:
+        await self._runner.journal.write("execution:queued", {"position": position})
+
+    # --- beside turns
+
+    async def messages(self) -> list[Message]:
+        """Return the transcript."""
+        return await self._runner.runtime.store.read_messages(self.session_id)
+
+    async def set_limits(self, limits: Mapping[str, Any] | Limits | None) -> None:
+        """Put other limits in place, for this session and all its children together."""
+        await self._runner.change(limits=Limits.read(limits).to_json() or None)
+
+    async def change_plan(
+        self,
+        equipment: Equipment,
+        plan: Mapping[str, Any],
+        changes: Mapping[str, Any],
+        told: Mapping[str, Any],
+        *,
+        cancel: bool,
+    ) -> SessionRecord:
+        """Go on with another plan once the running turn has ended, or is cancelled."""
+        if cancel:
+            await self._runner.cancel(immediate=True)
+        async with self._queue.turn("", may_wait=True, session_id=self.session_id):
+            return await self._runner.switch(equipment, plan, changes, told)
+
+    async def append_message(self, role: str, content: str) -> Message:
+        """Add a message to the conversation without running a turn.
+
+        Raises:
+            ExecutionInProgressError: a turn is running.
+        """
+        return await self._runner.append_message({"role": role, "content": content})
+
+    async def close(self) -> None:
+        """End the modules and give the session back; a running turn is cancelled. A second call does nothing."""
+        if not self._is_closed:
+            self._is_closed = True
+            await self._close(self)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+class SessionOpening(Coroutine[Any, Any, Session]):
+    """A session that is about to be opened: `await` it, or `async with` it, which also closes it."""
+
+    def __init__(self, opening: Coroutine[Any, Any, Session]) -> None:
+        self._opening = opening
+        self._session: Session | None = None
+
+    def __await__(self) -> Generator[Any, Any, Session]:
+        return self._opening.__await__()
+
+    def send(self, value: Any) -> Any:
+        return self._opening.send(value)
+
+    def throw(self, *error: Any) -> Any:
+        return self._opening.throw(*error)
+
+    def close(self) -> None:
+        self._opening.close()
+
+    async def __aenter__(self) -> Session:
+        self._session = await self._opening
+        return self._session
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._session is not None:
+            await self._session.close()

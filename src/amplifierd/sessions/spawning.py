@@ -1,0 +1,109 @@
+"""Delegation: the plan of a child session, and what its parent is told of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from amplifier_foundation.bundle import Bundle
+from amplifier_foundation.dicts.merge import deep_merge
+from amplifier_foundation.spawn import SELF, Order, child_bundle, preferences_of
+from amplifier_foundation.spawn_utils import apply_provider_preferences_with_resolution
+from amplifier_foundation.tracing import generate_sub_session_id
+from amplifierd.exceptions import AgentNotFoundError
+
+
+@dataclass(frozen=True)
+class ChildPlan:
+    """What a child session is made of. `bundle` is its own where the parent runs one."""
+
+    session_id: str
+    agent_name: str
+    plan: dict[str, Any]
+    instruction: str
+    bundle: Bundle | None
+    messages: Sequence[Mapping[str, Any]]
+    metadata: Mapping[str, Any]
+    self_delegation_depth: int
+
+
+async def plan_child(
+    parent: Any,
+    bundle: Bundle | None,
+    agent_name: str,
+    *,
+    agent_configs: Mapping[str, Mapping[str, Any]] | None = None,
+    sub_session_id: str | None = None,
+    tool_inheritance: Mapping[str, Any] | None = None,
+    hook_inheritance: Mapping[str, Any] | None = None,
+    orchestrator_config: Mapping[str, Any] | None = None,
+    parent_messages: Sequence[Mapping[str, Any]] | None = None,
+    provider_preferences: Sequence[Any] | None = None,
+    self_delegation_depth: int = 0,
+    session_metadata: Mapping[str, Any] | None = None,
+    stored_plan: Mapping[str, Any],
+) -> ChildPlan:
+    """Return the plan of a child that works as an agent of its parent; `parent` is the parent's kernel session.
+
+    `stored_plan` is the parent's plan as it is stored: places and keys of the parent's run are not handed down.
+
+    Raises:
+        AgentNotFoundError: the parent has no such agent.
+    """
+    agents = {**(stored_plan.get("agents") or {}), **(agent_configs or {})}
+    definition = _definition(agent_name, agents)
+    order = Order(
+        agent_name=agent_name,
+        definition=definition,
+        is_known=agent_name in (stored_plan.get("agents") or {}),
+        agents=dict(agents),
+        tool_inheritance=tool_inheritance or {},
+        hook_inheritance=hook_inheritance or {},
+        orchestrator_config=orchestrator_config or {},
+        provider_preferences=provider_preferences,
+        self_delegation_depth=self_delegation_depth,
+        session_metadata=session_metadata or {},
+    )
+    own = child_bundle(bundle or Bundle(name=agent_name), stored_plan, order)
+    plan = own.to_mount_plan()
+    orchestrator = (definition.get("session") or {}).get("orchestrator")
+    declared = orchestrator.get("config") if isinstance(orchestrator, Mapping) else None
+    if config := deep_merge(order.orchestrator_config, declared or {}, lists="replace"):
+        plan = _with_orchestrator_config(plan, config)
+    if preferences := await preferences_of(order, parent):
+        plan = await apply_provider_preferences_with_resolution(plan, preferences, parent.coordinator)
+    return ChildPlan(
+        session_id=sub_session_id or generate_sub_session_id(agent_name, parent.session_id),
+        agent_name=agent_name,
+        plan=plan,
+        instruction=_instruction(definition),
+        bundle=own if bundle is not None else None,
+        messages=() if sub_session_id else tuple(parent_messages or ()),
+        metadata=dict(session_metadata or {}),
+        self_delegation_depth=self_delegation_depth,
+    )
+
+
+def _definition(agent_name: str, agents: Mapping[str, Any]) -> Mapping[str, Any]:
+    if agent_name == SELF:
+        return {}
+    found = agents.get(agent_name)
+    if not isinstance(found, Mapping):
+        names = ", ".join(sorted(map(str, agents))) or "none"
+        raise AgentNotFoundError(f"Agent '{agent_name}' not found. Available: {names}")
+    return found
+
+
+def _instruction(definition: Mapping[str, Any]) -> str:
+    system = definition.get("system")
+    inline = system.get("instruction") if isinstance(system, Mapping) else None
+    return str(definition.get("instruction") or inline or definition.get("content") or "")
+
+
+def _with_orchestrator_config(plan: dict[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
+    session = plan.get("session") or {}
+    current = session.get("orchestrator")
+    entry = dict(current) if isinstance(current, Mapping) else {"module": current}
+    entry["config"] = deep_merge(entry.get("config") or {}, dict(config), lists="replace")
+    return {**plan, "session": {**session, "orchestrator": entry}}

@@ -1,0 +1,132 @@
+"""The transcript of a session: every message as it becomes available, one line each."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from amplifier_core.boundary import settle
+from amplifier_core.utils import json_safe
+from amplifierd.session_store.protocol import Hold, Message, SessionStore
+from amplifierd.session_store.record import now
+
+from .stand_in import StandIn
+from .transcript_index import TranscriptIndex
+
+_ROLES = frozenset({"user", "assistant", "tool", "system"})
+_REQUESTED_ROLE = "requested_role"
+_LINE_ONLY = frozenset({"id", "timestamp", "turn", "correlation_id", "agent", "token_count"})
+
+
+class Transcript:
+    """Appends the messages of one session. `turn` and `correlation_id` are those of the turn that runs.
+
+    The prompt of a turn is written before the orchestrator sees it; when the orchestrator stores it in the context, it
+    is recognised and not written again.
+    """
+
+    def __init__(
+        self,
+        store: SessionStore,
+        hold: Hold,
+        *,
+        agent: str | None = None,
+        hear: Callable[[Mapping[str, Any]], None] = lambda message: None,
+    ) -> None:
+        self._heard = hear
+        self.turn = 0
+        self.correlation_id: str | None = None
+        self.last_id: str | None = None
+        self._written = 0
+        self._store, self._hold, self._agent = store, hold, agent
+        self._expects_prompt = False
+        self.index = TranscriptIndex()
+
+    def install(self, messages: list[Message]) -> None:
+        """Take note of what is stored already."""
+        for message in messages:
+            self.index.add(message)
+        self.last_id = str(messages[-1]["id"]) if messages else None
+
+    async def add_prompt(self, prompt: str, metadata: Mapping[str, Any] | None = None) -> Message:
+        """Write the prompt that begins a turn."""
+        self._expects_prompt = True
+        extra = {"metadata": dict(metadata)} if metadata else {}
+        return await self.add({"role": "user", "content": prompt, **extra}, lasting=True)
+
+    async def hear(self, message: Mapping[str, Any]) -> None:
+        """Write a message that was added to the context."""
+        if self._expects_prompt and message.get("role") == "user" and not _is_injected(message):
+            self._expects_prompt = False
+            return
+        self._heard(message)
+        await self.add(message)
+
+    async def add(self, message: Mapping[str, Any], *, lasting: bool = False) -> Message:
+        """Write a message."""
+        line = self.line(message)
+        await self._store.append_messages(self._hold, [line], lasting=lasting)
+        self.index.add(line)
+        self.last_id = line["id"]
+        self._written += 1
+        return line
+
+    def take_written(self) -> int:
+        """Return how many messages were written since this was last asked."""
+        count, self._written = self._written, 0
+        return count
+
+    def line(self, message: Mapping[str, Any]) -> Message:
+        """Return a message as it is stored."""
+        plain = json_safe(dict(message))
+        role = plain.pop("role", "user")
+        head = {
+            "id": f"msg_{uuid.uuid4().hex}",
+            "timestamp": now(),
+            "role": role,
+            "content": plain.pop("content", None),
+        }
+        if role not in _ROLES or (role == "user" and _is_injected(message)):
+            head["role"] = "system"
+            plain["metadata"] = {**(plain.get("metadata") or {}), _REQUESTED_ROLE: role}
+        tail: dict[str, Any] = {"turn": self.turn}
+        if self.correlation_id:
+            tail["correlation_id"] = self.correlation_id
+        if self._agent:
+            tail["agent"] = self._agent
+        rest = {key: value for key, value in plain.items() if key not in _LINE_ONLY}
+        return {**head, **tail, **rest}
+
+
+class RecordedContext(StandIn):
+    """A context manager whose new messages are written to the transcript as well."""
+
+    __slots__ = ("_transcript",)
+
+    def __init__(self, context: Any, transcript: Transcript) -> None:
+        super().__init__(context)
+        object.__setattr__(self, "_transcript", transcript)
+
+    async def add_message(self, message: dict[str, Any]) -> None:
+        await settle(self._real.add_message(message))
+        await self._transcript.hear(message)
+
+
+def for_context(line: Mapping[str, Any]) -> Message:
+    """Return a stored message as the context had it."""
+    message = {key: value for key, value in line.items() if key not in _LINE_ONLY}
+    metadata = message.get("metadata")
+    if isinstance(metadata, dict) and isinstance(requested := metadata.get(_REQUESTED_ROLE), str):
+        message["role"] = requested
+    return message
+
+
+def last_turn(messages: list[Message]) -> int:
+    """Return the number of the last turn of a transcript."""
+    return max((turn for message in messages if isinstance(turn := message.get("turn"), int)), default=0)
+
+
+def _is_injected(message: Mapping[str, Any]) -> bool:
+    metadata = message.get("metadata")
+    return isinstance(metadata, dict) and metadata.get("source") == "hook"

@@ -1,0 +1,78 @@
+"""The events of a session tree: one counter for all of them, and everyone who watches."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+Event = dict[str, Any]
+"""`{event, sequence, session_id, parent_id, root_session_id, timestamp, correlation_id, data}`."""
+
+_RING = 10_000
+
+
+def is_delta(event: str) -> bool:
+    """Say whether an event carries a piece of something that is told as a whole later."""
+    return event.endswith(":delta") or event == "llm:stream_block_delta"
+
+
+class TreeEvents:
+    """Numbers the events of a root session and its descendants and hands them to subscribers; never waits for one."""
+
+    def __init__(self, root_session_id: str, last_sequence: int = 0, *, keep: int = _RING) -> None:
+        self.root_session_id = root_session_id
+        self._sequence = last_sequence
+        self._recent: deque[Event] = deque(maxlen=keep)
+        self._subscribers: dict[Subscription, None] = {}
+
+    @property
+    def last_sequence(self) -> int:
+        return self._sequence
+
+    def next_sequence(self) -> int:
+        self._sequence += 1
+        return self._sequence
+
+    def publish(self, event: Event) -> None:
+        """Tell everyone who watches."""
+        self._recent.append(event)
+        for subscription in tuple(self._subscribers):
+            subscription.put(event)
+
+    def recent(self, after: int) -> list[Event]:
+        """Return the events after a number, as far back as they are remembered."""
+        return [event for event in self._recent if event["sequence"] > after]
+
+    def subscribe(self, wants: Callable[[Event], bool] | None = None) -> Subscription:
+        subscription = Subscription(self, wants)
+        self._subscribers[subscription] = None
+        return subscription
+
+    def unsubscribe(self, subscription: Subscription) -> None:
+        self._subscribers.pop(subscription, None)
+
+
+class Subscription:
+    """The events that come from now on: `async for event in subscription`, until it is closed."""
+
+    def __init__(self, source: TreeEvents, wants: Callable[[Event], bool] | None = None) -> None:
+        self._source, self._wants = source, wants
+        self._queue: asyncio.Queue[Event | None] = asyncio.Queue()
+
+    def put(self, event: Event) -> None:
+        if self._wants is None or self._wants(event):
+            self._queue.put_nowait(event)
+
+    def close(self) -> None:
+        """End the iteration once what has come already is read."""
+        self._source.unsubscribe(self)
+        self._queue.put_nowait(None)
+
+    async def __aiter__(self) -> AsyncIterator[Event]:
+        try:
+            while (event := await self._queue.get()) is not None:
+                yield event
+        finally:
+            self._source.unsubscribe(self)

@@ -1,0 +1,58 @@
+"""What a turn did, collected while it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from amplifier_core import ChatResponse
+from amplifier_core.utils.tool_messages import calls_in, results_in
+from amplifier_kit.messages.results import as_tool_result
+
+from .calls import CallLayer, ProviderCall, ProviderStep, ToolCall, ToolStep
+from .turn_result import ToolCallSummary, ToolStatus
+
+
+class TurnSummary(CallLayer):
+    """Notes the calls of one turn after another."""
+
+    def __init__(self) -> None:
+        self.finish_reason: str | None = None
+        self._calls: dict[str, ToolCallSummary] = {}
+
+    def begin(self) -> None:
+        self.finish_reason = None
+        self._calls = {}
+
+    @property
+    def tool_calls(self) -> tuple[ToolCallSummary, ...]:
+        return tuple(self._calls.values())
+
+    def hear(self, message: Mapping[str, Any]) -> None:
+        """Note the calls that a message asks for, and the answers to calls that never reached their tool."""
+        for call in calls_in(message):
+            self._calls.setdefault(call.id, ToolCallSummary(call.id, call.name, "not_run"))
+        for result in results_in(message) or ():
+            noted = self._calls.get(result.call_id)
+            if noted is not None and noted.status == "not_run" and str(result.output).startswith("Denied"):
+                self._note(noted.id, noted.name, "denied")
+
+    async def provider_call(self, call: ProviderCall, proceed: ProviderStep) -> ChatResponse:
+        response = await proceed(call)
+        self.finish_reason = response.finish_reason
+        return response
+
+    async def tool_call(self, call: ToolCall, proceed: ToolStep) -> Any:
+        status: ToolStatus = "cancelled"
+        try:
+            returned = await proceed(call)
+            status = "done" if as_tool_result(returned).success else "failed"
+        except Exception:
+            status = "failed"
+            raise
+        finally:
+            self._note(call.tool_call_id, call.name, status)
+        return returned
+
+    def _note(self, call_id: str, name: str, status: ToolStatus) -> None:
+        self._calls[call_id] = ToolCallSummary(call_id, name, status)
