@@ -48,6 +48,8 @@ class Trust:
             raise TrustError(f"{trusted} is not a directory", hint="name one that exists")
         if why := _too_wide(trusted):
             raise TrustError(f"{trusted} cannot be trusted: {why}", hint="trust the directory of one project")
+        if os.fsdecode(os.fsencode(trusted).decode("utf-8", "replace")) != str(trusted):
+            raise TrustError(f"{str(trusted)!r} cannot be trusted: its name is not UTF-8", hint="rename it")
         self._change(add=trusted)
 
     def remove(self, directory: Path | str) -> bool:

@@ -1,6 +1,7 @@
 """Trust: which directories a home's owner trusts, and which are never snapshotted."""
 
 import json
+import os
 import stat
 from pathlib import Path
 
@@ -90,6 +91,14 @@ def test_only_a_directory_can_be_trusted(home: Home, project: Path) -> None:
     for wrong in (project / "file", project / "missing"):
         with pytest.raises(TrustError, match="is not a directory"):
             home.trust.add(wrong)
+
+
+def test_a_directory_whose_name_cannot_be_written_down_is_refused(home: Home, project: Path) -> None:
+    odd = project / os.fsdecode(b"caf\xe9")
+    odd.mkdir()
+
+    with pytest.raises(TrustError, match="is not UTF-8"):
+        home.trust.add(odd)
 
 
 def test_the_file_is_stored_with_its_version_for_the_owner_alone(home: Home, project: Path) -> None:

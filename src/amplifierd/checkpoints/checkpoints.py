@@ -108,8 +108,11 @@ class Checkpoints:
         async with self._lock:
             try:
                 return await in_thread(work)
-            except OSError as error:
-                raise CheckpointError(f"checkpoint of {self.working_dir}: {error}") from error
+            except BaseException as error:
+                self._observer = self._latest = None  # they may speak of what was never stored
+                if isinstance(error, OSError):
+                    raise CheckpointError(f"checkpoint of {self.working_dir}: {error}") from error
+                raise
 
     def _take(self, turn: int, label: str, touched: Iterable[Path], stop: Stop) -> Checkpoint:
         started_s = time.monotonic()
@@ -219,8 +222,8 @@ class Checkpoints:
             outcome = restoration.run(around=watch)
         last = self._record(self._observe(watch, Stop()), before.turn, "after undo", started_s)
         self._undo_file.unlink()
-        foreign = tuple(sorted({*plan.foreign, *outcome.foreign}))
-        return UndoResult(True, tuple(outcome.restored), foreign, tuple(sorted(outcome.not_empty)), first, last)
+        restored, not_empty = tuple(sorted(outcome.restored)), tuple(sorted(outcome.not_empty))
+        return UndoResult(True, restored, tuple(sorted({*plan.foreign, *outcome.foreign})), not_empty, first, last)
 
     def _interrupted_undo(self, before: Checkpoint, after: Checkpoint) -> Checkpoint | None:
         """Return what was kept first by an undo of the same changes that was interrupted."""

@@ -72,19 +72,31 @@ class IgnoreRules:
 
     outer: IgnoreChain = IgnoreChain()
     inner: Mapping[str, IgnoreFile] = field(default_factory=dict)
+    _chains: dict[str, IgnoreChain | None] = field(default_factory=dict, compare=False, repr=False)
 
     def ignores(self, path: str) -> bool:
         """Say whether a path, or a directory above it, was ignored. A path may have been a directory itself."""
-        chain, names = self.outer, path.split("/")
-        for depth in range(len(names)):
-            base = "/".join(names[:depth])
-            if base in self.inner:
-                chain = chain.with_file(self.inner[base])
-            is_last = depth == len(names) - 1
-            here = "/".join(names[: depth + 1])
-            if chain.ignores(here, is_directory=True) or (is_last and chain.ignores(here, is_directory=False)):
-                return True
-        return False
+        chain = self._chain_in(path.rpartition("/")[0])
+        if chain is None:
+            return True
+        return chain.ignores(path, is_directory=True) or chain.ignores(path, is_directory=False)
+
+    def _chain_in(self, folder: str) -> IgnoreChain | None:
+        """Return the files that decide about what is in a directory, None when it is ignored itself."""
+        if folder in self._chains:
+            return self._chains[folder]
+        chain: IgnoreChain | None = self.outer
+        names = folder.split("/") if folder else []
+        for depth in range(len(names) + 1):
+            here = "/".join(names[:depth])
+            if here not in self._chains:
+                if chain is not None and here and chain.ignores(here, is_directory=True):
+                    chain = None
+                elif chain is not None and here in self.inner:
+                    chain = chain.with_file(self.inner[here])
+                self._chains[here] = chain
+            chain = self._chains[here]
+        return chain
 
     def to_json(self) -> dict[str, Any]:
         outer = [[file.above, file.text] for file in self.outer.files]

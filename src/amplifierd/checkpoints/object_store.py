@@ -63,7 +63,7 @@ class ObjectStore:
             raise CheckpointError(f"{self.directory}: object {oid} is missing, the checkpoint cannot be read")
         try:
             yield from unpack(*place, oid)
-        except (OSError, zlib.error, IndexError) as error:
+        except (OSError, zlib.error, LookupError) as error:
             raise CheckpointError(f"{place[0]}: object {oid} is damaged: {error}") from error
 
     def _new_file(self, path: Path) -> IO[bytes]:

@@ -7,9 +7,12 @@ import os
 import struct
 import zlib
 from collections.abc import Callable, Container, Iterator
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import IO, Literal
+
+from amplifierd.exceptions import CheckpointError
 
 Kind = Literal["tree", "blob"]
 
@@ -34,13 +37,16 @@ class PackWriter:
 
     @cached_property
     def _file(self) -> IO[bytes]:
-        file = self._create()
-        file.write(b"PACK" + struct.pack(">II", 2, 0))
-        return file
+        with _storing():
+            file = self._create()
+            file.write(b"PACK" + struct.pack(">II", 2, 0))
+            return file
 
     def close(self) -> None:
+        """Close the file, finished or not."""
         if "_file" in self.__dict__:
-            self._file.close()
+            with suppress(OSError):  # the pack is published by then, or given up
+                self._file.close()
 
     def add(self, kind: Kind, data: bytes) -> str:
         """Store an object unless it is there, and return its id."""
@@ -48,7 +54,7 @@ class PackWriter:
         if not self._has(oid):
             packed = _entry_head(kind, len(data)) + zlib.compress(data, _FAST)
             self.offsets[oid] = (self._file.tell(), zlib.crc32(packed))
-            self._file.write(packed)
+            self._write(packed)
         return oid
 
     def add_large(self, size: int, read: Callable[[int], bytes]) -> str:
@@ -56,13 +62,14 @@ class PackWriter:
 
         Raises:
             ShorterThanAnnounced: there was less to read; nothing is stored.
+            CheckpointError: the store cannot be written.
         """
         start = self._file.tell()
         digest = hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
         head = _entry_head("blob", size)
         checksum = zlib.crc32(head)
         compressor = zlib.compressobj(_FAST)
-        self._file.write(head)
+        self._write(head)
         try:
             left = size
             while left:
@@ -71,12 +78,14 @@ class PackWriter:
                 digest.update(piece)
                 packed = compressor.compress(piece)
                 checksum = zlib.crc32(packed, checksum)
-                self._file.write(packed)
+                self._write(packed)
+        except CheckpointError:
+            raise
         except BaseException:
             self._take_back(start)
             raise
         packed = compressor.flush()
-        self._file.write(packed)
+        self._write(packed)
         oid = digest.hexdigest()
         if self._has(oid):
             self._take_back(start)
@@ -100,9 +109,23 @@ class PackWriter:
     def _has(self, oid: str) -> bool:
         return oid in self.offsets or oid in self._known
 
+    def _write(self, data: bytes) -> None:
+        with _storing():
+            self._file.write(data)
+
     def _take_back(self, start: int) -> None:
-        self._file.seek(start)
-        self._file.truncate()
+        with _storing():
+            self._file.seek(start)
+            self._file.truncate()
+
+
+@contextmanager
+def _storing() -> Iterator[None]:
+    """Tell what goes wrong with the store from what goes wrong with a file that is read into it."""
+    try:
+        yield
+    except OSError as error:
+        raise CheckpointError(f"the checkpoint cannot be stored: {error}", hint="make room on the disk") from error
 
 
 def _read_some(read: Callable[[int], bytes], size: int) -> bytes:
@@ -175,7 +198,7 @@ def unpack(pack: Path, offset: int, oid: str) -> Iterator[bytes]:
         digest = hashlib.sha1(b"%s %d\0" % (kind.encode(), size), usedforsecurity=False)
         decompressor = zlib.decompressobj()
         while not decompressor.eof:
-            if not (packed := file.read(_PIECE)):
+            if not (packed := file.read(min(_PIECE, size + size // 100 + 64))):  # more than it takes, seldom much more
                 raise zlib.error("it ends too early")
             while packed and not decompressor.eof:
                 piece = decompressor.decompress(packed, _PIECE)

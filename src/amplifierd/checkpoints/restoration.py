@@ -23,9 +23,9 @@ _OWNER = 0o700
 class Outcome:
     """What became of the paths: brought back, left since others changed them meanwhile, directories not empty."""
 
-    restored: list[str] = field(default_factory=list)
-    foreign: list[str] = field(default_factory=list)
-    not_empty: list[str] = field(default_factory=list)
+    restored: set[str] = field(default_factory=set)
+    foreign: set[str] = field(default_factory=set)
+    not_empty: set[str] = field(default_factory=set)
 
 
 class Restoration:
@@ -69,7 +69,7 @@ class Restoration:
         finally:
             self._set_modes()
         self._make_lasting()
-        outcome.restored = [path for path in sorted(outcome.restored) if path not in outcome.foreign]
+        outcome.restored -= outcome.foreign
         return outcome
 
     def _remove(self, path: str, outcome: Outcome) -> None:
@@ -85,9 +85,9 @@ class Restoration:
                 self._remove_directory(path, folder, name, outcome)
             elif self._is_as_seen(path, status):
                 os.unlink(name, dir_fd=folder)
-                outcome.restored.append(path)
+                outcome.restored.add(path)
             else:
-                outcome.foreign.append(path)
+                outcome.foreign.add(path)
 
     def _remove_directory(self, path: str, folder: int, name: str, outcome: Outcome) -> None:
         try:
@@ -95,9 +95,9 @@ class Restoration:
         except OSError as error:
             if isinstance(error, PermissionError):
                 raise
-            (outcome.not_empty if self._wanted[path] is None else outcome.foreign).append(path)
+            (outcome.not_empty if self._wanted[path] is None else outcome.foreign).add(path)
         else:
-            outcome.restored.append(path)
+            outcome.restored.add(path)
 
     def _create(self, path: str, outcome: Outcome) -> None:
         wanted = self._wanted[path]
@@ -109,12 +109,11 @@ class Restoration:
                 if status is None:
                     os.mkdir(name, _OWNER, dir_fd=folder)
             elif status is not None and not self._is_as_seen(path, status):
-                outcome.foreign.append(path)
+                outcome.foreign.add(path)
                 return
             else:
                 self._write(folder, name, wanted)
-        if path not in outcome.restored:
-            outcome.restored.append(path)
+        outcome.restored.add(path)
 
     def _write(self, folder: int, name: str, entry: Entry) -> None:
         """Put a file or a symlink in its place, in one step."""

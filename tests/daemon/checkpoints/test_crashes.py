@@ -141,7 +141,7 @@ print(json.dumps({"total": total, "tried": len(chosen), "wrong": wrong}))
 
 @pytest.mark.parametrize("what", ["take", "undo"])
 def test_what_was_killed_in_the_middle_is_done_again(what: str, tmp_path: Path) -> None:
-    command = [sys.executable, "-c", PROGRAM, what, str(tmp_path), str(Path(__file__).parent), "24"]
+    command = [sys.executable, "-c", PROGRAM, what, str(tmp_path), str(Path(__file__).parent), "12"]
 
     done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
 

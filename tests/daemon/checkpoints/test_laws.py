@@ -73,7 +73,7 @@ PERFORM: dict[str, Callable[[Path, Path, Any], object]] = {
 }
 
 
-@settings(max_examples=30)
+@settings(max_examples=25)
 @given(acts(12), acts(10))
 def test_undo_restores_exactly_whatever_happened(first: list[Act], second: list[Act]) -> None:
     asyncio.run(check_undo(first, second))
@@ -103,7 +103,7 @@ async def check_undo(first: list[Act], second: list[Act]) -> None:
         assert picture(work) == changed
 
 
-@settings(max_examples=30)
+@settings(max_examples=25)
 @given(acts(10), acts(6), acts(4))
 def test_without_force_an_undo_does_all_or_nothing(first: list[Act], second: list[Act], foreign: list[Act]) -> None:
     asyncio.run(check_foreign(first, second, foreign))

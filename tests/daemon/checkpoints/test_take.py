@@ -289,6 +289,43 @@ async def test_records_of_a_newer_version_are_refused(
         await open_checkpoints().take(2)
 
 
+DISK_FULL = """
+import asyncio, os, resource, sys
+from pathlib import Path
+from amplifierd.checkpoints import Checkpoints
+from amplifierd.exceptions import CheckpointError
+
+async def main():
+    work = Path(sys.argv[1])
+    checkpoints = Checkpoints(Path(sys.argv[2]), work)
+    (work / "large").write_bytes(os.urandom(3_000_000))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, resource.RLIM_INFINITY))
+    try:
+        await checkpoints.take(1)
+    except CheckpointError as error:
+        print(error.message)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    before = await checkpoints.take(1)
+    contents = (work / "large").read_bytes()
+    (work / "large").unlink()
+    (work / "notes.md").unlink()
+    await checkpoints.undo(before, await checkpoints.take(2))
+    print((work / "large").read_bytes() == contents, (work / "notes.md").exists(), len(checkpoints.list()))
+
+asyncio.run(main())
+"""
+
+
+def test_a_full_disk_is_said_and_what_was_not_stored_does_not_count_as_stored(tmp_path: Path, work: Path) -> None:
+    command = [sys.executable, "-c", DISK_FULL, work, tmp_path / "state"]
+
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+
+    first, second = done.stdout.splitlines()
+    assert first.startswith("the checkpoint cannot be stored: ")
+    assert second == "True True 4"
+
+
 NOBODY = 65534
 
 UNPRIVILEGED = """
