@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from amplifier_foundation.exceptions import BundleError
+from amplifier_foundation.sources.hashing import remove_bytecode
 from amplifier_system.policy.environment_access import SECRET_VARIABLES, EnvironmentAccess
 from amplifier_system.processes import ProcessTree, reading
 from amplifier_system.urls import shown
@@ -32,6 +33,7 @@ logger = logging.getLogger(__name__)
 _OWNER = "needed-by-"
 _DEPENDS = re.compile(r"^\s+(\S+) (\S+) depends on (.+?)\s*$", re.MULTILINE)
 _UV_DEPENDS = re.compile(r"([A-Za-z0-9._-]+)(?:==\S+)? depends\s+on\s+([A-Za-z0-9._-]+[^\s,]*)")
+_NO_WHEELS = re.compile(r"no\s+usable\s+wheels|building\s+(?:from\s+)?source|only wheels are installed", re.IGNORECASE)
 _KEPT_CHARACTERS = 20_000
 _ADDRESS = re.compile(r"^[^;]*@\s*\S")
 _WHEEL = re.compile(r"@\s*\S+?\.whl(?:[#?]\S*)?(?:\s*;|\s*$)")
@@ -42,6 +44,17 @@ _GUARD = (  # we hold the other end of its stdin: when that closes, and be it th
     'exec 3<&0; (while read -r _ <&3; do :; done; kill -9 0) >/dev/null 2>&1 & exec "$@" 3<&- </dev/null'
 )
 _TRUE = ("1", "true", "yes", "on")
+_PIP_ALONE = """
+import runpy, sys
+def refuse(event, given):
+    if event in ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.spawn", "os.fork", "os.forkpty"):
+        program = str(given[0] if given else "")
+        if program.rpartition("/")[2].partition(".")[0] not in ("keyring", "ld-musl-x86_64", "ld-musl-aarch64"):
+            raise PermissionError(f"only wheels are installed, and {program or event} would run")
+sys.addaudithook(refuse)
+runpy.run_module("pip", run_name="__main__", alter_sys=True)
+"""
+"""Runs pip without other programs: it builds and fetches what a wheel names by its address, `--only-binary` or not."""
 
 BUILDS_VARIABLE = "AMPLIFIERD_COMPILE__ALLOW_BUILDS"
 ALLOW_BUILDS = (
@@ -107,11 +120,16 @@ async def install_together(
         _refuse_sources(needed)
     async with scratch_directory() as directory:
         arguments = await asyncio.to_thread(_write_inputs, directory, needed, host)
-        command = [*_installer(target), *(() if builds else ("--only-binary", ":all:")), *arguments]
+        command = [*installer_command(target, allow_builds=builds), *arguments]
         returncode, output = await _run(command)
     if returncode != 0:
         raise _failure(needed, host, returncode, command, shown(output), builds=builds)
-    return await asyncio.to_thread(_settle, target, needed, host)
+    pins = await asyncio.to_thread(_settle, target, needed, host)
+    await asyncio.to_thread(_remove_bytecode, target)
+    await _run(
+        [sys.executable, "-I", "-m", "compileall", "-q", str(target)]
+    )  # what cannot be compiled is left as it is
+    return pins
 
 
 def _refuse_sources(needed: Mapping[str, Sequence[str]]) -> None:
@@ -127,16 +145,39 @@ def _refuse_sources(needed: Mapping[str, Sequence[str]]) -> None:
         raise InstallError(message, hint=ALLOW_BUILDS, returncode=1, cmd=(), output="")
 
 
-def _installer(target: Path) -> list[str]:
+def _remove_bytecode(target: Path) -> None:
+    """Remove what distributions brought in place of code that people read, and that hashes cover.
+
+    Raises:
+        InstallError: that is all there is of it.
+    """
+    for file in sorted(target.rglob("*.pyc")):
+        if file.parent.name != "__pycache__" and not file.with_suffix(".py").exists():
+            message = f"a distribution brings bytecode without its source: {file.relative_to(target).as_posix()}"
+            hint = "use a version of it that comes with its source"
+            raise InstallError(message, hint=hint, returncode=1, cmd=(), output="")
+    remove_bytecode(target)
+
+
+def installer_command(target: Path, *, allow_builds: bool) -> list[str]:
+    """Return how uv, else pip, is called to install into a directory.
+
+    Raises:
+        NoInstallerError: there is neither.
+    """
     if uv := shutil.which("uv"):
-        return [uv, "pip", "install", "--python", sys.executable, "--compile-bytecode", "--target", str(target)]
+        wheels_only = () if allow_builds else ("--no-build",)
+        links = filter(None, os.environ.get("UV_FIND_LINKS", "").split(","))  # an argument of ours would replace them
+        found = [argument for link in links for argument in ("--find-links", link)]
+        return [uv, "pip", "install", "--python", sys.executable, "--target", str(target), *wheels_only, *found]
     if importlib.util.find_spec("pip") is None:
         raise NoInstallerError(
             f"there is nothing to install dependencies with: neither the command 'uv' nor pip for {sys.executable}",
             hint="install uv, or pip with: python -m ensurepip",
         )
     quiet = ("--no-input", "--disable-pip-version-check", "--no-warn-script-location", "--progress-bar", "off")
-    return [sys.executable, "-m", "pip", "install", *quiet, "--target", str(target)]
+    program = ["-m", "pip", "install"] if allow_builds else ["-c", _PIP_ALONE, "install", "--only-binary", ":all:"]
+    return [sys.executable, *program, *quiet, "--no-compile", "--target", str(target)]
 
 
 def _write_inputs(directory: Path, needed: Mapping[str, Sequence[str]], host: HostPackages) -> list[str]:
@@ -209,7 +250,8 @@ def _failure(
 ) -> InstallError:
     owners = {_anchor(owner): owner for owner in needed}
     listed = ", ".join(owners.values())
-    if claims := _claims(output, owners, needed):
+    lacks_wheels = not builds and _NO_WHEELS.search(output) is not None
+    if not lacks_wheels and (claims := _claims(output, owners, needed)):
         told = [f"{owner} requires {line}" for owner, line in claims]
         told += [f"the host provides {line}" for line in host.constraints(line for _, line in claims)]
         return RequirementConflict(

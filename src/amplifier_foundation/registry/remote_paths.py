@@ -14,7 +14,7 @@ LOCAL_PATH = "bad-ref: local path in a remote profile"
 
 
 def check_remote_paths(bundle: Bundle, root: Path) -> None:
-    """Look at the sources and context files of a bundle that was fetched; `root` is the tree that it came with.
+    """Look at what a bundle that was fetched includes, its sources and context files; `root` is the tree it came with.
 
     Raises:
         RefResolutionError: one is an absolute or home-relative path of this machine.
@@ -31,6 +31,9 @@ def _paths(bundle: Bundle) -> Iterator[tuple[str, str]]:
         base = bundle.base_path
         written = str(path.relative_to(base)) if base is not None and path.is_relative_to(base) else str(path)
         yield f"context {name}", written if written.startswith("~") else str(path)
+    for item in bundle.includes:
+        if (local := _local_path(item.get("bundle") if isinstance(item, Mapping) else item)) is not None:
+            yield "an include", local
     yield from _sources(vars(bundle))
     for agent, definition in bundle.agents.items():
         yield from ((f"agent {agent}: {where}", text) for where, text in _sources(definition))
@@ -41,8 +44,15 @@ def _sources(definition: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     entries = [plan.session.get(member) for member in SESSION_MEMBERS]
     entries += [entry for section in plan.lists().values() for entry in section]
     for entry in entries:
-        if not isinstance(entry, Mapping) or not isinstance(source := entry.get("source"), str):
-            continue
-        parsed = parse_uri(source)
-        if source.startswith(("/", "~")) or parsed.scheme in ("file", "zip+file"):
-            yield f"the source of {entry.get('module')}", source if source.startswith("~") else parsed.path
+        if isinstance(entry, Mapping) and (local := _local_path(entry.get("source"))) is not None:
+            yield f"the source of {entry.get('module')}", local
+
+
+def _local_path(text: Any) -> str | None:
+    """Return the path of this machine that a reference names, None for any other; `./x` is beside the file."""
+    if not isinstance(text, str) or text.startswith(("./", "../")):
+        return None
+    parsed = parse_uri(text)
+    if text.startswith("~"):
+        return text
+    return parsed.path if text.startswith("/") or parsed.scheme in ("file", "zip+file") else None

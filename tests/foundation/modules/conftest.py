@@ -7,8 +7,9 @@ import shlex
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
@@ -39,21 +40,28 @@ def cache_dir(tmp_path: Path) -> Path:
 def make_wheel(index: Path) -> MakeWheel:
     """Put a distribution into the index: one module of its own name that says its version."""
 
-    def make(name: str, version: str, requires: tuple[str, ...] = (), code: str = "") -> Path:
+    def make(
+        name: str,
+        version: str,
+        requires: tuple[str, ...] = (),
+        code: str = "",
+        more: Mapping[str, bytes] = MappingProxyType({}),
+    ) -> Path:
         info = f"{name}-{version}.dist-info"
         metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
-        contents = {
+        texts = {
             f"{name}.py": code or f"VERSION = {version!r}\n",
             f"{info}/METADATA": metadata + "".join(f"Requires-Dist: {line}\n" for line in requires),
             f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
         }
+        contents = {path: text.encode() for path, text in texts.items()} | more
         wheel = index / f"{name}-{version}-py3-none-any.whl"
         with zipfile.ZipFile(wheel, "w") as archive:
             record = ""
-            for path, text in contents.items():
-                archive.writestr(path, text)
-                digest = base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=").decode()
-                record += f"{path},sha256={digest},{len(text)}\n"
+            for path, content in contents.items():
+                archive.writestr(path, content)
+                digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+                record += f"{path},sha256={digest},{len(content)}\n"
             archive.writestr(f"{info}/RECORD", f"{record}{info}/RECORD,,\n")
         return wheel
 

@@ -1,9 +1,13 @@
 """Installing runs no code of what is installed, and gives installers no secrets."""
 
+import asyncio
 import fcntl
 import io
 import os
+import py_compile
 import shutil
+import subprocess
+import sys
 import tarfile
 import tempfile
 from pathlib import Path
@@ -12,7 +16,12 @@ from typing import Any
 import pytest
 
 from amplifier_foundation.modules.host_packages import HostPackages, host_packages
-from amplifier_foundation.modules.installer import InstallError, install_together, installer_environment
+from amplifier_foundation.modules.installer import (
+    InstallError,
+    install_together,
+    installer_command,
+    installer_environment,
+)
 from amplifier_foundation.modules.scratch import remove_scratch_leftovers
 
 BACKEND = """
@@ -66,8 +75,12 @@ def installer(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     if request.param == "uv" and shutil.which("uv") is None:
         pytest.skip("uv is not installed")
     if request.param == "pip":
-        places = [place for place in os.environ["PATH"].split(os.pathsep) if not Path(place, "uv").exists()]
-        monkeypatch.setenv("PATH", os.pathsep.join(places))
+        use_pip(monkeypatch)
+
+
+def use_pip(monkeypatch: pytest.MonkeyPatch) -> None:
+    places = [place for place in os.environ["PATH"].split(os.pathsep) if not Path(place, "uv").exists()]
+    monkeypatch.setenv("PATH", os.pathsep.join(places))
 
 
 @pytest.mark.usefixtures("installer")
@@ -89,6 +102,96 @@ async def test_what_an_address_names_is_not_built(
         await install_together({"tool-a": [line]}, tmp_path / "target", host)
 
     assert not marker.exists()
+
+
+@pytest.mark.usefixtures("installer")
+@pytest.mark.parametrize("address", ["{index}/gadget-1.0.tar.gz", "git+http://127.0.0.1:9/gadget"])
+async def test_what_a_dependency_names_by_an_address_is_neither_fetched_nor_built(
+    tmp_path: Path, marker: Any, index: Path, make_wheel: Any, host: HostPackages, address: str
+) -> None:
+    make_wheel("widget", "1.0", (f"gadget @ {address.format(index=index.as_uri())}",))
+
+    with pytest.raises(InstallError) as caught:
+        await install_together({"tool-a": ["widget"]}, tmp_path / "target", host)
+
+    assert "compile.allow_builds: true" in str(caught.value)
+    assert not marker.exists()
+
+
+async def test_what_a_dependency_names_by_an_address_is_built_where_that_is_allowed(
+    tmp_path: Path, marker: Any, index: Path, make_wheel: Any, host: HostPackages, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_pip(monkeypatch)  # uv never takes an address from a dependency
+    make_wheel("widget", "1.0", (f"gadget @ {index.as_uri()}/gadget-1.0.tar.gz",))
+
+    await install_together({"tool-a": ["widget"]}, tmp_path / "target", host, allow_builds=True)
+
+    assert marker.exists()
+
+
+@pytest.mark.usefixtures("installer")
+@pytest.mark.parametrize("mode", list(py_compile.PycInvalidationMode))
+async def test_bytecode_of_a_wheel_is_not_installed(
+    tmp_path: Path, make_wheel: Any, host: HostPackages, mode: py_compile.PycInvalidationMode
+) -> None:
+    cached = compiled(tmp_path, "VALUE = 'hidden'\n", mode)
+    name = f"__pycache__/widget.{sys.implementation.cache_tag}.pyc"
+    make_wheel(
+        "widget",
+        "1.0",
+        code="VALUE = 'shown'\n",
+        more={name: cached, "stray.py": b"VALUE = 'shown'\n", "stray.pyc": cached},
+    )
+
+    await install_together({"tool-a": ["widget"]}, tmp_path / "target", host)
+
+    command = [sys.executable, "-c", "import widget, stray; print(widget.VALUE, stray.VALUE)"]
+    shown = await asyncio.to_thread(
+        subprocess.run, command, cwd=tmp_path / "target", capture_output=True, text=True, check=True
+    )
+    assert shown.stdout.split() == ["shown", "shown"]
+    assert not (tmp_path / "target/stray.pyc").exists()
+
+
+@pytest.mark.usefixtures("installer")
+async def test_a_wheel_whose_code_nobody_can_read_is_refused(
+    tmp_path: Path, make_wheel: Any, host: HostPackages
+) -> None:
+    hidden = compiled(tmp_path, "VALUE = 'hidden'\n", py_compile.PycInvalidationMode.TIMESTAMP)
+    make_wheel("widget", "1.0", more={"secret/__init__.pyc": hidden})
+
+    with pytest.raises(InstallError, match=r"bytecode without its source: secret/__init__\.pyc"):
+        await install_together({"tool-a": ["widget"]}, tmp_path / "target", host)
+
+
+def test_both_installers_are_told_to_take_wheels_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    use_pip(monkeypatch)
+    assert "--only-binary :all:" in " ".join(installer_command(tmp_path, allow_builds=False))
+    assert "--only-binary" not in installer_command(tmp_path, allow_builds=True)
+
+    program = tmp_path / "uv"
+    program.touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    assert installer_command(tmp_path, allow_builds=False)[0] == str(program)
+    assert "--no-build" in installer_command(tmp_path, allow_builds=False)
+    assert "--no-build" not in installer_command(tmp_path, allow_builds=True)
+
+
+async def test_what_is_installed_is_compiled_here(tmp_path: Path, make_wheel: Any, host: HostPackages) -> None:
+    make_wheel("widget", "1.0", more={"template.py": b"class {{ name }}:\n"})
+
+    await install_together({"tool-a": ["widget"]}, tmp_path / "target", host)
+
+    assert [path.name for path in (tmp_path / "target/__pycache__").iterdir()] == [
+        f"widget.{sys.implementation.cache_tag}.pyc"
+    ]
+
+
+def compiled(directory: Path, text: str, mode: py_compile.PycInvalidationMode) -> bytes:
+    source = directory / "hidden.py"
+    source.write_text(text)
+    py_compile.compile(str(source), cfile=str(directory / "hidden.pyc"), invalidation_mode=mode)
+    return (directory / "hidden.pyc").read_bytes()
 
 
 async def test_the_wheel_that_an_address_names_is_installed(

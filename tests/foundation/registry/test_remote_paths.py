@@ -23,6 +23,10 @@ BUNDLE = "---\nbundle: {{name: b, version: 1.0.0}}\n{extra}\n---\nHello.\n"
         "tools: [{module: tool-x, source: /srv/tool-x}]",
         "tools: [{module: tool-x, source: ~/tool-x}]",
         "session: {orchestrator: {module: loop-x, source: 'file:///srv/loop-x'}}",
+        "includes: [/srv/b.md]",
+        "includes: [~/b.md]",
+        "includes: [{bundle: 'file:///srv/b'}]",
+        "includes: [zip+file:///srv/b.zip]",
         "agents: {a: {tools: [{module: tool-x, source: /srv/tool-x}]}}",
     ],
 )
