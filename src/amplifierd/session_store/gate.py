@@ -18,6 +18,8 @@ WAIT_LIMIT_S = 2.0
 
 _POLL_S = 0.002
 _EXCLUSIVE = fcntl.LOCK_EX | fcntl.LOCK_NB
+_UNLOCK = fcntl.LOCK_UN
+_flock, _pread = fcntl.flock, os.pread  # every append passes here
 _LOCKS = Path("/proc/locks")
 
 
@@ -30,13 +32,13 @@ class Gate:
 
     def try_lock(self) -> bool:
         try:
-            fcntl.flock(self._descriptor, _EXCLUSIVE)
+            _flock(self._descriptor, _EXCLUSIVE)
         except BlockingIOError:
             return False
         return True
 
     def unlock(self) -> None:
-        fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+        _flock(self._descriptor, _UNLOCK)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -63,7 +65,7 @@ class Gate:
 
     def check(self, hold: Hold) -> None:
         """Raise `HoldLostError` unless `hold` is the valid one; asked while the gate is locked."""
-        if os.pread(self._descriptor, FENCE_BYTES, 0) != hold.fence:
+        if _pread(self._descriptor, FENCE_BYTES, 0) != hold.fence:
             raise HoldLostError(
                 f"session {hold.session_id!r} is no longer held under epoch {hold.epoch}: nothing was written",
                 hint="acquire it again and read what it says now",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from dataclasses import asdict, dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 from .process_identity import boot_id, find_start, same_boot
@@ -47,7 +47,7 @@ class Hold:
     epoch: int
     since: str
 
-    @property
+    @cached_property
     def fence(self) -> bytes:
         """What the session's gate says for as long as this hold is the valid one."""
         return fence(self.epoch, self.since)

@@ -9,19 +9,25 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
+
 logger = logging.getLogger(__name__)
 
 _BLOCK = 1 << 16
-_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-_encode_escaped = json.JSONEncoder(separators=(",", ":")).encode
+_json: TypeAdapter[Any] = TypeAdapter(Any)
+_write, _to_json, _from_json = os.write, _json.serializer.to_json, _json.validator.validate_json  # used for every line
 
 
 def encoded(value: Any) -> bytes:
-    """Return a value as one compact line without its end; halves of surrogate pairs are escaped."""
+    """Return a value as one compact line without its end; halves of surrogate pairs are escaped.
+
+    Raises:
+        ValueError: there is something in it that JSON cannot say.
+    """
     try:
-        return _encode(value).encode()
-    except UnicodeEncodeError:
-        return _encode_escaped(value).encode()
+        return _to_json(value)
+    except ValueError:
+        return _encode_slowly(value)
 
 
 def encoded_lines(entries: Iterable[Mapping[str, Any]]) -> bytes:
@@ -36,7 +42,7 @@ def append_whole(descriptor: int, data: bytes) -> None:
     """
     written = 0
     try:
-        written = os.write(descriptor, data)
+        written = _write(descriptor, data)
         while written < len(data):  # the rest says why it did not fit
             written += os.write(descriptor, data[written:])
     except OSError:
@@ -98,9 +104,9 @@ def line_at(path: Path, place: int) -> bytes:
 def parse_line(line: bytes) -> dict[str, Any] | None:
     """Return the object on a line, None when there is none."""
     try:
-        entry = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
+        entry = _from_json(line)
+    except ValueError:
+        entry = _parse_slowly(line)
     return entry if isinstance(entry, dict) else None
 
 
@@ -129,6 +135,21 @@ def _end_of_last_line(descriptor: int, size: int) -> int:
             return start + newline + 1
         end = start
     return 0
+
+
+def _encode_slowly(value: Any) -> bytes:
+    """Encode what is text to Python and not to others."""
+    try:
+        return json.dumps(value, separators=(",", ":")).encode()
+    except TypeError as error:
+        raise ValueError(f"cannot be stored as JSON: {error}") from error
+
+
+def _parse_slowly(line: bytes) -> Any:
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return None
 
 
 def _parsed(line: bytes, path: Path, place: int) -> dict[str, Any] | None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from amplifier_core.exceptions import AmplifierError
+from amplifierd.exceptions import SessionNotFoundError
 
 from .json_lines import read_lines
 from .protocol import SearchHit, SessionPage, SessionQuery
@@ -49,9 +50,10 @@ def session_names(sessions: Path) -> list[str]:
 
 
 def find_record(directory: Path) -> SessionRecord | None:
-    files = SessionFiles(directory)
     try:
-        return files.read_record() if files.exists() else None
+        return SessionFiles(directory).read_record()
+    except SessionNotFoundError:
+        return None
     except (AmplifierError, OSError) as error:
         logger.warning("session %r is left out: %s", directory.name, error)
         return None

@@ -31,6 +31,7 @@ def _from_the_foundation(value: dict[str, Any]) -> dict[str, Any]:
 METADATA_FORMAT = StoredFormat(version=1, migrations={0: _from_the_foundation}, private=True)
 
 _TWICE = {"parent_id": "parent_session_id", "created": "created_at"}
+_NOT_OF_THE_RECORD = (KEY, *_TWICE)
 
 
 def metadata_text(record: SessionRecord) -> bytes:
@@ -47,7 +48,8 @@ def parse_metadata(content: bytes, path: Path) -> SessionRecord:
     """
     try:
         fields = METADATA_FORMAT.parse(content, path)
-        known = {key: value for key, value in fields.items() if key != KEY and key not in _TWICE}
-        return SessionRecord.model_validate({**known, "session_id": path.parent.name})
+        for name in _NOT_OF_THE_RECORD:
+            fields.pop(name, None)
+        return SessionRecord.model_validate({**fields, "session_id": path.parent.name})
     except (ValidationError, ValueError) as error:
         raise SessionError(f"{path} is not the metadata of a session: {error}", hint="restore it, or delete") from error

@@ -68,7 +68,7 @@ class SessionWriter:
             return False
         try:
             gate.check(hold)
-            append_whole(self._descriptor(name), data)
+            append_whole(self._descriptors.get(name) or self._descriptor(name), data)
         except OSError as error:
             raise self._not_written(error) from error
         finally:
@@ -96,27 +96,28 @@ class SessionWriter:
         return in_thread(lambda _: work())
 
     def replace(self, hold: Hold, name: str, content: bytes) -> None:
-        with self._under(hold):
+        with self._written_beside(name, content) as temporary, self._under(hold):
             self._close_file(name)
-            write_atomically(self.files.path(name), content, private=True)
+            temporary.replace(self.files.path(name))
+        sync_directory(self.files.directory)
 
     def update(self, hold: Hold, changes: Mapping[str, Any]) -> SessionRecord:
-        with self._under(hold):
-            record = self.files.read_record().changed(**changes)
-            write_atomically(self.files.path(METADATA), metadata_text(record), private=True)
+        record = self.files.read_record().changed(**changes)
+        self.replace(hold, METADATA, metadata_text(record))
         return record
 
     def switch_plan(
         self, hold: Hold, plan: Mapping[str, Any], documents: Mapping[str, Any], changes: Mapping[str, Any]
     ) -> int:
-        with self._under(hold):
-            number = self.files.count_archived_plans() + 1
-            record = self.files.read_record().changed(**changes)
-            archived = self.files.read(PLAN)
-            contents = {PLAN: json_text(plan), METADATA: metadata_text(record)}
-            contents |= {name: json_text(value) for name, value in documents.items()}
-            contents |= {} if archived is None else {archived_plan_name(number): archived}
-            self._prepare(contents)
+        number = self.files.count_archived_plans() + 1
+        record = self.files.read_record().changed(**changes)
+        contents = {PLAN: json_text(plan), METADATA: metadata_text(record)}
+        contents |= {name: json_text(value) for name, value in documents.items()}
+        if (archived := self.files.read(PLAN)) is not None:
+            contents[archived_plan_name(number)] = archived
+        with self._written_together(contents) as prepared, self._under(hold):
+            prepared.rename(self.files.path(SWITCH))
+            sync_directory(self.files.directory)
             self._finish_switch()
         return number
 
@@ -172,10 +173,17 @@ class SessionWriter:
         gate = self._gate or self._open_gate()
         with gate.locked():
             gate.check(hold)
-            try:
+            with self._writing():
                 yield
-            except OSError as error:
-                raise self._not_written(error) from error
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except FileNotFoundError:
+            raise self.files.not_found() from None
+        except OSError as error:
+            raise self._not_written(error) from error
 
     def _open_gate(self, *, create: bool = False) -> Gate:
         """Open the gate anew, and with it every file: another process may have replaced them."""
@@ -222,19 +230,30 @@ class SessionWriter:
         remove_unfinished(self.files.directory)
         METADATA_FORMAT.read(self.files.path(METADATA))
 
-    def _prepare(self, contents: Mapping[str, bytes]) -> None:
-        """Write files that take effect together, and let them."""
+    @contextmanager
+    def _written_beside(self, name: str, content: bytes) -> Iterator[Path]:
+        """Yield a file that is on the disk and only has to be moved: no one waits for the disk inside the gate."""
+        temporary = self.files.path(f".{name}.{uuid.uuid4().hex}.tmp")
+        try:
+            with self._writing():
+                write_new(temporary, content)
+            yield temporary
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    @contextmanager
+    def _written_together(self, contents: Mapping[str, bytes]) -> Iterator[Path]:
+        """Yield a directory of files that are on the disk; it is gone afterwards unless it was moved."""
         prepared = self.files.path(f"{_PREPARED}{uuid.uuid4().hex}")
         try:
-            prepared.mkdir(mode=0o700)
-            for name, content in contents.items():
-                write_new(prepared / name, content)
-            sync_directory(prepared)
-            prepared.rename(self.files.path(SWITCH))
-        except OSError:
+            with self._writing():
+                prepared.mkdir(mode=0o700)
+                for name, content in contents.items():
+                    write_new(prepared / name, content)
+                sync_directory(prepared)
+            yield prepared
+        finally:
             shutil.rmtree(prepared, ignore_errors=True)
-            raise
-        sync_directory(self.files.directory)
 
     def _finish_switch(self) -> None:
         switch = self.files.path(SWITCH)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -47,3 +51,48 @@ def me() -> Holder:
 def other() -> Holder:
     """A process elsewhere, which therefore counts as alive."""
     return Holder(pid=4711, started=1.0, boot_id="another", host="another-machine", kind="worker")
+
+
+StartPython = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def start_python() -> Iterator[StartPython]:
+    """Start interpreters that run a text of code; those still there at the end are killed."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(code: str, *arguments: object, bare: bool = False) -> subprocess.Popen[str]:
+        command = [sys.executable, "-c", code if bare else f"{PREAMBLE}\n{code}", *map(str, arguments)]
+        process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+PREAMBLE = f"""
+import asyncio, json, os, resource, signal, sys
+from pathlib import Path
+sys.path.append({str(Path(__file__).parents[2] / "stand_ins")!r})
+from stored_sessions import event, message, new_session
+from amplifierd.exceptions import *
+from amplifierd.paths import Paths
+from amplifierd.session_store.file_store import FileStore
+from amplifierd.session_store.hold import Hold, Holder
+from amplifierd.session_store.protocol import SessionQuery
+
+me = Holder.of_this_process("child")
+home = Path(sys.argv[1])
+
+def say(*words):
+    print(*words, flush=True)
+
+def open_store():
+    return FileStore(Paths.from_environment(home, environ={{}}))
+"""
