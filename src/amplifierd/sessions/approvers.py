@@ -6,7 +6,10 @@ Without an approver a question waits for `ApprovalQueue.resolve`, which is how a
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
+import contextvars
 import inspect
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -85,8 +88,8 @@ class AllowByRule:
 class Callback:
     """Asks a function of the application.
 
-    It returns an `ApprovalDecision`, True or False, or the text of an option. A plain function runs in a thread, so it
-    may wait for a person; a coroutine function runs where the session does.
+    It returns an `ApprovalDecision`, True or False, or the text of an option. A plain function runs in a thread of its
+    own, so it may wait for a person as long as it likes; a coroutine function runs where the session does.
     """
 
     def __init__(self, function: Callable[[Approval], Any]) -> None:
@@ -97,8 +100,27 @@ class Callback:
         if inspect.iscoroutinefunction(self._function) or inspect.iscoroutinefunction(called):
             answer = await self._function(approval)
         else:
-            answer = await settle(await asyncio.to_thread(self._function, approval))
+            answer = await settle(await _in_own_thread(self._function, approval))
         return _decision(answer)
+
+
+async def _in_own_thread(function: Callable[[Approval], Any], approval: Approval) -> Any:
+    """Return what a function returns that may take for ever.
+
+    The threads that the process shares are few, and files are written in them; this one keeps nothing else waiting,
+    not even the end of the process.
+    """
+    loop, outcome, context = asyncio.get_running_loop(), concurrent.futures.Future[Any](), contextvars.copy_context()
+
+    def run() -> None:
+        try:
+            outcome.set_result(context.run(function, approval))
+        except BaseException as error:  # noqa: BLE001 - it is raised where the answer is awaited
+            outcome.set_exception(error)
+
+    outcome.set_running_or_notify_cancel()  # so that an answer nobody waits for any more is just dropped
+    threading.Thread(target=run, name="approval", daemon=True).start()
+    return await asyncio.wrap_future(outcome, loop=loop)
 
 
 def _decision(answer: Any) -> ApprovalDecision:

@@ -88,6 +88,9 @@ class EcosystemSessions:
     async def read_document(self, session_id: str, name: str) -> Any | None:
         return None
 
+    async def read_parts(self, session_id: str) -> dict[str, bytes]:
+        return {}
+
     async def descendants(self, session_id: str) -> tuple[str, ...]:
         """Return the ids of the sessions below this one in its tree, parents before their children."""
 

@@ -11,6 +11,7 @@ from amplifier_core.boundary import settle
 from amplifier_system.threads import in_thread
 from amplifierd.exceptions import MountPlanMissingError
 from amplifierd.session_store.json_lines import encoded_lines
+from amplifierd.session_store.parts_file import part_lines
 from amplifierd.session_store.protocol import Message, StoredEvent
 from amplifierd.session_store.record import SessionRecord
 from amplifierd.signing_keys import SigningKeys
@@ -20,7 +21,7 @@ from .session_archive import SUFFIX, write_archive
 from .unsecret import masked, shown_record, with_masked_data, without_secrets
 
 RECORD, PLAN, LOCK, DOCUMENTS = "record.json", "plan.json", "lock.json", "documents.json"
-TRANSCRIPT, EVENTS, RECEIPTS = "transcript.jsonl", "events.jsonl", "receipts.jsonl"
+TRANSCRIPT, EVENTS, RECEIPTS, PARTS = "transcript.jsonl", "events.jsonl", "receipts.jsonl", "parts.jsonl"
 
 CARRIED_DOCUMENTS = ("context_messages", "agent")
 """The documents that travel with a session. "Always" decisions do not: they were made for one home."""
@@ -44,6 +45,8 @@ class ReadableSessions(Protocol):
 
     async def read_document(self, session_id: str, name: str) -> Any | None: ...
 
+    async def read_parts(self, session_id: str) -> dict[str, bytes]: ...
+
     async def descendants(self, session_id: str) -> tuple[str, ...]: ...
 
 
@@ -64,6 +67,7 @@ class _Exported:
     messages: list[Message]
     events: list[StoredEvent]
     documents: dict[str, Any]
+    parts: dict[str, bytes]
 
 
 async def export_session(
@@ -78,8 +82,9 @@ async def export_session(
     """Write a session and its descendants to one file, signed with the key of this home.
 
     A directory as `path` gets a file named after the session. `find_lock` finds the lock of the build that a session
-    runs on. Events are masked and plans have no secrets; messages and receipts are as they are, since a session cannot
-    go on without them, unless `mask_messages` is given for a file that others will see.
+    runs on. Events are masked and plans have no secrets; messages, receipts and the parts of provider requests are as
+    they are stored, since a session cannot go on or be replayed without them. With `mask_messages`, for a file that
+    others will see, messages and receipts are masked and requests left out.
 
     Raises:
         SessionNotFoundError: there is no such session.
@@ -116,6 +121,7 @@ async def _read(source: ReadableSessions, session_id: str, find_lock: FindLock |
         await source.read_messages(session_id),
         await source.read_events(session_id),
         {name: value for name, value in documents.items() if value is not None},
+        await source.read_parts(session_id),
     )
 
 
@@ -133,6 +139,8 @@ def _contents(session: _Exported, *, mask_messages: bool) -> dict[str, bytes]:
         EVENTS: encoded_lines(with_masked_data(others)),
         DOCUMENTS: json_text(documents),
     }
+    if session.parts and not mask_messages:
+        contents[PARTS] = part_lines(session.parts)
     if session.plan is not None:
         contents[PLAN] = json_text(without_secrets(session.plan))
     if session.lock is not None:

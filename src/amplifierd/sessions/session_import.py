@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +31,7 @@ from .export import (
     EVENTS,
     LOCK,
     LOCK_DOCUMENT,
+    PARTS,
     PLAN,
     RECEIPTS,
     RECORD,
@@ -137,7 +140,20 @@ def _session_in(archive: SessionArchive, number: int, session_id: str) -> NewSes
         messages=lines(TRANSCRIPT, "role"),
         events=_in_order([*lines(EVENTS, "event"), *lines(RECEIPTS, "event")]),
         documents={**documents, **({LOCK_DOCUMENT: lock} if lock else {})},
+        parts=dict(_part(entry, archive.path) for entry in lines(PARTS, "digest")),
     )
+
+
+def _part(entry: Mapping[str, Any], path: Path) -> tuple[str, bytes]:
+    """Return a part of a request under its hash."""
+    digest, text, encoded = entry["digest"], entry.get("text"), entry.get("base64")
+    try:
+        content = text.encode() if isinstance(text, str) else base64.b64decode(str(encoded), validate=True)
+    except ValueError:
+        content = b""
+    if hashlib.sha256(content).hexdigest() != digest:
+        raise SessionImportError(f"{path} is not imported: the part {digest!r} of a request is not what its hash says")
+    return digest, content
 
 
 def _in_order(events: Iterable[StoredEvent]) -> list[StoredEvent]:
@@ -184,7 +200,9 @@ def _adopted(session: NewSession, ids: Mapping[str, str], signer: Signer | None)
     )
     messages: list[Message] = _renamed(list(session.messages), ids)
     events: list[StoredEvent] = _renamed(list(session.events), ids)
-    return NewSession(record, session.plan, messages=messages, events=events, documents=session.documents)
+    return NewSession(
+        record, session.plan, messages=messages, events=events, documents=session.documents, parts=session.parts
+    )
 
 
 def _renamed(value: Any, ids: Mapping[str, str]) -> Any:

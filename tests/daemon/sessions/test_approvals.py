@@ -313,6 +313,17 @@ async def test_a_plain_callback_may_wait_for_a_person_without_blocking_the_loop(
     assert await asking == "Allow"
 
 
+async def test_however_many_people_are_waited_for_other_work_goes_on() -> None:
+    said_yes = threading.Event()
+    asked = Asked(approver=Callback(lambda approval: said_yes.wait(30)))
+    asking = [asked.ask_user() for _ in range(50)]
+    await asked.question(50)
+    assert await asyncio.to_thread(lambda: "done") == "done"  # a thread is free
+    asking[0].cancel()
+    said_yes.set()
+    assert await asyncio.gather(*asking[1:]) == ["Allow"] * 49
+
+
 async def test_a_person_may_answer_before_the_approver_does() -> None:
     async def never(approval: Approval) -> bool:
         await asyncio.Event().wait()

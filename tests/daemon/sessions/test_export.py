@@ -260,6 +260,8 @@ RECORD = json.dumps({"session_id": "s1", "working_dir": "/work", "created_at": n
             {"sessions/0/record.json": RECORD, "sessions/1/record.json": RECORD.replace(b"s1", b"s2")},
             {"sessions": ["s1", "s2"]},
         ),
+        ({"sessions/0/record.json": RECORD, "sessions/0/parts.jsonl": b'{"digest":"00","text":"x"}\n'}, {}),
+        ({"sessions/0/record.json": RECORD, "sessions/0/parts.jsonl": b'{"digest":"00","base64":7}\n'}, {}),
         ({"sessions/0/record.json": RECORD}, {"format": "something else"}),
         ({"sessions/0/record.json": RECORD}, {"format_version": True}),
         ({}, {}),
