@@ -7,12 +7,11 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from amplifier_foundation.sources.store import make_directory
 from amplifier_system.threads import Stop, in_thread
 from amplifierd.exceptions import CheckpointError
-from amplifierd.stored_json import StoredFormat
 
 from .diff import describe_modes, diff_trees
 from .ignore_rules import REPOSITORY
@@ -25,6 +24,7 @@ from .restoration import Restoration, remove_temporaries
 from .results import Changes, UndoResult, paths_of
 from .root_directory import RootDirectory, real_path
 from .stat_cache import load_cache
+from .undo_journal import UndoJournal
 from .undo_plan import plan_undo
 
 T = TypeVar("T")
@@ -32,8 +32,6 @@ T = TypeVar("T")
 MAX_FILES = 20_000
 MAX_BYTES = 524_288_000
 TIMEOUT_S = 5.0
-
-_UNDO_FORMAT = StoredFormat(version=1)
 
 
 class Checkpoints:
@@ -59,7 +57,8 @@ class Checkpoints:
         self._excluded = (directory, *exclude)
         self._store = ObjectStore(directory / "store")
         self._records = Records(directory / "records")
-        self._undo_file = directory / "undo.json"
+        self._journal = UndoJournal(directory / "undo.json")
+        self._cache_file = directory / "cache.json"
         self._observer: Observer | None = None
         self._latest: _Kept | None = None
         self._lock = asyncio.Lock()
@@ -122,21 +121,25 @@ class Checkpoints:
 
     def _observe(self, watch: Iterable[str], stop: Stop) -> Observation:
         """Read the working directory; what it holds is in the store then, and named by `_latest`."""
-        make_directory(self._directory)
-        if self._observer is None:
-            cache = load_cache(self._directory / "cache.json", self._store)
-            self._observer = Observer(self.working_dir, self._bounds, cache, self._excluded)
-            self._clean_after_interruption()
+        observer = self._open_observer()
         if self._latest is None and (last := self._records.last()):
             self._latest = _Kept(self._manifest(last), last.manifest, last.tree)
         with self._store.writing() as writer:
             previous = self._latest.manifest if self._latest else None
-            observation = self._observer.observe(writer, previous, watch, stop)
+            observation = observer.observe(writer, previous, watch, stop)
             if self._latest is None or observation.manifest != previous:
                 self._latest = _keep(writer, observation.manifest)
-        if self._observer.cache.is_changed:
-            self._observer.cache.save(self._directory / "cache.json")
+        if observer.cache.is_changed:
+            observer.cache.save(self._cache_file)
         return observation
+
+    def _open_observer(self) -> Observer:
+        if self._observer is None:
+            make_directory(self._directory)
+            cache = load_cache(self._cache_file, self._store)
+            self._observer = Observer(self.working_dir, self._bounds, cache, self._excluded)
+            self._clean_after_interruption()
+        return self._observer
 
     def _record(self, observation: Observation, turn: int, label: str, started_s: float) -> Checkpoint:
         manifest, kept = observation.manifest, self._latest
@@ -165,11 +168,9 @@ class Checkpoints:
         manifest = self._manifest(last)
         watch = {each for path in wanted for each in (path, *ancestors(path)) if manifest.state_of(each) is UNKNOWN}
         if watch:
-            if self._observer is None:
-                self._observe((), stop)
-            assert self._observer is not None
+            observer = self._open_observer()
             with self._store.writing() as writer:
-                manifest = self._observer.look(writer, manifest, watch, stop)
+                manifest = observer.look(writer, manifest, watch, stop)
                 kept = _keep(writer, manifest)
             files, size = manifest.file_count, manifest.total_bytes
             known = replace(last, manifest=kept.manifest_id, tree=kept.tree_id, files=files, bytes=size)
@@ -200,7 +201,8 @@ class Checkpoints:
         watch = [each.path for each in changed]
         observation = self._observe(watch, stop)
         present = observation.manifest
-        begun = self._interrupted_undo(before, after)
+        begun_id = self._journal.find(before.id, after.id)
+        begun = self._records.get(begun_id) if begun_id else None
         start = self._manifest(begun) if begun else None
         with RootDirectory(self.working_dir) as root:
             plan = plan_undo(root, changed, before=old, present=present, interrupted=start)
@@ -212,39 +214,22 @@ class Checkpoints:
                     hint="move it out of the way, then undo again",
                 )
             first = begun or self._record(observation, before.turn, "before undo", started_s)
-            _UNDO_FORMAT.write(self._undo_file, {"before": before.id, "after": after.id, "checkpoint": first.id})
-            modes = {
-                path: entry.mode for path, entry in (start or present).entries.items() if entry.kind == "directory"
-            }
-            assert self._observer is not None
-            seen = {path: file.signature for path, file in self._observer.cache.files.items()}
+            self._journal.begin(before.id, after.id, first.id)
+            seen = {path: file.signature for path, file in self._open_observer().cache.files.items()}
+            modes = (start or present).directory_modes
             restoration = Restoration(root, self._store, wanted=plan.wanted, seen=seen, modes=modes)
             outcome = restoration.run(around=watch)
         last = self._record(self._observe(watch, Stop()), before.turn, "after undo", started_s)
-        self._undo_file.unlink()
+        self._journal.end()
         restored, not_empty = tuple(sorted(outcome.restored)), tuple(sorted(outcome.not_empty))
         return UndoResult(True, restored, tuple(sorted({*plan.foreign, *outcome.foreign})), not_empty, first, last)
 
-    def _interrupted_undo(self, before: Checkpoint, after: Checkpoint) -> Checkpoint | None:
-        """Return what was kept first by an undo of the same changes that was interrupted."""
-        match self._read_undo():
-            case {"before": before.id, "after": after.id, "checkpoint": str(id)}:
-                return self._records.get(id)
-        return None
-
-    def _read_undo(self) -> dict[str, Any]:
-        try:
-            return _UNDO_FORMAT.read(self._undo_file) or {}
-        except ValueError:
-            return {}
-
     def _clean_after_interruption(self) -> None:
         """Remove the unfinished files that an undo left in the working directory when it was killed."""
-        match self._read_undo():
-            case {"before": str(before), "after": str(after)}:
-                old, new = self._manifest(self._records.get(before)), self._manifest(self._records.get(after))
-                with RootDirectory(self.working_dir) as root:
-                    remove_temporaries(root, (each.path for each in differences(old, new)))
+        if pending := self._journal.pending():
+            old, new = (self._manifest(self._records.get(id)) for id in pending)
+            with RootDirectory(self.working_dir) as root:
+                remove_temporaries(root, (each.path for each in differences(old, new)))
 
     def _manifest(self, checkpoint: Checkpoint) -> Manifest:
         """Return the manifest of a checkpoint as it is now: files may have been remembered since it was taken."""

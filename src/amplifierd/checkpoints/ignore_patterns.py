@@ -51,14 +51,32 @@ def _parse(line: str) -> Pattern | None:
     only_directories = line.endswith("/")
     line = line.removesuffix("/")
     only_name = "/" not in line
-    names = line.removeprefix("/").split("/")
-    if not all(names):
-        return None
     try:
+        names = _split(line.removeprefix("/"))
+        if not all(names):
+            return None
         parts = tuple(None if name == _ANYWHERE else re.compile(_translate(name), re.DOTALL).match for name in names)
     except re.error:
         return None
     return Pattern(parts, is_negated, only_directories, only_name)
+
+
+def _split(pattern: str) -> list[str]:
+    """Return the patterns of the single names; a slash in brackets is just one that no name has."""
+    names = [""]
+    place = 0
+    while place < len(pattern):
+        end = place + 1
+        if pattern[place] == "[":
+            _, end = _translate_set(pattern, end)
+        elif pattern[place] == "\\":
+            end += 1
+        piece, place = pattern[place:end], end
+        if piece in ("/", "\\/"):
+            names.append("")
+        else:
+            names[-1] += piece
+    return names
 
 
 def _without_trailing_spaces(line: str) -> str:
@@ -133,18 +151,18 @@ def _translate_set(glob: str, place: int) -> tuple[str, int]:
             members += _CLASSES.get(found[1], "")
             place = found.end()
         else:
-            place += glob[place] == "\\"
-            members += _member(glob[place : place + 1])
-            place += 1
+            first, place = _read_member(glob, place)
+            members += re.escape(first)
             if glob[place : place + 1] == "-" and glob[place + 1 : place + 2] not in ("]", ""):
-                place += 1 + (glob[place + 1] == "\\")
-                members += "-" + _member(glob[place : place + 1])
-                place += 1
+                last, place = _read_member(glob, place + 1)
+                members += f"-{re.escape(last)}" if last >= first else ""  # to git, a range that runs back has a start
         is_first = False
     return f"[{'^' if is_negated else ''}{members}]", place + 1
 
 
-def _member(sign: str) -> str:
-    if not sign:
+def _read_member(glob: str, place: int) -> tuple[str, int]:
+    """Return the sign of a set at a place, and where the next one is."""
+    place += glob[place] == "\\"
+    if place == len(glob):
         raise re.error("a bracket is not closed")
-    return re.escape(sign)
+    return glob[place], place + 1

@@ -81,6 +81,10 @@ class Manifest:
     def total_bytes(self) -> int:
         return sum(entry.size for entry in self.entries.values())
 
+    @property
+    def directory_modes(self) -> dict[str, int]:
+        return {path: entry.mode for path, entry in self.entries.items() if entry.kind == "directory"}
+
     def to_bytes(self) -> bytes:
         value = {
             "covers_tree": self.covers_tree,

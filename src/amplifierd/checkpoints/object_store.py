@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO
 
 from amplifier_foundation.sources.store import make_directory
-from amplifier_system.files import remove_unfinished
+from amplifier_system.files import remove_unfinished, write_atomically
 from amplifierd.exceptions import CheckpointError
 
 from .pack_file import PackWriter, index_of, read_index, unpack
@@ -76,16 +76,23 @@ class ObjectStore:
         make_directory(self._packs)
         make_directory(self.directory / "refs")
         (self.directory / "config").write_text(_CONFIG)
-        (self.directory / "HEAD").write_text("ref: refs/heads/none\n")
+        write_atomically(self.directory / "HEAD", b"ref: refs/heads/none\n", lasting=False)
 
     def _known(self) -> dict[str, tuple[Path, int]]:
         if self._places is None:
-            remove_unfinished(self._packs)
+            self._remove_leftovers()
             self._places = {}
             for index in sorted(self._packs.glob("*.idx")):
                 pack = index.with_suffix(".pack")
                 self._places.update((oid, (pack, offset)) for oid, offset in read_index(index))
         return self._places
+
+    def _remove_leftovers(self) -> None:
+        """Remove what was being written when a process was killed."""
+        remove_unfinished(self._packs)
+        for pack in self._packs.glob("*.pack"):
+            if not pack.with_suffix(".idx").exists():
+                pack.unlink()
 
     def _publish(self, temporary: Path, name: str, writer: PackWriter) -> None:
         pack = self._packs / f"pack-{name}.pack"

@@ -13,6 +13,8 @@ from .stat_cache import CachedFolder
 
 Counted = Callable[[int, int], None]
 
+_BATCH = 1000
+
 
 @dataclass
 class Sighting:
@@ -49,7 +51,7 @@ def walk(
                 if text := _read_ignore_file(folder, names):
                     inner[path] = IgnoreFile(path, "", text)
                     chain = chain.with_file(inner[path])
-                found = _look(path, names, chain, sighting, verdicts.get(path), excluded)
+                found = _look(path, names, chain, sighting, verdicts.get(path), excluded, counted)
         except FileNotFoundError:
             continue
         except OSError:
@@ -70,6 +72,7 @@ def _look(
     sighting: Sighting,
     cached: CachedFolder | None,
     excluded: frozenset[tuple[int, int]],
+    counted: Counted,
 ) -> dict[str, os.stat_result]:
     """Return the status of what counts in one directory."""
     prefix = f"{path}/" if path else ""
@@ -78,7 +81,9 @@ def _look(
     kept, ignored = (cached.kept, cached.ignored) if cached is not None and is_valid else (nothing, nothing)
     found: dict[str, os.stat_result] = {}
     new_kept, new_ignored = set(), set()
-    for entry in names:
+    for number, entry in enumerate(names):
+        if number % _BATCH == _BATCH - 1:
+            counted(0, 0)  # a single directory may hold millions
         is_directory = entry.is_dir(follow_symlinks=False)
         key = f"{entry.name}/" if is_directory else entry.name
         if key in ignored or (key not in kept and chain.ignores(prefix + entry.name, is_directory=is_directory)):

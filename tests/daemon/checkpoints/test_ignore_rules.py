@@ -46,6 +46,7 @@ FILES = [
     "/src/a/\nsrc/a/b/\n!src/a/b/\n",
     "*a*b*\nu*\nabc*d\n*-*\n",
     "te**1\n**er/and\n",
+    "?\\\n[b-9]\n[/x]\nfoo[/]bar\nfoo\\/bar2\n",
     "[\n[a\n\\\n!\n/\n//\n",
 ]
 
