@@ -113,7 +113,14 @@ class Home:
         from .sessions.opening import open_sessions  # loaded when a session is asked for
 
         return open_sessions(
-            self.paths, self.settings, self.profiles, self.plans, self.catalogue, self.keys, resolvers=self.resolver
+            self.paths,
+            self.settings,
+            self.profiles,
+            self.plans,
+            self.catalogue,
+            self.keys,
+            resolvers=self.resolver,
+            find_checkpoints=self.checkpoints_for,
         )
 
     def resolver(self, *, pins: Mapping[str, Path] | None = None) -> DaemonModuleSourceResolver:

@@ -21,7 +21,8 @@ class SessionRecord(BaseModel):
     """One session; frozen. Fields that this version does not know are kept as they are.
 
     A child that an agent runs in has the `root_session_id` of its tree; a fork begins a tree of its own. `usage` counts
-    what this session used itself, without its children: `{tokens, tool_calls, cost_usd, by_model}`.
+    what this session used itself, without its children: `{tokens, tool_calls, cost_usd, by_model}`. `is_trusted` says
+    that whoever opened it named the working directory, which may then be snapshotted.
     """
 
     model_config = ConfigDict(frozen=True, extra="allow")
@@ -32,6 +33,7 @@ class SessionRecord(BaseModel):
     profile_name: str | None = None
     bundle: str | None = None
     working_dir: str
+    is_trusted: bool = False
     parent_session_id: str | None = None
     root_session_id: str | None = None
     forked_from_turn: int | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 from amplifier_foundation.session import count_turns, find_orphaned_tool_calls, slice_to_turn
@@ -13,6 +14,7 @@ from amplifierd.session_store.record import SessionRecord, new_session_id, now
 
 from .context_messages import DOCUMENT
 from .creation import Creation, SessionRequest
+from .export import ReadableSessions
 from .transcript import last_turn
 
 OrphanedTools = Literal["complete", "remove", "error"]
@@ -29,6 +31,7 @@ class Branches:
 
     async def fork(
         self,
+        source: ReadableSessions,
         record: SessionRecord,
         turn: int | None,
         *,
@@ -41,7 +44,7 @@ class Branches:
         Raises:
             InvalidTurnError: there is no such turn, or it has tool calls without a result and these count as an error.
         """
-        messages = await self._store.read_messages(record.session_id)
+        messages = await source.read_messages(record.session_id)
         latest = last_turn(messages)
         at = latest if turn is None else turn
         if not 1 <= at <= latest:
@@ -51,7 +54,7 @@ class Branches:
             )
         kept = [message for message in messages if int(message.get("turn") or 0) <= at]
         kept = _whole(kept, handle_orphaned_tools, record.session_id)
-        plan, changes = await self._plan(record, profile)
+        plan, changes = await self._plan(source, record, profile)
         documents = {} if profile else await self._documents(record.session_id, at)
         moment = now()
         forked = record.changed(
@@ -109,15 +112,19 @@ class Branches:
         )
         return await self._store_free(new)
 
-    async def _plan(self, record: SessionRecord, profile: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
+    async def _plan(
+        self, source: ReadableSessions, record: SessionRecord, profile: str | None
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
         if profile is None:
-            return await self._store.read_plan(record.session_id), {}
-        request = SessionRequest(profile=profile, overrides=record.settings_overrides)
+            return await source.read_plan(record.session_id), {}
+        working_dir = Path(record.working_dir)
+        request = SessionRequest(profile=profile, working_dir=working_dir, overrides=record.settings_overrides)
         equipment, plan = await self._creation.plan_for(request)
         build = equipment.build
         return plan, {
             "profile_name": str(equipment.profile_id),
             "bundle": None,
+            "origin": None,
             "build_id": build.build_id if build else None,
         }
 

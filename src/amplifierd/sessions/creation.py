@@ -39,6 +39,7 @@ class SessionRequest:
     tags: tuple[str, ...] = ()
     owner: str | None = None
     start: bool = True
+    is_trusted: bool = False
 
 
 class Creation:
@@ -65,6 +66,7 @@ class Creation:
             profile_name=str(equipment.profile_id) if equipment.profile_id else None,
             bundle=request.bundle,
             working_dir=str(request.working_dir),
+            is_trusted=request.is_trusted,
             created_at=moment,
             started_at=moment if request.start else None,
             last_activity_at=moment,

@@ -1,15 +1,15 @@
-"""The sessions of a home: created, opened, listed, branched and removed."""
+"""The sessions of a home: opened, listed, changed, branched, moved and removed."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
-from amplifier_core.display import DisplaySystem
+from amplifierd.builds.home_profiles import Profiles
+from amplifierd.checkpoints import Changes, UndoResult
 from amplifierd.exceptions import (
     ExecutionInProgressError,
     InvalidTurnError,
@@ -18,285 +18,32 @@ from amplifierd.exceptions import (
     SessionStateError,
 )
 from amplifierd.limits import Limits
-from amplifierd.session_store.protocol import (
-    Hold,
-    Message,
-    SearchHit,
-    SessionPage,
-    SessionQuery,
-    StoredEvent,
-)
+from amplifierd.session_store.protocol import Hold, Message, SessionQuery
 from amplifierd.session_store.record import SessionRecord, SessionState, checked_session_id, now
+from amplifierd.signing_keys import SigningKeys
 
-from .approvals import ApprovalQueue
-from .approvers import Approver, DenyAll
 from .branches import Branches, OrphanedTools
-from .calls import CallLayer
+from .checkpointing import Undone, changes_of, undo_files
 from .context_messages import DOCUMENT
-from .creation import Creation, SessionRequest
-from .equipment import Equipment
+from .creation import SessionRequest
+from .export import ExportedSession, export_session
 from .interruption import RepairReport, repair
-from .runner import ExecutionRunner
-from .runtime import Runtime
-from .session import Session, SessionOpening
-from .synchronously import now_or_in_thread
+from .open_sessions import ENDED, OpenSessions
+from .session_import import ImportedSession, import_session
 from .transcript import Transcript, last_turn
-from .tree import SessionTree
-from .tree_budget import TreeBudget
-from .tree_events import TreeEvents
-from .usage import Usage
 
 T = TypeVar("T")
 
-_ENDED: tuple[SessionState, ...] = ("completed", "failed", "terminated")
 _CHANGEABLE = frozenset({"name", "tags", "metadata", "working_dir", "limits"})
-APPROVALS = "approvals"
 
 
-class Sessions:
+class Sessions(OpenSessions):
     """The sessions of one home. What only reads is plain; the rest is awaited."""
 
-    def __init__(
-        self,
-        runtime: Runtime,
-        creation: Creation,
-        *,
-        default_profile: Callable[[], Awaitable[str]],
-        default_working_dir: Callable[[], Path],
-    ) -> None:
-        self.runtime, self._creation = runtime, creation
-        self._default_profile, self._default_working_dir = default_profile, default_working_dir
-        self._store = runtime.store
-        self._branches = Branches(runtime.store, runtime.holder, creation)
-        self._open: dict[str, Session] = {}
-        self._users: dict[str, int] = {}
-        self._opening = asyncio.Lock()
-
-    # --- reading
-
-    def list(self, query: SessionQuery | None = None, **filters: Any) -> SessionPage:
-        """Return a page of sessions, the latest first; `filters` are fields of a `SessionQuery`."""
-        wanted = query or SessionQuery(**filters)
-        return now_or_in_thread(lambda: self._store.list(wanted))
-
-    def get(self, session_id: str) -> SessionRecord:
-        """Return a session as it is stored.
-
-        Raises:
-            SessionNotFoundError: there is none of that id.
-        """
-        return now_or_in_thread(lambda: self._store.read(checked_session_id(session_id)))
-
-    def search(self, text: str, *, limit: int = 50) -> tuple[SearchHit, ...]:
-        """Return the sessions whose name or messages contain the words of a text."""
-        return now_or_in_thread(lambda: self._store.search(text, limit=limit))
-
-    def messages(self, session_id: str) -> Sequence[Message]:
-        """Return the transcript of a session."""
-        return now_or_in_thread(lambda: self._store.read_messages(checked_session_id(session_id)))
-
-    def events(self, session_id: str, *, after_seq: int = 0) -> Sequence[StoredEvent]:
-        """Return what happened in a session, in order."""
-        return now_or_in_thread(lambda: self._store.read_events(checked_session_id(session_id), after_seq=after_seq))
-
-    def plan(self, session_id: str) -> dict[str, Any]:
-        """Return the mount plan of a session."""
-        return now_or_in_thread(lambda: self._store.read_plan(checked_session_id(session_id)))
-
-    def holder(self, session_id: str) -> Hold | None:
-        """Return who holds a session, None when it is free."""
-        return now_or_in_thread(lambda: self._store.holder_of(checked_session_id(session_id)))
-
-    def find_open(self, session_id: str) -> Session | None:
-        """Return a session that is open in this process."""
-        return self._open.get(session_id)
-
-    # --- opening
-
-    def open(
-        self,
-        profile: str | None = None,
-        *,
-        bundle: str | Path | None = None,
-        plan: Mapping[str, Any] | None = None,
-        working_dir: str | Path | None = None,
-        approver: Approver | None = None,
-        display: DisplaySystem | None = None,
-        **options: Any,
-    ) -> SessionOpening:
-        """Create a session and open it: `async with home.sessions.open("foundation/offline") as session:`.
-
-        It runs a profile, a bundle or a plan, by default the home's default profile. `approver` answers what the
-        session asks; without one everything that would be asked about is denied. Further options are those of
-        `create`. If the session cannot be started, nothing is left of it.
-
-        Raises what `create` raises, and `RuntimeError` when a module that it cannot do without is broken.
-        """
-        request = self._request(profile, bundle, plan, working_dir, options)
-        return SessionOpening(self._create_and_open(request, approver or DenyAll(), display))
-
-    async def create(
-        self,
-        profile: str | None = None,
-        *,
-        bundle: str | Path | None = None,
-        plan: Mapping[str, Any] | None = None,
-        working_dir: str | Path | None = None,
-        **options: Any,
-    ) -> SessionRecord:
-        """Store a session without starting it.
-
-        `options` are `session_id`, `name`, `overrides`, `form`, `limits`, `metadata`, `tags`, `owner`, `start`.
-
-        Raises:
-            MountPlanError: the plan breaks rules.
-            SessionExistsError: the id is taken.
-            ProfileError, BundleError: what it should run cannot be used.
-        """
-        new, _ = await self._creation.prepare(await self._request(profile, bundle, plan, working_dir, options))
-        hold = await self._store.create(new, self.runtime.holder)
-        await self._store.release(hold)
-        return await self._store.read(new.record.session_id)
-
-    def resume(
-        self,
-        session_id: str,
-        *,
-        approver: Approver | None = None,
-        display: DisplaySystem | None = None,
-        take_over: bool = False,
-        layers: Sequence[CallLayer] = (),
-    ) -> SessionOpening:
-        """Open a stored session: `async with home.sessions.resume(session_id) as session:`.
-
-        What a crash left is repaired and reported in `session.repaired`. One that is open in this process already is
-        that very session. An ended one becomes active again. `take_over` takes it from a process that still lives.
-
-        Raises:
-            SessionNotFoundError: there is none of that id.
-            SessionHeldError: another process holds it.
-            MountPlanMissingError: its plan is gone.
-        """
-        return SessionOpening(
-            self._resume(checked_session_id(session_id), approver or DenyAll(), display, take_over, layers)
-        )
-
-    async def _request(
-        self,
-        profile: str | None,
-        bundle: str | Path | None,
-        plan: Mapping[str, Any] | None,
-        working_dir: str | Path | None,
-        options: Mapping[str, Any],
-    ) -> SessionRequest:
-        if profile is None and bundle is None and plan is None:
-            profile = str(await self._default_profile())
-        directory = _absolute(working_dir) if working_dir else self._default_working_dir()
-        limits = Limits.read(options.get("limits")).within(Limits.read(self.runtime.settings.sessions.limits))
-        given = {**options, "limits": limits, "tags": tuple(options.get("tags") or ())}
-        return SessionRequest(
-            profile=profile, bundle=None if bundle is None else str(bundle), plan=plan, working_dir=directory, **given
-        )
-
-    async def _create_and_open(
-        self, asked: Awaitable[SessionRequest], approver: Approver, display: DisplaySystem | None
-    ) -> Session:
-        request = await asked
-        if not request.working_dir.is_dir():
-            raise SessionStateError(
-                f"the working directory {request.working_dir} is not a directory", hint="create it, or name another"
-            )
-        new, equipment = await self._creation.prepare(request)
-        hold = await self._store.create(new, self.runtime.holder)
-        try:
-            tree = await self._tree(new.record, hold, approver, display)
-            return await self._start(new.record, hold, tree, equipment, ())
-        except BaseException:
-            await self._store.delete(hold)
-            raise
-
-    async def _resume(
-        self,
-        session_id: str,
-        approver: Approver,
-        display: DisplaySystem | None,
-        take_over: bool,
-        layers: Sequence[CallLayer],
-    ) -> Session:
-        async with self._opening:
-            if (known := self._open.get(session_id)) is not None:
-                self._users[session_id] += 1
-                return known
-            record = await self._store.read(session_id)
-            hold = await self._store.acquire(session_id, self.runtime.holder, take_over=take_over)
-            try:
-                if record.status in _ENDED:
-                    record = await self._store.update(hold, status="active", ended_at=None)
-                equipment = await self.runtime.outfitter.of_record(record)
-                equipment = await self._as_agent(record, equipment)
-                tree = await self._tree(record, hold, approver, display)
-                return await self._start(record, hold, tree, equipment, layers)
-            except BaseException:
-                await self._store.release(hold)
-                raise
-
-    async def _as_agent(self, record: SessionRecord, equipment: Equipment) -> Equipment:
-        """Return the equipment of a child that is opened on its own."""
-        if record.created_by != "agent":
-            return equipment
-        agent = await self._store.read_document(record.session_id, "agent") or {}
-        return equipment.for_agent(record.agent_name or "self", str(agent.get("instruction") or ""), equipment.bundle)
-
-    async def _tree(
-        self, record: SessionRecord, hold: Hold, approver: Approver, display: DisplaySystem | None
-    ) -> SessionTree:
-        """Return what a session shares with its children, with what the whole tree used so far."""
-        root = record if record.root_id == record.session_id else await self._store.read(record.root_id)
-        last, used = 0, Usage()
-        for session_id in (root.session_id, *await self._store.descendants(root.session_id)):
-            last = max(last, await self._store.last_seq(session_id))
-            member = await self._store.read(session_id)
-            agent = member.agent_name if member.created_by == "agent" else None
-            used += Usage.from_json(member.usage).for_agent(agent)
-
-        async def emit(event: str, data: dict[str, Any]) -> None:
-            asking = tree.runners.get(str(data.get("session_id"))) or tree.runners.get(record.session_id)
-            if asking is not None:
-                await asking.journal.write(event, data)
-
-        async def load() -> Any:
-            return await self._store.read_document(record.session_id, APPROVALS)
-
-        async def save(value: Any) -> None:
-            await self._store.put_document(hold, APPROVALS, value)
-
-        approvals = ApprovalQueue(record.session_id, emit=emit, load=load, save=save, approver=approver)
-        budget = TreeBudget(Limits.read(root.limits), used)
-        tree = SessionTree(TreeEvents(root.session_id, last), budget, approvals, display)
-        return tree
-
-    async def _start(
-        self, record: SessionRecord, hold: Hold, tree: SessionTree, equipment: Equipment, layers: Sequence[CallLayer]
-    ) -> Session:
-        runner = ExecutionRunner(
-            self.runtime, record.session_id, hold=hold, record=record, tree=tree, equipment=equipment, layers=layers
-        )
-        await runner.start()
-        session = Session(runner, self._close)
-        self._open[record.session_id] = session
-        self._users[record.session_id] = 1
-        return session
-
-    async def _close(self, session: Session) -> None:
-        session_id = session.session_id
-        self._users[session_id] = self._users.get(session_id, 1) - 1
-        if self._users[session_id] > 0:
-            return
-        self._users.pop(session_id, None)
-        self._open.pop(session_id, None)
-        await session.runner.cleanup()
-
-    # --- changing
+    def __init__(self, *parts: Any, profiles: Profiles, keys: SigningKeys) -> None:
+        super().__init__(*parts)
+        self._profiles, self._keys = profiles, keys
+        self._branches = Branches(self._store, self.runtime.holder, self._creation)
 
     async def update(self, session_id: str, **changes: Any) -> SessionRecord:
         """Change `name`, `tags`, `metadata`, `working_dir` or `limits` of a session; an empty name clears it.
@@ -335,7 +82,7 @@ class Sessions:
             SessionStateError: it was never started, has ended, or the status is not an end.
         """
         record = self.get(session_id)
-        if status not in _ENDED or record.status != "active":
+        if status not in ENDED or record.status != "active":
             raise SessionStateError(
                 f"session {session_id} is {record.status} and cannot become {status}",
                 hint="an active session can become completed, failed or terminated",
@@ -361,9 +108,12 @@ class Sessions:
         Raises:
             InvalidTurnError: there is no such turn.
         """
-        record = self.get(session_id)
+        source = await self._source_of(checked_session_id(session_id))
+        record = await source.read(session_id)
+        if source is self._elsewhere and profile is None:
+            profile = str(await self._defaults.profile())
         return await self._branches.fork(
-            record, turn, profile=profile, name=name, handle_orphaned_tools=handle_orphaned_tools
+            source, record, turn, profile=profile, name=name, handle_orphaned_tools=handle_orphaned_tools
         )
 
     async def clone(self, session_id: str, name: str | None = None) -> SessionRecord:
@@ -467,7 +217,7 @@ class Sessions:
         """Remove ended sessions that are older than some days; returns their ids. Active ones stay."""
         oldest = (datetime.now(UTC) - timedelta(days=older_than_days)).isoformat().replace("+00:00", "Z")
         old: tuple[str, ...] = ()
-        for status in ("created", *_ENDED):
+        for status in ("created", *ENDED):
             page = await self._store.list(SessionQuery(status=status, sort="created_at", limit=1_000_000))
             old += tuple(r.session_id for r in page.sessions if (r.ended_at or r.created_at) < oldest)
         if not dry_run:
@@ -476,11 +226,6 @@ class Sessions:
                     await self.delete(session_id)
         return old
 
-    async def _unload(self, session_id: str) -> None:
-        if (opened := self._open.get(session_id)) is not None:
-            self._users[session_id] = 1
-            await opened.close()
-
     async def _under_hold(self, session_id: str, work: Callable[[Hold], Awaitable[T]]) -> T:
         hold = await self._store.acquire(checked_session_id(session_id), self.runtime.holder)
         try:
@@ -488,17 +233,66 @@ class Sessions:
         finally:
             await self._store.release(hold)
 
-    def uses_profile(self, profile_id: str) -> bool:
-        """Say whether a session that has not ended runs a profile."""
-        return self.list(profile_name=str(profile_id), status="active", limit=1).total > 0
+    # --- what turns did to files
 
-    async def close(self) -> None:
-        """Close every open session and the store."""
-        for session in tuple(self._open.values()):
-            self._users[session.session_id] = 1
-            await session.close()
-        await self._store.close()
+    async def changes(self, session_id: str, turn: int) -> Changes:
+        """Return what a turn changed in the working directory: `added`, `modified`, `deleted`, and a `diff`.
 
+        Raises:
+            InvalidTurnError: there is no checkpoint of that turn.
+        """
+        return await changes_of(self.checkpoints(self.get(session_id)), turn)
 
-def _absolute(path: str | Path) -> Path:
-    return Path(path).expanduser().absolute()
+    async def undo(
+        self, session_id: str, turn: int, *, what: Undone = "both", force: bool = False
+    ) -> UndoResult | None:
+        """Take back what a turn changed, in the files, in the conversation, or in both.
+
+        Files that somebody else has changed since are listed in the result, and nothing at all is touched unless
+        `force` is set. The conversation ends before the turn afterwards. Returns None when only that is undone.
+
+        Raises:
+            InvalidTurnError: there is no such turn, or no checkpoint of it.
+            ExecutionInProgressError: a turn is running.
+        """
+        opened = self._open.get(session_id)
+        if opened is not None and opened.activity != "idle":
+            raise ExecutionInProgressError(
+                f"session {session_id} is executing a turn", hint="wait for it, or cancel it"
+            )
+        undone: UndoResult | None = None
+        if what != "conversation":
+            undone = await undo_files(self.checkpoints(self.get(session_id)), turn, force=force)
+            if not undone.done:
+                return undone
+        if what != "files":
+            await self.truncate(session_id, turn - 1)
+        return undone
+
+    # --- files that travel
+
+    async def export(self, session_id: str, path: str | Path, *, mask_messages: bool = False) -> ExportedSession:
+        """Write a session and its children to one file, signed by this home.
+
+        Raises:
+            SessionNotFoundError: there is no such session.
+        """
+        source = await self._source_of(checked_session_id(session_id))
+        return await export_session(
+            source, session_id, Path(path), self._keys, find_lock=self._find_lock, mask_messages=mask_messages
+        )
+
+    async def import_(self, path: str | Path) -> ImportedSession:
+        """Store the sessions of an exported file; those of a signer that this home does not trust are not `verified`.
+
+        Raises:
+            SessionImportError: the file was changed, damaged or made by something else; nothing is stored.
+        """
+        return await import_session(Path(path), self._store, self.runtime.holder, self._keys)
+
+    def _find_lock(self, record: SessionRecord) -> Mapping[str, Any] | None:
+        """Return the lock of the build that a session runs on."""
+        if record.profile_name is None:
+            return None
+        build = self._profiles.find_build(record.profile_name, record.build_id)
+        return build.lock.data if build is not None else None

@@ -13,10 +13,13 @@ from amplifierd.session_defaults import default_profile, default_working_dir
 from amplifierd.session_store.file_store import FileStore
 from amplifierd.session_store.hold import Holder
 from amplifierd.settings import Settings
+from amplifierd.signing_keys import SigningKeys
 
 from .creation import Creation
+from .ecosystem import EcosystemSessions
 from .equipment import Outfitter, Resolvers
 from .home_sessions import Sessions
+from .open_sessions import Defaults, FindCheckpoints
 from .runtime import Runtime
 from .secret_values import SecretValues
 
@@ -30,6 +33,7 @@ def open_sessions(
     keys: Keys,
     *,
     resolvers: Resolvers,
+    find_checkpoints: FindCheckpoints,
 ) -> Sessions:
     """Return the sessions of a home; nothing is created or read yet."""
     environment = dict(os.environ)
@@ -54,9 +58,16 @@ def open_sessions(
         secrets=secrets,
     )
     creation = Creation(profiles, plans, outfitter, allow_modules=security.allow_override_modules)
+    defaults = Defaults(
+        profile=lambda: default_profile(paths, settings, profiles, keys, environment=environment),
+        working_dir=lambda: default_working_dir(settings),
+    )
     return Sessions(
         runtime,
         creation,
-        default_profile=lambda: default_profile(paths, settings, profiles, keys, environment=environment),
-        default_working_dir=lambda: default_working_dir(settings),
+        EcosystemSessions(),
+        find_checkpoints,
+        defaults,
+        profiles=profiles,
+        keys=SigningKeys(paths),
     )

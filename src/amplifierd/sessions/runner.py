@@ -25,6 +25,7 @@ from amplifierd.session_store.record import Activity, SessionRecord, now
 
 from .budget_layer import FINISH_REASON, BudgetLayer
 from .calls import CallLayer
+from .checkpointing import AFTER, BEFORE, TurnCheckpoints
 from .children import Children
 from .context_messages import DOCUMENT
 from .equipment import Equipment
@@ -83,6 +84,7 @@ class ExecutionRunner:
         )
         self.partial = PartialAnswer(self.journal.write, lambda: self.transcript.last_id)
         self.children = Children(self)
+        self.checkpoints: TurnCheckpoints | None = None
         self.requests = RequestRecorder(
             self.journal.write,
             partial(session_manager.store.put_parts, hold),
@@ -128,7 +130,8 @@ class ExecutionRunner:
         """
         kernel = KernelSession(self)
         try:
-            await kernel.start(self._layers, inherited)
+            checkpoints = (self.checkpoints,) if self.checkpoints is not None else ()
+            await kernel.start((*self._layers, *checkpoints), inherited)
         except BaseException:
             await kernel.close()
             raise
@@ -196,8 +199,12 @@ class ExecutionRunner:
         self.transcript.turn = self.requests.turn = self._turn
         self.summary.begin()
         await self._save_prompt(prompt, metadata, images)
+        if self.checkpoints is not None:
+            await self.checkpoints.take(self._turn, BEFORE)
         status, response, error = await self._attempt(prompt)
         await self.partial.settle()
+        if self.checkpoints is not None and self.journal.lost is None:
+            await self.checkpoints.take(self._turn, AFTER)
         result = TurnResult(
             response=response,
             status=status,

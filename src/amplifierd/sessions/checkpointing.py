@@ -1,0 +1,98 @@
+"""Checkpoints around the turns of a session: what a turn did to the working directory can be seen and undone."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, Literal
+
+from amplifier_kit.tools.effects import effects_of
+from amplifierd.checkpoints import Changes, Checkpoint, Checkpoints, UndoResult
+from amplifierd.exceptions import CheckpointError, InvalidTurnError
+
+from .calls import CallLayer, ToolCall, ToolStep
+
+Undone = Literal["files", "conversation", "both"]
+Write = Callable[..., Awaitable[Any]]
+
+BEFORE, AFTER = "before", "after"
+DIRECTORY = "checkpoints"
+
+_PATH_ARGUMENTS = ("file_path", "path", "save_to_file")
+
+
+class TurnCheckpoints(CallLayer):
+    """Takes a checkpoint before and after each turn. What cannot be kept is told once, and never ends a turn."""
+
+    def __init__(self, checkpoints: Checkpoints, write: Write) -> None:
+        self._checkpoints, self._write = checkpoints, write
+        self._told: set[str] = set()
+
+    async def take(self, turn: int, label: str) -> None:
+        try:
+            taken = await self._checkpoints.take(turn, label=label)
+        except CheckpointError as error:
+            await self._tell(error.message)
+            return
+        self._is_partial = not taken.complete
+        await self._write(
+            "checkpoint:taken", {"turn": turn, "label": label, "id": taken.id, "complete": taken.complete}
+        )
+        if not taken.complete:
+            await self._tell(taken.reason)
+
+    async def tool_call(self, call: ToolCall, proceed: ToolStep) -> Any:
+        """Keep a file that a tool is about to write, where the checkpoint does not have it."""
+        if "write" in effects_of(call.tool, call.name):
+            for argument in _PATH_ARGUMENTS:
+                if isinstance(path := call.input.get(argument), str) and path:
+                    await self._remember(self._absolute(path))
+        return await proceed(call)
+
+    def _absolute(self, path: str) -> Path:
+        return self._checkpoints.working_dir / Path(path).expanduser()
+
+    async def _remember(self, path: Path) -> None:
+        try:
+            await self._checkpoints.remember(path)
+        except CheckpointError as error:
+            await self._tell(error.message)
+
+    async def _tell(self, reason: str) -> None:
+        if reason not in self._told:
+            self._told.add(reason)
+            await self._write("checkpoint:incomplete", {"reason": reason})
+
+
+async def changes_of(checkpoints: Checkpoints, turn: int) -> Changes:
+    """Return what a turn changed in the working directory, until now if it has not ended.
+
+    Raises:
+        InvalidTurnError: there is no checkpoint of that turn.
+    """
+    before, after = _around(checkpoints, turn)
+    return await checkpoints.changes(before, after)
+
+
+async def undo_files(checkpoints: Checkpoints, turn: int, *, force: bool) -> UndoResult:
+    """Bring back what a turn changed; files that somebody else changed since stop it unless `force` is set.
+
+    Raises:
+        InvalidTurnError: there is no checkpoint of that turn.
+    """
+    before, after = _around(checkpoints, turn)
+    if after is None:  # it was interrupted: what is there now is all that is known of its end
+        after = await checkpoints.take(turn, label=AFTER)
+    return await checkpoints.undo(before, after, force=force)
+
+
+def _around(checkpoints: Checkpoints, turn: int) -> tuple[Checkpoint, Checkpoint | None]:
+    taken = {(checkpoint.turn, checkpoint.label): checkpoint for checkpoint in checkpoints.list()}
+    before = taken.get((turn, BEFORE))
+    if before is None:
+        known = sorted({turn for turn, label in taken if label == BEFORE})
+        raise InvalidTurnError(
+            f"there is no checkpoint of turn {turn}",
+            hint=f"turns with one: {', '.join(map(str, known))}" if known else "no checkpoints were taken",
+        )
+    return before, taken.get((turn, AFTER)) or taken.get((turn + 1, BEFORE))

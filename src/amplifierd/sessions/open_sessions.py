@@ -1,0 +1,323 @@
+"""The sessions that are open in this process: how they are created, resumed, shared and closed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from amplifier_core.display import DisplaySystem
+from amplifier_foundation.exceptions import BundleError
+from amplifierd.checkpoints import Checkpoints
+from amplifierd.exceptions import CheckpointError, SessionStateError
+from amplifierd.limits import Limits
+from amplifierd.session_store.protocol import Hold, NewSession
+from amplifierd.session_store.record import SessionRecord, SessionState, checked_session_id
+
+from .approvals import ApprovalQueue
+from .approvers import Approver, DenyAll
+from .calls import CallLayer
+from .checkpointing import DIRECTORY, TurnCheckpoints
+from .creation import Creation, SessionRequest
+from .ecosystem import EcosystemSessions
+from .equipment import Equipment
+from .runner import ExecutionRunner
+from .runtime import Runtime
+from .session import Session, SessionOpening
+from .session_reading import SessionReading
+from .tree import SessionTree
+from .tree_budget import TreeBudget
+from .tree_events import TreeEvents
+from .usage import Usage
+
+logger = logging.getLogger(__name__)
+
+ENDED: tuple[SessionState, ...] = ("completed", "failed", "terminated")
+APPROVALS = "approvals"
+
+FindCheckpoints = Callable[..., Checkpoints]
+
+
+@dataclass(frozen=True)
+class Defaults:
+    """What a session gets that does not say: its profile and its working directory."""
+
+    profile: Callable[[], Awaitable[str]]
+    working_dir: Callable[[], Path]
+
+
+class OpenSessions(SessionReading):
+    """Opens sessions; one that is open twice in this process is one session with two users."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        creation: Creation,
+        elsewhere: EcosystemSessions,
+        find_checkpoints: FindCheckpoints,
+        defaults: Defaults,
+    ) -> None:
+        super().__init__(runtime.store, elsewhere)
+        self.runtime, self._creation, self._defaults = runtime, creation, defaults
+        self._find_checkpoints = find_checkpoints
+        self._open: dict[str, Session] = {}
+        self._users: dict[str, int] = {}
+        self._opening = asyncio.Lock()
+
+    def find_open(self, session_id: str) -> Session | None:
+        """Return a session that is open in this process."""
+        return self._open.get(session_id)
+
+    def open(
+        self,
+        profile: str | None = None,
+        *,
+        bundle: str | Path | None = None,
+        plan: Mapping[str, Any] | None = None,
+        working_dir: str | Path | None = None,
+        approver: Approver | None = None,
+        display: DisplaySystem | None = None,
+        **options: Any,
+    ) -> SessionOpening:
+        """Create a session and open it: `async with home.sessions.open("foundation/offline") as session:`.
+
+        It runs a profile, a bundle or a plan, by default the home's default profile. `approver` answers what the
+        session asks; without one everything that would be asked about is denied. Further options are those of
+        `create`. If the session cannot be started, nothing is left of it.
+
+        Raises what `create` raises, and `RuntimeError` when a module that it cannot do without is broken.
+        """
+        request = self._request(profile, bundle, plan, working_dir, options)
+        return SessionOpening(self._create_and_open(request, approver or DenyAll(), display))
+
+    async def create(
+        self,
+        profile: str | None = None,
+        *,
+        bundle: str | Path | None = None,
+        plan: Mapping[str, Any] | None = None,
+        working_dir: str | Path | None = None,
+        **options: Any,
+    ) -> SessionRecord:
+        """Store a session without starting it.
+
+        `options` are `session_id`, `name`, `overrides`, `form`, `limits`, `metadata`, `tags`, `owner`, `start`.
+
+        Raises:
+            MountPlanError: the plan breaks rules.
+            SessionExistsError: the id is taken.
+            ProfileError, BundleError: what it should run cannot be used.
+        """
+        new, _ = await self._creation.prepare(await self._request(profile, bundle, plan, working_dir, options))
+        hold = await self._store.create(new, self.runtime.holder)
+        await self._store.release(hold)
+        return await self._store.read(new.record.session_id)
+
+    def resume(
+        self,
+        session_id: str,
+        *,
+        approver: Approver | None = None,
+        display: DisplaySystem | None = None,
+        take_over: bool = False,
+        layers: Sequence[CallLayer] = (),
+    ) -> SessionOpening:
+        """Open a stored session: `async with home.sessions.resume(session_id) as session:`.
+
+        What a crash left is repaired and reported in `session.repaired`. One that is open in this process already is
+        that very session. An ended one becomes active again. `take_over` takes it from a process that still lives.
+
+        Raises:
+            SessionNotFoundError: there is none of that id.
+            SessionHeldError: another process holds it.
+            MountPlanMissingError: its plan is gone.
+        """
+        return SessionOpening(
+            self._resume(checked_session_id(session_id), approver or DenyAll(), display, take_over, layers)
+        )
+
+    async def _request(
+        self,
+        profile: str | None,
+        bundle: str | Path | None,
+        plan: Mapping[str, Any] | None,
+        working_dir: str | Path | None,
+        options: Mapping[str, Any],
+    ) -> SessionRequest:
+        if profile is None and bundle is None and plan is None:
+            profile = str(await self._defaults.profile())
+        directory = _absolute(working_dir) if working_dir else self._defaults.working_dir()
+        limits = Limits.read(options.get("limits")).within(Limits.read(self.runtime.settings.sessions.limits))
+        given = {**options, "limits": limits, "tags": tuple(options.get("tags") or ())}
+        return SessionRequest(
+            profile=profile,
+            bundle=None if bundle is None else str(bundle),
+            plan=plan,
+            working_dir=directory,
+            is_trusted=working_dir is not None,
+            **given,
+        )
+
+    async def _create_and_open(
+        self, asked: Awaitable[SessionRequest], approver: Approver, display: DisplaySystem | None
+    ) -> Session:
+        request = await asked
+        if not request.working_dir.is_dir():
+            raise SessionStateError(
+                f"the working directory {request.working_dir} is not a directory", hint="create it, or name another"
+            )
+        new, equipment = await self._creation.prepare(request)
+        hold = await self._store.create(new, self.runtime.holder)
+        try:
+            tree = await self._tree(new.record, hold, approver, display)
+            return await self._start(new.record, hold, tree, equipment, ())
+        except BaseException:
+            await self._store.delete(hold)
+            raise
+
+    async def _resume(
+        self,
+        session_id: str,
+        approver: Approver,
+        display: DisplaySystem | None,
+        take_over: bool,
+        layers: Sequence[CallLayer],
+    ) -> Session:
+        async with self._opening:
+            if (known := self._open.get(session_id)) is not None:
+                self._users[session_id] += 1
+                return known
+            record = await self._adopted(session_id)
+            hold = await self._store.acquire(session_id, self.runtime.holder, take_over=take_over)
+            try:
+                if record.status in ENDED:
+                    record = await self._store.update(hold, status="active", ended_at=None)
+                equipment = await self.runtime.outfitter.of_record(record)
+                equipment = await self._as_agent(record, equipment)
+                tree = await self._tree(record, hold, approver, display)
+                return await self._start(record, hold, tree, equipment, layers)
+            except BaseException:
+                await self._store.release(hold)
+                raise
+
+    async def _adopted(self, session_id: str) -> SessionRecord:
+        """Return the record of a session of ours; one of another application is copied first, and stays as it is."""
+        source = await self._source_of(session_id)
+        if source is self._store:
+            return await self._store.read(session_id)
+        record = await self._elsewhere.read(session_id)
+        equipment, plan = await self._plan_of_foreign(record)
+        build = equipment.build
+        changes = {
+            "profile_name": str(equipment.profile_id) if equipment.profile_id else None,
+            "bundle": record.bundle if equipment.prepared is not None else None,
+            "build_id": build.build_id if build else None,
+        }
+        new: NewSession = await self._elsewhere.copied(session_id, plan, **changes)
+        await self._store.release(await self._store.create(new, self.runtime.holder))
+        return await self._store.read(session_id)
+
+    async def _plan_of_foreign(self, record: SessionRecord) -> tuple[Equipment, dict[str, Any]]:
+        """Return what a session of another application goes on with: its bundle, else the default profile."""
+        directory = Path(record.working_dir)
+        if record.bundle is not None:
+            try:
+                return await self._creation.plan_for(SessionRequest(bundle=record.bundle, working_dir=directory))
+            except (BundleError, OSError, ValueError) as error:
+                logger.warning("bundle %s of session %s cannot be used: %s", record.bundle, record.session_id, error)
+        profile = str(await self._defaults.profile())
+        return await self._creation.plan_for(SessionRequest(profile=profile, working_dir=directory))
+
+    async def _as_agent(self, record: SessionRecord, equipment: Equipment) -> Equipment:
+        """Return the equipment of a child that is opened on its own."""
+        if record.created_by != "agent":
+            return equipment
+        agent = await self._store.read_document(record.session_id, "agent") or {}
+        return equipment.for_agent(record.agent_name or "self", str(agent.get("instruction") or ""), equipment.bundle)
+
+    async def _tree(
+        self, record: SessionRecord, hold: Hold, approver: Approver, display: DisplaySystem | None
+    ) -> SessionTree:
+        """Return what a session shares with its children, with what the whole tree used so far."""
+        root = record if record.root_id == record.session_id else await self._store.read(record.root_id)
+        last, used = 0, Usage()
+        for session_id in (root.session_id, *await self._store.descendants(root.session_id)):
+            last = max(last, await self._store.last_seq(session_id))
+            member = await self._store.read(session_id)
+            agent = member.agent_name if member.created_by == "agent" else None
+            used += Usage.from_json(member.usage).for_agent(agent)
+
+        async def emit(event: str, data: dict[str, Any]) -> None:
+            asking = tree.runners.get(str(data.get("session_id"))) or tree.runners.get(record.session_id)
+            if asking is not None:
+                await asking.journal.write(event, data)
+
+        async def load() -> Any:
+            return await self._store.read_document(record.session_id, APPROVALS)
+
+        async def save(value: Any) -> None:
+            await self._store.put_document(hold, APPROVALS, value)
+
+        approvals = ApprovalQueue(record.session_id, emit=emit, load=load, save=save, approver=approver)
+        budget = TreeBudget(Limits.read(root.limits), used)
+        tree = SessionTree(TreeEvents(root.session_id, last), budget, approvals, display)
+        return tree
+
+    async def _start(
+        self, record: SessionRecord, hold: Hold, tree: SessionTree, equipment: Equipment, layers: Sequence[CallLayer]
+    ) -> Session:
+        runner = ExecutionRunner(
+            self.runtime, record.session_id, hold=hold, record=record, tree=tree, equipment=equipment, layers=layers
+        )
+        if runner.parent is None:
+            runner.checkpoints = await self._checkpoints_of(runner)
+        await runner.start()
+        session = Session(runner, self._close)
+        self._open[record.session_id] = session
+        self._users[record.session_id] = 1
+        return session
+
+    async def _checkpoints_of(self, runner: ExecutionRunner) -> TurnCheckpoints | None:
+        """Return the checkpoints of a session, None where none may be taken."""
+        try:
+            return TurnCheckpoints(self.checkpoints(runner.record), runner.journal.write)
+        except CheckpointError as error:
+            await runner.journal.write("checkpoint:unavailable", {"reason": error.message})
+            return None
+
+    def checkpoints(self, record: SessionRecord) -> Checkpoints:
+        """Return the checkpoints of a session's working directory.
+
+        Raises:
+            SnapshotRefusedError: none are taken of it; the message says why.
+        """
+        directory = self._store.workspace(record.session_id) / DIRECTORY
+        return self._find_checkpoints(directory, Path(record.working_dir), is_trusted=record.is_trusted)
+
+    async def _close(self, session: Session) -> None:
+        session_id = session.session_id
+        self._users[session_id] = self._users.get(session_id, 1) - 1
+        if self._users[session_id] > 0:
+            return
+        self._users.pop(session_id, None)
+        self._open.pop(session_id, None)
+        await session.runner.cleanup()
+
+    async def _unload(self, session_id: str) -> None:
+        """Close a session whoever uses it."""
+        if (opened := self._open.get(session_id)) is not None:
+            self._users[session_id] = 1
+            await opened.close()
+
+    async def close(self) -> None:
+        """Close every open session and the store."""
+        for session_id in tuple(self._open):
+            await self._unload(session_id)
+        await self._store.close()
+
+
+def _absolute(path: str | Path) -> Path:
+    return Path(path).expanduser().absolute()

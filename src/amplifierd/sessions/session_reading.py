@@ -1,0 +1,139 @@
+"""Reading stored sessions, those of other Amplifier applications on this machine included."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from amplifierd.exceptions import SessionNotFoundError
+from amplifierd.session_store.listing import sort_order
+from amplifierd.session_store.protocol import (
+    Hold,
+    Message,
+    SearchHit,
+    SessionPage,
+    SessionQuery,
+    SessionStore,
+    StoredEvent,
+)
+from amplifierd.session_store.record import SessionRecord, checked_session_id
+
+from .ecosystem import EcosystemSessions
+from .export import ReadableSessions
+from .stored_requests import StoredRequest, read_request, requests
+from .synchronously import now_or_in_thread
+
+
+class SessionReading:
+    """What only reads; nothing here needs a hold, and nothing is awaited."""
+
+    def __init__(self, store: SessionStore, elsewhere: EcosystemSessions) -> None:
+        self._store, self._elsewhere = store, elsewhere
+
+    def list(self, query: SessionQuery | None = None, **filters: Any) -> SessionPage:
+        """Return a page of sessions, the latest first; `filters` are fields of a `SessionQuery`."""
+        wanted = query or SessionQuery(**filters)
+        return now_or_in_thread(lambda: self._list(wanted))
+
+    def get(self, session_id: str) -> SessionRecord:
+        """Return a session as it is stored.
+
+        Raises:
+            SessionNotFoundError: there is none of that id.
+        """
+        return now_or_in_thread(lambda: self._read(checked_session_id(session_id)))
+
+    def search(self, text: str, *, limit: int = 50) -> tuple[SearchHit, ...]:
+        """Return the sessions whose name or messages contain the words of a text."""
+        return now_or_in_thread(lambda: self._search(text, limit))
+
+    def messages(self, session_id: str) -> Sequence[Message]:
+        """Return the transcript of a session."""
+
+        async def read() -> Sequence[Message]:
+            source = await self._source_of(checked_session_id(session_id))
+            return await source.read_messages(session_id)
+
+        return now_or_in_thread(read)
+
+    def events(self, session_id: str, *, after_seq: int = 0) -> Sequence[StoredEvent]:
+        """Return what happened in a session, in order."""
+
+        async def read() -> Sequence[StoredEvent]:
+            source = await self._source_of(checked_session_id(session_id))
+            return await source.read_events(session_id, after_seq=after_seq)
+
+        return now_or_in_thread(read)
+
+    def plan(self, session_id: str) -> dict[str, Any]:
+        """Return the mount plan of a session.
+
+        Raises:
+            MountPlanMissingError: it has none.
+        """
+
+        async def read() -> dict[str, Any]:
+            source = await self._source_of(checked_session_id(session_id))
+            return await source.read_plan(session_id)
+
+        return now_or_in_thread(read)
+
+    def requests(self, session_id: str) -> Sequence[StoredRequest]:
+        """Return what was sent to providers, request by request, each part with its origin."""
+        return now_or_in_thread(lambda: requests(self._store, checked_session_id(session_id)))
+
+    def request(self, session_id: str, request_id: str) -> StoredRequest:
+        """Return one request, with the contents of its parts."""
+        return now_or_in_thread(lambda: read_request(self._store, checked_session_id(session_id), request_id))
+
+    def holder(self, session_id: str) -> Hold | None:
+        """Return who holds a session, None when it is free."""
+        return now_or_in_thread(lambda: self._store.holder_of(checked_session_id(session_id)))
+
+    def children(self, session_id: str) -> tuple[SessionRecord, ...]:
+        """Return the sessions below one, parents before their children."""
+
+        async def read() -> tuple[SessionRecord, ...]:
+            source = await self._source_of(checked_session_id(session_id))
+            return tuple([await source.read(below) for below in await source.descendants(session_id)])
+
+        return now_or_in_thread(read)
+
+    def uses_profile(self, profile_id: str) -> bool:
+        """Say whether a session that has not ended runs a profile."""
+        wanted = SessionQuery(profile_name=str(profile_id), status="active", limit=1)
+        return now_or_in_thread(lambda: self._store.list(wanted)).total > 0
+
+    async def _read(self, session_id: str) -> SessionRecord:
+        return await (await self._source_of(session_id)).read(session_id)
+
+    async def _source_of(self, session_id: str) -> ReadableSessions:
+        """Return where a session is kept; what is ours comes first."""
+        try:
+            await self._store.read(session_id)
+        except SessionNotFoundError:
+            try:
+                await self._elsewhere.read(session_id)
+            except SessionNotFoundError:
+                pass
+            else:
+                return self._elsewhere
+        return self._store
+
+    async def _list(self, wanted: SessionQuery) -> SessionPage:
+        """Return a page of both kinds together."""
+        first = replace(wanted, offset=0, limit=wanted.offset + wanted.limit)
+        others = await self._elsewhere.list(first)
+        if not others.total:
+            return await self._store.list(wanted)
+        ours = await self._store.list(first)
+        known = {record.session_id for record in ours.sessions}
+        field, last_first = sort_order(wanted)
+        both = [*ours.sessions, *(record for record in others.sessions if record.session_id not in known)]
+        both.sort(key=lambda record: str(getattr(record, field, None) or ""), reverse=last_first)
+        return SessionPage(tuple(both[wanted.offset : wanted.offset + wanted.limit]), ours.total + others.total)
+
+    async def _search(self, text: str, limit: int) -> tuple[SearchHit, ...]:
+        ours = await self._store.search(text, limit=limit)
+        return (*ours, *await self._elsewhere.search(text, limit=limit - len(ours))) if len(ours) < limit else ours
