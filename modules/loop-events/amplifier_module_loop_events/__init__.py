@@ -10,10 +10,11 @@ from amplifier_kit.loops.announcements import provider_error
 from amplifier_kit.loops.hook_points import Ephemeral
 from amplifier_kit.loops.orchestrator import LoopOrchestrator
 from amplifier_kit.loops.provider_choice import by_preference
+from amplifier_kit.loops.reply import Reply
 from amplifier_kit.loops.requests import RequestBuilder
 from amplifier_kit.loops.settings import LoopSettings
 from amplifier_kit.loops.tool_calls import Outcome
-from amplifier_kit.loops.turn import Reply, Turn
+from amplifier_kit.loops.turn import Turn
 from amplifier_kit.mounting import contribute_events
 
 from .selection import DECISION_TOOL, ERROR_TOOL, TOOL_SELECTED, TOOL_SELECTING, SelectingToolCalls

@@ -13,10 +13,11 @@ from amplifier_core.boundary import settle
 from amplifier_core.utils import json_safe
 from amplifier_core.utils.tool_messages import Call, block_type
 from amplifier_kit.loops.announcements import ResponseAnnouncement
+from amplifier_kit.loops.reply import Reply
 from amplifier_kit.loops.requests import RequestBuilder
 from amplifier_kit.loops.settings import LoopSettings
 from amplifier_kit.loops.tool_calls import Outcome, ToolCalls, failure
-from amplifier_kit.loops.turn import Reply, Turn
+from amplifier_kit.loops.turn import Turn
 from amplifier_kit.messages.conversation import (
     as_returned,
     block_dict,

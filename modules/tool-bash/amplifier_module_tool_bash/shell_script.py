@@ -4,8 +4,9 @@ import re
 from dataclasses import dataclass, field
 
 from .shell_commands import Redirect, Script, SimpleCommand
+from .shell_here_documents import HereDocumentReader
 from .shell_word import Word, may_evaluate
-from .shell_words import MAX_DEPTH, Budget, Dialect, TooDeepError, WordReader
+from .shell_words import MAX_DEPTH, Budget, Dialect, TooDeepError
 
 _REDIRECT = re.compile(r"(\d+|\{\w+\})?(&>>|&>|<<<|<<-|<<|<>|<&|>>|>&|>\||<(?!\()|>(?!\())")
 _PLAIN_REDIRECT = re.compile(r"(\d+)?(<<-|<<|<>|<&|>>|>&|>\||<(?!\()|>(?!\())")
@@ -14,11 +15,6 @@ _BLANK = re.compile(r"(?:[ \t]|\\\n)+")
 _COMMENT = re.compile(r"#[^\n]*")
 _FUNCTION = re.compile(r"\([ \t]*\)")
 _CONDITION_SIGNS = re.compile(r"&&|\|\||\||[()<>]")
-
-_QUOTED = re.compile(r"""'([^']*)'?|"([^"]*)"?|\\(.?)""", re.DOTALL)
-_DELIMITER = re.compile(r"""(?:'[^']*'|"[^"]*"|\\.|[^ \t\n;&|()<>'"\\])+""", re.DOTALL)
-_ESCAPE = re.compile(r"\\([$`\\])")
-_UNESCAPED_EXPANSION = re.compile(r"(?<!\\)(?:\\\\)*(?:`|\$[\w{(\[@*#?$!-])")
 
 _OPENERS = frozenset({"if", "while", "until", "for", "select", "case", "{"})
 _CLOSERS = {"fi": ("if",), "done": ("while", "until", "for", "select"), "esac": ("case",), "}": ("{",)}
@@ -65,7 +61,7 @@ def read_script(text: str, dialect: Dialect, budget: Budget, *, is_piped: bool =
     return script
 
 
-class _ScriptReader(WordReader):
+class _ScriptReader(HereDocumentReader):
     """Reads lists of commands. It never gives up: an opening sign without its partner lasts to the end."""
 
     def __init__(
@@ -75,7 +71,6 @@ class _ScriptReader(WordReader):
         self._redirect = _REDIRECT if dialect.is_bash else _PLAIN_REDIRECT
         self._script = script
         self._scope = _Scope("", is_fed)
-        self._here_documents: list[Redirect] = []
 
     def reader_of(self, text: str) -> "_ScriptReader":
         return _ScriptReader(text, self.dialect, self.budget, self._script, self.depth + 1, is_fed=self._scope.is_fed)
@@ -90,14 +85,14 @@ class _ScriptReader(WordReader):
         if self.depth > 1:
             self._script.operators.add("$(" if until else "`")
         outer, self._scope = self._scope, _Scope(until, is_piped or self._scope.is_fed)
-        waiting, self._here_documents = self._here_documents, []
+        waiting, self.here_documents = self.here_documents, []
         allows_arrays, self.allows_arrays = self.allows_arrays, True
         while self._step():
             pass
         self._finish()
-        if until and self._here_documents:  # shells disagree about where such a document begins
+        if until and self.here_documents:  # shells disagree about where such a document begins
             self.note_doubt("<<")
-        self._here_documents, self.allows_arrays, self._scope = waiting, allows_arrays, outer
+        self.here_documents, self.allows_arrays, self._scope = waiting, allows_arrays, outer
         self.depth -= 1
 
     def _step(self) -> bool:
@@ -183,9 +178,7 @@ class _ScriptReader(WordReader):
     def _end_line(self) -> None:
         """Go on to the next line, past the here-documents that begin there."""
         self.place += 1
-        waiting, self._here_documents = self._here_documents, []
-        for redirect in waiting:
-            self._read_here_document(redirect)
+        self.read_here_documents(self._scope.until)
 
     def _end_command(self) -> None:
         self._finish()
@@ -346,8 +339,7 @@ class _ScriptReader(WordReader):
         scope = self._scope
         self._skip_blanks()
         if redirect.operator in ("<<", "<<-"):
-            redirect.target = self._read_delimiter()
-            self._here_documents.append(redirect)
+            self.expect_here_document(redirect)
         else:
             redirect.target = next(iter(self.read_word()), redirect.target)
         if scope.current.is_empty and scope.closed is not None:
@@ -358,49 +350,3 @@ class _ScriptReader(WordReader):
             self._script.commands.append(SimpleCommand(redirects=[redirect]))
         else:
             scope.current.redirects.append(redirect)
-
-    def _read_delimiter(self) -> Word:
-        """Read the word that ends a here-document: quotes count, expansions do not."""
-        start = self.place
-        if self.dialect.is_bash:
-            self.read_word()  # even an expansion is taken as it is written
-        elif plain := _DELIMITER.match(self.text, start):
-            self.place = plain.end()
-        written = self.text[start : self.place]
-        delimiter = _QUOTED.sub(lambda quoted: quoted[1] or quoted[2] or quoted[3] or "", written)
-        return Word(delimiter, is_plain=delimiter == written)
-
-    def _read_here_document(self, redirect: Redirect) -> None:
-        delimiter, is_expanded = redirect.target.value, redirect.target.is_plain
-        lines: list[str] = []
-        while self.place < len(self.text):
-            start = self.place
-            line = self._read_line(joins=is_expanded and self.dialect.is_bash)
-            line = line.lstrip("\t") if redirect.operator == "<<-" else line
-            if line == delimiter:
-                break
-            until = self._scope.until
-            if until and line.startswith(delimiter) and until in line[len(delimiter) :]:
-                self.note_doubt("<<")
-                if self.dialect.is_bash:  # the document ends before the end of the line
-                    self.place = self.text.index(delimiter, start) + len(delimiter)
-                    break
-            lines.append(line)
-        redirect.body = body = "\n".join(lines)
-        if is_expanded:
-            self.reader_of(body).read_expansions()
-            redirect.body = _ESCAPE.sub(r"\1", body)
-            redirect.target = Word(delimiter, is_literal=_UNESCAPED_EXPANSION.search(body) is None)
-
-    def _read_line(self, *, joins: bool) -> str:
-        """Read one line, with what a backslash at its end joins to it."""
-        line = ""
-        while True:
-            end = self.text.find("\n", self.place)
-            end = len(self.text) if end < 0 else end
-            line += self.text[self.place : end]
-            self.place = end + 1
-            backslashes = len(line) - len(line.rstrip("\\"))
-            if not joins or backslashes % 2 == 0 or self.place >= len(self.text):
-                return line
-            line = line[:-1]

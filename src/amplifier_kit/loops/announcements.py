@@ -1,15 +1,16 @@
-"""What hooks are told about a provider's responses; what takes work to build is built only if anyone listens."""
+"""What hooks are told about requests and responses; what takes work to build is built only if anyone listens."""
 
 from collections.abc import Callable
 
-from amplifier_core import ChatResponse, LLMError
+from amplifier_core import ChatResponse, LLMError, Provider
 from amplifier_core.events import CONTENT_BLOCK_END, CONTENT_BLOCK_START, PROVIDER_RESPONSE
 from amplifier_core.utils import json_safe
 from amplifier_core.utils.tool_messages import Call, block_type
 from amplifier_kit.messages.conversation import block_dict, content_blocks, display_blocks, usage_of
-from amplifier_kit.types import EventData
+from amplifier_kit.types import EventData, Message
 
 from .hook_points import HookPoints
+from .provider_choice import model_of
 
 
 class ResponseAnnouncement:
@@ -62,6 +63,14 @@ class ResponseAnnouncement:
         if self._dumped is None:
             self._dumped = [json_safe(block_dict(block)) for block in content_blocks(self._response)]
         return self._dumped
+
+
+def provider_request(
+    name: str, provider: Provider, messages: list[Message], *, iteration: int, is_last: bool
+) -> EventData:
+    """Return the payload of `provider:request`."""
+    payload = {"provider": name, "iteration": iteration, "model": model_of(provider), "messages": messages}
+    return {**payload, "max_reached": True} if is_last else payload
 
 
 def provider_error(provider: str, error: Exception) -> EventData:

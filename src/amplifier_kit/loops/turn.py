@@ -10,7 +10,6 @@ A step that may be left half done is plain code. What must be finished once it i
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Mapping
-from dataclasses import dataclass, field
 from typing import ClassVar
 
 from amplifier_core import (
@@ -39,10 +38,11 @@ from amplifier_kit.messages.conversation import (
 )
 from amplifier_kit.types import Coordinator, EventData, JsonObject, Message
 
-from .announcements import ResponseAnnouncement, provider_error
+from .announcements import ResponseAnnouncement, provider_error, provider_request
 from .cancellation import Cancellation
 from .hook_points import NO_REASON, Ephemeral, HookPoints, apply_ephemerals
-from .provider_choice import by_preference, model_of
+from .provider_choice import by_preference
+from .reply import Reply
 from .requests import RequestBuilder
 from .settings import LoopSettings
 from .tool_calls import Outcome, ToolCalls
@@ -58,20 +58,6 @@ _WRAP_UP = (
     "</system-reminder>"
 )
 _EXECUTION_STATUS = {"success": "completed", "incomplete": "completed", "cancelled": "cancelled", "error": "error"}
-
-
-@dataclass(slots=True)
-class Reply:
-    """A provider's response, taken apart."""
-
-    response: ChatResponse
-    text: str
-    calls: list[Call] = field(default_factory=list)
-
-    @property
-    def is_answer(self) -> bool:
-        """Whether it has something to say and calls no tool."""
-        return not self.calls and bool(self.text or self.response.content)
 
 
 class Turn:
@@ -233,7 +219,8 @@ class Turn:
         messages = await self.transcript.view_for(provider, self.prompt)
         self._unsent += self.points.take()
         if self.points.reaches(events.PROVIDER_REQUEST):
-            decision = await self.points.decide(events.PROVIDER_REQUEST, self._facts(name, provider, messages, is_last))
+            facts = provider_request(name, provider, messages, iteration=self.iteration, is_last=is_last)
+            decision = await self.points.decide(events.PROVIDER_REQUEST, facts)
             if decision.denied:
                 await self.say_denied(decision.reason)
                 return None
@@ -247,12 +234,6 @@ class Turn:
             await self.points.count(_WRAP_UP, events.PROVIDER_REQUEST)
         effort, timeout_s = self.settings.reasoning_effort, self.settings.timeout
         return self._builder.build(messages, self.tools, reasoning_effort=effort, timeout=timeout_s)
-
-    def _facts(self, name: str, provider: Provider, messages: list[Message], is_last: bool) -> EventData:
-        """Return the payload of `provider:request`."""
-        model = model_of(provider)
-        payload = {"provider": name, "iteration": self.iteration, "model": model, "messages": messages}
-        return {**payload, "max_reached": True} if is_last else payload
 
     def lasting_ephemerals(self) -> list[Ephemeral]:
         """Return ephemeral text that goes into every request of the turn."""
