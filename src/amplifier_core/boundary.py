@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Protocol, Self
 
+from .events import EventData
 from .exceptions import describe
 
 logger = logging.getLogger(__name__)
@@ -23,7 +24,7 @@ Errors = type[BaseException] | tuple[type[BaseException], ...]
 class Emitter(Protocol):
     """What events are emitted on: a hook registry, or a stand-in for one."""
 
-    async def emit(self, event: str, data: dict[str, Any]) -> Any: ...
+    async def emit(self, event: str, data: EventData) -> object: ...
 
 
 class Boundary:
@@ -101,7 +102,7 @@ async def settle(value: Any) -> Any:
     return await value if inspect.isawaitable(value) else value
 
 
-async def emit_quietly(hooks: Emitter | None, event: str, payload: dict[str, Any]) -> None:
+async def emit_quietly(hooks: Emitter | None, event: str, payload: EventData) -> None:
     """Emit an event that only reports what has happened; that it cannot be emitted is for the log.
 
     Without a registry, or on a stand-in that cannot emit, nothing happens.

@@ -221,9 +221,9 @@ async def _tell_ready(loader: ModuleLoader, coordinator: ModuleCoordinator) -> N
             await emit_quietly(coordinator.hooks, events.MODULE_ON_SESSION_READY_FAILED, failure)
 
 
-def _fork_payload(session: "AmplifierSession") -> dict[str, Any]:
+def _fork_payload(session: "AmplifierSession") -> events.EventData:
     section = MountPlan(session.config).session
-    payload: dict[str, Any] = {"parent": session.parent_id, "session_id": session.session_id}
+    payload: events.EventData = {"parent": session.parent_id, "session_id": session.session_id}
     if metadata := section.get("metadata"):
         payload["metadata"] = metadata
     if section.get("raw"):

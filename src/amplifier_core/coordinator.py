@@ -10,7 +10,7 @@ from .cancellation import CancellationToken
 from .hook_effects import HookEffects
 from .hooks import HookRegistry
 from .models import HookResult
-from .mounting import COLLECTIONS, SLOTS, NotedDict, current_mounting, run_cleanups
+from .mounting import COLLECTIONS, SLOTS, Cleanup, NotedDict, current_mounting, run_cleanups
 from .tool_interception import MountedTools, ToolInterceptor
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class ModuleCoordinator:
         self.channels: dict[str, list[dict[str, Any]]] = {}
         self.session_state: dict[str, Any] = {}
         self._capabilities: dict[str, Any] = NotedDict()
-        self._cleanups: list[Callable[[], Any]] = []
+        self._cleanups: list[Cleanup] = []
         self._hook_effects = HookEffects()
 
     @property

@@ -3,6 +3,11 @@
 Each constant is an event, and `ALL_EVENTS` lists their values in the order they are written here.
 """
 
+from typing import Any
+
+EventData = dict[str, Any]
+"""What an event carries."""
+
 SESSION_START = "session:start"
 SESSION_END = "session:end"
 SESSION_FORK = "session:fork"

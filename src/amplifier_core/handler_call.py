@@ -9,11 +9,12 @@ from types import CoroutineType, FunctionType, MethodType, coroutine
 from typing import Any, Protocol
 
 from .boundary import cancellations_met, is_cancelled
+from .events import EventData
 from .models import ContextInjection, HookResult
 
 logger = logging.getLogger(__name__)
 
-Handler = Callable[[str, dict[str, Any]], Any]
+Handler = Callable[[str, EventData], Any]
 
 _ONLY_ACTION = frozenset({"action"})
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from .boundary import Boundary
 from .correlation import INTERIM_EVENTS, REQUEST_EVENTS, REQUEST_ID_FIELD, TERMINAL_EVENTS, resolve_request_id
+from .events import EventData
 from .handler_call import Handler, SuspendedHandler, ask, is_coroutine_function
 from .models import ContextInjection, HookResult, continuing
 from .mounting import current_mounting
@@ -24,6 +25,9 @@ _CORRELATED_EVENTS = REQUEST_EVENTS | TERMINAL_EVENTS | INTERIM_EVENTS
 # Values of these types are never models; asking them for `model_dump` would cost more than the rest of an emit.
 _PLAIN_TYPES = frozenset({str, int, float, bool, type(None), dict, list, tuple})
 
+
+Originals = dict[str, tuple[Any, Any]]
+"""By their keys, the models of a payload, each with its dump."""
 
 _place = attrgetter("place")
 
@@ -56,7 +60,7 @@ class HookRegistry:
         # What an emit goes through, in order; None when it has to be put in order again, nothing for an unknown event.
         self._snapshots: dict[str, tuple[_Registration, ...] | None] = {}
         self._sequence = itertools.count()
-        self._defaults: dict[str, Any] = {}
+        self._defaults: EventData = {}
 
     def register(self, event: str, handler: Handler, priority: int = 0, name: str | None = None) -> Callable[[], None]:
         """Call `handler(event, data)` whenever `event` is emitted; returns a function that undoes exactly this.
@@ -100,11 +104,11 @@ class HookRegistry:
             return {event: [registration.name for registration in self._snapshot(event)]}
         return {event: [registration.name for registration in self._snapshot(event)] for event in self._by_event}
 
-    def set_default_fields(self, **fields: Any) -> None:
+    def set_default_fields(self, **fields: object) -> None:
         """Replace the fields that every emitted payload carries unless the emitter sets them itself."""
         self._defaults = fields
 
-    def emit(self, event: str, data: dict[str, Any]) -> Coroutine[Any, Any, HookResult]:
+    def emit(self, event: str, data: EventData) -> Coroutine[object, None, HookResult]:
         """Offer `event` to its handlers, lowest priority first, and return their joint answer.
 
         `deny` ends the round at once; `modify` rewrites what later handlers see. Among the rest, the first `ask_user`
@@ -135,9 +139,9 @@ class HookRegistry:
     async def emit_and_collect(
         self,
         event: str,
-        data: dict[str, Any],
+        data: EventData,
         timeout: float | None = 1.0,  # noqa: ASYNC109 - the contract's parameter
-    ) -> list[dict[str, Any]]:
+    ) -> list[EventData]:
         """Ask every handler in turn, each for `timeout` seconds at most, and return the data they answered with."""
         given, _ = _for_handlers(_payload(data))
         collected = []
@@ -221,11 +225,11 @@ class _Registered(NamedTuple):
         self.registry._remove(self.registration)
 
 
-async def _unheard(data: Any, stamp: dict[str, str]) -> HookResult:
+async def _unheard(data: object, stamp: dict[str, str]) -> HookResult:
     return _continuing({**data, **stamp} if isinstance(data, dict) else data)
 
 
-def _continuing(data: Any) -> HookResult:
+def _continuing(data: object) -> HookResult:
     """Return a `continue` that carries `data` itself, neither copied nor validated."""
     return continuing(data if isinstance(data, dict) else {})
 
@@ -235,9 +239,9 @@ def _payload(data: Any) -> Any:
     return _dumped(data) if type(data) not in _PLAIN_TYPES and hasattr(data, "model_dump") else data
 
 
-def _for_handlers(data: dict[str, Any]) -> tuple[dict[str, Any], dict[str, tuple[Any, Any]]]:
+def _for_handlers(data: EventData) -> tuple[EventData, Originals]:
     """Return `data` with its top-level models dumped, and for each of those the original and its dump."""
-    originals: dict[str, tuple[Any, Any]] = {}
+    originals: Originals = {}
     if not isinstance(data, dict) or _PLAIN_TYPES.issuperset(map(type, data.values())):
         return data, originals
     for key, value in data.items():
@@ -250,9 +254,7 @@ def _for_handlers(data: dict[str, Any]) -> tuple[dict[str, Any], dict[str, tuple
     return data, originals
 
 
-def _with_originals(
-    data: dict[str, Any], given: dict[str, Any], originals: dict[str, tuple[Any, Any]]
-) -> dict[str, Any]:
+def _with_originals(data: EventData, given: EventData, originals: Originals) -> EventData:
     """Put the models back in place of their dumps; where a handler changed the dump itself, that is the answer."""
     for key, (original, dumped) in originals.items():
         if key in data and data[key] is dumped and (data is given or _same(dumped, _dumped(original))):
@@ -267,7 +269,7 @@ def _dumped(model: Any) -> Any:
     return model
 
 
-def _keep_unchanged(answered: dict[str, Any], given: Any) -> dict[str, Any]:
+def _keep_unchanged(answered: EventData, given: object) -> EventData:
     """Return a handler's data with equal values replaced by the very objects it was given.
 
     Emitters recognise a changed value by identity, and a handler may have copied what it left alone.
@@ -277,7 +279,7 @@ def _keep_unchanged(answered: dict[str, Any], given: Any) -> dict[str, Any]:
     return {key: given[key] if key in given and _same(value, given[key]) else value for key, value in answered.items()}
 
 
-def _same(one: Any, other: Any) -> bool:
+def _same(one: object, other: object) -> bool:
     if one is other:
         return True
     if type(one) is not type(other):

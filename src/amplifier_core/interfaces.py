@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from pydantic import Field, field_validator
 
+from .events import EventData
 from .message_models import ChatRequest, ChatResponse, KernelModel, ToolCall
 from .models import HookResult, ModelInfo, ProviderInfo, ToolResult
 
@@ -120,7 +121,7 @@ class ContextManager(Protocol):
 class HookHandler(Protocol):
     """Answers events."""
 
-    async def __call__(self, event: str, data: dict[str, Any]) -> HookResult: ...
+    async def __call__(self, event: str, data: EventData) -> HookResult: ...
 
 
 class ApprovalRequest(KernelModel):

@@ -39,13 +39,19 @@ SESSION_MEMBERS = ("orchestrator", "context")
 MODULE_SECTIONS: Mapping[str, str] = MappingProxyType({"providers": "provider", "tools": "tool", "hooks": "hook"})
 """The lists of modules, and the type of the modules in each."""
 
+PlanData = dict[str, Any]
+"""A plan as it stands in a file and in a session."""
+
+Spec = Mapping[str, Any]
+"""A part of a plan: an entry, a section, a configuration. What is in it is for the one who wrote it to say."""
+
 _ORDER = ("session", *SESSION_MEMBERS, *MODULE_SECTIONS, "agents")
 _LIMITS = ("injection_budget_per_turn", "injection_size_limit")
 _LIMIT_TYPES = (int, float, NoneType)
 _BESIDE = ("module", "source")
-_NOTHING: Mapping[str, Any] = MappingProxyType({})
+_NOTHING: Spec = MappingProxyType({})
 _MAPPINGS = (dict, Mapping)  # a dict is recognised without asking the abstract class
-_UNTOUCHED: Mapping[str, Any] = MappingProxyType({})
+_UNTOUCHED: Spec = MappingProxyType({})
 
 
 class PlanEntry(NamedTuple):
@@ -62,9 +68,9 @@ class PlanEntry(NamedTuple):
     module_type: str
     module_id: str
     source: Any
-    config: Mapping[str, Any]
+    config: Spec
     instance_id: str | None
-    spec: Mapping[str, Any]
+    spec: Spec
     raw: Any
 
     @property
@@ -105,7 +111,7 @@ class PlanProblem:
 
     kind: Literal["missing", "wrong-type", "unread"]
     place: str
-    value: Any = None
+    value: object = None
     expected: str = ""
     part: str = ""
     is_fatal: bool = False
@@ -122,10 +128,10 @@ class PlanProblem:
 class MountPlan:
     """A view of a plan, or of anything that has a plan's shape."""
 
-    data: Mapping[str, Any]
+    data: Spec
 
     @property
-    def session(self) -> Mapping[str, Any]:
+    def session(self) -> Spec:
         """The `session` section; empty when there is none or it is not a mapping."""
         return _mapping(self.data.get("session"))
 
@@ -201,15 +207,15 @@ class MountPlan:
         for entry in self.listed_slots():
             yield from _entry_problems(entry)
 
-    def replace(self, entry: PlanEntry, spec: Mapping[str, Any] | None) -> dict[str, Any]:
+    def replace(self, entry: PlanEntry, spec: Spec | None) -> PlanData:
         """Return the plan with another spec in an entry's place, or without the entry."""
         return self._with({entry.place: spec})
 
-    def map(self, change: Callable[[PlanEntry], Mapping[str, Any] | None]) -> dict[str, Any]:
+    def map(self, change: Callable[[PlanEntry], Spec | None]) -> PlanData:
         """Return the plan with what `change` makes of every entry that names a module; None takes it out."""
         return self._with({entry.place: change(entry) for entry in self.entries()})
 
-    def by_name(self) -> dict[str, Any]:
+    def by_name(self) -> PlanData:
         """Return the plan with orchestrator and context written by name."""
         plan = {**self.data, "session": dict(self.session)}
         for entry in self.entries():
@@ -218,7 +224,7 @@ class MountPlan:
                 _write_by_name(plan, entry.section, spec)
         return _ordered(plan)
 
-    def by_entry(self) -> dict[str, Any]:
+    def by_entry(self) -> PlanData:
         """Return the plan with orchestrator and context as entries, without what only the other form reads."""
         plan = {**self.data, "session": dict(self.session)}
         for entry in self.entries():
@@ -261,7 +267,7 @@ class MountPlan:
         elif section and not is_read:
             yield PlanProblem("unread", member, section)
 
-    def _with(self, specs: Mapping[str, Mapping[str, Any] | None]) -> dict[str, Any]:
+    def _with(self, specs: Mapping[str, Spec | None]) -> PlanData:
         """Return the plan with other specs at some places; those that are None are taken out."""
         plan = dict(self.data)
         if isinstance(plan.get("session"), Mapping):
@@ -281,15 +287,15 @@ def _source_key(member: str) -> str:
     return f"{member}_source"
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
+def _mapping(value: object) -> Spec:
     return value if isinstance(value, _MAPPINGS) else _NOTHING
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _entry(place: str, section: str, module_type: str, raw: Any, spec: Mapping[str, Any]) -> PlanEntry:
+def _entry(place: str, section: str, module_type: str, raw: object, spec: Spec) -> PlanEntry:
     module_id, instance_id = _text(spec.get("module")), _text(spec.get("instance_id")) or None
     config = _mapping(spec.get("config"))
     return PlanEntry(place, section, module_type, module_id, spec.get("source"), config, instance_id, spec, raw)
@@ -313,7 +319,7 @@ def _entry_problems(entry: PlanEntry) -> Iterator[PlanProblem]:
         yield PlanProblem("wrong-type", f"{entry.place}.required", required, "true or false", "required")
 
 
-def _write_member(plan: dict[str, Any], entry: PlanEntry, spec: Mapping[str, Any] | None) -> None:
+def _write_member(plan: PlanData, entry: PlanEntry, spec: Spec | None) -> None:
     member = entry.section
     if spec is None:
         del plan["session"][member]
@@ -326,7 +332,7 @@ def _write_member(plan: dict[str, Any], entry: PlanEntry, spec: Mapping[str, Any
         plan["session"][member] = dict(spec)
 
 
-def _write_by_name(plan: dict[str, Any], member: str, spec: Mapping[str, Any]) -> None:
+def _write_by_name(plan: PlanData, member: str, spec: Spec) -> None:
     plan["session"][member] = spec["module"]
     plan["session"].pop(_source_key(member), None)
     if spec.get("source") is not None:
@@ -336,7 +342,7 @@ def _write_by_name(plan: dict[str, Any], member: str, spec: Mapping[str, Any]) -
         plan[member] = section
 
 
-def _ordered(plan: dict[str, Any]) -> dict[str, Any]:
+def _ordered(plan: PlanData) -> PlanData:
     """Return a plan with its keys in their usual order, the session's members beside their sources."""
     members = [key for member in SESSION_MEMBERS for key in (member, _source_key(member))]
     session = plan["session"]

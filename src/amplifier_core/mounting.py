@@ -18,6 +18,9 @@ logger = logging.getLogger(__name__)
 SLOTS = frozenset({"orchestrator", "context", "module-source-resolver"})
 COLLECTIONS = frozenset({"providers", "tools"})
 
+Cleanup = Callable[[], object]
+"""What a module wants to have called at the end; what it returns is awaited if it can be."""
+
 _ABSENT: Any = object()
 _current: ContextVar["Mounting | None"] = ContextVar("amplifier_core.mounting", default=None)
 
@@ -38,11 +41,11 @@ def current_mounting() -> "Mounting | None":
 class Change(NamedTuple):
     """One key of a dict: what was there before and after, and for a key that was taken out the order of all."""
 
-    mapping: dict[Any, Any]
-    key: Any
-    before: Any
-    after: Any
-    order: tuple[Any, ...] = ()
+    mapping: dict[str, Any]
+    key: str
+    before: object
+    after: object
+    order: tuple[str, ...] = ()
 
     @property
     def is_visible(self) -> bool:
@@ -66,35 +69,35 @@ class Change(NamedTuple):
             dict.update(self.mapping, contents)
 
 
-class NotedDict(dict[Any, Any]):
+class NotedDict(dict[str, Any]):
     """A dict whose changes are noted for the module that makes them; modules also write to mount points directly."""
 
     __slots__ = ()
 
-    def __setitem__(self, key: Any, value: Any) -> None:
+    def __setitem__(self, key: str, value: object) -> None:
         if mounting := current_mounting():
             mounting.note(Change(self, key, self.get(key, _ABSENT), value))
         super().__setitem__(key, value)
 
-    def __delitem__(self, key: Any) -> None:
+    def __delitem__(self, key: str) -> None:
         if (mounting := current_mounting()) and key in self:
             mounting.note(Change(self, key, self[key], _ABSENT, tuple(self)))
         super().__delitem__(key)
 
-    def pop(self, key: Any, default: Any = _ABSENT) -> Any:
+    def pop(self, key: str, default: object = _ABSENT) -> Any:
         if key not in self and default is not _ABSENT:
             return default
         value = self[key]
         del self[key]
         return value
 
-    def popitem(self) -> tuple[Any, Any]:
+    def popitem(self) -> tuple[str, Any]:
         if not self:
             raise KeyError("popitem(): dictionary is empty")
         key = next(reversed(self))
         return key, self.pop(key)
 
-    def setdefault(self, key: Any, default: Any = None) -> Any:
+    def setdefault(self, key: str, default: object = None) -> Any:
         if key not in self:
             self[key] = default
         return self[key]
@@ -107,7 +110,7 @@ class NotedDict(dict[Any, Any]):
         for key, value in dict(*others, **more).items():
             self[key] = value
 
-    def __ior__(self, other: Any) -> Self:  # type: ignore[misc] # dict has several
+    def __ior__(self, other: Any) -> Self:  # type: ignore[misc,override] # dict has several
         self.update(other)
         return self
 
@@ -135,7 +138,7 @@ class Mounting:
         self._snapshot = {} if self._points is not None else _snapshot(coordinator)
         self._steps: list[Step] = []
         self._handlers: list[Callable[[], bool]] = []
-        self._cleanups: list[tuple[list[Callable[[], Any]], Callable[[], Any]]] = []
+        self._cleanups: list[tuple[list[Cleanup], Cleanup]] = []
         self._parent: Mounting | None = None
         self._token: Token[Mounting | None] | None = None
         self.is_open = False
@@ -169,7 +172,7 @@ class Mounting:
         self._steps.append(step)
         self._handlers.append(is_live)
 
-    def note_cleanup(self, registered: list[Callable[[], Any]], cleanup: Callable[[], Any]) -> None:
+    def note_cleanup(self, registered: list[Cleanup], cleanup: Cleanup) -> None:
         self._cleanups.append((registered, cleanup))
 
     def mounted(self, mount_point: str) -> dict[str, Any]:
@@ -213,7 +216,7 @@ class Mounting:
             for mount_point, known in self._snapshot.items():
                 _refill(self._coordinator, mount_point, known)
 
-    def _next_cleanup(self) -> Callable[[], Any] | None:
+    def _next_cleanup(self) -> Cleanup | None:
         while self._cleanups:
             registered, cleanup = self._cleanups.pop()
             for index in reversed(range(len(registered))):
@@ -223,7 +226,7 @@ class Mounting:
         return None
 
 
-async def run_cleanups(take: Callable[[], Callable[[], Any] | None]) -> None:
+async def run_cleanups(take: Callable[[], Cleanup | None]) -> None:
     """Call what `take` hands out until there is no more; errors are logged and the rest still run."""
     interruption: BaseException | None = None
     while (cleanup := take()) is not None:
@@ -236,7 +239,7 @@ async def run_cleanups(take: Callable[[], Callable[[], Any] | None]) -> None:
         raise interruption
 
 
-def _noted_points(coordinator: Any) -> NotedDict | None:
+def _noted_points(coordinator: object) -> NotedDict | None:
     """Return the mount points if they note their changes; those of a stand-in do not."""
     points = getattr(coordinator, "mount_points", None)
     if not isinstance(points, NotedDict):

@@ -170,7 +170,7 @@ class AmplifierSession:
             return
         self._has_started = True
         event = events.SESSION_RESUME if self._is_resumed else events.SESSION_START
-        payload: dict[str, Any] = {"session_id": self.session_id, "parent_id": self.parent_id}
+        payload: events.EventData = {"session_id": self.session_id, "parent_id": self.parent_id}
         if _may_be_heard(self.coordinator.hooks, event):
             payload["config"] = redacted(self.config)
         section = MountPlan(self.config).session

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from amplifier_core import ModuleCoordinator
+from amplifier_core.events import EventData as EventData
 
 Coordinator = ModuleCoordinator | None
 """A session's coordinator. Without one, and where a stub lacks something, that counts as not available."""
@@ -16,9 +17,6 @@ Message = dict[str, Any]
 
 Block = dict[str, Any]
 """A content block, with its `type`."""
-
-EventData = dict[str, Any]
-"""What an event carries."""
 
 JsonObject = dict[str, Any]
 """An object of JSON: arguments, a schema, options of a vendor."""
