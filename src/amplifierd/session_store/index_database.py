@@ -211,7 +211,7 @@ def _write(connection: sqlite3.Connection, directories: Iterable[Path]) -> None:
 
 def _is_damage(error: sqlite3.DatabaseError) -> bool:
     """Say whether the file is at fault, and neither the moment nor a question of ours."""
-    return type(error) is sqlite3.DatabaseError or "no such table" in str(error)
+    return type(error) is sqlite3.DatabaseError or "no such" in str(error)
 
 
 def _is_full_of_garbage(connection: sqlite3.Connection) -> bool:

@@ -80,7 +80,7 @@ def _conditions(query: SessionQuery) -> tuple[list[str] | None, list[str]]:
         given.append((_SAYING, match))
     conditions = [condition for condition, _ in given]
     if query.roots_only:
-        conditions.append("root_session_id = session_id")
+        conditions.append("is_root = 1")
     return conditions, [storable(value) for _, value in given]
 
 

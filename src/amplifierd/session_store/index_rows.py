@@ -93,7 +93,8 @@ class IndexRows:
             for byte, line in lines
             if self._full_text and (text := message_text(parse_line(line) or {}))
         ]
-        self._connection.executemany(_ADD_TEXT, texts)
+        if texts:
+            self._connection.executemany(_ADD_TEXT, texts)
         end = lines[-1][0] + len(lines[-1][1]) + 1 if lines else start
         self._connection.execute(_READ, (inode, end, len(texts), number))
 
@@ -121,6 +122,8 @@ def _value(record: SessionRecord, column: str) -> str | int | None:
     match column:
         case "tags":
             return json.dumps(record.tags)
+        case "is_root":
+            return record.root_id == record.session_id
         case "root_session_id":
             return record.root_id
         case "last_activity_at":

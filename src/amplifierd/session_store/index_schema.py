@@ -13,6 +13,7 @@ FORMAT_VERSION = 1
 
 _PLACE_BITS = 36  # for the byte of a line, plus one; the place 0 is the session's name
 _BUSY_LIMIT_S = 2.0
+_CACHE_KIB = 16 * 1024
 
 _SORTED_BY = ("last_activity_at", "created_at", "ended_at", "name", "message_count")
 _FILTERED_BY = (
@@ -23,7 +24,9 @@ _FILTERED_BY = (
     "parent_session_id",
     "root_session_id",
     "owner",
+    "is_root",
 )
+_ASKED_ALONG = "session_id, status, owner, is_root"  # so that most questions need nothing but an index
 
 COLUMNS = (
     "session_id",
@@ -43,7 +46,7 @@ COLUMNS = (
     "owner",
     "origin",
     "agent_name",
-    "revision",
+    "is_root",
 )
 
 _TABLES = f"""
@@ -56,11 +59,12 @@ CREATE TABLE sessions (
     texts INTEGER NOT NULL DEFAULT 0
 );
 CREATE UNIQUE INDEX by_session_id ON sessions (session_id);
-CREATE INDEX roots ON sessions (last_activity_at, session_id) WHERE root_session_id = session_id;
 CREATE TABLE tags (tag TEXT NOT NULL, id INTEGER NOT NULL, PRIMARY KEY (tag, id)) WITHOUT ROWID;
 CREATE TABLE unreadable (session_id TEXT PRIMARY KEY) WITHOUT ROWID;
-{"".join(f"CREATE INDEX by_{name} ON sessions ({name}, session_id);" for name in _SORTED_BY)}
-{"".join(f"CREATE INDEX of_{name} ON sessions ({name}, last_activity_at, session_id);" for name in _FILTERED_BY)}
+"""
+_INDEXES = f"""
+{"".join(f"CREATE INDEX by_{name} ON sessions ({name}, {_ASKED_ALONG});" for name in _SORTED_BY)}
+{"".join(f"CREATE INDEX of_{name} ON sessions ({name}, last_activity_at, {_ASKED_ALONG});" for name in _FILTERED_BY)}
 """
 _FULL_TEXT = "CREATE VIRTUAL TABLE texts USING fts5(text, owner, content='', tokenize='unicode61 remove_diacritics 0')"
 
@@ -75,13 +79,16 @@ def connect(path: Path) -> sqlite3.Connection:
         check_same_thread=False,
     )
     connection.execute("PRAGMA synchronous = NORMAL")
+    connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
     return connection
 
 
 def create(path: Path) -> sqlite3.Connection:
     """Make a new file with empty tables, to be filled by one process; nothing is safe before it is finished."""
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-    connection.executescript(f"PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; {_TABLES}")
+    connection.executescript(
+        f"PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA cache_size = -{4 * _CACHE_KIB}; {_TABLES}"
+    )
     connection.executemany("INSERT INTO meta VALUES (?, ?)", [("format_version", FORMAT_VERSION), ("garbage", 0)])
     if has_full_text(connection):
         connection.execute(_FULL_TEXT)
@@ -90,6 +97,7 @@ def create(path: Path) -> sqlite3.Connection:
 
 def finish(connection: sqlite3.Connection) -> None:
     """Make a filled file ready for several processes."""
+    connection.executescript(_INDEXES)
     connection.execute("ANALYZE")
     connection.execute("PRAGMA journal_mode = WAL")
 

@@ -9,12 +9,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter
+from pydantic import ConfigDict, TypeAdapter
 
 logger = logging.getLogger(__name__)
 
 _BLOCK = 1 << 16
-_json: TypeAdapter[Any] = TypeAdapter(Any)
+_json: TypeAdapter[Any] = TypeAdapter(Any, config=ConfigDict(ser_json_inf_nan="constants"))
 _write, _to_json, _from_json = os.write, _json.serializer.to_json, _json.validator.validate_json  # used for every line
 
 

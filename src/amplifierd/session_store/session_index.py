@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sqlite3
 import threading
 import time
 from collections.abc import Callable
@@ -97,6 +98,8 @@ class SessionIndex:
     def _page(self, query: SessionQuery, stop: Stop) -> SessionPage:
         for _ in range(_ATTEMPTS):
             with self._database.reading(stop) as connection:
+                if query.text is not None:
+                    _require_full_text(connection)
                 ids, total = select_page(connection, query)
             records = {session_id: find_record(self._sessions / session_id) for session_id in ids}
             wrong = {name for name, record in records.items() if record is None or not matches(record, query)}
@@ -108,8 +111,7 @@ class SessionIndex:
 
     def _hits(self, wanted: Wanted, limit: int, owner: str | None, stop: Stop) -> tuple[SearchHit, ...]:
         with self._database.reading(stop) as connection:
-            if not has_full_text(connection):
-                raise IndexUnusableError("this Python's SQLite has no full-text search (FTS5)")
+            _require_full_text(connection)
             found = select_places(connection, wanted, owner=owner, limit=max(limit, _LEAST_CANDIDATES))
         hits: list[SearchHit] = []
         for session_id, where in found:
@@ -192,6 +194,11 @@ class SessionIndex:
         if text != self._warned:
             self._warned = text
             logger.warning("%s", text)
+
+
+def _require_full_text(connection: sqlite3.Connection) -> None:
+    if not has_full_text(connection):
+        raise IndexUnusableError("the SQLite of this Python has no full-text search (FTS5)")
 
 
 def _changed_at(directory: Path) -> int:
