@@ -28,6 +28,22 @@ PYTEST = frozenset({"pytest", "pytest_asyncio"})
 
 ALLOWANCES = [
     Allowance(
+        "amplifier_cli",
+        everywhere=frozenset(
+            {
+                "amplifier_core",
+                "amplifier_foundation",
+                "amplifier_system",
+                "amplifierd",
+                "prompt_toolkit",
+                "pydantic",
+                "rich",
+                "typer",
+                "yaml",
+            }
+        ),
+    ),
+    Allowance(
         "amplifier_core",
         everywhere=frozenset({"pydantic"}),
         below={"pytest_plugin.py": PYTEST, "validation/structural": PYTEST, "validation/behavioral": PYTEST},

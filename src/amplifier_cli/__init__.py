@@ -1,0 +1,1 @@
+"""The command `amplifier`: agents in a terminal."""

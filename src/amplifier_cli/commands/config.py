@@ -1,0 +1,159 @@
+"""`amplifier config`: the command's own settings, with the place that each value comes from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from amplifier_cli.command_group import examples, new_group
+from amplifier_cli.config import (
+    AppConfig,
+    Layer,
+    ResolvedConfig,
+    SettingsFiles,
+    checked_key,
+    checked_value,
+    resolve_app_config,
+    variable_of,
+)
+from amplifier_cli.failures import UsageError, say
+from amplifier_cli.invocation import invocation_of
+from amplifier_cli.render import write, write_json, write_table
+from amplifierd.paths import Paths
+from amplifierd.trust import Trust
+from amplifierd.yaml_edits import edited, replace_text
+
+app = new_group(
+    "Read and change the settings of this command.\n\n"
+    "A value comes from a flag, else from an environment variable, else from .amplifier/settings.local.yaml, "
+    ".amplifier/settings.yaml or the user's settings.yaml, in this order. The files of a project count once its "
+    "directory is trusted.",
+    "amplifier config list",
+    "amplifier config set profile foundation/coding",
+    "amplifier config set --project model claude-sonnet-5",
+)
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Key = Annotated[str, typer.Argument(metavar="KEY", help="The name of a setting.", show_default=False)]
+Project = Annotated[bool, typer.Option("--project", help="In the project's file, which is shared.")]
+Local = Annotated[bool, typer.Option("--local", help="In the project's file that is yours alone.")]
+
+
+@app.command("list", epilog=examples("amplifier config list", "amplifier config list --json"))
+def list_settings(ctx: typer.Context, as_json: Json = False) -> None:
+    """Show every setting, its value, and where the value comes from."""
+    found = _resolved(ctx)
+    if as_json:
+        write_json([_described(found, key) for key in AppConfig.model_fields])
+        return
+    rows = [
+        (setting.key, "" if setting.value is None else setting.value, setting.layer, setting.place)
+        for setting in found.settings
+    ]
+    write_table(("KEY", "VALUE", "FROM", "PLACE"), rows)
+
+
+@app.command(epilog=examples("amplifier config get profile", "amplifier config get profile --json"))
+def get(ctx: typer.Context, key: Key, as_json: Json = False) -> None:
+    """Print the value of a setting; with --json also where it comes from."""
+    found, name = _resolved(ctx), checked_key(key)
+    value = found.setting(name).value
+    if as_json:
+        write_json(_described(found, name))
+    elif value is not None:
+        write(str(value).lower() if isinstance(value, bool) else str(value))
+
+
+@app.command("set", epilog=examples("amplifier config set model gpt-5.5", "amplifier config set model --unset"))
+def set_value(
+    ctx: typer.Context,
+    key: Key,
+    value: Annotated[str | None, typer.Argument(help="Its new value.", show_default=False)] = None,
+    unset: Annotated[bool, typer.Option("--unset", help="Take the setting out of the file.")] = False,
+    project: Project = False,
+    local: Local = False,
+) -> None:
+    """Set a value in the user's file, or with --project or --local in one of the project's."""
+    name, layer = checked_key(key), _layer(project=project, local=local)
+    if (value is None) != unset:
+        raise UsageError("a setting takes either a value or --unset", hint=f"amplifier config set {name} VALUE")
+    files = SettingsFiles.of(_paths(ctx), Path.cwd())
+    file = files.at(layer)
+    new = None if value is None else checked_value(name, value)
+
+    def change(document: Any) -> None:
+        if new is None:
+            document.pop(name, None)
+        else:
+            document[name] = new
+
+    before = file.read_text(encoding="utf-8-sig") if file.exists() else ""
+    replace_text(file, edited(before, change))
+    write(f"{name} is {'no longer set' if new is None else 'set'} in {file}")
+    after = _resolved(ctx)
+    if new is not None and after.setting(name).layer != layer and file not in after.ignored:
+        say(f"note: {after.setting(name).place} sets it too, and counts more")
+
+
+@app.command(epilog=examples("amplifier config path", "amplifier config path --local"))
+def path(ctx: typer.Context, project: Project = False, local: Local = False) -> None:
+    """Print the path of the user's file, or of one of the project's."""
+    write(str(SettingsFiles.of(_paths(ctx), Path.cwd()).at(_layer(project=project, local=local))))
+
+
+@app.command(epilog=examples("amplifier config trust", "amplifier config trust --remove"))
+def trust(
+    ctx: typer.Context,
+    directory: Annotated[
+        Path | None, typer.Argument(metavar="DIR", help="By default the current project.", show_default=False)
+    ] = None,
+    remove: Annotated[bool, typer.Option("--remove", help="Trust it no longer.")] = False,
+    listed: Annotated[bool, typer.Option("--list", help="Show the trusted directories.")] = False,
+) -> None:
+    """Trust a directory: its settings count, and what a turn changes in it can be undone."""
+    paths = _paths(ctx)
+    known = Trust(paths)
+    place = directory or SettingsFiles.of(paths, Path.cwd()).project_dir
+    if listed:
+        for each in known.list():
+            write(str(each))
+    elif remove:
+        write(f"{place} is no longer trusted" if known.remove(place) else f"{place} was not trusted")
+    else:
+        known.add(place)
+        write(f"{place} is trusted")
+
+
+def _resolved(ctx: typer.Context) -> ResolvedConfig:
+    found = resolve_app_config(home=invocation_of(ctx).home)
+    for warning in found.warnings:
+        say(f"warning: {warning}")
+    if found.ignored:
+        names = ", ".join(map(str, found.ignored))
+        say(f"note: {names} has no effect until the directory is trusted: amplifier config trust")
+    return found
+
+
+def _described(found: ResolvedConfig, key: str) -> dict[str, Any]:
+    setting = found.setting(key)
+    return {
+        "key": key,
+        "value": getattr(found.values, key),
+        "from": setting.layer,
+        "place": setting.place or None,
+        "overrode": list(setting.overrode),
+        "variable": variable_of(key),
+        "description": AppConfig.model_fields[key].description,
+    }
+
+
+def _layer(*, project: bool, local: bool) -> Layer:
+    if project and local:
+        raise UsageError("--project and --local name two files", hint="use one of them")
+    return "project" if project else "local" if local else "user"
+
+
+def _paths(ctx: typer.Context) -> Paths:
+    return Paths.from_environment(invocation_of(ctx).home)

@@ -1,0 +1,221 @@
+"""The command's own settings: flags, the environment and three files, merged into one value that knows its origins."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from amplifier_foundation.io import load_yaml
+from amplifierd.exceptions import SettingsError
+from amplifierd.paths import Paths
+from amplifierd.trust import Trust
+
+from .suggestions import did_you_mean
+
+PREFIX = "AMPLIFIER_"
+PROJECT_DIR = ".amplifier"
+
+Layer = Literal["flag", "environment", "local", "project", "user", "default"]
+LAYERS: tuple[Layer, ...] = ("flag", "environment", "local", "project", "user", "default")
+"""Where a value can come from; the first that has one counts."""
+
+
+class AppConfig(BaseModel):
+    """What can be set; frozen. What the daemon shares with the command is in `daemon.yaml` instead."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    profile: str | None = Field(default=None, description="the profile of new sessions")
+    bundle: str | None = Field(default=None, description="the bundle of new sessions, instead of a profile")
+    provider: str | None = Field(default=None, description="the provider that is asked, of those in the profile")
+    model: str | None = Field(default=None, description="the model of that provider")
+    effort: str | None = Field(default=None, description="how hard the model thinks: low, medium, high, …")
+    max_iterations: Annotated[int, Field(ge=1)] | None = Field(default=None, description="calls of the model in a turn")
+    max_cost: Annotated[float, Field(ge=0)] | None = Field(
+        default=None, description="dollars that a session and its agents may use together"
+    )
+    offline: bool | None = Field(default=None, description="no network for collections, profiles and bundles")
+    show_thinking: bool = Field(default=True, description="show what the model thinks, in one line")
+    bell_after: Annotated[float, Field(ge=0)] = Field(
+        default=20, description="ring the terminal's bell when a turn of at least so many seconds ends"
+    )
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A key with the value that counts; `overrode` are the layers whose value does not."""
+
+    key: str
+    value: Any
+    layer: Layer
+    place: str
+    overrode: tuple[Layer, ...] = ()
+
+
+@dataclass(frozen=True)
+class SettingsFiles:
+    """The three files, by their layer; `project_dir` is the directory whose `.amplifier` holds two of them."""
+
+    user: Path
+    project: Path
+    local: Path
+    project_dir: Path
+
+    @classmethod
+    def of(cls, paths: Paths, working_dir: Path) -> SettingsFiles:
+        project_dir = find_project_dir(working_dir)
+        folder = project_dir / PROJECT_DIR
+        user = paths.config / "settings.yaml"
+        return cls(user, folder / "settings.yaml", folder / "settings.local.yaml", project_dir)
+
+    def at(self, layer: Layer) -> Path:
+        return {"user": self.user, "project": self.project, "local": self.local}[layer]
+
+
+@dataclass(frozen=True)
+class ResolvedConfig:
+    """The settings that hold, with the origin of each. `ignored` are files of a directory that is not trusted."""
+
+    values: AppConfig
+    settings: tuple[Setting, ...]
+    files: SettingsFiles
+    warnings: tuple[str, ...] = ()
+    ignored: tuple[Path, ...] = ()
+
+    def setting(self, key: str) -> Setting:
+        return next(setting for setting in self.settings if setting.key == key)
+
+    def source(self) -> dict[str, str]:
+        """Return the profile or the bundle of new sessions: of both, the one from the stronger layer."""
+        named = [self.setting(key) for key in ("profile", "bundle") if getattr(self.values, key)]
+        strongest = sorted(named, key=lambda setting: LAYERS.index(setting.layer))
+        return {strongest[0].key: str(strongest[0].value)} if strongest else {}
+
+
+def resolve_app_config(
+    flags: Mapping[str, Any] | None = None,
+    *,
+    home: Path | None = None,
+    working_dir: Path | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> ResolvedConfig:
+    """Return the settings that hold: flags, then the environment, then local, project and user file, then defaults.
+
+    The files of a project count once its directory is trusted.
+
+    Raises:
+        SettingsError: a file cannot be read, or a value is invalid; the message names the place and the key.
+    """
+    environ = os.environ if environ is None else environ
+    paths = Paths.from_environment(home, environ)
+    files = SettingsFiles.of(paths, working_dir or Path.cwd())
+    is_trusted = files.project_dir.exists() and Trust(paths).contains(files.project_dir)
+    theirs = [file for file in (files.local, files.project) if file.is_file()]
+    layers: dict[Layer, dict[str, Any]] = {
+        "flag": {key: value for key, value in (flags or {}).items() if value is not None},
+        "environment": _from_environment(environ),
+        "local": _from_file(files.local) if is_trusted else {},
+        "project": _from_file(files.project) if is_trusted else {},
+        "user": _from_file(files.user),
+    }
+    warnings = [w for layer in ("local", "project", "user") for w in _unknown(layers[layer], files.at(layer))]
+    settings = tuple(_setting(key, layers, files) for key in AppConfig.model_fields)
+    values = _validated(settings)
+    return ResolvedConfig(values, settings, files, tuple(warnings), () if is_trusted else tuple(theirs))
+
+
+def find_project_dir(working_dir: Path) -> Path:
+    """Return the directory that a working directory's settings belong to.
+
+    It is the nearest with a `.amplifier` in it, up to the root of the repository, which else is the one. The user's
+    home directory and those above it never are: what is in `~/.amplifier` belongs to other applications.
+    """
+    start = Path(os.path.realpath(working_dir))
+    own = Path(os.path.realpath(Path.home()))
+    for directory in (start, *start.parents):
+        if own.is_relative_to(directory) or directory == Path(directory.anchor):
+            break
+        if (directory / PROJECT_DIR).is_dir() or (directory / ".git").exists():
+            return directory
+    return start
+
+
+def checked_key(key: str) -> str:
+    """Return the name of a setting.
+
+    Raises:
+        SettingsError: there is none of that name.
+    """
+    name = key.replace("-", "_")
+    if name in AppConfig.model_fields:
+        return name
+    hint = did_you_mean(name, AppConfig.model_fields) or f"these exist: {', '.join(AppConfig.model_fields)}"
+    raise SettingsError(f"there is no setting {key!r}", hint=hint)
+
+
+def checked_value(key: str, text: str) -> Any:
+    """Return the value that a text means for a setting.
+
+    Raises:
+        SettingsError: it is not one.
+    """
+    value = load_yaml(text) if AppConfig.model_fields[key].annotation is not str | None else text
+    return getattr(_validated((Setting(key, value, "flag", "value"),)), key)
+
+
+def variable_of(key: str) -> str:
+    return f"{PREFIX}{key.upper()}"
+
+
+def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
+    found = {key: environ.get(variable_of(key), "").strip() for key in AppConfig.model_fields}
+    return {key: value for key, value in found.items() if value}
+
+
+def _from_file(path: Path) -> dict[str, Any]:
+    try:
+        data = load_yaml(path.read_text(encoding="utf-8-sig")) or {}
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path} cannot be read: {error}", hint="make it readable, or remove it") from error
+    except yaml.YAMLError as error:
+        raise SettingsError(f"{path} is not YAML: {error}", hint="correct it, or remove it") from error
+    if not isinstance(data, dict):
+        raise SettingsError(f"{path}: a mapping of settings is expected", hint="write one as: profile: foundation/base")
+    return {str(key): value for key, value in data.items() if value is not None}
+
+
+def _unknown(values: Mapping[str, Any], path: Path) -> list[str]:
+    unknown = [key for key in values if key not in AppConfig.model_fields]
+    told = {key: did_you_mean(key, AppConfig.model_fields) for key in unknown}
+    return [
+        f"{path}: {key} is not a setting and has no effect{'; ' + hint if hint else ''}" for key, hint in told.items()
+    ]
+
+
+def _setting(key: str, layers: Mapping[Layer, Mapping[str, Any]], files: SettingsFiles) -> Setting:
+    having = [layer for layer in LAYERS if layer in layers and key in layers[layer]]
+    if not having:
+        return Setting(key, AppConfig.model_fields[key].default, "default", "")
+    places = {"flag": f"--{key.replace('_', '-')}", "environment": variable_of(key)}
+    place = places.get(having[0]) or str(files.at(having[0]))
+    return Setting(key, layers[having[0]][key], having[0], place, tuple(having[1:]))
+
+
+def _validated(settings: tuple[Setting, ...]) -> AppConfig:
+    try:
+        return AppConfig.model_validate({setting.key: setting.value for setting in settings})
+    except ValidationError as error:
+        places = {setting.key: setting.place for setting in settings}
+        problems = [(str(problem["loc"][0]), problem) for problem in error.errors()]
+        text = "\n".join(
+            f"{places[key]}: {key}: {problem['msg']}, got {problem['input']!r}" for key, problem in problems
+        )
+        raise SettingsError(text, hint="correct the value; amplifier config list shows what is set where") from error

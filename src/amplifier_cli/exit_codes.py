@@ -1,0 +1,20 @@
+"""What the command's exit codes mean; `docs/command.md` has the same table."""
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    OK = 0
+    FAILURE = 1
+    USAGE = 2
+    IN_USE = 3
+    INTERRUPTED = 130
+
+
+MEANINGS = {
+    ExitCode.OK: "done",
+    ExitCode.FAILURE: "it failed, or the turn did; the message says why",
+    ExitCode.USAGE: "a wrong option or argument, or settings that cannot be used",
+    ExitCode.IN_USE: "another process holds the session",
+    ExitCode.INTERRUPTED: "Ctrl-C; the session is stored and can be continued",
+}

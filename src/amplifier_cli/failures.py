@@ -1,0 +1,41 @@
+"""The one place where errors become words and exit codes."""
+
+from __future__ import annotations
+
+import sys
+
+from amplifier_core.exceptions import AmplifierError
+
+from .exit_codes import ExitCode
+
+
+class UsageError(AmplifierError):
+    """What was typed cannot be done; nothing was tried."""
+
+
+def report(error: AmplifierError, *, debug: bool) -> ExitCode:
+    """Print what went wrong and how to fix it, with `debug` also where; return the exit code."""
+    if debug:
+        import traceback  # only a person who asks for it needs it
+
+        traceback.print_exception(error)
+    else:
+        say(f"error: {error.message or type(error).__name__}")
+        if error.hint:
+            say(f"  fix: {error.hint}")
+    return exit_code_of(error)
+
+
+def say(text: str) -> None:
+    """Write a line to stderr, even where the terminal cannot show every character."""
+    encoding = sys.stderr.encoding or "utf-8"
+    sys.stderr.write(text.encode(encoding, errors="backslashreplace").decode(encoding) + "\n")
+    sys.stderr.flush()
+
+
+def exit_code_of(error: AmplifierError) -> ExitCode:
+    from amplifierd.exceptions import SessionHeldError, SettingsError  # the library is there when it has failed
+
+    if isinstance(error, SessionHeldError):
+        return ExitCode.IN_USE
+    return ExitCode.USAGE if isinstance(error, UsageError | SettingsError) else ExitCode.FAILURE

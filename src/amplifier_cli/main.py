@@ -1,0 +1,81 @@
+"""The root of the command: its own options, and what happens to errors."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .command_group import RootGroup, context_settings, examples
+from .exit_codes import ExitCode
+from .invocation import Invocation
+
+PROGRAM = "amplifier"
+COMPLETE_VARIABLE = "_AMPLIFIER_COMPLETE"
+
+app = typer.Typer(
+    name=PROGRAM,
+    cls=RootGroup,
+    rich_markup_mode=None,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings=context_settings(),
+)
+
+
+@app.callback(
+    invoke_without_command=True,
+    epilog=examples(
+        'amplifier run "What does this project do?"',
+        'git diff | amplifier run "Write a commit message"',
+        "amplifier COMMAND --help",
+    ),
+)
+def root(
+    ctx: typer.Context,
+    home: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Where everything is kept instead of AMPLIFIERD_HOME.")
+    ] = None,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+) -> None:
+    """Agents that are assembled, not programmed.
+
+    A profile or a bundle names the modules of an agent; this command runs it in the current directory. Without a key
+    for a model it uses the profile foundation/offline, which follows plain requests by rules.
+    """
+    ctx.obj = Invocation(home=home, debug=debug)
+    if version:
+        from amplifier_core._version import __version__  # one place has it
+
+        typer.echo(f"{PROGRAM} {__version__}")
+        raise typer.Exit
+    if ctx.invoked_subcommand is None:
+        typer.echo(ctx.get_help())
+        raise typer.Exit
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command and return its exit code."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if COMPLETE_VARIABLE in os.environ:
+        from typer.completion import completion_init  # type: ignore[attr-defined] # only when a shell completes
+
+        completion_init()
+    try:
+        app(args=arguments, prog_name=PROGRAM)
+    except SystemExit as ended:
+        return ended.code if isinstance(ended.code, int) else ExitCode.OK if ended.code is None else ExitCode.FAILURE
+    except Exception as error:
+        from amplifier_core.exceptions import AmplifierError  # loaded when something went wrong
+
+        from .failures import report
+
+        if isinstance(error, AmplifierError):
+            return report(error, debug="--debug" in arguments)
+        raise
+    return ExitCode.OK

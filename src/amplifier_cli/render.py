@@ -1,0 +1,118 @@
+"""Tables, fields and JSON on stdout; nothing here needs a library, so that listing stays quick."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, TextIO
+
+_CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
+_GAP = "  "
+_NARROW = 12
+
+
+def has_colour(stream: TextIO) -> bool:
+    """Say whether a stream is a terminal that wants colours: `NO_COLOR` and `TERM=dumb` do not."""
+    if os.environ.get("FORCE_COLOR"):
+        return True
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def styled(text: str, style: str, stream: TextIO | None = None) -> str:
+    """Return a text in a style, `bold` or a colour, where the stream shows it."""
+    if not text or not has_colour(stream or sys.stdout):
+        return text
+    return f"\x1b[{_CODES[style]}m{text}\x1b[0m"
+
+
+def write(text: str = "", stream: TextIO | None = None) -> None:
+    """Print a line, even where the terminal cannot show every character."""
+    stream = stream or sys.stdout
+    encoding = stream.encoding or "utf-8"
+    stream.write(text.encode(encoding, errors="backslashreplace").decode(encoding) + "\n")
+
+
+def write_json(value: Any) -> None:
+    """Print a value as JSON: in lines for people, in one for programs that read a pipe."""
+    indent = 2 if sys.stdout.isatty() else None
+    write(json.dumps(value, ensure_ascii=False, indent=indent, default=str))
+
+
+def write_table(headings: Sequence[str], rows: Iterable[Sequence[Any]], *, empty: str = "") -> None:
+    """Print rows in columns. On a terminal the last column is cut where the line ends; in a pipe nothing is."""
+    cells = [[_cell(value) for value in row] for row in rows]
+    if not cells:
+        write(empty)
+        return
+    widths = [max(map(_width, column)) for column in zip(headings, *cells, strict=True)]
+    room = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    write(styled(_line(headings, widths, room), "bold"))
+    for row in cells:
+        write(_line(row, widths, room))
+
+
+def write_fields(fields: Mapping[str, Any]) -> None:
+    """Print names and values, one to a line; what has no value is left out."""
+    shown = {name: _cell(value) for name, value in fields.items() if value not in (None, "", [], {}, ())}
+    width = max(map(len, shown), default=0)
+    for name, value in shown.items():
+        write(f"{styled(f'{name:<{width}}', 'dim')}{_GAP}{value}")
+
+
+def ago(moment: str | None) -> str:
+    """Return how long ago a stored moment was: `3 min ago`."""
+    if not moment:
+        return ""
+    seconds = (datetime.now(UTC) - datetime.fromisoformat(moment)).total_seconds()
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= size:
+            return f"{int(seconds // size)} {unit} ago"
+    return "just now"
+
+
+def money(amount: float | None) -> str:
+    """Return an amount of dollars; small ones keep their digits."""
+    if amount is None:
+        return ""
+    return f"${amount:.2f}" if amount >= 1 else f"${amount:.4f}"
+
+
+def shortened(text: str, width: int) -> str:
+    """Return a text as one line of at most some columns."""
+    line = " ".join(text.split())
+    if _width(line) <= width:
+        return line
+    kept = ""
+    for character in line:
+        if _width(kept + character) >= width:
+            break
+        kept += character
+    return f"{kept}…"
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list | tuple | set | frozenset):
+        return ", ".join(map(str, value))
+    return "" if value is None else " ".join(str(value).split()) if "\n" in str(value) else str(value)
+
+
+def _line(cells: Sequence[str], widths: Sequence[int], room: int | None) -> str:
+    *front, last = cells
+    start = "".join(cell + " " * (width - _width(cell)) + _GAP for cell, width in zip(front, widths, strict=False))
+    if room is not None:
+        last = shortened(last, max(room - _width(start), _NARROW))
+    return (start + last).rstrip()
+
+
+def _width(text: str) -> int:
+    """Return how many columns a text takes."""
+    if text.isascii():
+        return len(text)
+    return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)

@@ -1,0 +1,83 @@
+"""The command itself: help, version, mistakes in typing, exit codes."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from amplifier_cli.command_table import COMMANDS
+from amplifier_core import __version__
+
+Say = Callable[..., Any]
+
+
+def test_help_names_every_command_in_a_line(say: Say) -> None:
+    said = say("--help")
+
+    assert said.code == 0
+    assert [name for name in COMMANDS if f"\n  {name}" not in said.out] == []
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_a_help_that_teaches_with_examples(say: Say, name: str) -> None:
+    said = say(name, "--help")
+
+    assert said.code == 0
+    assert f"amplifier {name}" in said.out
+    assert "Examples:" in said.out
+
+
+def test_help_imports_no_command_and_no_library() -> None:
+    program = (
+        "import sys, amplifier_cli.main as m; m.main(['--help']);"
+        "print([n for n in sys.modules if n.startswith(('amplifierd', 'amplifier_core', 'amplifier_cli.commands'))])"
+    )
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert run.stdout.splitlines()[-1] == "[]"
+
+
+def test_the_version_is_told_in_two_ways(say: Say) -> None:
+    assert say("--version").out == f"amplifier {__version__}\n"
+    assert json.loads(say("version", "--json").out)["amplifier"] == __version__
+
+
+def test_a_mistyped_command_gets_a_suggestion(say: Say) -> None:
+    said = say("confg")
+
+    assert said.code == 2
+    assert "Did you mean 'config'?" in said.err
+
+
+def test_a_mistyped_option_gets_a_suggestion(say: Say) -> None:
+    said = say("version", "--jsn")
+
+    assert said.code == 2
+    assert "--json" in said.err
+
+
+def test_an_error_says_what_is_wrong_and_how_to_fix_it_and_debug_shows_where(say: Say) -> None:
+    plain = say("config", "get", "profil")
+    debug = say("--debug", "config", "get", "profil")
+
+    assert plain.err == "error: there is no setting 'profil'\n  fix: did you mean profile?\n"
+    assert (plain.code, debug.code) == (2, 2)
+    assert "Traceback" in debug.err
+
+
+def test_a_shell_gets_a_script_for_completion(say: Say) -> None:
+    assert "_AMPLIFIER_COMPLETE" in say("completion", "bash").out
+    assert say("completion", "tcsh").code == 2
+
+
+def test_a_shell_completes_commands_and_options(amplifier: Any) -> None:
+    def complete(words: str) -> list[str]:
+        variables = {"_AMPLIFIER_COMPLETE": "complete_bash", "COMP_WORDS": words}
+        return amplifier(variables={**variables, "COMP_CWORD": str(len(words.split(" ")) - 1)}).stdout.split()
+
+    assert complete("amplifier co") == ["config", "completion"]
+    assert complete("amplifier config s") == ["set"]
+    assert "--json" in complete("amplifier config list --")
