@@ -4,7 +4,8 @@
 
 A profile is a markdown file that says which modules an agent has. A collection is where profiles come from; the one
 used here, `foundation`, is shipped with the product. Compiling a profile resolves everything it names and locks it.
-From the result a mount plan is generated, which is all that the kernel needs to start a session.
+From the result a mount plan is generated, which is all that the kernel needs to start a session. `home.sessions` does
+all of that, runs the session and stores it.
 
 Everything happens in a temporary folder, which is removed at the end. PROMPT is for the profile `foundation/offline`,
 which follows plain requests by rules: "list files", "read notes.md", "search for milk", one after another with "then".
@@ -15,10 +16,8 @@ import asyncio
 import json
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import amplifierd
-from amplifier_core import AmplifierSession, HookResult
 
 PROFILE = "foundation/offline"
 PROMPT = "List files, then read notes.md, then search for milk"
@@ -34,7 +33,7 @@ async def show_collection(home: amplifierd.Home) -> None:
         print(f"   {profile.name:<12} {profile.version:<7} {collection.identifier}:{profile.path}")
 
 
-async def compile_profile(home: amplifierd.Home) -> Any:
+async def compile_profile(home: amplifierd.Home) -> None:
     """Phase 2: everything that the profile and its ancestors name is resolved and locked."""
     build = await home.profiles.compile(PROFILE)
     ancestors = ", ".join(parent for parent, _ in build.lock.chain)
@@ -42,36 +41,32 @@ async def compile_profile(home: amplifierd.Home) -> Any:
     for (section, name), entry in build.lock.resources():
         version = entry.get("version") or entry["content_hash"].removeprefix("sha256:")[:12]
         print(f"   {section:<13} {name:<17} {entry['kind']:<10} {version}")
-    return build
 
 
-async def generate_plan(home: amplifierd.Home, logs: Path) -> dict[str, Any]:
-    """Phase 3: the mount plan is generated. What differs for this one session is laid over the profile."""
-    overrides = {"hooks": [{"module": "hooks-logging", "config": {"output_dir": str(logs)}}]}
-    plan = await home.plans.generate(PROFILE, overrides=overrides)
+async def show_plan(home: amplifierd.Home) -> None:
+    """Phase 3: the mount plan is generated."""
+    plan = await home.plans.generate(PROFILE)
     report = home.plans.validate(plan)
     heading(3, f"The mount plan has {len(report.errors)} errors and {len(report.warnings)} warnings; its session:")
     print(indented(json.dumps(plan["session"], indent=2)))
     origin = (await home.plans.explain(PROFILE, "tools[tool-filesystem].config.read_before_write"))["origin"]
     print("\n   The origin of every value is known: tool-filesystem's read_before_write")
     print(f"   comes from {origin['profile']}, line {origin['line']}.")
-    return plan
 
 
-async def answer(home: amplifierd.Home, build: Any, plan: dict[str, Any], prompt: str, working_dir: Path) -> str:
-    """Run one prompt on the kernel, with the modules that the plan names."""
-    session = AmplifierSession(plan)
-    await session.coordinator.mount("module-source-resolver", home.resolver())
-    session.coordinator.register_capability("session.working_dir", str(working_dir))
-    session.coordinator.hooks.register("tool:pre", show_tool_call)
-    with build.import_path():
-        async with session:
-            return await session.execute(prompt)
-
-
-async def show_tool_call(event: str, data: dict[str, Any]) -> HookResult:
-    print(f"   the agent uses {data['tool_name']} {json.dumps(data['tool_input'])}")
-    return HookResult()
+async def answer(home: amplifierd.Home, prompt: str, working_dir: Path) -> str:
+    """Run one prompt in a session of the profile, and show what it does meanwhile."""
+    response = ""
+    async with home.sessions.open(PROFILE, working_dir=working_dir) as session:
+        async for event in session.stream(prompt):
+            data = event["data"]
+            if event["event"] == "tool:pre":
+                print(f"   the agent uses {data['tool_name']} {json.dumps(data['tool_input'])}")
+            elif event["event"] == "execution:done":
+                response = data["response"]
+    stored = home.sessions.get(session.session_id)
+    print(f"\n   The session is stored, with {stored.message_count} messages; home.sessions.resume() goes on with it.")
+    return response
 
 
 def heading(number: int, text: str) -> None:
@@ -91,11 +86,12 @@ async def main(prompt: str, folder: Path) -> None:
     print("A home is opened in a temporary folder.")
     home = amplifierd.open_home(folder / "home", offline=True)
     await show_collection(home)
-    build = await compile_profile(home)
-    plan = await generate_plan(home, folder / "logs")
+    await compile_profile(home)
+    await show_plan(home)
 
     heading(4, f"The prompt: {prompt}")
-    text = await answer(home, build, plan, prompt, working_dir)
+    text = await answer(home, prompt, working_dir)
+    await home.sessions.close()
     print("\nThe answer:\n")
     print(indented(text.replace(f"{working_dir}/", "")))
 

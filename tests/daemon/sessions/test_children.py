@@ -1,0 +1,113 @@
+"""Agents that a session delegates to: sessions of their own in the same tree."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agents_at_work import Agent, Kind, call
+
+from amplifierd.home import Home
+from amplifierd.sessions.session import Session
+
+HELPER = {
+    "description": "Reads for you",
+    "instruction": "You read files.",
+    "providers": [
+        {
+            "module": "provider-mock",
+            "config": {"script": [call("read_file", file_path="notes.md"), "It says milk.", "Still milk."]},
+        }
+    ],
+}
+SCRIPT = [call("task", agent="helper", instruction="Read the notes"), "The helper says: {{last_tool_result}}"]
+
+
+def delegating(script: list[Any] = SCRIPT, **options: Any) -> Agent:
+    tools = [{"module": "tool-filesystem"}, {"module": "tool-task"}]
+    return Agent(script, tools=tools, agents={"helper": HELPER}, **options)
+
+
+def child_of(home: Home, session: Session) -> str:
+    (child,) = home.sessions.children(session.session_id)
+    return child.session_id
+
+
+async def test_a_child_is_a_session_in_the_tree_of_its_parent(
+    home: Home, work: Path, tmp_path: Path, kind: Kind
+) -> None:
+    async with home.sessions.open(**delegating().source(home, kind, tmp_path), working_dir=work) as session:
+        events = [event async for event in session.stream("Ask the helper")]
+
+    parent = home.sessions.get(session.session_id)
+    child = home.sessions.get(child_of(home, session))
+    assert (child.parent_session_id, child.root_session_id) == (parent.session_id, parent.session_id)
+    assert (child.created_by, child.agent_name, child.turn_count) == ("agent", "helper", 1)
+    assert [message["role"] for message in home.sessions.messages(child.session_id)][:2] == ["user", "assistant"]
+    assert "It says milk." in str(home.sessions.messages(session.session_id)[-1]["content"])
+    assert parent.agent_invocations == 1
+    assert parent.usage_tree is not None
+    assert child.usage is not None
+    assert parent.usage_tree["by_agent"]["helper"]["tokens"] == child.usage["tokens"]
+    own = [event for event in events if event["session_id"] == child.session_id]
+    assert {event["correlation_id"] for event in own} == {f"prompt_{parent.session_id}_1"}
+    assert {event["nesting_depth"] for event in own} == {1}
+    numbers = [event["sequence"] for event in events]
+    assert numbers == sorted(set(numbers))
+
+
+async def test_a_child_can_be_resumed_by_itself_and_through_its_parent(
+    home: Home, work: Path, tmp_path: Path, kind: Kind
+) -> None:
+    async with home.sessions.open(**delegating().source(home, kind, tmp_path), working_dir=work) as session:
+        await session.execute("Ask the helper")
+        child = child_of(home, session)
+        resume = session.runner.kernel.session.coordinator.get_capability("session.resume")
+        again = await resume(child, "And now?")
+
+    async with home.sessions.resume(child) as alone:
+        third = await alone.execute("Once more")
+
+    assert (again["session_id"], again["turn_count"], again["status"]) == (child, 2, "success")
+    assert (third.turn, third.status) == (3, "completed")
+
+
+async def test_an_unknown_agent_is_named_with_those_that_exist(home: Home, work: Path, tmp_path: Path) -> None:
+    source = delegating(["Hm."]).source(home, "plan", tmp_path)
+    async with home.sessions.open(**source, working_dir=work) as session:
+        spawn = session.runner.kernel.session.coordinator.get_capability("session.spawn")
+        with pytest.raises(ValueError, match=r"Agent 'nobody' not found. Available: helper"):
+            await spawn(agent_name="nobody", instruction="x")
+
+
+async def test_agents_are_not_nested_without_end(home: Home, work: Path, tmp_path: Path) -> None:
+    deeper = {**HELPER, "providers": [{"module": "provider-mock", "config": {"script": SCRIPT}}]}
+    tools = [{"module": "tool-task", "config": {"max_recursion_depth": -1}}]
+    agent = Agent(SCRIPT, tools=tools, agents={"helper": deeper})
+    async with home.sessions.open(**agent.source(home, "plan", tmp_path), working_dir=work) as session:
+        result = await session.execute("Ask the helper")
+
+    assert result.status == "completed"
+    assert len(home.sessions.children(session.session_id)) == 5
+
+
+async def test_deleting_a_session_deletes_its_children(home: Home, work: Path, tmp_path: Path) -> None:
+    async with home.sessions.open(**delegating().source(home, "plan", tmp_path), working_dir=work) as session:
+        await session.execute("Ask the helper")
+
+    await home.sessions.delete(session.session_id)
+
+    assert home.sessions.list().total == 0
+
+
+async def test_a_clone_has_copies_of_the_children(home: Home, work: Path, tmp_path: Path) -> None:
+    async with home.sessions.open(**delegating().source(home, "plan", tmp_path), working_dir=work) as session:
+        await session.execute("Ask the helper")
+
+    clone = await home.sessions.clone(session.session_id)
+
+    (copied,) = home.sessions.children(clone.session_id)
+    assert copied.session_id != child_of(home, session)
+    assert copied.parent_session_id == clone.session_id
+    assert {event["session_id"] for event in home.sessions.events(copied.session_id)} == {copied.session_id}
+    async with home.sessions.resume(clone.session_id) as resumed:
+        assert (await resumed.execute("Again")).status == "completed"
