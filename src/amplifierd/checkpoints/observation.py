@@ -17,7 +17,7 @@ from .ignore_rules import IgnoreRules, read_outer_rules
 from .manifest import Entry, Manifest, ancestors
 from .pack_file import PackWriter, ShorterThanAnnounced
 from .root_directory import RootDirectory, open_file, permissions
-from .stat_cache import CachedFile, StatCache, signature
+from .stat_cache import CachedFile, StatCache, is_settled, signature
 from .tree_walk import Sighting, walk
 
 _SMALL = 1024 * 1024  # bytes of a file that is read in one piece
@@ -121,6 +121,11 @@ class Observer:
         return entries, sighting.rules
 
 
+def _cached(status: os.stat_result, read_ns: int, entry: Entry) -> CachedFile:
+    found = signature(status)
+    return CachedFile(found, is_settled(found, read_ns), entry)
+
+
 def _printable(path: str) -> str:
     """Return a path as text for people: bytes that are not UTF-8 are shown by their numbers."""
     return os.fsencode(path).decode("utf-8", "backslashreplace")
@@ -164,10 +169,10 @@ class _Reading:
             changed: list[str] = []
             for name, status in found.items():
                 here = prefix + name
-                if stat.S_ISDIR(status.st_mode):
-                    entries[here] = Entry("directory", permissions(status), "", 0)
-                elif (entry := self._cache.find(here, status)) is not None:
+                if (entry := self._cache.find(here, status)) is not None:
                     entries[here] = entry
+                elif stat.S_ISDIR(status.st_mode):
+                    entries[here] = Entry("directory", permissions(status), "", 0)
                 else:
                     changed.append(name)
             if changed:
@@ -234,7 +239,7 @@ class _Reading:
         if stat.S_ISLNK(status.st_mode):
             target = os.fsencode(os.readlink(name, dir_fd=folder))
             entry = Entry("symlink", 0, self._writer.add("blob", target), len(target))
-            return CachedFile(signature(status), now_ns, entry)
+            return _cached(status, now_ns, entry)
         if not stat.S_ISREG(status.st_mode):
             return None
         descriptor = open_file(name, folder=folder)
@@ -246,9 +251,7 @@ class _Reading:
                 file.seek(0)
                 with suppress(ShorterThanAnnounced):
                     oid = self._store(file, status.st_size)
-                    return CachedFile(
-                        signature(status), now_ns, Entry("file", permissions(status), oid, status.st_size)
-                    )
+                    return _cached(status, now_ns, Entry("file", permissions(status), oid, status.st_size))
         raise BlockingIOError(f"{name} gets shorter while it is read")
 
     def _store(self, file: IO[bytes], size: int) -> str:

@@ -30,18 +30,18 @@ def signature(status: os.stat_result) -> Signature:
 
 
 class CachedFile(NamedTuple):
-    """A file or symlink as it was read at `read_ns`."""
+    """A file or symlink as it was read, and whether a change after that would show in the signature."""
 
     signature: Signature
-    read_ns: int
+    is_settled: bool
     entry: Entry
 
-    @property
-    def is_settled(self) -> bool:
-        """Whether a change after the reading would show in the signature: not if it was as fresh as the clock ticks."""
-        changed_ns = max(self.signature[2:4])
-        is_coarse = self.signature[2] % 1_000_000_000 == 0
-        return changed_ns + (_COARSE_TICK_NS if is_coarse else _TICK_NS) < self.read_ns
+
+def is_settled(found: Signature, read_ns: int) -> bool:
+    """Say whether a change after the reading would show: not if the file was as fresh then as the clock ticks."""
+    changed_ns = max(found[2:4])
+    is_coarse = found[2] % 1_000_000_000 == 0
+    return changed_ns + (_COARSE_TICK_NS if is_coarse else _TICK_NS) < read_ns
 
 
 class CachedFolder(NamedTuple):
@@ -63,7 +63,7 @@ class StatCache:
     def find(self, path: str, status: os.stat_result) -> Entry | None:
         """Return the entry of a file that is as it was when it was read."""
         cached = self.files.get(path)
-        if cached is not None and cached.signature == signature(status) and cached.is_settled:
+        if cached is not None and cached.is_settled and cached.signature == signature(status):
             return cached.entry
         return None
 
@@ -84,7 +84,7 @@ class StatCache:
     def save(self, path: Path) -> None:
         value = {
             "format_version": FORMAT.version,
-            "files": {name: [*file.signature, file.read_ns, *file.entry] for name, file in self.files.items()},
+            "files": {name: [*file.signature, file.is_settled, *file.entry] for name, file in self.files.items()},
             "folders": {
                 name: [folder.fingerprint, sorted(folder.kept), sorted(folder.ignored)]
                 for name, folder in self.folders.items()
@@ -106,5 +106,5 @@ def load_cache(path: Path, store: ObjectStore) -> StatCache:
     return StatCache({name: file for name, file in files.items() if file.entry.oid in store}, folders)
 
 
-def _parse_file(mode: int, size: int, mtime: int, ctime: int, inode: int, read_ns: int, *entry: Any) -> CachedFile:
-    return CachedFile((mode, size, mtime, ctime, inode), read_ns, Entry(*entry))
+def _parse_file(mode: int, size: int, mtime: int, ctime: int, inode: int, settled: bool, *entry: Any) -> CachedFile:
+    return CachedFile((mode, size, mtime, ctime, inode), settled, Entry(*entry))

@@ -14,6 +14,7 @@ from .stat_cache import CachedFolder
 Counted = Callable[[int, int], None]
 
 _BATCH = 1000
+_KEPT = {stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK}
 
 
 @dataclass
@@ -59,9 +60,14 @@ def walk(
             continue
         sighting.folders[path] = found
         prefix = f"{path}/" if path else ""
-        below = [name for name, status in found.items() if stat.S_ISDIR(status.st_mode)]
-        waiting += [(prefix + name, chain) for name in below]
-        counted(len(found) - len(below), sum(each.st_size for each in found.values() if stat.S_ISREG(each.st_mode)))
+        size = below = 0
+        for name, status in found.items():
+            if stat.S_ISDIR(status.st_mode):
+                waiting.append((prefix + name, chain))
+                below += 1
+            else:
+                size += status.st_size
+        counted(len(found) - below, size)
     return sighting
 
 
@@ -94,10 +100,9 @@ def _look(
             status = entry.stat(follow_symlinks=False)
         except FileNotFoundError:
             continue
-        mode = status.st_mode
         if is_directory and (status.st_dev, status.st_ino) in excluded:
             continue
-        if stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode):
+        if stat.S_IFMT(status.st_mode) in _KEPT:
             found[entry.name] = status
         else:
             sighting.special.add(prefix + entry.name)

@@ -278,6 +278,26 @@ async def test_a_damaged_store_is_said_and_never_restored_from(
     assert (work / "notes.md").read_text() == "changed"
 
 
+async def test_a_pack_that_was_killed_before_it_had_its_index_is_removed_and_written_again(
+    open_checkpoints: Callable[..., Checkpoints], work: Path, tmp_path: Path
+) -> None:
+    packs = tmp_path / "state" / "checkpoints" / "store" / "objects" / "pack"
+    before = await open_checkpoints().take(1)
+    (work / "notes.md").write_text("changed")
+    lost = set(packs.glob("*.idx"))
+    after = await open_checkpoints().take(2)
+    (newest,) = set(packs.glob("*.idx")) - lost
+    newest.unlink()
+    (tmp_path / "state" / "checkpoints" / "records" / f"{after.id}.json").unlink()
+
+    again = await open_checkpoints().take(2)
+
+    assert again.tree == after.tree
+    assert {path.stem for path in packs.glob("*.pack")} == {path.stem for path in packs.glob("*.idx")}
+    assert (await open_checkpoints().undo(before, again)).done
+    assert (work / "notes.md").read_text() == "one\ntwo\nthree\n"
+
+
 async def test_records_of_a_newer_version_are_refused(
     open_checkpoints: Callable[..., Checkpoints], tmp_path: Path
 ) -> None:
