@@ -25,6 +25,7 @@ AmplifierError
 │   ├── SessionHeldError                    another process holds it; carries the holder
 │   ├── HoldLostError                       another process took it over in the meantime
 │   ├── SessionImportError                  whoever sent the file: it was changed, damaged or is not an export
+│   ├── ReplayError                         caller: the record does not suffice to run the session again
 │   └── MountPlanMissingError               owner of the home: its plan is gone
 ├── ApprovalError                         anything about a question of a session
 │   ├── ApprovalNotFoundError               caller: there is no question of that id
@@ -78,6 +79,7 @@ __all__ = [
     "ProfileValidationError",
     "QueueFullError",
     "RefResolutionError",
+    "ReplayError",
     "SessionError",
     "SessionExistsError",
     "SessionHeldError",
@@ -204,6 +206,10 @@ class HoldLostError(SessionError):
 
 class SessionImportError(SessionError):
     """A file of exported sessions is refused; nothing of it was stored."""
+
+
+class ReplayError(SessionError):
+    """A session cannot be run again from its record; the message says what is missing."""
 
 
 class MountPlanMissingError(SessionError):

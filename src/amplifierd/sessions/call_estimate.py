@@ -59,6 +59,11 @@ class CallEstimator:
         cost = await self._cost_of(call.provider, facts, model, TokenCounts(counted, output)) if priced else None
         return CallEstimate(model, counted, output, cost)
 
+    async def cost_of(self, call: ProviderCall, model: str, input_tokens: int, output_tokens: int) -> Decimal | None:
+        """Return what a call of that size costs, None when no price is known."""
+        facts = self._facts.get(call.provider, _ProviderFacts)
+        return await self._cost_of(call.provider, facts, model, TokenCounts(input_tokens, output_tokens))
+
     def used(self, estimate: CallEstimate, response: amplifier_core.ChatResponse) -> Usage:
         """Return what a call used: what its response reports, else an estimate."""
         reported = response.usage

@@ -29,6 +29,7 @@ from .creation import SessionRequest
 from .export import ExportedSession, export_session
 from .interruption import RepairReport, repair
 from .open_sessions import ENDED, OpenSessions
+from .replay import ReplayResult, ReplaySource, replay
 from .session_import import ImportedSession, import_session
 from .transcript import Transcript, last_turn
 
@@ -179,6 +180,23 @@ class Sessions(OpenSessions):
             return await self._store.update(hold, message_count=len(messages), turn_count=turn)
 
         return await self._under_hold(session_id, rewrite)
+
+    async def replay(
+        self,
+        session_id: str,
+        *,
+        profile: str | None = None,
+        bundle: str | Path | None = None,
+        plan: Mapping[str, Any] | None = None,
+    ) -> ReplayResult:
+        """Run a recorded session again, by default with its own plan, and say where it first goes another way.
+
+        Orchestrator, context and hooks are real; no model is asked and no tool runs, and the session stays as it is.
+
+        Raises what `create` raises for what the session is to run with.
+        """
+        source = ReplaySource(profile, None if bundle is None else str(bundle), plan)
+        return await replay(self.runtime, self._creation, checked_session_id(session_id), source)
 
     async def repair(self, session_id: str) -> RepairReport:
         """Make a transcript whole that a crash left with unanswered tool calls, and say what was done."""

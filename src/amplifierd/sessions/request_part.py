@@ -76,7 +76,7 @@ class PartMaker:
     def make(self, message: Any) -> RequestPart:
         canonical = canonical_message(message)
         as_sent = digest(canonical_json(canonical))
-        role, tokens = canonical["role"], estimate_message(message)
+        role, tokens = canonical["role"], estimate_message(canonical)
         given = field_of(message, "metadata")
         metadata = given if isinstance(given, Mapping) else {}
         content = canonical["content"]

@@ -92,7 +92,7 @@ class ExecutionRunner:
             scrub=session_manager.secrets.scrubbed,
             find_injector=lambda text: self.kernel.session.coordinator.find_injector(text),
         )
-        own = (self.summary, self.budget, self.requests, Receipts(self.journal.write))
+        own = (self.summary, self.requests, self.budget, Receipts(self.journal.write))
         self._layers: tuple[CallLayer, ...] = (*layers, *own)
         self._kernel: KernelSession | None = None
         self._turn = 0

@@ -55,10 +55,11 @@ class StoredResponse:
 
 @dataclass(frozen=True, slots=True)
 class StoredRequest:
-    """One provider request, with the response if one came."""
+    """One provider request, with the response if one came; `seq` is the number of its event."""
 
     request_id: str
     number: int
+    seq: int
     turn: int
     provider: str
     model: str | None
@@ -119,13 +120,15 @@ class _Reader:
         self._parts: dict[str, tuple[StoredPart, ...]] = {}
 
     async def read(self, events: list[StoredEvent]) -> list[StoredRequest]:
-        responses = {str(data.get("request_id")): data for data in _data(events, RESPONSE_STORED)}
+        responses = {str(data.get("request_id")): data for _, data in named(events, RESPONSE_STORED)}
         return [
-            await self._request(number, data, responses.get(str(data.get("request_id"))))
-            for number, data in enumerate(_data(events, REQUEST_STORED), 1)
+            await self._request(number, seq, data, responses.get(str(data.get("request_id"))))
+            for number, (seq, data) in enumerate(named(events, REQUEST_STORED), 1)
         ]
 
-    async def _request(self, number: int, data: Mapping[str, Any], response: Mapping[str, Any] | None) -> StoredRequest:
+    async def _request(
+        self, number: int, seq: int, data: Mapping[str, Any], response: Mapping[str, Any] | None
+    ) -> StoredRequest:
         request_id = str(data.get("request_id"))
         kept = self._parts.get(str(data.get("base")), ())[: int(data.get("keep") or 0)]
         added = [await self._part(RequestPart.from_json(part)) for part in data.get("add") or ()]
@@ -134,6 +137,7 @@ class _Reader:
         return StoredRequest(
             request_id=request_id,
             number=number,
+            seq=seq,
             turn=int(data.get("turn") or 0),
             provider=str(data.get("provider")),
             model=data.get("model"),
@@ -173,8 +177,10 @@ class _Reader:
         return StoredResponse(facts, self._transcript.find(str(facts.get("hash"))))
 
 
-def _data(events: list[StoredEvent], name: str) -> list[Mapping[str, Any]]:
-    return [event["data"] for event in events if event.get("event") == name and isinstance(event.get("data"), dict)]
+def named(events: list[StoredEvent], name: str) -> list[tuple[int, Mapping[str, Any]]]:
+    """Return the numbers and data of the events with a name."""
+    found = (event for event in events if event.get("event") == name and isinstance(event.get("data"), dict))
+    return [(int(event.get("seq") or 0), event["data"]) for event in found]
 
 
 def _changed(message: Mapping[str, Any], changed: Mapping[str, Any]) -> Mapping[str, Any] | None:

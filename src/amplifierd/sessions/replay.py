@@ -1,0 +1,303 @@
+"""Running a recorded session again, with another profile or plan, and showing where it goes another way.
+
+Orchestrator, context and hooks are real. Provider answers and tool results come from the record: no model is asked, no
+tool runs, and everything that is written lies in a directory that is removed again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Literal
+
+from amplifier_core import ModuleCoordinator, ProviderInfo
+from amplifier_core.mount_plan import MountPlan
+from amplifierd.exceptions import ReplayError
+from amplifierd.paths import Paths
+from amplifierd.plans.module_declarations import key_variables
+from amplifierd.session_store.file_store import FileStore
+from amplifierd.session_store.protocol import NewSession
+from amplifierd.session_store.record import SessionRecord
+
+from .approval import ALLOW, DENY, Approval, ApprovalDecision
+from .approvals import ApprovalQueue
+from .context_messages import DOCUMENT
+from .creation import Creation, SessionRequest
+from .divergence import Divergence, RequestComparison
+from .equipment import Equipment
+from .recorded_session import RecordedSession
+from .replay_layer import ReplayLayer, Totals
+from .runner import ExecutionRunner
+from .runtime import Runtime
+from .stand_in import StandIn
+from .tree import SessionTree
+from .tree_budget import TreeBudget
+from .tree_events import TreeEvents
+
+ReplayStatus = Literal["same", "diverged", "impossible"]
+
+_EXIT_STATUS: dict[ReplayStatus, int] = {"same": 0, "diverged": 1, "impossible": 2}
+_KEY = "replay"
+"""Stands for every key and token: no provider is called."""
+
+
+@dataclass(frozen=True)
+class ReplaySource:
+    """What a session is run again with; without any of them, its own plan as it is stored."""
+
+    profile: str | None = None
+    bundle: str | None = None
+    plan: Mapping[str, Any] | None = None
+
+    def __str__(self) -> str:
+        if self.profile or self.bundle:
+            return f"profile {self.profile}" if self.profile else f"bundle {self.bundle}"
+        return "its own plan" if self.plan is None else "another plan"
+
+
+@dataclass(frozen=True)
+class ReplayResult:
+    """What came of a replay. `divergences` are those of the first request that differs, the first of them first.
+
+    `tokens` are estimates of everything that was sent; a cost of None is unknown. `reason` says why a session could
+    not be replayed, or not to its end.
+    """
+
+    session_id: str
+    source: str
+    status: ReplayStatus
+    replayed: int = 0
+    recorded: int = 0
+    divergences: tuple[Divergence, ...] = ()
+    totals: Totals | None = None
+    reason: str = ""
+
+    @property
+    def divergence(self) -> Divergence | None:
+        """The first divergence."""
+        return self.divergences[0] if self.divergences else None
+
+    @property
+    def exit_status(self) -> int:
+        """What a command returns: 0 for the same, 1 for another way, 2 for a session that cannot be replayed."""
+        return _EXIT_STATUS[self.status]
+
+    def to_json(self) -> dict[str, Any]:
+        totals = self.totals or Totals()
+        return {
+            "session_id": self.session_id,
+            "source": self.source,
+            "status": self.status,
+            "exit_status": self.exit_status,
+            "requests": {"recorded": self.recorded, "replayed": self.replayed},
+            "divergence": self.divergence and self.divergence.to_json(),
+            "divergences": [divergence.to_json() for divergence in self.divergences],
+            "tokens": _change(totals.old_tokens, totals.new_tokens),
+            "cost_usd": _cost_change(totals),
+            "reason": self.reason or None,
+        }
+
+    def __str__(self) -> str:
+        head = f"{self.session_id} with {self.source}: {self.status}, {self.replayed} of {self.recorded} requests"
+        lines = [head, *(str(divergence) for divergence in self.divergences)]
+        if self.totals is not None and self.replayed:
+            tokens = self.totals.new_tokens - self.totals.old_tokens
+            cost = _cost_change(self.totals)
+            lines.append(f"tokens {tokens:+d}, cost {'unknown' if cost is None else cost['change'] + ' USD'}")
+        return "\n".join([*lines, *([self.reason] if self.reason else [])])
+
+
+OWN_PLAN = ReplaySource()
+
+
+async def replay(
+    runtime: Runtime, creation: Creation, session_id: str, source: ReplaySource = OWN_PLAN
+) -> ReplayResult:
+    """Run a session again and say where it goes another way first.
+
+    Raises what `Creation.plan_for` raises for a profile, bundle or plan that cannot be used, and
+    `SessionNotFoundError`.
+    """
+    try:
+        recorded = await RecordedSession.load(runtime.store, session_id)
+    except ReplayError as error:
+        return ReplayResult(session_id, str(source), "impossible", reason=error.message)
+    equipment, plan = await _equip(runtime, creation, recorded.record, source)
+    scratch = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="amplifier-replay-"))
+    try:
+        stage = await _Stage.set_up(runtime, recorded, equipment, plan, scratch)
+        layer = await stage.run()
+    finally:
+        await asyncio.to_thread(shutil.rmtree, scratch, ignore_errors=True)
+    status: ReplayStatus = "diverged" if layer.divergences else "impossible" if layer.stopped else "same"
+    return ReplayResult(
+        session_id,
+        str(source),
+        status,
+        layer.replayed,
+        recorded.request_count,
+        tuple(layer.divergences),
+        layer.totals,
+        layer.stopped,
+    )
+
+
+async def _equip(
+    runtime: Runtime, creation: Creation, record: SessionRecord, source: ReplaySource
+) -> tuple[Equipment, Mapping[str, Any]]:
+    if source == OWN_PLAN:
+        equipment = await runtime.outfitter.of_record(record)
+        if record.created_by == "agent":
+            agent = await runtime.store.read_document(record.session_id, "agent") or {}
+            instruction = str(agent.get("instruction") or "")
+            equipment = equipment.for_agent(record.agent_name or "self", instruction, equipment.bundle)
+        return equipment, await runtime.store.read_plan(record.session_id)
+    request = SessionRequest(
+        profile=source.profile,
+        bundle=source.bundle,
+        plan=source.plan,
+        working_dir=Path(record.working_dir),
+        overrides=record.settings_overrides or None,
+    )
+    return await creation.plan_for(request)
+
+
+class _Stage:
+    """A session in a store of its own, whose every call is answered from the record."""
+
+    def __init__(self, runner: ExecutionRunner, recorded: RecordedSession, layer: ReplayLayer) -> None:
+        self._runner, self._recorded, self._layer = runner, recorded, layer
+
+    @classmethod
+    async def set_up(
+        cls,
+        runtime: Runtime,
+        recorded: RecordedSession,
+        equipment: Equipment,
+        plan: Mapping[str, Any],
+        scratch: Path,
+    ) -> _Stage:
+        session_id, secrets = recorded.record.session_id, runtime.secrets
+        paths = Paths.from_environment(scratch, environ={})
+        store = FileStore(paths)
+        keys = _stand_in_keys(plan, equipment)
+        known = runtime.environment
+        environment = {name: value if secrets.masked(value) == value else _KEY for name, value in known.items()}
+        aside = replace(runtime, store=store, paths=paths, environment=environment, find_key=keys.get)
+        record = recorded.record.changed(
+            **{name: None for name in ("limits", "usage", "usage_tree", "token_usage", "root_session_id")},
+            message_count=len(recorded.earlier),
+            turn_count=recorded.turns[0].number - 1,
+        )
+        hold = await store.create(NewSession(record, plan, recorded.earlier), runtime.holder)
+        names = {str(runtime.paths.sessions): "<sessions>", str(paths.sessions): "<sessions>"}
+        comparison = RequestComparison(secrets.scrubbed, names)
+        layer = ReplayLayer(recorded, comparison, lambda text: runner.steer(text))
+        tree = SessionTree(TreeEvents(session_id, 0), TreeBudget(), _approvals(session_id, recorded))
+        runner = ExecutionRunner(
+            aside, session_id, hold=hold, record=record, tree=tree, equipment=equipment, layers=(layer,)
+        )
+        inherited = await _inherited(runtime, session_id)
+        await runner.start(inherited=inherited)
+        await _keep_from_calling(runner.kernel.session.coordinator, recorded)
+        return cls(runner, recorded, layer)
+
+    async def run(self) -> ReplayLayer:
+        layer = self._layer
+        try:
+            for turn in self._recorded.turns:
+                layer.begin(turn)
+                await self._runner.execute(turn.prompt, images=turn.images)
+                layer.end()
+                if layer.stopped:
+                    break
+        finally:
+            await self._runner.cleanup()
+            await self._runner.runtime.store.close()
+        return layer
+
+
+def _stand_in_keys(plan: Mapping[str, Any], equipment: Equipment) -> dict[str, str]:
+    """Return a key for every provider that takes one, so that it mounts on a machine that has none."""
+    providers = (entry for entry in MountPlan(dict(plan)).entries() if entry.module_type == "provider")
+    return {entry.module_id: _KEY for entry in providers if key_variables(entry, equipment.resolver)}
+
+
+async def _inherited(runtime: Runtime, session_id: str) -> list[dict[str, Any]]:
+    """Return what a child was told of its parent's conversation."""
+    document = await runtime.store.read_document(session_id, DOCUMENT)
+    entries = document.get("messages") if isinstance(document, Mapping) else None
+    return [dict(entry) for entry in entries or () if (entry.get("origin") or {}).get("kind") == "inherited"]
+
+
+def _approvals(session_id: str, recorded: RecordedSession) -> ApprovalQueue:
+    async def nothing(*_: Any) -> None: ...
+
+    return ApprovalQueue(session_id, emit=nothing, load=nothing, save=nothing, approver=_AsThen(recorded))
+
+
+class _AsThen:
+    """Allows the calls that ran in the record."""
+
+    def __init__(self, recorded: RecordedSession) -> None:
+        self._recorded = recorded
+
+    async def decide(self, approval: Approval) -> ApprovalDecision:
+        ran = approval.tool_call_id is None or approval.tool_call_id in self._recorded.calls
+        return ApprovalDecision(ALLOW if ran else DENY)
+
+
+async def _keep_from_calling(coordinator: ModuleCoordinator, recorded: RecordedSession) -> None:
+    """Let no module ask a provider by itself, and offer every provider of the record."""
+    for name, provider in dict(coordinator.get("providers") or {}).items():
+        await coordinator.mount("providers", _Silent(provider), name=name)
+    for turn in recorded.turns:
+        for request in turn.requests:
+            if request.provider not in coordinator.get("providers"):
+                missing = _Missing(request.provider, request.model)
+                await coordinator.mount("providers", missing, name=request.provider)
+
+
+class _Silent(StandIn):
+    """A provider that is never asked."""
+
+    __slots__ = ()
+
+    async def complete(self, request: Any, **options: Any) -> Any:
+        raise ReplayError("a provider was asked past the orchestrator; no model is asked in a replay")
+
+
+class _Missing:
+    """Has the name of a provider that is not mounted here: the record answers in its place."""
+
+    def __init__(self, name: str, model: str | None) -> None:
+        self.name, self.default_model = name, model
+
+    def get_info(self) -> ProviderInfo:
+        return ProviderInfo(id=self.name, display_name=self.name)
+
+    async def list_models(self) -> list[Any]:
+        return []
+
+    async def complete(self, request: Any, **options: Any) -> Any:
+        raise ReplayError("no model is asked in a replay")
+
+    def parse_tool_calls(self, response: Any) -> list[Any]:
+        return response.tool_calls or []
+
+
+def _change(old: int, new: int) -> dict[str, int]:
+    return {"old": old, "new": new, "change": new - old}
+
+
+def _cost_change(totals: Totals) -> dict[str, str] | None:
+    old, new = totals.old_cost, totals.new_cost
+    if old is None or new is None:
+        return None
+    difference: Decimal = new - old
+    return {"old": str(old), "new": str(new), "change": f"{difference:+f}"}
