@@ -10,6 +10,7 @@ from amplifier_core.mount_plan import MountPlan, PlanEntry
 from amplifier_foundation.sources.store import make_directory
 from amplifier_system.threads import in_thread
 
+from .exceptions import SettingsError
 from .identifiers import ProfileId
 from .keys import Keys
 from .paths import Paths
@@ -35,11 +36,12 @@ async def default_profile(
     Raises:
         ProfileNotFoundError: there is no `foundation/base`.
         ProfileValidationError: it cannot be read.
-        SettingsError: the file of keys cannot be read.
+        SettingsError: the file of keys, or that with the active profile, cannot be read.
     """
-    chosen = _active_profile(paths) or settings.default_profile
-    if chosen:
-        return ProfileId.parse(chosen)
+    if active := _active_profile(paths):
+        return active
+    if settings.default_profile:
+        return ProfileId.parse(settings.default_profile)
     await profiles.ensure_extracted(WITH_MODELS)
     has_key = await in_thread(lambda stop: _has_key(profiles, keys, environment))
     return WITH_MODELS if has_key else WITHOUT_KEYS
@@ -50,11 +52,15 @@ def default_working_dir(settings: Settings) -> Path:
     return make_directory(settings.working_dir)
 
 
-def _active_profile(paths: Paths) -> str | None:
+def _active_profile(paths: Paths) -> ProfileId | None:
+    file = paths.active_profile_file
     try:
-        return paths.active_profile_file.read_text(encoding="utf-8").strip() or None
+        text = file.read_text(encoding="utf-8").strip()
+        return ProfileId.parse(text) if text else None
     except FileNotFoundError:
         return None
+    except (OSError, ValueError) as error:
+        raise SettingsError(f"{file}: {error}", hint="write the id of a profile, or remove the file") from error
 
 
 def _has_key(profiles: Profiles, keys: Keys, environment: Mapping[str, str]) -> bool:

@@ -70,6 +70,9 @@ async def test_the_active_profile_comes_before_the_setting_and_the_setting_befor
     home.paths.state.mkdir(parents=True)
     home.paths.active_profile_file.write_text("local/mine\n")
     assert await chosen(home) == "local/mine"
+    home.paths.active_profile_file.write_text("mine")
+    with pytest.raises(SettingsError, match="active_profile"):
+        await chosen(home)
     with pytest.raises(SettingsError, match="default_profile"):
         open_home(tmp_path / "home", overrides={"default_profile": "coding"})
 
