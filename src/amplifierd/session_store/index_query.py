@@ -7,13 +7,14 @@ from collections.abc import Iterator
 from itertools import islice
 
 from .index_rows import owner_word, storable
-from .index_schema import place, session_number
+from .index_schema import TAG_COLUMNS, place, session_number
 from .listing import sort_order
 from .protocol import SessionQuery
 from .search_text import Wanted
 
 _EXACT = ("status", "profile_name", "bundle", "working_dir", "parent_session_id", "root_session_id", "owner")
 _TAGGED = "id IN (SELECT id FROM tags WHERE tag = ?)"
+_HAS_TAG = "tag = ?"
 _SAYING = f"id IN (SELECT DISTINCT rowid >> {place(1, None).bit_length() - 1} FROM texts WHERE texts MATCH ?)"
 _BEFORE = "SELECT rowid FROM texts WHERE texts MATCH ? AND rowid < ? ORDER BY rowid DESC"
 _FIRST = "SELECT rowid FROM texts WHERE texts MATCH ? AND rowid >= ? ORDER BY rowid LIMIT 1"
@@ -23,18 +24,24 @@ _IN_A_ROW = 100  # places in one session, before the rest of them is skipped
 
 def select_page(connection: sqlite3.Connection, query: SessionQuery) -> tuple[list[str], int]:
     """Return the ids on a page, and how many sessions the whole list has."""
-    conditions, values = _conditions(query)
+    field, last_first = sort_order(query)
+    conditions = _conditions(query)
     if conditions is None:
         return [], 0
-    field, last_first = sort_order(query)
+    asked = {field, *(condition.split()[0] for condition in conditions)}
+    if query.tag is not None and asked <= {"id", *TAG_COLUMNS} and query.text is None:
+        table, conditions = "tags", {_HAS_TAG if name == _TAGGED else name: value for name, value in conditions.items()}
+    else:
+        table = "sessions"
     order = f"{field} DESC, session_id DESC" if last_first else f"{field}, session_id"
     where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
+    values = [storable(value) if isinstance(value, str) else value for value in conditions.values()]
     rows = connection.execute(
-        f"SELECT session_id FROM sessions {where} ORDER BY {order} LIMIT ? OFFSET ?",  # our own words only
+        f"SELECT session_id FROM {table} {where} ORDER BY {order} LIMIT ? OFFSET ?",  # our own words only
         [*values, query.limit, query.offset],
     )
     ids = [session_id for (session_id,) in rows]
-    (total,) = connection.execute(f"SELECT count(*) FROM sessions {where}", values).fetchone()
+    (total,) = connection.execute(f"SELECT count(*) FROM {table} {where}", values).fetchone()
     return ids, total
 
 
@@ -66,22 +73,23 @@ def select_ids(connection: sqlite3.Connection) -> set[str]:
     return {session_id for (session_id,) in rows}
 
 
-def _conditions(query: SessionQuery) -> tuple[list[str] | None, list[str]]:
-    """Return what rows must satisfy, None when no row can."""
-    given = [(f"{name} = ?", value) for name in _EXACT if (value := getattr(query, name)) is not None]
+def _conditions(query: SessionQuery) -> dict[str, str | int] | None:
+    """Return what rows must satisfy, each condition with its value; None when no row can."""
+    given: dict[str, str | int] = {
+        f"{name} = ?": value for name in _EXACT if (value := getattr(query, name)) is not None
+    }
     if query.tag is not None:
-        given.append((_TAGGED, query.tag))
+        given[_TAGGED] = query.tag
     if query.since is not None:
-        given.append(("last_activity_at >= ?", query.since))
+        given["last_activity_at >= ?"] = query.since
+    if query.roots_only:
+        given["is_root = ?"] = 1
     if query.text is not None:
         match = _match(Wanted(query.text), None)
         if match is None:
-            return None, []
-        given.append((_SAYING, match))
-    conditions = [condition for condition, _ in given]
-    if query.roots_only:
-        conditions.append("is_root = 1")
-    return conditions, [storable(value) for _, value in given]
+            return None
+        given[_SAYING] = match
+    return given
 
 
 def _match(wanted: Wanted, owner: str | None) -> str | None:

@@ -7,7 +7,7 @@ import sqlite3
 from dataclasses import dataclass
 from pathlib import Path
 
-from .index_schema import COLUMNS, has_full_text, place
+from .index_schema import COLUMNS, TAG_COLUMNS, has_full_text, place
 from .json_lines import parse_line, whole_lines
 from .listing import find_record, sort_value
 from .record import SessionRecord
@@ -18,6 +18,7 @@ _KNOWN = "SELECT id, name, owner, transcript_inode, transcript_bytes, texts FROM
 _INSERT = f"INSERT INTO sessions ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"
 _UPDATE = f"UPDATE sessions SET {', '.join(f'{name} = ?' for name in COLUMNS)} WHERE id = ?"
 _READ = "UPDATE sessions SET transcript_inode = ?, transcript_bytes = ?, texts = texts + ? WHERE id = ?"
+_TAG = f"INSERT OR IGNORE INTO tags VALUES ({', '.join('?' * (len(TAG_COLUMNS) + 2))})"
 _ADD_TEXT = "INSERT INTO texts (rowid, text, owner) VALUES (?, ?, ?)"
 _DROP_TEXT = "INSERT INTO texts (texts, rowid, text, owner) VALUES ('delete', ?, ?, ?)"
 
@@ -69,9 +70,8 @@ class IndexRows:
             number = row.number
             execute(_UPDATE, [*values, number])
             execute("DELETE FROM tags WHERE id = ?", (number,))
-        self._connection.executemany(
-            "INSERT OR IGNORE INTO tags VALUES (?, ?)", [(storable(tag), number) for tag in record.tags]
-        )
+        repeated = [values[COLUMNS.index(name)] for name in TAG_COLUMNS]
+        self._connection.executemany(_TAG, [(storable(tag), *repeated, number) for tag in record.tags])
         if self._full_text:
             self._name(number, row.name if row else None, storable(record.name or ""), owner_word(record.owner))
         return number

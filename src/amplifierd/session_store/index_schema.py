@@ -28,6 +28,9 @@ _FILTERED_BY = (
 )
 _ASKED_ALONG = "session_id, status, owner, is_root"  # so that most questions need nothing but an index
 
+TAG_COLUMNS = ("last_activity_at", "session_id", "status", "owner", "is_root")
+"""What the rows of tags repeat of the sessions that have them."""
+
 COLUMNS = (
     "session_id",
     "status",
@@ -59,7 +62,11 @@ CREATE TABLE sessions (
     texts INTEGER NOT NULL DEFAULT 0
 );
 CREATE UNIQUE INDEX by_session_id ON sessions (session_id);
-CREATE TABLE tags (tag TEXT NOT NULL, id INTEGER NOT NULL, PRIMARY KEY (tag, id)) WITHOUT ROWID;
+CREATE TABLE tags (
+    tag TEXT NOT NULL, {", ".join(TAG_COLUMNS)}, id INTEGER NOT NULL,
+    PRIMARY KEY (tag, last_activity_at, session_id)
+) WITHOUT ROWID;
+CREATE INDEX tags_of ON tags (id);
 CREATE TABLE unreadable (session_id TEXT PRIMARY KEY) WITHOUT ROWID;
 """
 _INDEXES = f"""

@@ -85,7 +85,9 @@ def invent_a_session(index: Path) -> None:
     execute(
         index, "INSERT INTO sessions (session_id, name, status, last_activity_at) VALUES ('s9', 'x', 'active', '3')"
     )
-    execute(index, "INSERT INTO tags SELECT 't', id FROM sessions WHERE session_id = 's9'")
+    execute(
+        index, "INSERT INTO tags SELECT 't', '3', 's9', 'active', NULL, 1, id FROM sessions WHERE session_id = 's9'"
+    )
 
 
 def execute(index: Path, statement: str) -> None:

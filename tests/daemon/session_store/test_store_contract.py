@@ -377,6 +377,10 @@ async def test_a_list_is_sorted_filtered_and_cut_into_pages(store: SessionStore,
     assert await ids(store, profile_name="c/even") == ["s2", "s4", "s6"]
     assert await ids(store, profile_name="c/even", status="active") == ["s4", "s6"]
     assert await ids(store, tag="first") == ["s1"]
+    assert await ids(store, tag="x", sort="-last_activity_at", limit=2, offset=1) == ["s3", "s4"]
+    assert await ids(store, tag="x", owner="ann", roots_only=True, status="active") == ["s6", "s7"]
+    assert await ids(store, tag="x", profile_name="c/even", sort="created_at") == ["s2", "s4", "s6"]
+    assert (await store.list(SessionQuery(tag="x", since="2026-02-06"))).total == 1
     assert len(await ids(store, tag="ünï \ud800")) == 6
     assert await ids(store, owner="ann") == ["s6", "s7"]
     assert await ids(store, since="2026-02-06") == ["s1", "s2"]
