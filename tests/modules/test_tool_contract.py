@@ -169,6 +169,14 @@ async def test_tools_are_mounted_under_their_own_names(module: ModuleType) -> No
     assert all(re.fullmatch(r"[a-z][a-z0-9_]*", name) for name in tools)
 
 
+async def test_what_only_reads_may_be_repeated_after_a_crash(module: ModuleType) -> None:
+    for tool in (await mounted(module)).values():
+        declared = tool.retry_of({}) if hasattr(tool, "retry_of") else getattr(tool, "retry", "never")
+        assert declared in ("safe", "check", "never")
+        assert declared == "safe" or not tool.effects <= {"read"}
+        assert declared != "check" or inspect.iscoroutinefunction(tool.check)
+
+
 def test_its_entry_point_leads_to_mount(folder: Path, module: ModuleType) -> None:
     project = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     value = project["entry-points"]["amplifier.modules"][folder.name]

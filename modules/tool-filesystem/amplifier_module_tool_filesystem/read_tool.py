@@ -22,6 +22,7 @@ DEFAULT_LIMIT = 2000
 class ReadTool(FileTool):
     name = "read_file"
     effects = frozenset({READ})
+    retry = "safe"
     description = (
         "Read a text file, or list a directory. Lines come numbered, 2000 at a time unless limit says otherwise; "
         "lines over 2000 characters are cut, and next_offset says where to continue. The numbers are not part of the "

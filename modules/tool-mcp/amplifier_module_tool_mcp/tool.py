@@ -29,6 +29,7 @@ class McpTool:
         self.tool = definition.tool
         self.require_approval = server.requires_approval(definition)
         self.effects = ALL_EFFECTS if self.require_approval else frozenset({READ, NETWORK})
+        self.retry = "safe" if definition.is_repeatable and not self.require_approval else "never"
         self._server = server
 
     @property

@@ -36,6 +36,7 @@ class _Match:
 class GlobTool(AnsweringTool):
     name = "glob"
     effects = frozenset({READ})
+    retry = "safe"
     description = (
         "Find files and directories by name, newest first. ** stands for any number of directories, {a,b} for "
         "alternatives; without type both files and directories are listed (type any). Dependency and build directories "

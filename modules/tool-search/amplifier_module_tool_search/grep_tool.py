@@ -30,6 +30,7 @@ _NUMBERS = ("-A", "-B", "-C", "head_limit", "offset")
 class GrepTool(AnsweringTool):
     name = "grep"
     effects = frozenset({READ})
+    retry = "safe"
     description = (
         "Search file contents with a regular expression in ripgrep's syntax: no look-around, no backreferences, and a "
         "literal brace is written \\{. By default it lists the files that match; "

@@ -28,6 +28,7 @@ class TodoTool(AnsweringTool):
 
     name = "todo"
     effects: frozenset[str] = frozenset()  # it changes nothing but the list of the session
+    retry = "safe"  # the list is replaced as a whole, and lost with the process
     description = (
         "Keep a list of the steps of a larger task: `create` it when you have a plan, `update` it (always with the"
         " whole list) as you go on, `list` it to see where you are. Exactly one step should be in_progress. Each step"

@@ -74,6 +74,10 @@ class WebFetchTool(AnsweringTool):
         """Return what one call does: it writes when it saves."""
         return self.effects if input.get("save_to_file") else frozenset({NETWORK})
 
+    def retry_of(self, input: Mapping[str, Any]) -> str:
+        """Return whether one call may be repeated: it may unless it saves."""
+        return "never" if input.get("save_to_file") else "safe"
+
     async def close(self) -> None:
         """Close the HTTP session; a second call does nothing."""
         await self.session.close()

@@ -27,6 +27,7 @@ _MAX_SNIPPET_CHARS = 2000
 class WebSearchTool(AnsweringTool):
     name = "web_search"
     effects = frozenset({NETWORK})
+    retry = "safe"
     description = (
         "Search the web and return titles, URLs and snippets of a few pages. Read a page with web_fetch before relying "
         "on it. Not for files of this machine."

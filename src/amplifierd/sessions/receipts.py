@@ -42,7 +42,7 @@ class Receipts(CallLayer):
             "tool_call_id": call.tool_call_id,
             "tool_name": call.name,
             "input_hash": input_hash(call.input),
-            "retry": retry_of(call.tool),
+            "retry": retry_of(call.tool, call.input),
         }
         await self._write(INTENT, intent, lasting=True)
         try:
@@ -119,12 +119,11 @@ async def ask_tool(tools: Mapping[str, Any], name: str, input: dict[str, Any], t
     return await settle(check(input, tool_call_id)) if callable(check) else None
 
 
-def retry_of(tool: Any) -> Retry:
-    """Return what a tool declares about repeating a call; without a declaration, what has no effect is safe."""
-    declared = getattr(tool, "retry", None)
-    if declared in ("safe", "check", "never"):
-        return declared  # type: ignore[no-any-return] # narrowed by the line above
-    return "never"
+def retry_of(tool: Any, input: Mapping[str, Any]) -> Retry:
+    """Return what a tool declares about repeating a call; without a declaration it is not repeated."""
+    of_call = getattr(tool, "retry_of", None)
+    declared = of_call(input) if callable(of_call) else getattr(tool, "retry", None)
+    return declared if declared in ("safe", "check") else "never"
 
 
 def input_hash(input: Mapping[str, Any]) -> str:
