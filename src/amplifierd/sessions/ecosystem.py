@@ -44,9 +44,15 @@ Records = list[SessionRecord]
 
 
 class EcosystemSessions:
-    """A reader of one directory of projects; without one, that of `AMPLIFIER_HOME`, by default `~/.amplifier`."""
+    """A reader of one directory of projects; without one, that of `AMPLIFIER_HOME`, by default `~/.amplifier`.
 
-    def __init__(self, projects: Path | None = None) -> None:
+    Sessions of which `is_copied` says that they go on elsewhere are neither listed nor found by searching.
+    """
+
+    def __init__(
+        self, projects: Path | None = None, *, is_copied: Callable[[str], bool] = lambda session_id: False
+    ) -> None:
+        self._is_copied = is_copied
         self._projects = (projects or get_amplifier_home() / "projects").absolute()
         self._known: dict[Path, tuple[Stamp, SessionRecord]] = {}
 
@@ -134,7 +140,7 @@ class EcosystemSessions:
         wanted = None if query.text is None else Wanted(query.text)
         found = [
             record
-            for record in self._records()
+            for record in self._visible()
             if matches(record, query) and (wanted is None or self._find_hit(record, wanted))
         ]
         found.sort(key=lambda record: (sort_value(record, field), record.session_id), reverse=last_first)
@@ -142,7 +148,7 @@ class EcosystemSessions:
         return SessionPage(tuple(self._counted(record) for record in page), total=len(found))
 
     def _hits(self, wanted: Wanted, limit: int, check: Callable[[], None]) -> tuple[SearchHit, ...]:
-        newest = sorted(self._records(), key=_last_used, reverse=True)
+        newest = sorted(self._visible(), key=_last_used, reverse=True)
         hits: tuple[SearchHit, ...] = ()
         for record in newest:
             check()
@@ -159,6 +165,9 @@ class EcosystemSessions:
             if snippet := wanted.find(message_text(message)):
                 return SearchHit(record, snippet, message["id"], message["turn"])
         return None
+
+    def _visible(self) -> Records:
+        return [record for record in self._records() if not self._is_copied(record.session_id)]
 
     def _records(self) -> Records:
         """Return every session; of two with one id, the one that was used last."""

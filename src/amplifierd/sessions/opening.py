@@ -65,7 +65,7 @@ def open_sessions(
     return Sessions(
         runtime,
         creation,
-        EcosystemSessions(),
+        EcosystemSessions(is_copied=lambda session_id: (paths.sessions / session_id).exists()),
         find_checkpoints,
         defaults,
         profiles=profiles,

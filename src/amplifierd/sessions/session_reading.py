@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from amplifierd.exceptions import SessionNotFoundError
-from amplifierd.session_store.listing import sort_order
+from amplifierd.session_store.listing import sort_order, sort_value
 from amplifierd.session_store.protocol import (
     Hold,
     Message,
@@ -128,10 +128,9 @@ class SessionReading:
         if not others.total:
             return await self._store.list(wanted)
         ours = await self._store.list(first)
-        known = {record.session_id for record in ours.sessions}
         field, last_first = sort_order(wanted)
-        both = [*ours.sessions, *(record for record in others.sessions if record.session_id not in known)]
-        both.sort(key=lambda record: str(getattr(record, field, None) or ""), reverse=last_first)
+        both = [*ours.sessions, *others.sessions]
+        both.sort(key=lambda record: (sort_value(record, field), record.session_id), reverse=last_first)
         return SessionPage(tuple(both[wanted.offset : wanted.offset + wanted.limit]), ours.total + others.total)
 
     async def _search(self, text: str, limit: int) -> tuple[SearchHit, ...]:

@@ -5,27 +5,17 @@ from pathlib import Path
 import pytest
 from agents_at_work import Agent, Kind, call, open_home
 
+import amplifierd
 from amplifierd.home import Home
-from amplifierd.session_store.file_store import FileStore
-from amplifierd.session_store.protocol import Holder
 from amplifierd.sessions.approvers import AllowByRule
-from amplifierd.sessions.ecosystem import EcosystemSessions
-from amplifierd.sessions.export import export_session
-from amplifierd.sessions.session_import import import_session
-from amplifierd.sessions.stored_requests import requests
-from amplifierd.signing_keys import SigningKeys
 
 READ = call("read_file", file_path="notes.md")
-ME = Holder.of_this_process("test")
 
 
-async def exported_from(home: Home, session_id: str, folder: Path) -> Path:
-    return (await export_session(FileStore(home.paths), session_id, folder, SigningKeys(home.paths))).path
-
-
-async def imported_into(home: Home, file: Path) -> str:
-    imported = await import_session(file, FileStore(home.paths), ME, SigningKeys(home.paths))
-    return imported.record.session_id
+async def taken_along(home: Home, session_id: str, other: Home, folder: Path) -> str:
+    """Export a session from one home, import it into another, and return the id that it has there."""
+    exported = await home.sessions.export(session_id, folder)
+    return (await other.sessions.import_(exported.path)).record.session_id
 
 
 @pytest.mark.parametrize("kind", ["profile", "plan"])
@@ -36,7 +26,7 @@ async def test_an_imported_session_goes_on_where_it_was(home: Home, work: Path, 
     other = open_home(tmp_path / "elsewhere")
     agent.source(other, kind, tmp_path)
 
-    session_id = await imported_into(other, await exported_from(home, session.session_id, tmp_path))
+    session_id = await taken_along(home, session.session_id, other, tmp_path)
     async with other.sessions.resume(session_id) as resumed:
         result = await resumed.execute("And again?")
 
@@ -54,10 +44,10 @@ async def test_the_requests_of_an_imported_session_are_known_word_for_word(
         await session.execute("What do the notes say?")
     other = open_home(tmp_path / "elsewhere")
 
-    session_id = await imported_into(other, await exported_from(home, session.session_id, tmp_path))
+    session_id = await taken_along(home, session.session_id, other, tmp_path)
 
-    before = await requests(FileStore(home.paths), session.session_id)
-    after = await requests(FileStore(other.paths), session_id)
+    before = home.sessions.requests(session.session_id)
+    after = other.sessions.requests(session_id)
     assert [request.to_json() for request in after] == [request.to_json() for request in before] != []
     assert all(part.is_exact for request in after for part in request.parts)
     await other.sessions.close()
@@ -80,21 +70,42 @@ async def test_a_library_answers_by_rule_what_a_guard_asks(home: Home, work: Pat
     assert (work / "new.md").read_text() == "x"
 
 
-async def test_a_session_of_another_application_goes_on_in_our_home(home: Home, work: Path, tmp_path: Path) -> None:
-    theirs = tmp_path / "projects/-work/sessions/0f5b"
+def keep_elsewhere(root: Path, session_id: str, text: str) -> None:
+    """Write a session as other applications do; its last line is torn."""
+    theirs = root / "projects/-work/sessions" / session_id
     theirs.mkdir(parents=True)
     (theirs / "metadata.json").write_text('{"bundle": "gone"}')
-    (theirs / "transcript.jsonl").write_text(
-        '{"role": "user", "content": "Hello"}\n{"role": "assistant", "content": "Hello!"}\n{"role": "use'
-    )
-    plan = Agent([{"text": "Again: {{last_user}}", "assert": {"min_messages": 3}}]).source(home, "plan", tmp_path)[
-        "plan"
-    ]
+    lines = f'{{"role": "user", "content": "{text}"}}\n{{"role": "assistant", "content": "Yes."}}\n{{"role": "use'
+    (theirs / "transcript.jsonl").write_text(lines)
 
-    copy = await EcosystemSessions(tmp_path / "projects").copied("0f5b", plan, working_dir=str(work), bundle=None)
-    store = FileStore(home.paths)
-    await store.release(await store.create(copy, ME))
-    async with home.sessions.resume("0f5b") as session:
-        result = await session.execute("Still there?")
 
-    assert (result.turn, result.response) == (2, "Again: Still there?")
+async def test_a_session_of_another_application_goes_on_in_our_home_and_is_there_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs = tmp_path / "theirs"
+    monkeypatch.setenv("AMPLIFIER_HOME", str(theirs))
+    for number in range(3):
+        keep_elsewhere(theirs, f"s{number}", f"Buy milk {number}")
+    before = {path: path.read_bytes() for path in theirs.rglob("*") if path.is_file()}
+    home = amplifierd.open_home(tmp_path / "home", offline=True, overrides={"default_profile": "foundation/offline"})
+    sessions = home.sessions
+    assert {record.origin for record in sessions.list().sessions} == {"amplifier"}
+
+    async with sessions.resume("s1") as session:
+        result = await session.execute("List files")
+    forked = await sessions.fork("s2", 1)
+
+    assert (result.turn, result.status) == (2, "completed")
+    record = sessions.get("s1")
+    assert (record.origin, record.imported_from) == (None, str(theirs / "projects/-work/sessions/s1"))
+    assert [message["content"] for message in sessions.messages("s1")][:3] == ["Buy milk 1", "Yes.", "List files"]
+    assert (forked.origin, forked.parent_session_id, forked.turn_count) == (None, "s2", 1)
+    ids = {forked.session_id, "s0", "s1", "s2"}
+    pages = [sessions.list(limit=1, offset=offset) for offset in range(5)]
+    assert {page.total for page in pages} == {4}
+    assert {record.session_id for page in pages for record in page.sessions} == ids
+    assert sorted(hit.record.session_id for hit in sessions.search("milk")) == sorted(ids)
+    counts = [record.message_count for record in sessions.list(sort="message_count").sessions]
+    assert counts == sorted(counts)
+    assert {path: path.read_bytes() for path in theirs.rglob("*") if path.is_file()} == before
+    await sessions.close()
