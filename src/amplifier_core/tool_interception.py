@@ -5,7 +5,7 @@ has interceptors; one that takes no attribute is mounted behind a stand-in.
 """
 
 from collections.abc import Awaitable, Callable
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, NamedTuple, Protocol
 
 from .mounting import NotedDict
@@ -51,15 +51,16 @@ class ToolInterception:
     def _intercepted(self, tool_name: str, tool: Any, original: Callable[..., Awaitable[Any]]) -> Callable[..., Any]:
         @wraps(original, updated=())
         async def execute(*args: Any, **named: Any) -> Any:
-            def run(tool_input: Any) -> Awaitable[Any]:
-                if args:
-                    return original(tool_input, *args[1:], **named)
-                return original(**({**named, "input": tool_input} if "input" in named else named))
-
-            proceed: Proceed = run
-            for interceptor in self.interceptors.values():
-                proceed = _before(interceptor, tool_name, tool, proceed)
-            return await proceed(args[0] if args else named.get("input"))
+            if len(args) == 1 and not named:  # as tools are called
+                tool_input, proceed = args[0], original
+            else:
+                tool_input, proceed = args[0] if args else named.get("input"), _with_rest(original, args, named)
+            if not self.interceptors:
+                return await proceed(tool_input)
+            *earlier, latest = self.interceptors.values()
+            for interceptor in earlier:
+                proceed = partial(interceptor, tool_name, tool, proceed=proceed)
+            return await latest(tool_name, tool, tool_input, proceed)
 
         execute.interception = self  # type: ignore[attr-defined]  # how a tool that is covered already is recognized
         return execute
@@ -145,5 +146,8 @@ class _StandIn:
         return getattr(self.__wrapped__, name)
 
 
-def _before(interceptor: ToolInterceptor, tool_name: str, tool: Any, proceed: Proceed) -> Proceed:
-    return lambda tool_input: interceptor(tool_name, tool, tool_input, proceed)
+def _with_rest(original: Callable[..., Awaitable[Any]], args: tuple[Any, ...], named: dict[str, Any]) -> Proceed:
+    """Return what calls a tool with another input, and otherwise as it was called."""
+    if args:
+        return lambda tool_input: original(tool_input, *args[1:], **named)
+    return lambda tool_input: original(**({**named, "input": tool_input} if "input" in named else named))

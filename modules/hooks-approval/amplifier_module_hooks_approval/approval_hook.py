@@ -31,6 +31,7 @@ SCRUB = "redaction.scrub"
 
 _LONGEST_UNDERSTOOD = 65_536
 _TOLD = ("tool_call_id", "parallel_group_id", "session_id")
+_NOT_NEEDED = Verdict(True, "No approval needed", "config")
 _BY_A_PERSON = frozenset({"provider", "remembered"})
 
 
@@ -114,8 +115,8 @@ class ApprovalHook:
         """Return the decision about a call; None leaves it to the application's approval system."""
         try:
             call = GuardedCall.read(data, self._coordinator)
-            if not await self.needs_approval(call):
-                verdict: Verdict | None = Verdict(True, "No approval needed", "config")
+            if not await needs_approval(call, self.settings, self._coordinator):
+                verdict: Verdict | None = _NOT_NEEDED
             elif self._outer_gate is not None and not self._is_denied_by_rule(call):
                 return Verdict(True, "The outer session decides", "config")
             else:

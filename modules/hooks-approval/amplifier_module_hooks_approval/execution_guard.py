@@ -42,11 +42,12 @@ class ExecutionGuard:
         self, tool_name: str, tool: Any, tool_input: Any, proceed: Callable[[Any], Awaitable[Any]]
     ) -> Any:
         """Run a call, or answer why it does not run."""
+        if take_approval(self._gate, tool, tool_input):
+            return await proceed(tool_input)  # at once: nothing can change it before the tool has it
         frozen = own_copy(tool_input)
-        if not take_approval(self._gate, tool, frozen):
-            refusal = await self._refusal(tool_name, tool, frozen)
-            if refusal is not None:
-                return ToolResult(success=False, error={"message": f"Denied by hook: {refusal}", "code": "denied"})
+        refusal = await self._refusal(tool_name, tool, frozen)
+        if refusal is not None:
+            return ToolResult(success=False, error={"message": f"Denied by hook: {refusal}", "code": "denied"})
         return await proceed(frozen)
 
     async def _refusal(self, tool_name: str, tool: Any, frozen: Any) -> str | None:

@@ -1,7 +1,7 @@
 """Which calls need an approval at all."""
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from amplifier_core.boundary import settle
@@ -26,32 +26,35 @@ async def needs_approval(call: GuardedCall, settings: ApprovalSettings, coordina
     A tool is known by its own name and by what it does, not only by the name it is mounted under.
     """
     names = {call.tool_name, call.identity}
-    if await _is_demanded_by_policy(names, coordinator):
+    if _is_listed(names, coordinator):
+        return True
+    needs_check = find_capability(coordinator, NEEDS_CHECK)
+    if needs_check is not None and await _says_yes(needs_check, names):
         return True
     if settings.policy_driven_only:
         return False
     if BASH in names or _demands_it_itself(call.tool):
         return True
-    configured = [settings.requires_approval[name] for name in names if name in settings.requires_approval]
-    if configured:
-        return any(configured)
+    if not names.isdisjoint(settings.requires_approval):
+        return any(settings.requires_approval.get(name, False) for name in names)
     if names & settings.high_risk_tools:
         return True
     return call.tool is not None and not _RISKY.isdisjoint(effects_of(call.tool, call.identity, call.tool_input))
 
 
-async def _is_demanded_by_policy(names: Collection[str], coordinator: Any) -> bool:
+def _is_listed(names: Collection[str], coordinator: Any) -> bool:
+    """Say whether the application's own list has the tool."""
     state = getattr(coordinator, "session_state", None)
-    required = state.get(REQUIRED_TOOLS) if isinstance(state, Mapping) else None
-    if required is not None:
-        if isinstance(required, str) or not isinstance(required, Collection):
-            logger.error("hooks-approval: %s is %r, not a set or list; everything is asked", REQUIRED_TOOLS, required)
-            return True
-        if any(name in required for name in names):
-            return True
-    needs_check = find_capability(coordinator, NEEDS_CHECK)
-    if needs_check is None:
+    required = state.get(REQUIRED_TOOLS) if isinstance(state, (dict, Mapping)) else None
+    if required is None:
         return False
+    if isinstance(required, str) or not isinstance(required, Collection):
+        logger.error("hooks-approval: %s is %r, not a set or list; everything is asked", REQUIRED_TOOLS, required)
+        return True
+    return any(name in required for name in names)
+
+
+async def _says_yes(needs_check: Callable[[str], Any], names: Collection[str]) -> bool:
     try:
         for name in sorted(names):
             if await settle(needs_check(name)):
@@ -63,15 +66,18 @@ async def _is_demanded_by_policy(names: Collection[str], coordinator: Any) -> bo
 
 
 def _demands_it_itself(tool: Any) -> bool:
+    if getattr(tool, "require_approval", False):
+        return True
     described = getattr(tool, "get_metadata", None)
-    found = [getattr(tool, "metadata", None)]
     if callable(described):
         try:
-            found.append(described())
+            if _is_marked(described()):
+                return True
         except Exception:
             logger.exception("hooks-approval: a tool cannot describe itself; it has to be approved")
             return True
-    return bool(
-        getattr(tool, "require_approval", False)
-        or any(isinstance(metadata, Mapping) and metadata.get("requires_approval") for metadata in found)
-    )
+    return _is_marked(getattr(tool, "metadata", None))
+
+
+def _is_marked(metadata: Any) -> bool:
+    return metadata is not None and isinstance(metadata, Mapping) and bool(metadata.get("requires_approval"))

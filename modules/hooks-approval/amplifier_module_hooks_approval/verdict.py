@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Any, Literal, NamedTuple, Self
 
 from amplifier_core.interfaces import ApprovalResponse
 from amplifier_core.utils.serialize import sanitize_text
@@ -14,9 +14,10 @@ from .memory import remember_key
 Source = Literal["rule", "remembered", "provider", "timeout", "error", "config"]
 RiskLevel = Literal["medium", "high", "critical"]
 
+_MAPPINGS = (dict, Mapping)  # a dict is recognized without asking the abstract class
 
-@dataclass(frozen=True, slots=True)
-class GuardedCall:
+
+class GuardedCall(NamedTuple):
     """A tool call as `tool:pre` announces it; `identity` is the tool's own name, by whatever name it is mounted."""
 
     tool_name: str
@@ -30,10 +31,11 @@ class GuardedCall:
     @classmethod
     def read(cls, data: Any, coordinator: Any = None) -> Self:
         """Raises `ValueError` for an event that does not say which tool is called."""
-        if not isinstance(data, Mapping) or not data.get("tool_name") or not isinstance(data["tool_name"], str):
+        tool_name = data.get("tool_name") if isinstance(data, _MAPPINGS) else None
+        if not tool_name or not isinstance(tool_name, str):
             raise ValueError("the event does not name a tool")
-        tool_name, given = data["tool_name"], data.get("tool_input")
-        tool_input: Mapping[str, Any] = given if isinstance(given, Mapping) else {}
+        given = data.get("tool_input")
+        tool_input: Mapping[str, Any] = given if isinstance(given, _MAPPINGS) else {}
         tool = data.get("tool_obj") or _find_tool(tool_name, coordinator)
         identity = _text(getattr(tool, "name", None)) or tool_name
         return cls(

@@ -52,6 +52,8 @@ def suggested_effects(tool_name: str) -> frozenset[str]:
 
 
 def _known(value: Any) -> frozenset[str] | None:
+    if type(value) is frozenset and value <= ALL_EFFECTS:
+        return value
     if isinstance(value, str) or not isinstance(value, Collection) or not ALL_EFFECTS.issuperset(value):
         return None
     return frozenset(value)

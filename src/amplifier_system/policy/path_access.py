@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping
@@ -22,6 +23,7 @@ Without an entry, "", it is asked about the list. It is called when something is
 
 _IGNORES_CASE = sys.platform == "darwin"  # names that differ only in case may be the same there
 _OPENS_PATHS = sys.platform == "linux"
+_UNTIDY = re.compile(r"/\.{0,2}(?:/|\Z)")  # what has an empty part, `.` or `..` in it; the rest is as it should be
 _ADJECTIVES: dict[Verb, str] = {"read": "readable", "write": "writable"}
 
 
@@ -144,7 +146,10 @@ def _expanded(path: Path | str) -> str:
 
 def _lexical(path: Path | str, base: Path) -> str:
     """Return a path by its name alone: absolute, `~` expanded, without `.` and `..`."""
-    return os.path.normpath(os.path.join(base, _expanded(path)))  # noqa: PTH118 - asked for every file
+    text = _expanded(path)
+    if not text.startswith(os.sep):
+        text = f"{base}{os.sep}{text}"
+    return os.path.normpath(text) if _UNTIDY.search(text) else text
 
 
 def _resolved(path: str) -> str:
