@@ -93,18 +93,22 @@ class MarkedMembers:
     def _signal_newborn(self, newest: int, number: int) -> list[int]:
         """Signal what has been started since `newest`, until a while has passed without a member among it.
 
-        A process that forks and exits is gone before a scan of all others gets to it; its child has to be met here.
+        A process that forks and exits is gone before a scan of all others gets to it; its child has to be met here. On a
+        busy machine that while can pass before anything is looked at. So the last look must have found that nothing at
+        all was started since the one before: a child that was missed would have been.
         """
         signalled: list[int] = []
         limit = time.monotonic() + _CHASE_LIMIT_S
         quiet_end = time.monotonic() + _QUIET_S
-        while time.monotonic() < min(quiet_end, limit):
+        while True:
             before, newest = newest, _newest_pid()
             for pid in range(before + 1, newest + 1):
                 if self._is_member(pid) and self._signal(pid, number):
                     signalled.append(pid)
                     quiet_end = time.monotonic() + _QUIET_S
-        return signalled
+            now = time.monotonic()
+            if (now >= quiet_end and newest == before) or now >= limit:
+                return signalled
 
     def signal_group(self, number: int) -> None:
         if self._owns_group():
