@@ -93,9 +93,9 @@ class MarkedMembers:
     def _signal_newborn(self, newest: int, number: int) -> list[int]:
         """Signal what has been started since `newest`, until a while has passed without a member among it.
 
-        A process that forks and exits is gone before a scan of all others gets to it; its child has to be met here. On a
-        busy machine that while can pass before anything is looked at. So the last look must have found that nothing at
-        all was started since the one before: a child that was missed would have been.
+        A process that forks and exits is gone before a scan of all others gets to it; its child has to be met here. On
+        a busy machine that while can pass before anything is looked at. So the last look must have found that nothing
+        at all was started since the one before: a child that was missed would have been.
         """
         signalled: list[int] = []
         limit = time.monotonic() + _CHASE_LIMIT_S

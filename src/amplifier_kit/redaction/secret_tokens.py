@@ -93,9 +93,6 @@ _COOKIE = re.compile(
 )
 _CREDENTIALS = re.compile(r"(?:bearer|basic|token|digest|apikey)\s{1,8}+(?P<token>\S{6,}+)", re.IGNORECASE)
 _COOKIES = re.compile(r"\A[\w.!#$%&*+^~-]{1,64}=[^\s;]{4,}+.*", re.DOTALL)
-_CURL_PASSWORD = re.compile(
-    r"""curl\s[^\n|;&]{0,300}?(?:\s-u|--user)[\s=]{0,4}["']?[^\s:"']{0,128}:(?P<password>[^\s"']{1,256}+)"""
-)
 _NETRC_PASSWORD = re.compile(
     r"""login\s{1,8}+\S{1,128}+\s{1,8}+password\s{1,8}+(?P<password>[^\s\x00-\x1f"'\\()]{1,256}+)"""
 )
@@ -151,6 +148,13 @@ TOKEN_PATTERNS: tuple[SensitivePattern, ...] = (
     _token("Twilio key", "SK", r"[0-9a-f]{32}(?![0-9A-Za-z])"),
     _token("Replicate token", "r8_", r"[A-Za-z0-9]{32,}+"),
     _token("Groq key", "gsk_", r"[A-Za-z0-9]{20,}+"),
+    _token("xAI key", "xai-", r"[A-Za-z0-9]{40,}+"),
+    _token(
+        "encoded key block",
+        "LS0tLS1CRUdJTi(?:BQUklW|BSU0Eg|BFQyBQ|BPUEVO|BFTkNS)",
+        r"[A-Za-z0-9+/=]{20,}+",
+        ("LS0tLS1CRUdJTi",),
+    ),
     _token("Databricks token", "dapi", r"[0-9a-f]{32}(?:-[0-9])?(?![0-9A-Za-z])"),
     _token("Shopify token", "shp(?:at|ca|pa|ss)_", r"[0-9a-fA-F]{32,}+", ("shp",)),
     SensitivePattern("key block", ("-----BEGIN ", "---- BEGIN SSH2"), _key_blocks),
@@ -158,7 +162,6 @@ TOKEN_PATTERNS: tuple[SensitivePattern, ...] = (
     SensitivePattern("Discord token", (".",), _discord_tokens),
     SensitivePattern("authorization header", ("authorization",), matches_of(_AUTHORIZATION), ignores_case=True),
     SensitivePattern("cookie header", ("cookie",), matches_of(_COOKIE), ignores_case=True),
-    SensitivePattern("password of a command", ("curl ",), matches_of(_CURL_PASSWORD)),
     SensitivePattern("password in a netrc file", ("login",), matches_of(_NETRC_PASSWORD)),
     SensitivePattern("password in a URL", ("://",), matches_of(_URL_PASSWORD)),
     SensitivePattern("token in a URL", ("://",), matches_of(_URL_USER, _random_value)),

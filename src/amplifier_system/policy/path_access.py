@@ -93,9 +93,10 @@ class PathAccess:
         Raises:
             PolicyError: it may not be touched, by the name it was given or by where it leads.
         """
-        lexical = _lexical(path, base)
+        absolute = _absolute(path, base)
+        lexical = _tidied(absolute)
         try:
-            real = _resolved(lexical)
+            real = _resolved(absolute)  # not the tidied one: what `..` leads to depends on the links before it
         except ValueError as exc:
             raise PolicyError(f"not {_ADJECTIVES[self.verb]}: {path!r} ({exc})") from None
         lineage = _lineage(real)
@@ -146,10 +147,16 @@ def _expanded(path: Path | str) -> str:
 
 def _lexical(path: Path | str, base: Path) -> str:
     """Return a path by its name alone: absolute, `~` expanded, without `.` and `..`."""
+    return _tidied(_absolute(path, base))
+
+
+def _absolute(path: Path | str, base: Path) -> str:
     text = _expanded(path)
-    if not text.startswith(os.sep):
-        text = f"{base}{os.sep}{text}"
-    return os.path.normpath(text) if _UNTIDY.search(text) else text
+    return text if text.startswith(os.sep) else f"{base}{os.sep}{text}"
+
+
+def _tidied(path: str) -> str:
+    return os.path.normpath(path) if _UNTIDY.search(path) else path
 
 
 def _resolved(path: str) -> str:
@@ -180,7 +187,7 @@ def _named(text: str, base: Path) -> str:
 def _places(text: str, base: Path) -> Iterable[str]:
     """Return the place a rule means, by the name it has and by where that leads."""
     lexical = _lexical(text, base)
-    return {_key(lexical), _key(os.path.realpath(lexical))}
+    return {_key(lexical), _key(os.path.realpath(_absolute(text, base)))}
 
 
 def _lineage(path: str) -> list[str]:

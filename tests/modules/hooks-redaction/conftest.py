@@ -1,5 +1,6 @@
 """Examples of everything that is masked and of what is not, and a coordinator on which hooks-redaction is mounted."""
 
+import base64
 import random
 import string
 from collections.abc import Callable
@@ -76,6 +77,17 @@ SECRETS: dict[str, tuple[str, str | None]] = {
     "authorization without a scheme": (f"Authorization: {_SIGNATURE}", _SIGNATURE),
     "curl": ("curl -X POST -u admin:hunter2 https://x.example/", "hunter2"),
     "curl, long option": ("curl --user 'admin:hunter2' https://x.example/", "hunter2"),
+    "curl, option first": ("curl -u admin:hunter2 https://x.example/", "hunter2"),
+    "curl, options together": ("curl -sSfu admin:hunter2 https://x.example/", "hunter2"),
+    "curl, no space": ("curl -uadmin:hunter2 https://x.example/", "hunter2"),
+    "curl, next line": ("curl -X POST \\\n  -u admin:hunter2 https://x.example/", "hunter2"),
+    "curl, quoted": ("curl -u 'admin:hunter; two' https://x.example/", "hunter; two"),
+    "curl, proxy": ("curl --proxy-user admin:hunter2 https://x.example/", "hunter2"),
+    "xAI": (f"xai-{_SIGNATURE}{_SIGNATURE}", f"xai-{_SIGNATURE}{_SIGNATURE}"),
+    "encoded key block": (
+        f"client-key-data: {base64.b64encode(b'-----BEGIN RSA PRIVATE KEY-----' + bytes(range(60))).decode()}",
+        base64.b64encode(b"-----BEGIN RSA PRIVATE KEY-----" + bytes(range(60))).decode(),
+    ),
     "netrc": ("machine x.example login ada password hunter2hunter", "hunter2hunter"),
     "password with a slash": ("https://ada:pa/ss@x.example/y", "pa/ss"),
     "token as a user": (f"git+https://{_SIGNATURE}@x.example/o/r", _SIGNATURE),

@@ -243,3 +243,27 @@ def test_a_path_leads_to_the_same_place_whether_it_exists_or_not(home: Path, wor
     assert policy.check_read(work / "loop") == real / "loop"
     with pytest.raises(PolicyError):
         policy.check_read("dangling")
+
+
+@pytest.mark.parametrize(
+    "path", ["link/../id_rsa", "link/../../.ssh/id_rsa", "./link/.././id_rsa", "{work}/link/../id_rsa"]
+)
+def test_a_step_up_behind_a_link_leads_where_the_system_goes(home: Path, work: Path, path: str) -> None:
+    (home / ".ssh/keys").mkdir(parents=True, exist_ok=True)
+    (home / ".ssh/id_rsa").write_text("secret")
+    (work / "link").symlink_to(home / ".ssh/keys")
+    (work / "process").symlink_to("/proc/self")
+    policy = SessionPolicy.of(working_dir=work)
+
+    for given in (path.format(work=work), "process/../self/environ"):
+        with pytest.raises(PolicyError):
+            policy.check_read(given)
+        with pytest.raises(PolicyError):
+            policy.check_write(given)
+
+
+def test_a_path_with_steps_up_and_no_links_means_what_it_says(home: Path, work: Path) -> None:
+    policy = SessionPolicy.of(working_dir=work)
+
+    assert policy.check_read("new/../a.txt") == work / "a.txt"
+    assert policy.check_write("new/deeper/../../a.txt") == work / "a.txt"
