@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from amplifier_foundation.sources import Progress
+from amplifier_system.tasks import run_to_end
 from amplifier_system.threads import in_thread
 from amplifierd.exceptions import HoldLostError, SessionError, SessionExistsError, SessionNotFoundError
 from amplifierd.paths import Paths
@@ -60,8 +61,19 @@ class FileStore:
         if new.parts:
             contents[PARTS] = part_lines(new.parts)
         self._forget(session_id)
+        created = False
+
+        def work() -> None:
+            nonlocal created
+            create_directory(self._sessions, session_id, contents)
+            created = True
+
         try:
-            await in_thread(lambda _: create_directory(self._sessions, session_id, contents))
+            await in_thread(lambda _: work())
+        except asyncio.CancelledError:
+            if created:  # no one will learn of it
+                await run_to_end(self.delete(hold))
+            raise
         except FileExistsError:
             raise SessionExistsError(
                 f"there is a session {session_id!r} in {self._sessions} already", hint="choose another id"
@@ -124,9 +136,15 @@ class FileStore:
 
     async def acquire(self, session_id: str, holder: Holder, *, take_over: bool = False) -> Hold:
         writer = self._writer(session_id)
-        hold = await writer.in_turn(lambda: writer.acquire(holder, take_over=take_over))
+        acquired: list[Hold] = []
+        try:
+            await writer.in_turn(lambda: acquired.append(writer.acquire(holder, take_over=take_over)))
+        except asyncio.CancelledError:
+            if acquired:  # no one will learn of it
+                await run_to_end(self.release(acquired[0]))
+            raise
         self._index.changed(session_id)  # what a killed holder wrote last may not be in it
-        return hold
+        return acquired[0]
 
     async def release(self, hold: Hold) -> None:
         with suppress(HoldLostError, SessionError, SessionNotFoundError):
@@ -187,11 +205,11 @@ class FileStore:
             return
         writer = self._writer(hold.session_id)
         if writer.waiting or len(data) > _ON_LOOP_BYTES or not writer.try_append(hold, name, data):
-            await writer.in_turn(lambda: writer.append(hold, name, data))
+            await writer.in_turn(lambda: writer.append(hold, name, data, lasting=lasting))
+        elif lasting:
+            await writer.synchronise(name)
         if name == TRANSCRIPT:
             self._index.changed(hold.session_id)
-        if lasting:
-            await writer.synchronise(name)
 
     async def _write(self, hold: Hold, work: Callable[[SessionWriter], T]) -> T:
         writer = self._writer(hold.session_id)

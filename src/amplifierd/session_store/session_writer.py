@@ -75,16 +75,18 @@ class SessionWriter:
             gate.unlock()
         return True
 
-    def append(self, hold: Hold, name: str, data: bytes) -> None:
+    def append(self, hold: Hold, name: str, data: bytes, *, lasting: bool = False) -> None:
         with self._under(hold):
             append_whole(self._descriptor(name), data)
+        if lasting:
+            os.fsync(self._descriptor(name))
 
     def append_parts(self, hold: Hold, parts: Mapping[str, bytes]) -> None:
         if data := self.parts.lines_for(parts):
             self.append(hold, PARTS, data)
 
     def synchronise(self, name: str) -> Awaitable[None]:
-        """Wait until what was appended is on the disk."""
+        """Wait until what `try_append` wrote just now is on the disk."""
         descriptor = os.dup(self._descriptor(name))  # the file may be closed meanwhile
 
         def work() -> None:
@@ -97,6 +99,7 @@ class SessionWriter:
 
     def replace(self, hold: Hold, name: str, content: bytes) -> None:
         with self._written_beside(name, content) as temporary, self._under(hold):
+            self._finish_switch()
             self._close_file(name)
             temporary.replace(self.files.path(name))
         sync_directory(self.files.directory)
@@ -116,6 +119,7 @@ class SessionWriter:
         if (archived := self.files.read(PLAN)) is not None:
             contents[archived_plan_name(number)] = archived
         with self._written_together(contents) as prepared, self._under(hold):
+            self._finish_switch()  # one that a full disk stopped halfway
             prepared.rename(self.files.path(SWITCH))
             sync_directory(self.files.directory)
             self._finish_switch()

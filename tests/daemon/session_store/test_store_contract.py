@@ -20,7 +20,7 @@ from amplifierd.exceptions import (
     SessionHeldError,
     SessionNotFoundError,
 )
-from amplifierd.session_store.hold import Holder
+from amplifierd.session_store.hold import Hold, Holder
 from amplifierd.session_store.protocol import SessionQuery, SessionStore
 
 sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
@@ -331,6 +331,24 @@ async def test_of_many_that_want_a_session_one_gets_it(store: SessionStore, open
     assert len(refused) == 4
     for store in stores:
         await store.close()
+
+
+async def test_work_that_was_cancelled_leaves_no_hold_behind(store: SessionStore, me: Holder) -> None:
+    await store.release(await store.create(new_session("s1"), me))
+    for rounds in range(20):
+        creating = asyncio.ensure_future(store.create(new_session("s2"), me))
+        acquiring = asyncio.ensure_future(store.acquire("s1", me))
+        for _ in range(rounds):
+            await asyncio.sleep(0)
+        creating.cancel()
+        acquiring.cancel()
+        done = await asyncio.gather(creating, acquiring, return_exceptions=True)
+        if isinstance(done[0], Hold):
+            await store.delete(done[0])
+        if isinstance(done[1], Hold):
+            await store.release(done[1])
+        assert await store.holder_of("s1") is None
+        assert await ids(store) == ["s1"]
 
 
 async def test_reading_needs_no_hold(store: SessionStore, open_store: OpenStore, other: Holder) -> None:
