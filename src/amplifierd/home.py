@@ -29,16 +29,12 @@ if TYPE_CHECKING:
     from .sessions.home_sessions import Sessions
 
 
-def _never(profile_id: ProfileId) -> bool:
-    return False
-
-
 @dataclass(frozen=True)
 class Home:
     """Everything below one `AMPLIFIERD_HOME`; frozen. Several homes can be open in one process.
 
     `shipped_collection` is the directory of the collection `foundation`, None where there is none. `in_use` says
-    whether a session that has not ended uses a profile; the code that runs sessions provides it.
+    whether a profile is in use; without it, one is that a session of this home runs which has not ended.
     """
 
     paths: Paths
@@ -46,26 +42,26 @@ class Home:
     sources: Sources
     shipped_collection: Path | None = None
     progress: Progress | None = None
-    in_use: Callable[[ProfileId], bool] = _never
+    in_use: Callable[[ProfileId], bool] | None = None
 
     @cached_property
     def catalogue(self) -> Catalogue:
-        shipped, in_use = self.shipped_collection, self.in_use
-        return Catalogue(self.paths, self.sources, shipped=shipped, in_use=in_use, progress=self.progress)
+        shipped, is_used = self.shipped_collection, self.is_used
+        return Catalogue(self.paths, self.sources, shipped=shipped, in_use=is_used, progress=self.progress)
 
     @cached_property
     def collections(self) -> Collections:
         from .collections.home_collections import Collections  # loaded when a collection is asked for
 
         startup = self.settings.startup
-        return Collections(self.catalogue, self.profiles, self.paths, self.sources, startup, in_use=self.in_use)
+        return Collections(self.catalogue, self.profiles, self.paths, self.sources, startup, in_use=self.is_used)
 
     @cached_property
     def profiles(self) -> Profiles:
         from .builds.home_profiles import Profiles  # loaded when a profile is asked for
 
         return Profiles(
-            self.paths, self.settings, self.catalogue, self.sources, in_use=self.in_use, progress=self.progress
+            self.paths, self.settings, self.catalogue, self.sources, in_use=self.is_used, progress=self.progress
         )
 
     @cached_property
@@ -123,6 +119,12 @@ class Home:
             find_checkpoints=self.checkpoints_for,
         )
 
+    def is_used(self, profile_id: ProfileId) -> bool:
+        """Say whether a profile's builds and texts are still needed."""
+        if self.in_use is not None:
+            return self.in_use(profile_id)
+        return self.paths.sessions.is_dir() and self.sessions.uses_profile(profile_id)
+
     def resolver(self, *, pins: Mapping[str, Path] | None = None) -> DaemonModuleSourceResolver:
         """Return the resolver of this home's compiled modules; `pins` binds profiles to builds."""
         from .builds.module_resolver import DaemonModuleSourceResolver  # loaded when a session is started
@@ -167,5 +169,5 @@ def open_home(
         sources=Sources(paths.cache, offline=settings.offline, progress=progress, limits=limits),
         shipped_collection=shipped_collection or find_shipped_collection(),
         progress=progress,
-        in_use=in_use or _never,
+        in_use=in_use,
     )

@@ -20,7 +20,7 @@ from amplifierd.stored_json import json_text
 from .hold import Hold, Holder
 from .json_lines import encoded_lines, read_last
 from .metadata_file import METADATA, metadata_text
-from .parts_file import part_lines
+from .parts_file import PartsFile, part_lines
 from .protocol import Message, NewSession, SearchHit, SessionPage, SessionQuery, StoredEvent
 from .record import SessionRecord, checked_session_id, now
 from .session_files import EVENTS, GATE, HOLD, PARTS, PLAN, TRANSCRIPT, SessionFiles, document_file_name
@@ -115,14 +115,12 @@ class FileStore:
     async def read_part(self, session_id: str, digest: str) -> bytes | None:
         files = self._files(session_id)
         files.check_exists()
-        writer = self._writer(session_id)
-        return await writer.in_turn(lambda: writer.parts.find(digest))
+        return await in_thread(lambda _: PartsFile(files.directory / PARTS).find(digest))
 
     async def read_parts(self, session_id: str) -> dict[str, bytes]:
         files = self._files(session_id)
         files.check_exists()
-        writer = self._writer(session_id)
-        return await writer.in_turn(writer.parts.read_all)
+        return await in_thread(lambda _: PartsFile(files.directory / PARTS).read_all())
 
     async def list(self, query: SessionQuery) -> SessionPage:
         return await in_thread(lambda stop: self._index.page(query, stop))

@@ -32,7 +32,8 @@ class Equipment:
     """Where a session's modules come from, and what it is told at its beginning.
 
     `instruction` is the text of a profile or of a profile's agent. A bundle has its own way: `bundle` is the one whose
-    system prompt the context is given. `warning` says what is not as it was when the session was created.
+    system prompt the context is given. `warning` says what is not as it was when the session was created, and
+    `newer_build` what a switch to the same profile would bring.
     """
 
     resolver: Any
@@ -45,6 +46,7 @@ class Equipment:
     prepared: PreparedBundle | None = None
     bundle: Bundle | None = None
     warning: str | None = None
+    newer_build: str | None = None
 
     def for_agent(self, agent_name: str, instruction: str, bundle: Bundle | None) -> Equipment:
         """Return the equipment of a child that works as an agent."""
@@ -90,6 +92,8 @@ class Outfitter:
             build = await self._profiles.ensure(profile_id)
             if build_id is not None and build.build_id != build_id:
                 warning = f"build-changed: build {build_id} of {profile_id} is gone, {build.build_id} is used"
+        published = self._profiles.find_build(profile_id)
+        newer = published.build_id if published is not None and published.build_id != build.build_id else None
         return Equipment(
             resolver=self._resolvers(pins={str(profile_id): build.path}),
             places=self._places(working_dir, build.path / "contexts"),
@@ -99,6 +103,7 @@ class Outfitter:
             profile_id=profile_id,
             build=build,
             warning=warning,
+            newer_build=newer,
         )
 
     async def of_bundle(self, reference: str, working_dir: Path) -> Equipment:

@@ -137,14 +137,19 @@ class ExecutionRunner:
             raise
         self._kernel = kernel
         self._turn = max(self.record.turn_count, last_turn(kernel.messages))
-        changes: dict[str, Any] = {}
-        if kernel.load_failures != self.record.load_warnings:
-            changes["load_warnings"] = kernel.load_failures
-        build = self.equipment.build
-        if build is not None and build.build_id != self.record.build_id:
-            changes["build_id"] = build.build_id
-        if changes:
+        if changes := self._found_at_start(kernel):
             self.record = await self.runtime.store.update(self.hold, **changes)
+        if changes.get("stale"):
+            await self.journal.write("session:stale", {"build_id": self.equipment.newer_build})
+
+    def _found_at_start(self, kernel: KernelSession) -> dict[str, Any]:
+        """Return what the record has to say differently, now that the modules are loaded."""
+        build, warning = self.equipment.build, self.equipment.warning
+        warnings = [*kernel.load_failures, *([{"code": "build-changed", "message": warning}] if warning else [])]
+        found: dict[str, Any] = {"load_warnings": warnings, "stale": self.equipment.newer_build is not None}
+        if build is not None:
+            found["build_id"] = build.build_id
+        return {name: value for name, value in found.items() if value != getattr(self.record, name)}
 
     async def cleanup(self) -> None:
         """End the modules and give the hold back; a running turn is cancelled first."""

@@ -11,13 +11,10 @@ T = TypeVar("T")
 
 
 def now_or_in_thread(begin: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Return what a coroutine returns. One that has to wait is begun again on a loop of its own, in a thread."""
-    coroutine = begin()
+    """Return what a coroutine returns; it runs on a loop of its own, in a thread where this one has a running loop."""
     try:
-        coroutine.send(None)
-    except StopIteration as done:
-        result: T = done.value
-        return result
-    coroutine.close()
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(begin())
     with ThreadPoolExecutor(max_workers=1) as pool:
         return pool.submit(lambda: asyncio.run(begin())).result()
