@@ -76,12 +76,12 @@ class ProfileMentionResolver:
             return [*found, (self._collections[name], path)] if name in self._collections else found
         if body.startswith("~"):
             return [(Path.home(), body[2:])] if self._allow_home and body.startswith("~/") else []
-        here = f"{self._working_dir.relative_to(self._inside)}/{body}"
-        roots = [(self._inside, here), (self._inside, f"{here}.md")]
+        here = self._working_dir.relative_to(self._inside) / body
+        roots = [(self._inside, str(here)), (self._inside, f"{here}.md")]
         if relative_to is not None:
             root = self._root_of(relative_to)
-            near = f"{relative_to.resolve().relative_to(root.resolve())}/{body}"
-            roots = [(root, near), (root, f"{near}.md"), *roots]
+            near = relative_to.resolve().relative_to(root.resolve()) / body
+            roots = [(root, str(near)), (root, f"{near}.md"), *roots]
         return roots
 
     def _root_of(self, directory: Path) -> Path:
@@ -137,6 +137,7 @@ async def load_mentioned(
                 "content": f"[Context from {header}]\n\n{file.content}",
                 "source_mentions": list(dict.fromkeys(mention for mention, _ in credits)),
                 "content_hash": file.content_hash,
+                "paths": [str(path) for path in file.paths],
             }
         )
     failed = {result.mention: result.failure_reason for result in results if result.failure_reason}
@@ -162,8 +163,3 @@ class _Asked:
 
     def failure_reason(self, mention: str) -> str:
         return self._resolver.failure_reason(mention)
-
-
-def for_kernel(message: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a loaded message as the kernel sees it: without the keys that only say where it came from."""
-    return {key: value for key, value in message.items() if key not in {"source_mentions", "content_hash"}}

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from amplifierd.mentions import ProfileMentionResolver, for_kernel, load_mentioned
+from amplifierd.mentions import ProfileMentionResolver, load_mentioned
 
 
 @pytest.fixture
@@ -100,7 +100,6 @@ async def test_each_content_is_one_developer_message_that_names_its_mentions(roo
     assert first["source_mentions"] == ["@notes.md", "@copy.md"]
     assert len(first["content_hash"]) == 64
     assert second["content"].endswith("\n\nspaces")
-    assert set(for_kernel(first)) == {"role", "content"}
 
 
 async def test_mentions_inside_of_a_file_count_from_that_file(root: Path) -> None:

@@ -73,6 +73,11 @@ class SystemPrompt:
         await self._announce(collected)
         return collected.text
 
+    async def file_hashes(self) -> frozenset[str]:
+        """Return the hashes of the files that the prompt has now."""
+        collected = await asyncio.to_thread(self._collect)
+        return frozenset(file.content_hash for file in collected.files)
+
     def _collect(self) -> _Collected:
         """Read everything, in one go: a worker thread for each of a hundred files costs more than reading them."""
         instruction = self.bundle.instruction or ""

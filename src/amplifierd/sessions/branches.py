@@ -12,7 +12,7 @@ from amplifierd.exceptions import InvalidTurnError
 from amplifierd.session_store.protocol import Holder, Message, NewSession, SessionStore, StoredEvent
 from amplifierd.session_store.record import SessionRecord, new_session_id, now
 
-from .context_messages import DOCUMENT
+from .context_messages import DOCUMENT, for_other_agent
 from .creation import Creation, SessionRequest
 from .export import ReadableSessions
 from .transcript import last_turn
@@ -55,7 +55,9 @@ class Branches:
         kept = [message for message in messages if int(message.get("turn") or 0) <= at]
         kept = _whole(kept, handle_orphaned_tools, record.session_id)
         plan, changes = await self._plan(source, record, profile)
-        documents = {} if profile else await self._documents(record.session_id, at)
+        documents = await self._documents(record.session_id, at) if source is self._store else {}
+        if profile:
+            documents = {DOCUMENT: for_other_agent(documents.get(DOCUMENT))}
         moment = now()
         forked = record.changed(
             **_RESET,
@@ -132,7 +134,8 @@ class Branches:
         found = {name: await self._store.read_document(session_id, name) for name in _COPIED_DOCUMENTS}
         told = found.get(DOCUMENT)
         if turn is not None and isinstance(told, Mapping):
-            found[DOCUMENT] = {"messages": [e for e in told.get("messages") or () if (e.get("turn") or 0) <= turn]}
+            kept = [entry for entry in told.get("messages") or () if (entry.get("turn") or 0) <= turn]
+            found[DOCUMENT] = {**told, "messages": kept}
         return {name: value for name, value in found.items() if value is not None}
 
     async def _store_free(self, new: NewSession) -> SessionRecord:

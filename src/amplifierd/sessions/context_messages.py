@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -43,25 +44,26 @@ class MentionPlaces:
 
 @dataclass
 class ContextMessages:
-    """The messages of one session, in the order in which they were added; `turn` 0 stands before the first turn."""
+    """The messages of one session, in the order in which they were added; `turn` 0 stands before the first turn.
+
+    `in_system_prompt` returns the hashes of the files that a bundle's system prompt has: they are not told again.
+    """
 
     places: MentionPlaces
     settings: MentionSettings
     policy: ReadPolicy | None = None
+    in_system_prompt: Callable[[], Awaitable[frozenset[str]]] | None = None
     entries: list[Message] = field(default_factory=list)
     unresolved: list[tuple[str, str]] = field(default_factory=list)
-
-    @property
-    def is_begun(self) -> bool:
-        return bool(self.entries)
+    is_begun: bool = False
 
     def document(self) -> dict[str, Any]:
-        return {"messages": self.entries}
+        return {"begun": self.is_begun, "messages": self.entries}
 
     def restore(self, document: Any) -> None:
         """Take up what was stored."""
-        stored = document.get("messages") if isinstance(document, Mapping) else None
-        self.entries = [dict(entry) for entry in stored or () if isinstance(entry, Mapping)]
+        self.entries = _entries_of(document)
+        self.is_begun = bool(document.get("begun", self.entries)) if isinstance(document, Mapping) else False
 
     def inherit(self, messages: Sequence[Message]) -> None:
         """Take in what a child is told of its parent's conversation."""
@@ -71,21 +73,16 @@ class ContextMessages:
             for message in messages
         ]
 
-    async def begin(self, instruction: str, *, source: Mapping[str, Any] | None) -> list[Message]:
-        """Return what the session starts with: the instruction and what it mentions, then every `AGENTS.md`."""
-        added: list[Message] = []
+    async def begin(self, instruction: str, *, source: Mapping[str, Any] | None) -> None:
+        """Take in what the session starts with: the instruction and what it mentions, then every `AGENTS.md`."""
+        self.is_begun = True
         if instruction:
             origin = {"kind": "instruction", "sources": [str(value) for value in (source or {}).values()]}
-            added += self._keep([_entry("system", instruction, origin, digest(instruction))], 0)
-            added += await self._mentioned(instruction, self.places.resolver(), 0, "context_file")
-        root, files = await asyncio.to_thread(_find_agents_files, self.places.working_dir)
-        for file, text in files:
-            shown = f"[Context from @{_AGENTS_FILE} → {file}]\n\n{text}"
-            origin = {"kind": "context_file", "sources": [str(file)]}
-            if self._may_read(file):
-                added += self._keep([_entry("developer", shown, origin, digest(text))], 0)
-                added += await self._mentioned(text, self.places.resolver(file.parent, root), 0, "context_file")
-        return added
+            self._keep([_entry("system", instruction, origin, digest(instruction))], 0)
+            await self._mentioned(instruction, self.places.resolver(), 0, "context_file")
+        root, directories = await asyncio.to_thread(_find_agents_files, self.places.working_dir)
+        for directory in directories:
+            await self._mentioned(f"@{_AGENTS_FILE}", self.places.resolver(directory, root), 0, "context_file")
 
     async def for_prompt(self, prompt: str, turn: int) -> list[Message]:
         """Return the files that a prompt mentions and that are not in the context as they are now."""
@@ -126,24 +123,23 @@ class ContextMessages:
         entries = [
             {**message, "origin": {"kind": kind, "sources": message["source_mentions"]}} for message in loaded.messages
         ]
+        if entries and self.in_system_prompt is not None:
+            told = await self.in_system_prompt()
+            entries = [entry for entry in entries if entry["content_hash"] not in told]
         return self._keep(entries, turn)
 
     def _keep(self, entries: Sequence[Message], turn: int) -> list[Message]:
-        """Take in what is not in the context yet."""
+        """Take in what is not in the context as it is now."""
+        latest = {path: entry["content_hash"] for entry in self.entries for path in entry.get("paths") or ()}
         known = {entry.get("content_hash") for entry in self.entries}
-        new = [{**entry, "turn": turn} for entry in entries if entry["content_hash"] not in known]
+        new = [{**entry, "turn": turn} for entry in entries if not _is_known(entry, known, latest)]
         self.entries += new
         return new
 
-    def _may_read(self, path: Path) -> bool:
-        if self.policy is None:
-            return True
-        try:
-            self.policy.check_read(path)
-        except PermissionError:
-            self.unresolved.append((f"@{_AGENTS_FILE}", f"not readable: {path}"))
-            return False
-        return True
+
+def for_other_agent(document: Any) -> dict[str, Any]:
+    """Return what stays of a session's context messages when another agent goes on: the files that prompts mention."""
+    return {"begun": False, "messages": [entry for entry in _entries_of(document) if entry.get("turn")]}
 
 
 def for_kernel(entry: Mapping[str, Any]) -> Message:
@@ -163,17 +159,27 @@ def _entry(role: str, content: Any, origin: Mapping[str, Any], content_hash: str
     return {"role": role, "content": content, "origin": dict(origin), "content_hash": content_hash}
 
 
-def _find_agents_files(working_dir: Path) -> tuple[Path, list[tuple[Path, str]]]:
-    """Return the repository's root and its `AGENTS.md` files down to the working directory, outermost first."""
+def _entries_of(document: Any) -> list[Message]:
+    stored = document.get("messages") if isinstance(document, Mapping) else None
+    return [dict(entry) for entry in stored or () if isinstance(entry, Mapping)]
+
+
+def _is_known(entry: Message, known: Set[str | None], latest: Mapping[str, str]) -> bool:
+    """Say whether a content is in the context, and nothing newer from the same file."""
+    own = entry["content_hash"]
+    return own in known and all(latest.get(path, own) == own for path in entry.get("paths") or ())
+
+
+def _find_agents_files(working_dir: Path) -> tuple[Path, list[Path]]:
+    """Return the repository's root, and the directories down to this one that have an `AGENTS.md`, outermost first."""
     above = (working_dir, *working_dir.parents)
-    root = next((directory for directory in above if (directory / ".git").exists()), working_dir)
-    directories = reversed([directory for directory in above if directory.is_relative_to(root)])
-    found = []
-    for directory in directories:
-        file = directory / _AGENTS_FILE
-        try:
-            if file.is_file() and (text := file.read_text(encoding="utf-8-sig").strip()):
-                found.append((file, text))
-        except (OSError, UnicodeDecodeError):
-            continue
-    return root, found
+    root = next((directory for directory in above if os.path.lexists(directory / ".git")), working_dir)
+    inside = [directory for directory in reversed(above) if directory.is_relative_to(root)]
+    return root, [directory for directory in inside if _says_something(directory / _AGENTS_FILE)]
+
+
+def _says_something(file: Path) -> bool:
+    try:
+        return file.stat().st_size > 0
+    except OSError:
+        return False

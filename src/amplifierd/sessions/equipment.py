@@ -12,7 +12,7 @@ from amplifier_core import AmplifierSession
 from amplifier_foundation.bundle import Bundle
 from amplifier_foundation.prepared import PreparedBundle
 from amplifier_foundation.prepared.session_setup import announce_mentions, offer_mentions
-from amplifier_foundation.prepared.system_prompt import give_system_prompt, has_content
+from amplifier_foundation.prepared.system_prompt import SystemPrompt, give_system_prompt, has_content
 from amplifier_foundation.registry import BundleRegistry
 from amplifierd.builds.build import Build
 from amplifierd.builds.home_profiles import Profiles
@@ -55,14 +55,15 @@ class Equipment:
             return replace(self, instruction=instruction, source=own, warning=None)
         return replace(self, bundle=bundle or self.bundle, source=own, warning=None)
 
-    async def furnish(self, session: AmplifierSession, working_dir: Path) -> None:
+    async def furnish(self, session: AmplifierSession, working_dir: Path) -> SystemPrompt | None:
         """Give a bundle's session its system prompt; a profile's instruction is a message."""
         if self.prepared is None or self.bundle is None or not has_content(self.bundle):
-            return
+            return None
         announce_mentions(session)
         offer_mentions(session, self.bundle, working_dir)
-        factory = self.prepared._create_system_prompt_factory(self.bundle, session, working_dir)
-        await give_system_prompt(session.coordinator.get("context"), factory)
+        prompt = SystemPrompt(self.bundle, session, working_dir)
+        await give_system_prompt(session.coordinator.get("context"), prompt.build)
+        return prompt
 
 
 class Outfitter:

@@ -24,7 +24,7 @@ from amplifierd.signing_keys import SigningKeys
 
 from .branches import Branches, OrphanedTools
 from .checkpointing import Undone, changes_of, undo_files
-from .context_messages import DOCUMENT
+from .context_messages import DOCUMENT, for_other_agent
 from .creation import SessionRequest
 from .export import ExportedSession, export_session
 from .interruption import RepairReport, repair
@@ -143,7 +143,8 @@ class Sessions(OpenSessions):
             return await opened.change_plan(equipment, plan, changes, told, cancel=cancel)
 
         async def switch(hold: Hold) -> SessionRecord:
-            await self._store.switch_plan(hold, plan, {DOCUMENT: None}, **changes)
+            documents = {DOCUMENT: for_other_agent(await self._store.read_document(session_id, DOCUMENT))}
+            await self._store.switch_plan(hold, plan, documents, **changes)
             return await self._store.read(session_id)
 
         return await self._under_hold(session_id, switch)

@@ -81,8 +81,9 @@ class KernelSession:
         self.load_failures = [dict(failure) for failure in self.session.status.load_failures]
         await self._offer_approvals()
         self._context = coordinator.get("context")
-        await runner.equipment.furnish(self.session, runner.working_dir)
-        self._told = ContextMessages(runner.equipment.places, runtime.settings.mentions, policy)
+        prompt = await runner.equipment.furnish(self.session, runner.working_dir)
+        in_prompt = prompt.file_hashes if prompt else None
+        self._told = ContextMessages(runner.equipment.places, runtime.settings.mentions, policy, in_prompt)
         await self._install_history(inherited)
         await coordinator.mount("context", RecordedContext(self._context, runner.transcript))
         orchestrator = coordinator.get("orchestrator")
@@ -150,7 +151,7 @@ class KernelSession:
             await self._set_messages([for_context(m) if stored else for_kernel(m) for m, stored in whole])
         else:
             await self._add(told.entries)
-        if is_new and told.is_begun:
+        if is_new:
             await store.put_document(self.runner.hold, DOCUMENT, told.document())
         await self._tell_unresolved()
 

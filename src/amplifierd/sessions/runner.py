@@ -27,7 +27,7 @@ from .budget_layer import FINISH_REASON, BudgetLayer
 from .calls import CallLayer
 from .checkpointing import AFTER, BEFORE, TurnCheckpoints
 from .children import Children
-from .context_messages import DOCUMENT
+from .context_messages import DOCUMENT, for_other_agent
 from .equipment import Equipment
 from .interruption import RepairReport
 from .journal import Journal
@@ -340,7 +340,8 @@ class ExecutionRunner:
     ) -> SessionRecord:
         """Go on with another plan: the modules are ended, and loaded anew with the whole history."""
         self._require_idle()
-        await self.runtime.store.switch_plan(self.hold, plan, {DOCUMENT: None}, **changes)
+        told_so_far = await self.runtime.store.read_document(self.session_id, DOCUMENT)
+        await self.runtime.store.switch_plan(self.hold, plan, {DOCUMENT: for_other_agent(told_so_far)}, **changes)
         await self.kernel.close()
         self._kernel = None
         self.equipment, self.record = equipment, await self.runtime.store.read(self.session_id)
