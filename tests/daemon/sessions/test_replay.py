@@ -1,18 +1,25 @@
 """Recorded sessions, run again."""
 
+import asyncio
 import json
+import sys
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
 from agents_at_work import Agent, Kind, call
 
+sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
+from anthropic_server import MESSAGES, AnthropicServer, reply, text, thinking, tool_use
+
 from amplifierd.exceptions import ProfileNotFoundError, SessionNotFoundError
 from amplifierd.home import Home
 from amplifierd.session_store.protocol import NewSession
 from amplifierd.session_store.record import SessionRecord, now
 from amplifierd.sessions.approvers import AllowByRule
+from amplifierd.sessions.stored_requests import requests
 
 READ = call("read_file", file_path="notes.md")
 FILES = {"module": "tool-filesystem"}
@@ -262,3 +269,82 @@ async def test_what_cannot_be_used_is_an_error(home: Home, work: Path) -> None:
         await home.sessions.replay("nowhere")
     with pytest.raises(ProfileNotFoundError):
         await home.sessions.replay(session_id, profile="local/nobody")
+
+
+async def test_a_session_with_a_vendor_is_replayed_without_key_and_network(home: Home, work: Path) -> None:
+    with AnthropicServer() as server:
+        look = tool_use("toolu_1", "read_file", {"file_path": "notes.md"})
+        first = reply(thinking("hm", "sig-1"), text("I will look."), look)
+        server.script(MESSAGES, first, reply(thinking("so", "sig-2"), text("Milk.")), reply(text("Bye.")))
+        config = {"api_key": server.key, "base_url": server.url, "max_retries": 0, "reasoning_effort": "high"}
+        plan = {**AGENT.sections(), "providers": [{"module": "provider-anthropic", "config": config}]}
+        session_id = await record(home, work, source={"plan": plan})
+    plan["providers"][0]["config"] = {"base_url": "http://127.0.0.1:9", "reasoning_effort": "high"}
+    shorter = {**plan, "session": {**plan["session"], "orchestrator": {"module": "loop-basic"}}, "tools": []}
+
+    same = await home.sessions.replay(session_id, plan=plan)
+    other = await home.sessions.replay(session_id, plan=shorter)
+
+    assert (same.status, same.replayed) == ("same", 3), str(same)
+    assert Decimal(same.to_json()["cost_usd"]["change"]) == 0
+    assert other.status == "diverged"
+    assert other.to_json()["cost_usd"]["change"].startswith("-")
+    assert "USD" in str(other)
+
+
+async def test_what_was_said_during_a_turn_is_said_again(home: Home, work: Path) -> None:
+    agent = Agent([{**READ, "latency_ms": 300}, "Fine."])
+    async with home.sessions.open(**agent.source(home, "plan", work), working_dir=work) as session:
+        running = asyncio.create_task(session.execute("Read the notes"))
+        watching = session.subscribe(lambda event: event["event"] == "request:stored")
+        async for _ in watching:
+            await session.steer("And be brief")
+            break
+        await running
+
+    result = await home.sessions.replay(session.session_id)
+
+    assert (result.status, result.replayed) == ("same", 2), str(result)
+
+
+async def test_a_child_is_replayed_by_itself(home: Home, work: Path) -> None:
+    helper = {
+        "description": "Reads for you",
+        "instruction": "You read files.",
+        "providers": [{"module": "provider-mock", "config": {"script": [READ, "It says milk."]}}],
+    }
+    agent = Agent(
+        [call("task", agent="helper", instruction="Read the notes"), "The helper says milk."],
+        tools=[FILES, {"module": "tool-task"}],
+        agents={"helper": helper},
+    )
+    session_id = await record(home, work, agent, ("Ask the helper",))
+    (child,) = home.sessions.children(session_id)
+
+    parent, below = await home.sessions.replay(session_id), await home.sessions.replay(child.session_id)
+
+    assert (parent.status, parent.replayed) == ("same", 2), str(parent)
+    assert (below.status, below.replayed) == ("same", 2), str(below)
+    assert len(home.sessions.children(session_id)) == 1
+
+
+async def test_a_compacted_conversation_is_compacted_again(home: Home, work: Path) -> None:
+    (work / "notes.md").write_text("lorem ipsum dolor\n" * 400)
+    agent = Agent([*([READ] * 12), "Enough."], orchestrator="loop-basic")
+    plan = agent.sections()
+    plan["session"]["context"]["config"] = {"max_tokens": 8000}
+    session_id = await record(home, work, source={"plan": plan}, prompts=("Read on",))
+
+    result = await home.sessions.replay(session_id)
+
+    stored = await requests(home.sessions.runtime.store, session_id)
+    assert any(part.part.origin.kind == "compaction" for part in stored[-1].parts)
+    assert (result.status, result.replayed) == ("same", 13), str(result)
+
+
+async def test_a_secret_in_a_result_is_no_divergence(home: Home, work: Path) -> None:
+    secret = "sk-ant-api03-" + "A1b2C3d4" * 6
+    (work / "notes.md").write_text(f"key = {secret}\n")
+    session_id = await record(home, work, replace(AGENT, instruction=f"Never say {secret}."))
+
+    assert (await home.sessions.replay(session_id)).status == "same"
