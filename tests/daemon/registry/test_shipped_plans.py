@@ -33,8 +33,21 @@ def working_dir(tmp_path: Path) -> Path:
     return directory
 
 
+class Person:
+    """Answers what a session asks, and remembers the questions."""
+
+    def __init__(self, answer: str = "Allow") -> None:
+        self.answer, self.questions = answer, list[str]()
+
+    async def request_approval(self, prompt: str, options: list[str], timeout: float, default: str) -> str:  # noqa: ASYNC109 - the kernel's protocol
+        self.questions.append(prompt)
+        return self.answer
+
+
 @asynccontextmanager
-async def running(home: Home, plan: Mapping[str, Any], working_dir: Path) -> AsyncIterator[AmplifierSession]:
+async def running(
+    home: Home, plan: Mapping[str, Any], working_dir: Path, person: Person | None = None
+) -> AsyncIterator[AmplifierSession]:
     """Start a session as whoever runs one does: with the home's resolver, and its places in the plan."""
     places = RuntimePlaces(
         working_dir=working_dir,
@@ -51,7 +64,7 @@ async def running(home: Home, plan: Mapping[str, Any], working_dir: Path) -> Asy
         resolver=home.resolver(),
     )
     assert missing == []
-    session = AmplifierSession(injected)
+    session = AmplifierSession(injected, approval_system=person)
     await session.coordinator.mount("module-source-resolver", home.resolver())
     session.coordinator.register_capability("session.working_dir", str(working_dir))
     async with session:
@@ -149,7 +162,7 @@ async def test_an_agent_that_changes_nothing_cannot_write(home: Home, working_di
         plan["tools"], overlay, lists="replace", identity=lambda entry: module_identity("tools", entry)
     )
 
-    async with running(home, {**plan, "providers": [], "tools": tools}, working_dir) as session:
+    async with running(home, {**plan, "providers": [], "tools": tools}, working_dir, Person("Allow")) as session:
         result = await session.coordinator.get("tools", "write_file").execute({"file_path": "new.md", "content": "x"})
 
     assert result.error["code"] == "access_denied"
@@ -157,16 +170,17 @@ async def test_an_agent_that_changes_nothing_cannot_write(home: Home, working_di
 
 
 @pytest.mark.parametrize(
-    ("command", "action"),
-    [("git status", "continue"), ("ls -la", "continue"), ("git push origin main", "ask_user"), ("make", "ask_user")],
+    ("command", "is_asked"),
+    [("git status", False), ("ls -la", False), ("git push origin main", True), ("make", True)],
 )
 async def test_the_coding_profile_asks_before_a_command_that_does_more_than_look(
-    home: Home, working_dir: Path, command: str, action: str
+    home: Home, working_dir: Path, command: str, is_asked: bool
 ) -> None:
     plan = await planned(home, "coding")
+    person = Person("Deny")
 
-    async with running(home, {**plan, "providers": []}, working_dir) as session:
+    async with running(home, {**plan, "providers": []}, working_dir, person) as session:
         call = {"tool_name": "bash", "tool_input": {"command": command}, "tool_call_id": "call_1"}
         verdict = await session.coordinator.hooks.emit("tool:pre", call)
 
-    assert verdict.action == action
+    assert (len(person.questions), verdict.action) == ((1, "deny") if is_asked else (0, "continue"))
