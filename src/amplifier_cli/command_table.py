@@ -12,6 +12,13 @@ class Section(NamedTuple):
 
 SECTIONS = (
     Section(
+        "Work",
+        {
+            "run": "Give an agent one task and print its answer.",
+            "session": "List, read, continue and tidy up sessions.",
+        },
+    ),
+    Section(
         "Set up",
         {
             "config": "Read and change the settings of this command.",

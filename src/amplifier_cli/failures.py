@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 
 from amplifier_core.exceptions import AmplifierError
@@ -24,6 +25,26 @@ def report(error: AmplifierError, *, debug: bool) -> ExitCode:
         if error.hint:
             say(f"  fix: {error.hint}")
     return exit_code_of(error)
+
+
+_REASONS = {
+    errno.ENOSPC: "free some space, or move the home: amplifier --home DIR",
+    errno.EDQUOT: "free some space, or move the home: amplifier --home DIR",
+    errno.EACCES: "make it readable and writable for you, or choose another home: amplifier --home DIR",
+    errno.EPERM: "make it readable and writable for you, or choose another home: amplifier --home DIR",
+    errno.EROFS: "choose a home on a file system that can be written: amplifier --home DIR",
+}
+
+
+def as_reported(error: OSError) -> AmplifierError | None:
+    """Return what the operating system refused as an error that says how to fix it; None when nobody can."""
+    hint = _REASONS.get(error.errno or 0)
+    if hint is None:
+        return None
+    place = f"{error.filename}: " if error.filename else ""
+    known = AmplifierError(f"{place}{error.strerror}", hint=hint)
+    known.__cause__ = error
+    return known
 
 
 def say(text: str) -> None:

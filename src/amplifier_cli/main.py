@@ -73,9 +73,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         from amplifier_core.exceptions import AmplifierError  # loaded when something went wrong
 
-        from .failures import report
+        from .failures import as_reported, report
 
-        if isinstance(error, AmplifierError):
-            return report(error, debug="--debug" in arguments)
+        known = as_reported(error) if isinstance(error, OSError) else error
+        if isinstance(known, AmplifierError):
+            return report(known, debug="--debug" in arguments)
         raise
     return ExitCode.OK

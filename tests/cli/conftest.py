@@ -1,5 +1,6 @@
 """The command as people call it: in a process of its own, or in this one where only its words count."""
 
+import io
 import os
 import subprocess
 import sys
@@ -76,7 +77,8 @@ def say(
         monkeypatch.setenv(name, amplifier.environment[name])
     monkeypatch.chdir(amplifier.work)
 
-    def call(*arguments: str) -> Said:
+    def call(*arguments: str, stdin: str = "") -> Said:
+        monkeypatch.setattr(sys, "stdin", io.StringIO(stdin))
         code = main(arguments)
         told = capsys.readouterr()
         return Said(code, told.out, told.err)

@@ -1,0 +1,157 @@
+"""`amplifier run`: one task, one answer."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from amplifier_cli.approval_prompt import TerminalApprover, no_terminal, yes_to_all
+from amplifier_cli.command_group import examples, single_command
+from amplifier_cli.config import ResolvedConfig, resolve_app_config
+from amplifier_cli.exit_codes import ExitCode
+from amplifier_cli.failures import UsageError, say
+from amplifier_cli.invocation import Invocation, invocation_of
+from amplifier_cli.one_turn import Output, run_turn
+from amplifier_cli.open_home import finish, opened_home
+from amplifier_cli.options import (
+    Bundle,
+    Effort,
+    Frozen,
+    MaxCost,
+    MaxIterations,
+    Model,
+    Offline,
+    PlanFile,
+    ProfileOption,
+    Provider,
+    Yes,
+)
+from amplifier_cli.prompt_input import Prompt, read_prompt
+from amplifier_cli.resumption import resumed, started
+from amplifier_cli.session_choice import chosen_agent, find_session
+from amplifierd.home import Home
+from amplifierd.sessions.approvers import Approver
+from amplifierd.sessions.session import SessionOpening
+
+app = single_command()
+
+
+@app.command(
+    epilog=examples(
+        'amplifier run "What does this project do?"',
+        'git diff | amplifier run "Write a commit message"',
+        'amplifier run "What is wrong here?" -f error.log -f screen.png',
+        'amplifier run --profile coding --yes "Make the tests pass"',
+        'amplifier run --output json "List files" | jq .response',
+        'amplifier run --resume last "And now in Spanish"',
+    )
+)
+def run(
+    ctx: typer.Context,
+    prompt: Annotated[
+        list[str] | None, typer.Argument(help="What to do; text from a pipe is added to it.", show_default=False)
+    ] = None,
+    file: Annotated[
+        list[Path] | None,
+        typer.Option("-f", "--file", help="A text or an image that goes with it.", show_default=False),
+    ] = None,
+    profile: ProfileOption = None,
+    bundle: Bundle = None,
+    plan: PlanFile = None,
+    provider: Provider = None,
+    model: Model = None,
+    effort: Effort = None,
+    max_iterations: MaxIterations = None,
+    max_cost: MaxCost = None,
+    output: Annotated[
+        Output, typer.Option("-o", "--output", help="The answer, one JSON object, or every event as a line of JSON.")
+    ] = "text",
+    resume: Annotated[
+        str | None, typer.Option(metavar="ID", help="Go on with a session: its id, its beginning, its name, or last.")
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="What to call the session.")] = None,
+    yes: Yes = False,
+    offline: Offline = False,
+    frozen: Frozen = False,
+) -> None:
+    """Give an agent one task and print its answer.
+
+    The agent works in the current directory. On a terminal you see what it does and are asked before it does something
+    risky; in a pipe only the answer is printed, and what would be asked about is denied unless you say --yes. Ctrl-C
+    stops it when the tools that run are done, twice at once; the session can be continued either way.
+    """
+    asked = read_prompt(prompt or [], file or [])
+    flags: dict[str, Any] = {"profile": profile, "bundle": bundle, "provider": provider, "model": model}
+    flags |= {"effort": effort, "max_iterations": max_iterations, "max_cost": max_cost, "offline": offline or None}
+    if len([each for each in (profile, bundle, plan) if each]) > 1:
+        raise UsageError("--profile, --bundle and --plan each name an agent", hint="use one of them")
+    invocation = invocation_of(ctx)
+    config = resolve_app_config(flags, home=invocation.home)
+    for warning in config.warnings:
+        say(f"warning: {warning}")
+    if config.ignored:
+        say(f"note: {config.files.project_dir} is not trusted, so its settings have no effect: amplifier config trust")
+    work = _run(
+        invocation,
+        config,
+        asked,
+        plan=plan,
+        output=output,
+        resume=resume,
+        name=name,
+        yes=yes,
+        frozen=frozen,
+        flags=flags,
+    )
+    raise typer.Exit(finish(work))
+
+
+async def _run(
+    invocation: Invocation,
+    config: ResolvedConfig,
+    prompt: Prompt,
+    *,
+    plan: Path | None,
+    output: Output,
+    resume: str | None,
+    name: str | None,
+    yes: bool,
+    frozen: bool,
+    flags: dict[str, Any],
+) -> ExitCode:
+    values = config.values
+    async with opened_home(invocation, offline=values.offline) as home:
+        if resume is not None:
+            opening = await resumed(home, find_session(home, resume), approver_for(yes=yes), flags, plan=plan)
+        else:
+            opening = await _opened(home, config, plan=plan, frozen=frozen, name=name, yes=yes)
+        async with started(opening) as session:
+            return await run_turn(
+                session, prompt, output=output, show_thinking=values.show_thinking, bell_after=values.bell_after
+            )
+
+
+async def _opened(
+    home: Home, config: ResolvedConfig, *, plan: Path | None, frozen: bool, name: str | None, yes: bool
+) -> SessionOpening:
+    agent = await chosen_agent(home, config, plan_file=plan, frozen=frozen)
+    return home.sessions.open(**agent, working_dir=Path.cwd(), approver=approver_for(yes=yes), name=name)
+
+
+def approver_for(*, yes: bool) -> Approver:
+    """Return who answers the questions of a session."""
+    if yes:
+        return yes_to_all()
+    if sys.stdin.isatty() and sys.stderr.isatty():
+        return TerminalApprover(_ask, say)
+    return no_terminal()
+
+
+async def _ask(question: str) -> str:
+    from prompt_toolkit import PromptSession  # loaded when there is something to ask
+    from prompt_toolkit.output.defaults import create_output
+
+    return await PromptSession[str](output=create_output(stdout=sys.stderr)).prompt_async(question)

@@ -1,0 +1,185 @@
+"""What `amplifier session` reads and opens."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from amplifier_cli.open_home import in_home
+from amplifier_cli.options import Json
+from amplifier_cli.render import ago, money, shortened, styled, write, write_fields, write_json, write_table
+from amplifier_cli.session_choice import find_session, short_id
+from amplifierd.exceptions import MountPlanMissingError
+from amplifierd.home import Home
+from amplifierd.session_store.record import SessionRecord
+
+SessionArgument = Annotated[
+    str, typer.Argument(metavar="SESSION", help="Its id, the beginning of it, its name, or last.", show_default=False)
+]
+_WIDE = 100
+
+
+def list_sessions(
+    ctx: typer.Context,
+    here: Annotated[bool, typer.Option("--here", help="Only those of the current directory.")] = False,
+    profile: Annotated[str | None, typer.Option(metavar="ID", help="Only those of a profile.")] = None,
+    status: Annotated[
+        str | None, typer.Option(help="Only those that are created, active, completed, failed or terminated.")
+    ] = None,
+    agents: Annotated[bool, typer.Option("--agents", help="Also those in which agents worked for another.")] = False,
+    limit: Annotated[int, typer.Option("-n", "--limit", min=1, help="How many.")] = 20,
+    as_json: Json = False,
+) -> None:
+    """List sessions, the latest first; those of other Amplifier applications are among them."""
+
+    async def work(home: Home) -> None:
+        where = str(Path.cwd()) if here else None
+        page = home.sessions.list(
+            working_dir=where, profile_name=profile, status=status, roots_only=not agents, limit=limit
+        )
+        if as_json:
+            write_json([record.model_dump(mode="json") for record in page.sessions])
+            return
+        rows = [
+            (
+                short_id(r.session_id),
+                ago(r.last_activity_at),
+                r.turn_count,
+                _agent_of(r),
+                r.name or _first_words(home, r),
+            )
+            for r in page.sessions
+        ]
+        write_table(
+            ("ID", "USED", "TURNS", "AGENT", "ABOUT"), rows, empty="There is no session yet: amplifier run begins one"
+        )
+        if page.total > len(page.sessions):
+            write(styled(f"{len(page.sessions)} of {page.total}; -n shows more", "dim"))
+
+    in_home(ctx, work)
+
+
+def show(ctx: typer.Context, session: SessionArgument, as_json: Json = False) -> None:
+    """Show what was said in a session, and what it used; with --json also its plan."""
+
+    async def work(home: Home) -> None:
+        record = find_session(home, session)
+        messages = home.sessions.messages(record.session_id)
+        if as_json:
+            write_json(
+                {"session": record.model_dump(mode="json"), "plan": _plan_of(home, record), "messages": messages}
+            )
+            return
+        write_fields(_about(record))
+        for message in messages:
+            _write_message(message)
+
+    in_home(ctx, work)
+
+
+def search(
+    ctx: typer.Context,
+    text: Annotated[list[str], typer.Argument(help="Words that were said.", show_default=False)],
+    limit: Annotated[int, typer.Option("-n", "--limit", min=1, help="How many.")] = 20,
+    as_json: Json = False,
+) -> None:
+    """Find sessions by the words of their names and messages."""
+
+    async def work(home: Home) -> None:
+        hits = home.sessions.search(" ".join(text), limit=limit)
+        if as_json:
+            found = [
+                {"session": hit.record.model_dump(mode="json"), "snippet": hit.snippet, "turn": hit.turn}
+                for hit in hits
+            ]
+            write_json(found)
+            return
+        rows = [
+            (short_id(hit.record.session_id), ago(hit.record.last_activity_at), hit.turn, hit.snippet) for hit in hits
+        ]
+        write_table(("ID", "USED", "TURN", "FOUND"), rows, empty="Nothing was found")
+
+    in_home(ctx, work)
+
+
+def diff(
+    ctx: typer.Context,
+    session: SessionArgument,
+    turn: Annotated[int | None, typer.Option(min=1, help="Which turn; by default the last.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Show what a turn changed in the files of the working directory, however it did so."""
+
+    async def work(home: Home) -> None:
+        record = find_session(home, session)
+        changes = await home.sessions.changes(record.session_id, turn or record.turn_count)
+        if as_json:
+            write_json(vars(changes))
+            return
+        if changes.reason:
+            write(styled(changes.reason, "yellow"))
+        write(changes.diff.rstrip("\n") or "No file was changed")
+
+    in_home(ctx, work)
+
+
+def _agent_of(record: SessionRecord) -> str:
+    return record.profile_name or record.bundle or record.origin or "plan"
+
+
+def _first_words(home: Home, record: SessionRecord) -> str:
+    messages = home.sessions.messages(record.session_id) if record.message_count else ()
+    said = next(
+        (m.get("content") for m in messages if m.get("role") == "user" and isinstance(m.get("content"), str)), ""
+    )
+    return shortened(str(said), _WIDE)
+
+
+def _plan_of(home: Home, record: SessionRecord) -> dict[str, Any] | None:
+    try:
+        return home.sessions.plan(record.session_id)
+    except MountPlanMissingError:
+        return None
+
+
+def _about(record: SessionRecord) -> dict[str, Any]:
+    used = record.usage_tree or record.usage or {}
+    return {
+        "session": record.session_id,
+        "name": record.name,
+        "agent": _agent_of(record),
+        "model": record.model,
+        "directory": record.working_dir,
+        "status": record.status,
+        "begun": ago(record.created_at),
+        "used": ago(record.last_activity_at),
+        "turns": record.turn_count,
+        "tokens": (used.get("tokens") or {}).get("total"),
+        "cost": money(used.get("cost_usd")),
+        "forked from": record.parent_session_id,
+        "last error": (record.last_error or {}).get("detail"),
+        "not there": [str(each.get("module_id")) for each in record.load_warnings],
+    }
+
+
+def _write_message(message: dict[str, Any]) -> None:
+    role, content = str(message.get("role")), message.get("content")
+    if role == "tool":
+        write(styled(f"  ⎿ {shortened(_text_of(content), _WIDE)}", "dim"))
+        return
+    text = _text_of(content)
+    if text.strip():
+        write(f"\n{styled('You' if role == 'user' else role.capitalize(), 'bold')}\n{text.strip()}")
+    for call in message.get("tool_calls") or ():
+        write(styled(f"● {call.get('name') or call.get('tool') or (call.get('function') or {}).get('name')}", "cyan"))
+
+
+def _text_of(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        return ""
+    parts = [block.get("text") if block.get("type") == "text" else f"[{block.get('type')}]" for block in content]
+    return "\n".join(str(part) for part in parts if part and part not in ("[tool_call]", "[tool_use]"))

@@ -1,0 +1,188 @@
+"""What `amplifier session` changes."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from amplifier_cli.failures import UsageError, say
+from amplifier_cli.open_home import in_home
+from amplifier_cli.options import Json
+from amplifier_cli.render import write, write_json
+from amplifier_cli.session_choice import find_profile, find_session, short_id
+from amplifierd.home import Home
+
+from .session_reading import SessionArgument
+
+Force = Annotated[bool, typer.Option("--force", help="Do not ask.")]
+
+
+def fork(
+    ctx: typer.Context,
+    session: SessionArgument,
+    turn: Annotated[int | None, typer.Option(min=1, help="Its last turn in the new session.")] = None,
+    profile: Annotated[str | None, typer.Option(metavar="ID", help="Another profile for the new session.")] = None,
+    name: Annotated[str | None, typer.Option(help="What to call it.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Begin a new session with the past of another, which stays as it is."""
+
+    async def work(home: Home) -> None:
+        record = find_session(home, session)
+        chosen = str(await find_profile(home, profile)) if profile else None
+        forked = await home.sessions.fork(record.session_id, turn, profile=chosen, name=name)
+        if as_json:
+            write_json(forked.model_dump(mode="json"))
+        else:
+            short = short_id(forked.session_id)
+            write(f"session {short} goes on from turn {forked.forked_from_turn}: amplifier run --resume {short}")
+
+    in_home(ctx, work)
+
+
+def rename(
+    ctx: typer.Context,
+    session: SessionArgument,
+    name: Annotated[str, typer.Argument(help="The new name; an empty one takes it away.", show_default=False)],
+) -> None:
+    """Give a session a name."""
+
+    async def work(home: Home) -> None:
+        record = find_session(home, session)
+        await home.sessions.rename(record.session_id, name)
+        write(f"session {short_id(record.session_id)} is called {name!r}" if name else "it has no name any more")
+
+    in_home(ctx, work)
+
+
+def undo(
+    ctx: typer.Context,
+    session: SessionArgument,
+    turn: Annotated[int | None, typer.Option(min=1, help="Which turn; by default the last.")] = None,
+    files: Annotated[bool, typer.Option("--files", help="Only in the files.")] = False,
+    conversation: Annotated[bool, typer.Option("--conversation", help="Only in the conversation.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Also files that someone else has changed since.")] = False,
+) -> None:
+    """Take back what a turn changed: in the files, in the conversation, or in both."""
+    if files and conversation:
+        raise UsageError("--files and --conversation are half of it each", hint="leave both out to undo both")
+
+    async def work(home: Home) -> None:
+        record = find_session(home, session)
+        number = turn or record.turn_count
+        if not number:
+            raise UsageError(f"session {short_id(record.session_id)} has no turn", hint="there is nothing to undo")
+        what: Literal["files", "conversation", "both"] = (
+            "files" if files else "conversation" if conversation else "both"
+        )
+        result = await home.sessions.undo(record.session_id, number, what=what, force=force)
+        if result is not None and not result.done:
+            names = ", ".join(result.foreign)
+            raise UsageError(
+                f"someone else has changed since: {names}", hint="amplifier session undo --force restores these too"
+            )
+        restored = len(result.restored) if result is not None else 0
+        write(f"turn {number} is undone: {what}{f', {restored} files restored' if what != 'conversation' else ''}")
+
+    in_home(ctx, work)
+
+
+def export(
+    ctx: typer.Context,
+    session: SessionArgument,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Where to write it.", show_default=False)],
+    mask: Annotated[bool, typer.Option("--mask", help="Leave out what was said.")] = False,
+) -> None:
+    """Write a session and those of its agents to one signed file."""
+
+    async def work(home: Home) -> None:
+        record = find_session(home, session)
+        written = await home.sessions.export(record.session_id, file, mask_messages=mask)
+        write(f"{written.path} holds {len(written.session_ids)} sessions, signed by {written.signer}")
+
+    in_home(ctx, work)
+
+
+def import_(
+    ctx: typer.Context,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="What export wrote.", show_default=False)],
+    as_json: Json = False,
+) -> None:
+    """Take the sessions of an exported file into this home; nothing is taken from a file that was changed."""
+    if not file.is_file():
+        raise UsageError(f"{file} is not a file", hint="name one that amplifier session export wrote")
+
+    async def work(home: Home) -> None:
+        found = await home.sessions.import_(file)
+        if as_json:
+            write_json(
+                {"session": found.record.model_dump(mode="json"), "ids": dict(found.ids), "verified": found.verified}
+            )
+            return
+        short = short_id(found.record.session_id)
+        write(f"session {short} is here: amplifier run --resume {short}")
+        if not found.verified:
+            say("note: this home does not know who signed it")
+
+    in_home(ctx, work)
+
+
+def delete(ctx: typer.Context, session: SessionArgument, force: Force = False) -> None:
+    """Remove a session and those of its agents for good."""
+
+    async def work(home: Home) -> None:
+        record = find_session(home, session)
+        about = record.name or f"{record.turn_count} turns"
+        _confirm(f"Delete session {short_id(record.session_id)} ({about})?", force=force)
+        await home.sessions.delete(record.session_id)
+        write(f"session {short_id(record.session_id)} is gone")
+
+    in_home(ctx, work)
+
+
+def cleanup(
+    ctx: typer.Context,
+    older_than: Annotated[float, typer.Option(min=0, metavar="DAYS", help="Only those that ended before.")] = 30,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say which.")] = False,
+    force: Force = False,
+) -> None:
+    """Remove sessions that have ended some time ago; those that have not ended stay."""
+
+    async def work(home: Home) -> None:
+        old = await home.sessions.cleanup(older_than, dry_run=True)
+        for session_id in old:
+            write(short_id(session_id))
+        if old and not dry_run:
+            _confirm(f"Delete these {len(old)} sessions?", force=force)
+            await home.sessions.cleanup(older_than)
+        write(f"{len(old)} sessions {'would be' if dry_run else 'were'} removed")
+
+    in_home(ctx, work)
+
+
+def repair(ctx: typer.Context, session: SessionArgument, as_json: Json = False) -> None:
+    """Make a session whole that a crash left in the middle of a turn; resuming does the same."""
+
+    async def work(home: Home) -> None:
+        report = await home.sessions.repair(find_session(home, session).session_id)
+        if as_json:
+            write_json(report.to_json())
+        elif not report:
+            write("there is nothing to repair")
+        else:
+            for call in report.calls:
+                write(f"{call.tool_name}: {call.state}")
+            write("the session is whole again")
+
+    in_home(ctx, work)
+
+
+def _confirm(question: str, *, force: bool) -> None:
+    if force:
+        return
+    if not sys.stdin.isatty():
+        raise UsageError(f"{question} There is no terminal to ask at", hint="say --force")
+    typer.confirm(question, abort=True)

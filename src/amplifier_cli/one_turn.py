@@ -1,0 +1,77 @@
+"""One turn from the command line: its prompt in, its answer out, in the form that was asked for."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any, Literal
+
+from amplifierd.sessions.session import Session
+
+from .exit_codes import ExitCode
+from .failures import say
+from .interrupts import Interrupts
+from .prompt_input import Prompt
+from .render import styled, write
+from .session_choice import short_id
+from .terminal_page import page_for
+from .turn_view import TurnView, summary
+
+Output = Literal["text", "json", "jsonl"]
+
+
+async def run_turn(
+    session: Session, prompt: Prompt, *, output: Output, show_thinking: bool = True, bell_after: float = 20
+) -> ExitCode:
+    """Run a prompt, show what happens, print the answer; return the exit code."""
+    page = page_for(sys.stdout, sys.stderr)
+    view = TurnView(page, session.session_id, show_thinking=show_thinking)
+    done: dict[str, Any] = {}
+    with Interrupts(session, say) as interrupts:
+        async for event in session.stream(prompt.text, images=prompt.images):
+            if output == "jsonl":
+                _write_now(json.dumps(event, ensure_ascii=False, default=str))
+            elif output == "text":
+                view.show(event)
+            if event["event"] == "execution:done" and event["session_id"] == session.session_id:
+                done = event["data"]
+    view.end()
+    if output == "json":
+        _write_now(json.dumps(_result(session, done), ensure_ascii=False, default=str))
+    elif output == "text":
+        _conclude(session, done, bell_after)
+    return _exit_code(done, interrupts.count)
+
+
+def _conclude(session: Session, done: dict[str, Any], bell_after: float) -> None:
+    is_terminal = sys.stdout.isatty()
+    if not is_terminal and done.get("response"):
+        _write_now(done["response"])
+    if error := done.get("error"):
+        say(f"error: {error.get('detail')}")
+        if error.get("hint"):
+            say(f"  fix: {error['hint']}")
+    if is_terminal:
+        usage = done.get("usage") or {}
+        how = "" if done.get("status") == "completed" else f"{done.get('status')} · "
+        write(styled(f"{how}{summary(usage)} · session {short_id(session.session_id)}", "dim"))
+        if (usage.get("seconds") or 0) >= bell_after > 0:
+            sys.stdout.write("\a")
+
+
+def _result(session: Session, done: dict[str, Any]) -> dict[str, Any]:
+    record = session.record
+    about = {"session_id": session.session_id, "profile": record.profile_name, "bundle": record.bundle}
+    keys = ("status", "response", "finish_reason", "turn", "usage", "error")
+    return {**about, "model": record.model, **{key: done.get(key) for key in keys}}
+
+
+def _exit_code(done: dict[str, Any], interruptions: int) -> ExitCode:
+    if interruptions and done.get("status") != "completed":
+        return ExitCode.INTERRUPTED
+    return ExitCode.OK if done.get("status") == "completed" else ExitCode.FAILURE
+
+
+def _write_now(text: str) -> None:
+    write(text)
+    sys.stdout.flush()

@@ -1,0 +1,51 @@
+"""The home that a command works in: opened, and everything in it closed at the end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+import typer
+
+import amplifierd
+from amplifierd.home import Home
+from amplifierd.identifiers import ProfileId
+
+from .invocation import Invocation, invocation_of
+from .progress import ProgressLine
+
+T = TypeVar("T")
+
+
+@asynccontextmanager
+async def opened_home(invocation: Invocation, *, offline: bool | None = None) -> AsyncIterator[Home]:
+    """Open the home that the command line names; its sessions are closed afterwards."""
+    progress = ProgressLine()
+
+    def in_use(profile_id: ProfileId) -> bool:
+        return home.sessions.uses_profile(profile_id)
+
+    home = amplifierd.open_home(invocation.home, offline=offline, progress=progress, in_use=in_use)
+    try:
+        yield home
+    finally:
+        progress.clear()
+        if "sessions" in vars(home):  # nobody asked for them else
+            await home.sessions.close()
+
+
+def in_home(ctx: typer.Context, work: Callable[[Home], Awaitable[T]], *, offline: bool | None = None) -> T:
+    """Do something in the home of a command."""
+
+    async def opened() -> T:
+        async with opened_home(invocation_of(ctx), offline=offline) as home:
+            return await work(home)
+
+    return finish(opened())
+
+
+def finish(work: Coroutine[Any, Any, T]) -> T:
+    """Do what a command does, on an event loop of its own."""
+    return asyncio.run(work)

@@ -1,0 +1,50 @@
+"""Long work in one line of the terminal: what is being fetched, installed or compiled."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from typing import TYPE_CHECKING
+
+from .render import shortened
+
+if TYPE_CHECKING:
+    from amplifier_foundation.sources import ProgressEvent
+
+_MIB = 1024 * 1024
+_WORDS = {"waiting": "waiting for", "asking": "asking", "fetching": "getting"}
+
+
+class ProgressLine:
+    """A line on stderr that changes, and is gone when the work is done; nothing where stderr is no terminal."""
+
+    def __init__(self) -> None:
+        self._is_shown = False
+        self._is_wanted = sys.stderr.isatty()
+
+    def __call__(self, event: ProgressEvent) -> None:
+        word = _WORDS.get(event.phase)
+        if not self._is_wanted:
+            return
+        if word is None:
+            self.clear()
+            return
+        text = f"{word} {event.what} {event.ref}{_amount(event)}"
+        self._write(shortened(text, shutil.get_terminal_size().columns - 1))
+
+    def clear(self) -> None:
+        if self._is_shown:
+            self._write("")
+            self._is_shown = False
+
+    def _write(self, text: str) -> None:
+        sys.stderr.write(f"\r\x1b[2K{text}")
+        sys.stderr.flush()
+        self._is_shown = bool(text)
+
+
+def _amount(event: ProgressEvent) -> str:
+    if event.bytes is None:
+        return ""
+    done = f"{event.bytes / _MIB:.1f}"
+    return f" ({done} of {event.total_bytes / _MIB:.1f} MiB)" if event.total_bytes else f" ({done} MiB)"

@@ -1,0 +1,127 @@
+"""Starting sessions, and going on with stored ones, perhaps with another agent."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from amplifier_core.exceptions import AmplifierError
+from amplifierd.documents.merging import merge_sections
+from amplifierd.home import Home
+from amplifierd.plans.request import lay_over_plan
+from amplifierd.session_store.record import SessionRecord
+from amplifierd.sessions.approvers import Approver
+from amplifierd.sessions.session import Session, SessionOpening
+
+from .config import AppConfig
+from .failures import UsageError, say
+from .session_choice import find_profile, overrides, short_id
+
+
+class SessionStartError(AmplifierError):
+    """A module that a session cannot do without is broken."""
+
+
+@asynccontextmanager
+async def started(opening: SessionOpening) -> AsyncIterator[Session]:
+    """Open a session for a block and close it after; what is degraded or was repaired is told.
+
+    Raises:
+        SessionStartError: a module that it cannot do without is broken.
+    """
+    try:
+        session = await opening
+    except RuntimeError as error:  # the kernel's word for a plan that cannot be started
+        hint = "amplifier profile verify says what is wrong with a profile, amplifier --debug shows the traceback"
+        raise SessionStartError(f"the session cannot be started: {error}", hint=hint) from error
+    try:
+        for failure in session.record.load_warnings:
+            say(f"warning: {failure.get('module_id')} is not there: {failure.get('error')}")
+        if session.repaired:
+            say("note: the last turn was interrupted; the session has been repaired")
+        yield session
+    finally:
+        await session.close()
+
+
+_FIXED = ("bundle",)
+_CHANGEABLE = ("provider", "model", "effort", "max_iterations")
+
+
+async def resumed(
+    home: Home,
+    record: SessionRecord,
+    approver: Approver,
+    flags: Mapping[str, Any] | None = None,
+    *,
+    plan: Path | None = None,
+) -> SessionOpening:
+    """Return the opening of a stored session. With the flag `profile` it goes on with that one.
+
+    Raises:
+        UsageError: a flag is given that cannot change for a session.
+    """
+    given = _given(flags)
+    fixed = [key for key in _FIXED if key in given] + (["plan"] if plan else [])
+    if fixed:
+        names = ", ".join(f"--{key.replace('_', '-')}" for key in fixed)
+        raise UsageError(
+            f"{names} cannot be changed for a session that exists",
+            hint="switch it to another profile with --profile, or start a new session",
+        )
+    if "profile" in given:
+        profile = str(await find_profile(home, given["profile"]))
+        if profile != record.profile_name:
+            before = record.profile_name or record.bundle or "a plan"
+            say(f"warning: session {short_id(record.session_id)} ran {before} and goes on with {profile}")
+            await home.sessions.change_profile(record.session_id, profile)
+    if "max_cost" in given:
+        await home.sessions.update(record.session_id, limits={**(record.limits or {}), "cost_usd": given["max_cost"]})
+    wanted = {key: given[key] for key in _CHANGEABLE if key in given}
+    return SessionOpening(_resumed_with(home, record, approver, wanted))
+
+
+async def _resumed_with(home: Home, record: SessionRecord, approver: Approver, wanted: Mapping[str, Any]) -> Session:
+    session = await home.sessions.resume(record.session_id, approver=approver)
+    if wanted:
+        try:
+            await change_agent(home, session, wanted)
+        except BaseException:
+            await session.close()
+            raise
+        told = ", ".join(str(value) for value in wanted.values())
+        say(f"warning: session {short_id(record.session_id)} asks {told} from now on")
+    return session
+
+
+async def change_agent(home: Home, session: Session, wanted: Mapping[str, Any]) -> None:
+    """Let a session go on with another provider, model, effort or number of iterations; its history stays.
+
+    Raises:
+        UsageError: the session's plan has no such provider.
+    """
+    record = session.record
+    plan = home.sessions.plan(record.session_id)
+    given = overrides(AppConfig.model_validate(_given(wanted)), home, plan) or {}
+    changed = lay_over_plan(plan, given, allow_modules=False)
+    settings = merge_sections(record.settings_overrides, given)
+    agent = record.profile_name or record.bundle
+    told = {"from": agent, "to": agent, "build_id": record.build_id, **_given(wanted)}
+    equipment = session.runner.equipment
+    await session.change_plan(equipment, changed, {"settings_overrides": settings}, told, cancel=False)
+
+
+def like(home: Home, record: SessionRecord, approver: Approver) -> SessionOpening:
+    """Return the opening of a new session with the agent of another, in the same directory."""
+    options: dict[str, Any] = {"working_dir": record.working_dir, "approver": approver, "limits": record.limits}
+    if record.profile_name:
+        return home.sessions.open(record.profile_name, overrides=record.settings_overrides or None, **options)
+    if record.bundle:
+        return home.sessions.open(bundle=record.bundle, overrides=record.settings_overrides or None, **options)
+    return home.sessions.open(plan=home.sessions.plan(record.session_id), **options)
+
+
+def _given(flags: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {key: value for key, value in (flags or {}).items() if value is not None}

@@ -1,0 +1,169 @@
+"""Which session or agent a command means, from what was typed and set."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from amplifier_core.mount_plan import MountPlan, PlanEntry
+from amplifier_foundation.io import load_yaml
+from amplifierd.exceptions import SessionNotFoundError
+from amplifierd.home import Home
+from amplifierd.identifiers import ProfileId
+from amplifierd.plans.module_declarations import key_variables
+from amplifierd.session_defaults import WITHOUT_KEYS, default_profile
+from amplifierd.session_store.record import SessionRecord, is_session_id
+
+from .config import AppConfig, ResolvedConfig
+from .failures import UsageError, say
+from .suggestions import pick
+
+_PREFIX = "session_"
+_PROVIDER = "provider-"
+_LOOKED_AT = 10_000
+
+
+def short_id(session_id: str) -> str:
+    """Return what people type of a session's id."""
+    return session_id.removeprefix(_PREFIX)[:8] if session_id.startswith(_PREFIX) else session_id
+
+
+def find_session(home: Home, typed: str) -> SessionRecord:
+    """Return the session that an id, a unique beginning of one, its name or `last` means.
+
+    Raises:
+        UsageError: none or several are meant.
+    """
+    if typed == "last":
+        return last_session(home)
+    if is_session_id(typed):
+        try:
+            return home.sessions.get(typed)
+        except SessionNotFoundError:
+            pass
+    known = {record.session_id: record for record in home.sessions.list(limit=_LOOKED_AT).sessions}
+    named = [record for record in known.values() if record.name == typed]
+    if len(named) == 1:
+        return named[0]
+    see = "amplifier session list shows them"
+    return known[pick(typed, known, "session", key=lambda each: each.removeprefix(_PREFIX), see=see)]
+
+
+def last_session(home: Home, working_dir: Path | None = None) -> SessionRecord:
+    """Return the session that was used last, in a directory if one is given.
+
+    Raises:
+        UsageError: there is none.
+    """
+    where = str(working_dir) if working_dir else None
+    found = home.sessions.list(working_dir=where, roots_only=True, limit=1).sessions
+    if found:
+        return found[0]
+    place = f" in {working_dir}" if working_dir else ""
+    raise UsageError(f"there is no session{place} yet", hint="start one: amplifier chat")
+
+
+async def find_profile(home: Home, typed: str) -> ProfileId:
+    """Return the profile that an id, its name alone or a unique beginning means.
+
+    Raises:
+        UsageError: none or several are meant.
+    """
+    await home.collections.extract_missing()
+    known = [str(each) for each in home.collections.profile_ids()]
+    see = "amplifier profile list shows them"
+    return ProfileId.parse(pick(typed, known, "profile", key=lambda each: each.partition("/")[2], see=see))
+
+
+async def chosen_agent(
+    home: Home, config: ResolvedConfig, *, plan_file: Path | None = None, frozen: bool = False
+) -> dict[str, Any]:
+    """Return what `home.sessions.open` takes for the agent that flags and settings choose.
+
+    Raises:
+        UsageError: what they name does not exist.
+    """
+    values = config.values
+    limits = {} if values.max_cost is None else {"limits": {"cost_usd": values.max_cost}}
+    if plan_file is not None:
+        plan = read_plan_file(plan_file)
+        return {"plan": plan, "overrides": overrides(values, home, plan), **limits}
+    source = config.source()
+    if "bundle" in source:
+        return {"bundle": source["bundle"], "overrides": overrides(values, home, None), **limits}
+    profile = await _profile(home, source.get("profile"))
+    build = await home.profiles.compile(profile, frozen=frozen) if frozen else await home.profiles.ensure(profile)
+    return {"profile": str(profile), "overrides": overrides(values, home, build.plan()), **limits}
+
+
+def overrides(values: AppConfig, home: Home, plan: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Return what flags and settings change about a plan: the provider, its model, how hard and how long it works."""
+    loop: dict[str, Any] = {}
+    found: dict[str, Any] = {}
+    if values.provider or values.model:
+        module_id, _, instance = _provider(values, home, plan).partition("/")
+        loop["default_provider"] = instance or module_id.removeprefix(_PROVIDER)
+        if values.model:
+            which = {"module": module_id, **({"instance_id": instance} if instance else {})}
+            found["providers"] = [{**which, "config": {"default_model": values.model}}]
+    if values.effort:
+        loop["reasoning_effort"] = values.effort
+    if values.max_iterations:
+        loop["max_iterations"] = values.max_iterations
+    if loop:
+        found["session"] = {"orchestrator": {"config": loop}}
+    return found or None
+
+
+def read_plan_file(file: Path) -> dict[str, Any]:
+    """Return the mount plan in a JSON or YAML file.
+
+    Raises:
+        UsageError: it cannot be read, or is not a mapping.
+    """
+    try:
+        text = file.read_text(encoding="utf-8")
+        plan = json.loads(text) if file.suffix == ".json" else load_yaml(text)
+    except OSError as error:
+        raise UsageError(f"{file} cannot be read: {error.strerror}", hint="name a file with a mount plan") from error
+    except (ValueError, yaml.YAMLError) as error:
+        raise UsageError(f"{file} is neither JSON nor YAML: {error}", hint="correct it") from error
+    if not isinstance(plan, dict):
+        raise UsageError(f"{file} holds no mount plan", hint="a plan is a mapping; amplifier plan show prints one")
+    return plan
+
+
+async def _profile(home: Home, typed: str | None) -> ProfileId:
+    if typed is not None:
+        return await find_profile(home, typed)
+    chosen = await default_profile(home.paths, home.settings, home.profiles, home.keys, environment=os.environ)
+    if chosen == WITHOUT_KEYS and home.settings.default_profile is None:
+        say("note: there is no key for a model, so foundation/offline works by rules; amplifier init adds one")
+    return chosen
+
+
+def _provider(values: AppConfig, home: Home, plan: Mapping[str, Any] | None) -> str:
+    """Return the module of the provider that is meant: the named one, else the first that has a key."""
+    if plan is None:
+        if values.provider is None:
+            raise UsageError("a model of a bundle needs its provider", hint="name it, for example -p anthropic")
+        return f"{_PROVIDER}{values.provider.removeprefix(_PROVIDER)}"
+    providers = [entry for entry in MountPlan(dict(plan)).entries() if entry.module_type == "provider"]
+    if values.provider:
+        names = [entry.identity for entry in providers]
+        see = f"it has {', '.join(names)}" if names else "it has none"
+        return pick(values.provider, names, "provider", key=lambda each: each.removeprefix(_PROVIDER), see=see)
+    if not providers:
+        raise UsageError("the plan has no provider, so it has no model", hint="choose another profile")
+    by_priority = sorted(providers, key=lambda entry: entry.config.get("priority", 100))
+    return next((entry for entry in by_priority if _has_key(entry, home)), by_priority[0]).identity
+
+
+def _has_key(entry: PlanEntry, home: Home) -> bool:
+    variables = key_variables(entry)
+    return any(os.environ.get(name) for name in variables) or home.keys.find(entry.module_id) is not None
