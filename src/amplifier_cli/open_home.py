@@ -11,7 +11,6 @@ import typer
 
 import amplifierd
 from amplifierd.home import Home
-from amplifierd.identifiers import ProfileId
 
 from .invocation import Invocation, invocation_of
 from .progress import ProgressLine
@@ -23,11 +22,7 @@ T = TypeVar("T")
 async def opened_home(invocation: Invocation, *, offline: bool | None = None) -> AsyncIterator[Home]:
     """Open the home that the command line names; its sessions are closed afterwards."""
     progress = ProgressLine()
-
-    def in_use(profile_id: ProfileId) -> bool:
-        return home.sessions.uses_profile(profile_id)
-
-    home = amplifierd.open_home(invocation.home, offline=offline, progress=progress, in_use=in_use)
+    home = amplifierd.open_home(invocation.home, offline=offline, progress=progress)
     try:
         yield home
     finally:
