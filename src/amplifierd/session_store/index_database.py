@@ -32,6 +32,7 @@ from .metadata_file import METADATA
 logger = logging.getLogger(__name__)
 
 _BATCH = 500
+_BUILDING_BATCH = 5_000  # no one else waits for the file
 _REPORT_INTERVAL_S = 0.5
 _LEAST_GARBAGE = 50_000
 _UNFINISHED = ".new"
@@ -153,10 +154,10 @@ class IndexDatabase:
             rows = IndexRows(connection)
             for count, directory in enumerate(directories, start=1):
                 stop.check()
-                if count % _BATCH == 1:
+                if count % _BUILDING_BATCH == 1:
                     connection.execute("BEGIN")
                 rows.refresh(directory)
-                if count % _BATCH == 0 or count == len(directories):
+                if count % _BUILDING_BATCH == 0 or count == len(directories):
                     connection.execute("COMMIT")
                 if time.monotonic() - reported > _REPORT_INTERVAL_S:
                     reported = time.monotonic()
