@@ -89,8 +89,8 @@ class RecordedSession:
         return cls(record, turns, calls, earlier)
 
     @property
-    def request_count(self) -> int:
-        return sum(len(turn.requests) for turn in self.turns)
+    def requests(self) -> tuple[StoredRequest, ...]:
+        return tuple(request for turn in self.turns for request in turn.requests)
 
 
 def answer_to(request: StoredRequest) -> ChatResponse:

@@ -32,6 +32,7 @@ from .divergence import Divergence, RequestComparison
 from .equipment import Equipment
 from .recorded_session import RecordedSession
 from .replay_layer import ReplayLayer, Totals
+from .replay_plan import ReplayPlan
 from .runner import ExecutionRunner
 from .runtime import Runtime
 from .stand_in import StandIn
@@ -140,7 +141,7 @@ async def replay(
         str(source),
         status,
         layer.replayed,
-        recorded.request_count,
+        len(recorded.requests),
         tuple(layer.divergences),
         layer.totals,
         layer.stopped,
@@ -185,6 +186,7 @@ class _Stage:
         session_id, secrets = recorded.record.session_id, runtime.secrets
         paths = Paths.from_environment(scratch, environ={})
         store = FileStore(paths)
+        without_effects = ReplayPlan.of(plan, equipment.resolver)
         keys = _stand_in_keys(plan, equipment)
         known = runtime.environment
         environment = {name: value if secrets.masked(value) == value else _KEY for name, value in known.items()}
@@ -194,7 +196,7 @@ class _Stage:
             message_count=len(recorded.earlier),
             turn_count=recorded.turns[0].number - 1,
         )
-        hold = await store.create(NewSession(record, plan, recorded.earlier), runtime.holder)
+        hold = await store.create(NewSession(record, without_effects.plan, recorded.earlier), runtime.holder)
         names = {str(runtime.paths.sessions): "<sessions>", str(paths.sessions): "<sessions>"}
         comparison = RequestComparison(secrets.scrubbed, names)
         layer = ReplayLayer(recorded, comparison, lambda text: runner.steer(text))
@@ -204,7 +206,10 @@ class _Stage:
         )
         inherited = await _inherited(runtime, session_id)
         await runner.start(inherited=inherited)
-        await _keep_from_calling(runner.kernel.session.coordinator, recorded)
+        coordinator = runner.kernel.session.coordinator
+        await _keep_from_calling(coordinator, recorded)
+        for name, tool in without_effects.recorded_tools(recorded.requests).items():
+            await coordinator.mount("tools", tool, name=name)
         return cls(runner, recorded, layer)
 
     async def run(self) -> ReplayLayer:
@@ -256,11 +261,10 @@ async def _keep_from_calling(coordinator: ModuleCoordinator, recorded: RecordedS
     """Let no module ask a provider by itself, and offer every provider of the record."""
     for name, provider in dict(coordinator.get("providers") or {}).items():
         await coordinator.mount("providers", _Silent(provider), name=name)
-    for turn in recorded.turns:
-        for request in turn.requests:
-            if request.provider not in coordinator.get("providers"):
-                missing = _Missing(request.provider, request.model)
-                await coordinator.mount("providers", missing, name=request.provider)
+    for request in recorded.requests:
+        if request.provider not in coordinator.get("providers"):
+            missing = _Missing(request.provider, request.model)
+            await coordinator.mount("providers", missing, name=request.provider)
 
 
 class _Silent(StandIn):

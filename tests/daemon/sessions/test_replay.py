@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shutil
 import sys
 from dataclasses import replace
 from decimal import Decimal
@@ -21,6 +22,7 @@ from amplifierd.session_store.record import SessionRecord, now
 from amplifierd.sessions.approvers import AllowByRule
 from amplifierd.sessions.stored_requests import requests
 
+STAND_INS = Path(__file__).parents[2] / "stand_ins"
 READ = call("read_file", file_path="notes.md")
 FILES = {"module": "tool-filesystem"}
 TODO = {"module": "tool-todo"}
@@ -348,3 +350,26 @@ async def test_a_secret_in_a_result_is_no_divergence(home: Home, work: Path) -> 
     session_id = await record(home, work, replace(AGENT, instruction=f"Never say {secret}."))
 
     assert (await home.sessions.replay(session_id)).status == "same"
+
+
+async def test_modules_that_reach_out_of_the_session_are_left_out(home: Home, work: Path, tmp_path: Path) -> None:
+    started = tmp_path / "started"
+    program = STAND_INS / "mcp_server.py"
+    command = ["-c", f"touch '{started}'; exec '{sys.executable}' '{program}' stdio"]
+    servers = {"stand-in": {"command": "/bin/sh", "args": command}}
+    agent = Agent(
+        [call("mcp_stand-in_look", text="hello"), "Seen."],
+        tools=[FILES, {"module": "tool-mcp", "config": {"servers": servers}}],
+        hooks=[{"module": "hooks-backup", "config": {"backup_dir": "kept", "per_turn": True}}],
+    )
+    session_id = await record(home, work, agent, ("Look",), approver=AllowByRule(["*"]))
+    (request, _) = await requests(home.sessions.runtime.store, session_id)
+    assert "mcp_stand-in_look" in [tool["name"] for tool in request.tools]
+    started.unlink()
+    shutil.rmtree(work / "kept")
+
+    result = await home.sessions.replay(session_id)
+
+    assert (result.status, result.replayed) == ("same", 2), str(result)
+    assert not started.exists()
+    assert not (work / "kept").exists()
