@@ -52,7 +52,7 @@ endef
 # Scripts and tests that compare with the reference kernel find its interpreter in this variable.
 WITH_PEER := AMPLIFIER_PEER_PYTHON="$$(pwd -P)/$(PEER)/bin/python"
 
-.PHONY: help install run test check format lint types imports pages bench compat clean peer
+.PHONY: help install run test check format lint types imports pages bench compat soak clean peer
 
 help: ## List these verbs
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' Makefile
@@ -94,6 +94,9 @@ bench: install peer ## Run every benchmark, side by side with the reference kern
 
 compat: install peer ## Run our contract suites on the reference kernel, and explain every difference
 	@$(WITH_PEER) $(VENV)/bin/python -m pytest tests/compat
+
+soak: install ## Kill processes that run sessions a hundred times at random moments, and look at what is left
+	@$(VENV)/bin/python tests/stand_ins/crash_soak.py --kills 100
 
 clean: ## Remove the virtual environments, build results and caches
 	@rm -rf $(VENV) $(PEER) build dist $(CACHES)

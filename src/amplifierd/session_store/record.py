@@ -21,8 +21,9 @@ class SessionRecord(BaseModel):
     """One session; frozen. Fields that this version does not know are kept as they are.
 
     A child that an agent runs in has the `root_session_id` of its tree; a fork begins a tree of its own. `usage` counts
-    what this session used itself, without its children: `{tokens, tool_calls, cost_usd, by_model}`. `is_trusted` says
-    that whoever opened it named the working directory, which may then be snapshotted.
+    what this session used itself, without its children: `{tokens, tool_calls, cost_usd, by_model}`, up to the event
+    with the number `usage_seq`. `is_trusted` says that whoever opened it named the working directory, which may then be
+    snapshotted.
     """
 
     model_config = ConfigDict(frozen=True, extra="allow")
@@ -57,6 +58,7 @@ class SessionRecord(BaseModel):
     agent_invocations: int = 0
     token_usage: dict[str, int] | None = None
     usage: dict[str, Any] | None = None
+    usage_seq: int | None = None
     usage_tree: dict[str, Any] | None = None
     limits: dict[str, Any] | None = None
     stale: bool = False

@@ -74,6 +74,7 @@ class Branches:
             message_count=len(kept),
             turn_count=at,
             usage=None,
+            usage_seq=None,
             usage_tree=None,
             token_usage=None,
             **changes,

@@ -27,11 +27,11 @@ from .checkpointing import Undone, changes_of, undo_files
 from .context_messages import DOCUMENT, for_other_agent
 from .creation import SessionRequest
 from .export import ExportedSession, export_session
-from .interruption import RepairReport, repair
+from .interruption import RepairReport
 from .open_sessions import ENDED, OpenSessions
 from .replay import ReplayResult, ReplaySource, replay
 from .session_import import ImportedSession, import_session
-from .transcript import Transcript, last_turn
+from .transcript import last_turn
 
 T = TypeVar("T")
 
@@ -200,21 +200,9 @@ class Sessions(OpenSessions):
         return await replay(self.runtime, self._creation, checked_session_id(session_id), source)
 
     async def repair(self, session_id: str) -> RepairReport:
-        """Make a transcript whole that a crash left with unanswered tool calls, and say what was done."""
-        if (opened := self._open.get(session_id)) is not None:
-            return opened.repaired
-
-        async def mend(hold: Hold) -> RepairReport:
-            messages = await self._store.read_messages(session_id)
-            events = await self._store.read_events(session_id)
-            found = await repair(session_id, messages, events, Transcript(self._store, hold))
-            if found.rewritten is not None:
-                await self._store.replace_messages(hold, found.rewritten)
-            elif found.added:
-                await self._store.append_messages(hold, found.added, lasting=True)
-            return found.report
-
-        return await self._under_hold(session_id, mend)
+        """Make a session whole that a crash broke off in a turn, as resuming it does, and say what was done."""
+        async with self.resume(session_id) as session:
+            return session.repaired
 
     async def delete(self, session_id: str, *, force: bool = False) -> None:
         """Remove a session and everything below it.

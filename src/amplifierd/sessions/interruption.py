@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from amplifier_core.llm_errors import AbortError
 from amplifier_core.utils.tool_messages import Call, calls_in, results_in
+from amplifier_kit.messages.conversation import text_of
+from amplifierd.problems import problem_document
 from amplifierd.session_store.protocol import Message, StoredEvent
 
 from .receipts import CallState, Check, ReceiptBook
-from .transcript import Transcript, for_context
+from .transcript import Transcript, last_turn
+from .uncounted import TURN_BEGUN, TURN_DONE, used_in
 
 PARTIAL = "assistant_message:partial"
 INTERRUPTED = "The turn was interrupted before it ended."
-
-_DONE, _SAVED = "execution:done", "user_message:saved"
 
 
 @dataclass(frozen=True)
@@ -42,12 +44,44 @@ class RepairReport:
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
+    @classmethod
+    def of(cls, session_id: str, lines: Iterable[Message]) -> RepairReport:
+        """Return what these lines, which a repair wrote, are about."""
+        marked = [(line, line.get("metadata") or {}) for line in lines]
+        calls = tuple(
+            RepairedCall(str(line.get("tool_call_id")), str(line.get("name")), metadata["repaired"])
+            for line, metadata in marked
+            if "repaired" in metadata
+        )
+        ends = [(line, metadata) for line, metadata in marked if "interrupted" in metadata]
+        is_partial = any("partial" in metadata for _, metadata in ends)
+        return cls(session_id, calls, is_partial, ends[-1][0].get("turn") if ends else None)
+
+
+@dataclass(frozen=True)
+class BrokenTurn:
+    """A turn that was begun and never ended, with its events."""
+
+    number: int
+    correlation_id: str | None
+    events: tuple[StoredEvent, ...]
+
+    def done(self, messages: Sequence[Message]) -> dict[str, Any]:
+        """Return how it ended after all, once its messages are whole."""
+        last = messages[-1]
+        facts = {"turn": self.number, "usage": used_in(self.events).to_json(), "finish_reason": None}
+        if "interrupted" not in (last.get("metadata") or {}):
+            return {"status": "completed", **facts, "response": text_of(last.get("content"))}
+        error = problem_document(AbortError("the process that ran the turn ended before the turn did"))
+        return {"status": "failed", **facts, "response": None, "error": error}
+
 
 @dataclass(frozen=True)
 class Repair:
     """A transcript made whole: `added` goes to its end; when it has to be rewritten, `rewritten` is all of it."""
 
     report: RepairReport
+    turn: BrokenTurn | None = None
     added: tuple[Message, ...] = ()
     rewritten: tuple[Message, ...] | None = None
 
@@ -58,88 +92,114 @@ async def repair(
     events: Sequence[StoredEvent],
     transcript: Transcript,
     check: Check | None = None,
+    *,
+    turn_count: int = 0,
 ) -> Repair:
-    """Answer every tool call that has no result, keep what was said of an answer, and close the broken turn."""
+    """Answer every tool call that has no result, keep what was said of an answer, and close the broken turn.
+
+    `turn_count` is the number of turns that the record knows of. A repair that was itself interrupted is reported with
+    what it had written.
+    """
+    broken = find_broken_turn(messages, events, turn_count)
     book = ReceiptBook.of(events)
+    orphans = _orphans(messages)
     whole: list[Message] = []
-    calls: list[RepairedCall] = []
-    added_at_end: list[Message] = []
+    written = [line for line in messages if broken and line.get("turn") == broken.number and _is_of_repair(line)]
+    at_end: list[Message] = []
     is_rewritten = False
-    answered = {result.call_id for message in messages for result in results_in(message) or ()}
     for index, message in enumerate(messages):
         whole.append(message)
-        missing = [call for call in calls_in(message) if call.id not in answered]
-        if message.get("role") != "assistant" or not missing:
+        stand_ins = [await _stand_in(call, message, book, transcript, check) for call in orphans.get(index, ())]
+        if not stand_ins:
             continue
-        stand_ins = [await _stand_in(call, message, book, transcript, calls, check) for call in missing]
+        written += stand_ins
         if all(results_in(later) for later in messages[index + 1 :]):
-            added_at_end += stand_ins
+            at_end += stand_ins
         else:
             whole += stand_ins
             is_rewritten = True
-    whole += added_at_end
-    tail, partial, turn = _closing([*whole], events, transcript, has_stand_ins=bool(added_at_end))
-    report = RepairReport(session_id, tuple(calls), partial, turn)
+    if broken is not None or at_end:
+        at_end += _closing([*whole, *at_end], broken, transcript)
+        written += [line for line in at_end if line not in written]
+    report = RepairReport.of(session_id, written)
     if is_rewritten:
-        return Repair(report, rewritten=(*whole, *tail))
-    return Repair(report, added=(*added_at_end, *tail))
+        return Repair(report, broken, rewritten=(*whole, *at_end))
+    return Repair(report, broken, added=tuple(at_end))
 
 
-async def _stand_in(
-    call: Call,
-    message: Message,
-    book: ReceiptBook,
-    transcript: Transcript,
-    calls: list[RepairedCall],
-    check: Check | None,
-) -> Message:
-    state, content = await book.settle(call, check)
-    calls.append(RepairedCall(call.id, call.name, state))
-    metadata = {"repaired": state}
-    answer = {"role": "tool", "tool_call_id": call.id, "name": call.name, "content": content, "metadata": metadata}
-    return {**transcript.line(answer), "turn": message.get("turn", transcript.turn)}
-
-
-def _closing(
-    whole: list[Message], events: Sequence[StoredEvent], transcript: Transcript, *, has_stand_ins: bool
-) -> tuple[list[Message], bool, int | None]:
-    """Return the messages that end a turn which a crash ended: what was said of an answer, and that it broke off."""
-    turn = _broken_turn(events)
-    if not whole or (turn is None and not has_stand_ins):
-        return [], False, None
-    last = whole[-1]
-    said = _partial_text(events, str(last.get("id")))
-    number = last.get("turn") if isinstance(last.get("turn"), int) else turn
-    if said:
-        metadata: dict[str, Any] = {"partial": True, "interrupted": True}
-        message = transcript.line({"role": "assistant", "content": said, "metadata": metadata})
-    elif last.get("role") == "assistant" and not calls_in(last):
-        return [], False, None
-    else:
-        message = transcript.line({"role": "assistant", "content": INTERRUPTED, "metadata": {"interrupted": True}})
-    return [{**message, "turn": number}], bool(said), number
-
-
-def _broken_turn(events: Sequence[StoredEvent]) -> int | None:
-    """Return the number of the turn that was begun and never ended."""
-    for event in reversed(events):
-        name, data = event.get("event"), event.get("data")
-        if name == _DONE:
-            return None
-        if name == _SAVED and isinstance(data, Mapping):
-            turn = data.get("turn")
-            return turn if isinstance(turn, int) else 0
+def find_broken_turn(
+    messages: Sequence[Message], events: Sequence[StoredEvent], turn_count: int = 0
+) -> BrokenTurn | None:
+    """Return the turn that was begun and never ended."""
+    number, begun = last_turn([*messages]), 0
+    for index in range(len(events) - 1, -1, -1):
+        name, data = events[index].get("event"), events[index].get("data")
+        if name in (TURN_BEGUN, TURN_DONE) and isinstance(data, Mapping):
+            begun = turn if isinstance(turn := data.get("turn"), int) else number
+            if name == TURN_BEGUN and messages:
+                return BrokenTurn(begun, events[index].get("correlation_id"), tuple(events[index:]))
+            break
+    if number > max(begun, turn_count):  # the prompt was stored, and that was all
+        return BrokenTurn(number, messages[-1].get("correlation_id"), ())
     return None
 
 
-def _partial_text(events: Sequence[StoredEvent], last_message_id: str) -> str:
-    """Return what had been streamed of the answer that would have followed the last message."""
-    pieces = (
-        event["data"] for event in events if event.get("event") == PARTIAL and isinstance(event.get("data"), dict)
-    )
-    return "".join(str(piece.get("text") or "") for piece in pieces if piece.get("after") == last_message_id)
+def _orphans(messages: Sequence[Message]) -> dict[int, list[Call]]:
+    """Return the calls without a result, by the message that asks for them; an id may have been used before."""
+    waiting: dict[str, tuple[int, Call]] = {}
+    orphans: list[tuple[int, Call]] = []
+    for index, message in enumerate(messages):
+        for result in results_in(message) or ():
+            waiting.pop(result.call_id, None)
+        for call in calls_in(message) if message.get("role") == "assistant" else ():
+            if call.id in waiting:
+                orphans.append(waiting.pop(call.id))
+            waiting[call.id] = (index, call)
+    found: dict[int, list[Call]] = {}
+    for index, call in (*orphans, *waiting.values()):
+        found.setdefault(index, []).append(call)
+    return found
 
 
-def as_history(messages: Sequence[Message]) -> list[Message]:
-    """Return a transcript as the context takes it."""
-    return [for_context(message) for message in messages]
+async def _stand_in(
+    call: Call, message: Message, book: ReceiptBook, transcript: Transcript, check: Check | None
+) -> Message:
+    turn = message.get("turn", transcript.turn)
+    state, content = await book.settle(call, turn, check)
+    metadata = {"repaired": state}
+    answer = {"role": "tool", "tool_call_id": call.id, "name": call.name, "content": content, "metadata": metadata}
+    return {**transcript.line(answer), "turn": turn, **_correlation(message)}
+
+
+def _closing(whole: Sequence[Message], broken: BrokenTurn | None, transcript: Transcript) -> list[Message]:
+    """Return the message that ends a turn which a crash ended: what was said of an answer, or that it broke off."""
+    last = whole[-1]
+    said = _partial_text(whole, broken.events) if broken else ""
+    if not said and last.get("role") == "assistant" and not calls_in(last):
+        return []
+    metadata = {"partial": True, "interrupted": True} if said else {"interrupted": True}
+    message = transcript.line({"role": "assistant", "content": said or INTERRUPTED, "metadata": metadata})
+    return [{**message, "turn": broken.number if broken else last.get("turn"), **_correlation(last)}]
+
+
+def _correlation(message: Message) -> dict[str, Any]:
+    return {"correlation_id": message["correlation_id"]} if message.get("correlation_id") else {}
+
+
+def _is_of_repair(line: Message) -> bool:
+    metadata = line.get("metadata")
+    return isinstance(metadata, dict) and ("repaired" in metadata or "interrupted" in metadata)
+
+
+def _partial_text(messages: Sequence[Message], events: Iterable[StoredEvent]) -> str:
+    """Return what had been streamed of an answer that is not among the messages, by the last attempt to get it."""
+    answers = [index for index, message in enumerate(messages) if message.get("role") == "assistant"]
+    unanswered = {message.get("id") for message in messages[answers[-1] if answers else 0 :]}
+    pieces = [
+        data
+        for event in events
+        if event.get("event") == PARTIAL and isinstance(data := event.get("data"), dict)
+        if data.get("after") in unanswered
+    ]
+    last = pieces[-1].get("request_id") if pieces else None
+    return "".join(str(piece.get("text") or "") for piece in pieces if piece.get("request_id") == last)

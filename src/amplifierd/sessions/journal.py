@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from amplifier_core import HookResult, ModuleCoordinator, events
@@ -72,9 +72,16 @@ class Journal:
 
     async def write(self, event: str, data: Mapping[str, Any], *, lasting: bool = False) -> Event:
         """Store an event of ours and tell it."""
-        told = self._event(event, self._secrets.masked(json_safe(dict(data))))
-        await self._append(told, lasting=lasting)
-        self._tree.publish(told)
+        return (await self.write_all([(event, data)], lasting=lasting))[0]
+
+    async def write_all(
+        self, entries: Sequence[tuple[str, Mapping[str, Any]]], *, lasting: bool = False
+    ) -> list[Event]:
+        """Store events of ours in one step, all of them or none, and tell them."""
+        told = [self._event(event, self._secrets.masked(json_safe(dict(data)))) for event, data in entries]
+        await self._append(*told, lasting=lasting)
+        for event in told:
+            self._tree.publish(event)
         return told
 
     async def hear(self, event: str, data: dict[str, Any]) -> HookResult:
@@ -101,9 +108,9 @@ class Journal:
                 self._registered.add(name)
                 coordinator.hooks.register(name, self.hear, priority=PRIORITY, name="session-journal")
 
-    async def _append(self, told: Event, *, lasting: bool = False) -> None:
+    async def _append(self, *told: Event, lasting: bool = False) -> None:
         try:
-            await self._store.append_events(self._hold, [self._line(told)], lasting=lasting)
+            await self._store.append_events(self._hold, [self._line(event) for event in told], lasting=lasting)
         except HoldLostError as error:
             if self.lost is None:
                 self.lost = error

@@ -25,7 +25,9 @@ from .displays import EventDisplay
 from .interruption import repair
 from .receipts import ask_tool
 from .running_calls import RunningCalls
-from .transcript import RecordedContext, for_context
+from .transcript import RecordedContext, for_context, last_turn
+from .uncounted import TURN_DONE, counted_until, used_in
+from .usage import Usage
 
 if TYPE_CHECKING:
     from .runner import ExecutionRunner
@@ -46,6 +48,7 @@ class KernelSession:
         self.plan: dict[str, Any] = {}
         self.messages: list[Message] = []
         self.load_failures: list[dict[str, Any]] = []
+        self.settled: dict[str, Any] = {}
         self._held = ExitStack()
         self._has_session = False
         self._context: Any = None
@@ -156,21 +159,41 @@ class KernelSession:
         await self._tell_unresolved()
 
     async def _repair(self) -> None:
-        runner = self.runner
-        stored = await runner.runtime.store.read_events(runner.session_id)
+        """Make the transcript whole, then say what was done, then bring the record up to date.
+
+        Each step sees from the files what an earlier process has done of it, so it may be killed in between.
+        """
+        runner, store = self.runner, self.runner.runtime.store
+        record, stored = runner.record, await store.read_events(runner.session_id)
         check = partial(ask_tool, self.session.coordinator.get("tools"))
-        found = await repair(runner.session_id, self.messages, stored, runner.transcript, check)
-        if not found.report:
-            return
+        found = await repair(
+            runner.session_id, self.messages, stored, runner.transcript, check, turn_count=record.turn_count
+        )
         if found.rewritten is not None:
             self.messages = list(found.rewritten)
-            await runner.runtime.store.replace_messages(runner.hold, self.messages)
-        else:
+            await store.replace_messages(runner.hold, self.messages)
+        elif found.added:
             self.messages += found.added
-            await runner.runtime.store.append_messages(runner.hold, found.added, lasting=True)
+            await store.append_messages(runner.hold, found.added, lasting=True)
         runner.transcript.install(self.messages)
         runner.repaired = found.report
-        await runner.journal.write("session:repaired", found.report.to_json(), lasting=True)
+        said: list[tuple[str, dict[str, Any]]] = []
+        if found.report:
+            said.append(("session:repaired", found.report.to_json()))
+        if found.turn is not None:
+            said.append((TURN_DONE, done := found.turn.done(self.messages)))
+            runner.journal.correlation_id = found.turn.correlation_id
+            self.settled["last_error"] = done.get("error")
+        if said:
+            await runner.journal.write_all(said, lasting=True)
+        last_seq = int(stored[-1].get("seq") or 0) if stored else 0
+        counted = counted_until(record, last_seq)
+        used = used_in([event for event in stored if int(event.get("seq") or 0) > counted])
+        if said or used != Usage():
+            runner.budget.used += used
+            self.settled |= {"usage": runner.budget.used.to_json(), "token_usage": runner.budget.used.tokens.to_json()}
+            self.settled |= {"usage_seq": last_seq, "message_count": len(self.messages)}
+            self.settled["turn_count"] = max(record.turn_count, last_turn(self.messages))
 
     async def _set_messages(self, messages: list[Message]) -> None:
         """Put a history into the context, behind the system messages that modules left there."""

@@ -30,7 +30,8 @@ from .session import Session, SessionOpening
 from .session_reading import SessionReading
 from .tree import SessionTree
 from .tree_budget import TreeBudget
-from .tree_events import TreeEvents
+from .tree_events import UNSTORED, TreeEvents
+from .uncounted import counted_until, is_in_turn, used_in
 from .usage import Usage
 
 logger = logging.getLogger(__name__)
@@ -190,9 +191,12 @@ class OpenSessions(SessionReading):
             if (known := self._open.get(session_id)) is not None:
                 self._users[session_id] += 1
                 return known
-            record = await self._adopted(session_id)
+            await self._adopt(session_id)
             hold = await self._store.acquire(session_id, self.runtime.holder, take_over=take_over)
             try:
+                record = await self._store.read(session_id)  # now nobody else changes it
+                if take_over:
+                    await self._take_children_over(session_id)
                 if record.status in ENDED:
                     record = await self._store.update(hold, status="active", ended_at=None)
                 equipment = await self.runtime.outfitter.of_record(record)
@@ -203,11 +207,18 @@ class OpenSessions(SessionReading):
                 await self._store.release(hold)
                 raise
 
-    async def _adopted(self, session_id: str) -> SessionRecord:
-        """Return the record of a session of ours; one of another application is copied first, and stays as it is."""
+    async def _take_children_over(self, session_id: str) -> None:
+        """Let no child go on in the process that its parent was taken from."""
+        for below in await self._store.descendants(session_id):
+            hold = await self._store.holder_of(below)
+            if hold is not None and hold.holder != self.runtime.holder:
+                await self._store.release(await self._store.acquire(below, self.runtime.holder, take_over=True))
+
+    async def _adopt(self, session_id: str) -> None:
+        """Copy a session of another application, which stays as it is; one of ours needs nothing."""
         source = await self._source_of(session_id)
         if source is self._store:
-            return await self._store.read(session_id)
+            return
         record = await self._elsewhere.read(session_id)
         equipment, plan = await self._plan_of_foreign(record)
         build = equipment.build
@@ -218,7 +229,6 @@ class OpenSessions(SessionReading):
         }
         new: NewSession = await self._elsewhere.copied(session_id, plan, **changes)
         await self._store.release(await self._store.create(new, self.runtime.holder))
-        return await self._store.read(session_id)
 
     async def _plan_of_foreign(self, record: SessionRecord) -> tuple[Equipment, dict[str, Any]]:
         """Return what a session of another application goes on with: its bundle, else the default profile."""
@@ -245,10 +255,11 @@ class OpenSessions(SessionReading):
         root = record if record.root_id == record.session_id else await self._store.read(record.root_id)
         last, used = 0, Usage()
         for session_id in (root.session_id, *await self._store.descendants(root.session_id)):
-            last = max(last, await self._store.last_seq(session_id))
-            member = await self._store.read(session_id)
+            member, last_seq = await self._store.read(session_id), await self._store.last_seq(session_id)
+            uncounted = await self._store.read_events(session_id, after_seq=counted_until(member, last_seq))
+            last = max(last, last_seq + (UNSTORED if is_in_turn(uncounted) else 0))
             agent = member.agent_name if member.created_by == "agent" else None
-            used += Usage.from_json(member.usage).for_agent(agent)
+            used += (Usage.from_json(member.usage) + used_in(uncounted)).for_agent(agent)
 
         async def emit(event: str, data: dict[str, Any]) -> None:
             asking = tree.runners.get(str(data.get("session_id"))) or tree.runners.get(record.session_id)

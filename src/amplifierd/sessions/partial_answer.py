@@ -10,16 +10,23 @@ from amplifier_core import HookResult, ModuleCoordinator
 
 from .interruption import PARTIAL
 from .journal import PRIORITY
+from .transcript import Transcript
 
 _INTERVAL_S = 0.5
 _PIECES = {"llm:stream_block_delta": "text", "content_block:delta": "delta"}
 
 
 class PartialAnswer:
-    """Collects the text of an answer while it comes. `after` names the message that it will follow."""
+    """Collects the text of an answer while it comes. `after` names the message that the answer will follow.
 
-    def __init__(self, write: Callable[..., Awaitable[Any]], after: Callable[[], str | None]) -> None:
-        self._write, self._after = write, after
+    An answer is over when the transcript has another message of the assistant, and begun anew when a provider that was
+    cut off is asked again.
+    """
+
+    def __init__(self, write: Callable[..., Awaitable[Any]], transcript: Transcript) -> None:
+        self._write, self._transcript = write, transcript
+        self._answer: tuple[int, object] | None = None
+        self._after: str | None = None
         self._unsaved: list[str] = []
         self._heard_from: str | None = None
         self._saving: asyncio.Task[None] | None = None
@@ -33,24 +40,27 @@ class PartialAnswer:
         kind = data.get("block_type") or data.get("type") or "text"
         if isinstance(text, str) and text and kind == "text" and self._heard_from in (None, event):
             self._heard_from = event  # a loop may repeat what its provider streams
-            self._unsaved.append(text)
+            self._take(text, data.get("request_id"))
             if self._saving is None or self._saving.done():
                 self._saving = asyncio.create_task(self._save_later())
         return HookResult()
 
+    def _take(self, text: str, request_id: object) -> None:
+        answer = (self._transcript.answers, request_id)
+        if answer != self._answer:
+            self._answer, self._after, self._unsaved = answer, self._transcript.last_id, []
+        self._unsaved.append(text)
+
     async def _save_later(self) -> None:
         await asyncio.sleep(_INTERVAL_S)
-        await self._save()
-
-    async def _save(self) -> None:
         text, self._unsaved = "".join(self._unsaved), []
-        if text:
-            await self._write(PARTIAL, {"text": text, "after": self._after()})
+        if text and self._answer is not None and self._answer[0] == self._transcript.answers:
+            await self._write(PARTIAL, {"text": text, "after": self._after, "request_id": self._answer[1]})
 
     async def settle(self) -> None:
-        """Forget what is unsaved: the answer is complete, or the turn has ended."""
+        """Forget what is unsaved: the turn has ended."""
         self._unsaved.clear()
-        self._heard_from = None
+        self._answer = self._heard_from = None
         if self._saving is not None:
             self._saving.cancel()
             await asyncio.gather(self._saving, return_exceptions=True)

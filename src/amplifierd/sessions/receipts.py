@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from amplifier_core import ToolResult
-from amplifier_core.boundary import settle
+from amplifier_core.boundary import Boundary, settle
 from amplifier_core.exceptions import describe
 from amplifier_core.utils import json_safe
 from amplifier_core.utils.tool_messages import Call
@@ -18,7 +19,12 @@ from amplifier_kit.messages.results import as_tool_result, result_content
 
 from .calls import CallLayer, ToolCall, ToolStep
 
+logger = logging.getLogger(__name__)
+
 INTENT, OUTCOME = "tool:intent", "tool:outcome"
+
+_TURN_BEGUN, _ANSWERED = "user_message:saved", "response:stored"
+_CHECK_S = 30.0
 
 Retry = Literal["safe", "check", "never"]
 CallState = Literal["done", "not_begun", "safe", "checked", "unknown"]
@@ -75,31 +81,35 @@ class Receipt:
 
 @dataclass
 class ReceiptBook:
-    """The receipts of a session, by tool call."""
+    """The receipts of a session. Providers may use the id of a call again, so the turn of a call counts as well."""
 
-    receipts: dict[str, Receipt] = field(default_factory=dict)
+    _receipts: dict[tuple[int, str], Receipt] = field(default_factory=dict)
+    _turn: int = 0
 
     @classmethod
     def of(cls, events: Iterable[Mapping[str, Any]]) -> ReceiptBook:
         book = cls()
         for event in events:
             data = event.get("data")
-            if event.get("event") in (INTENT, OUTCOME) and isinstance(data, Mapping):
-                book._take(str(event["event"]), data)
+            if isinstance(data, Mapping):
+                book._take(str(event.get("event")), data)
         return book
 
     def _take(self, event: str, data: Mapping[str, Any]) -> None:
-        call_id = str(data.get("tool_call_id"))
-        if event == INTENT:
+        key = (self._turn, str(data.get("tool_call_id")))
+        if event == _TURN_BEGUN:
+            self._turn = _whole(data.get("turn"))
+        elif event == _ANSWERED:  # the calls of earlier answers have their results
+            self._receipts = {known: receipt for known, receipt in self._receipts.items() if known[0] != self._turn}
+        elif event == INTENT:
             retry = data.get("retry")
-            known: Retry = retry if retry in ("safe", "check") else "never"
-            self.receipts[call_id] = Receipt(str(data.get("tool_name")), known)
-        elif (begun := self.receipts.get(call_id)) is not None:
-            self.receipts[call_id] = Receipt(begun.tool_name, begun.retry, True, data.get("content"))
+            self._receipts[key] = Receipt(str(data.get("tool_name")), retry if retry in ("safe", "check") else "never")
+        elif event == OUTCOME and (begun := self._receipts.get(key)) is not None:
+            self._receipts[key] = replace(begun, is_done=True, content=data.get("content"))
 
-    async def settle(self, call: Call, check: Check | None = None) -> tuple[CallState, Any]:
+    async def settle(self, call: Call, turn: int, check: Check | None = None) -> tuple[CallState, Any]:
         """Return the state of a call that was left without a result, and the content that answers it."""
-        receipt = self.receipts.get(call.id)
+        receipt = self._receipts.get((turn, call.id))
         if receipt is None:
             return "not_begun", NOT_RUN
         if receipt.is_done:
@@ -114,9 +124,14 @@ class ReceiptBook:
 
 
 async def ask_tool(tools: Mapping[str, Any], name: str, input: dict[str, Any], tool_call_id: str) -> Any:
-    """Ask a tool whether a call of it took effect; None when it cannot say."""
+    """Ask a tool whether a call of it took effect; None when it cannot say, or not within half a minute."""
     check = getattr(tools.get(name), "check", None)
-    return await settle(check(input, tool_call_id)) if callable(check) else None
+    if not callable(check):
+        return None
+    with Boundary(logger, "tool %r cannot say what became of call %s: %s", name, tool_call_id):
+        async with asyncio.timeout(_CHECK_S):
+            return await settle(check(input, tool_call_id))
+    return None
 
 
 def retry_of(tool: Any, input: Mapping[str, Any]) -> Retry:
@@ -129,3 +144,7 @@ def retry_of(tool: Any, input: Mapping[str, Any]) -> Retry:
 def input_hash(input: Mapping[str, Any]) -> str:
     text = json.dumps(json_safe(dict(input)), sort_keys=True, ensure_ascii=False)
     return f"sha256:{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()}"
+
+
+def _whole(value: object) -> int:
+    return value if isinstance(value, int) else 0

@@ -142,6 +142,8 @@ def describe_response(request_id: str, response: ChatResponse) -> dict[str, Any]
         "finish_reason": response.finish_reason,
         "usage": None if usage is None else usage.model_dump(mode="json", exclude_none=True),
     }
+    if model := getattr(response, "model", None) or (response.metadata or {}).get("model"):
+        described["model"] = str(model)
     return described if response.content or response.tool_calls else {**described, "empty": True}
 
 

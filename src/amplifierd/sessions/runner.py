@@ -82,7 +82,7 @@ class ExecutionRunner:
         self.budget = BudgetLayer(
             tree.budget, self.journal.write, agent=record.agent_name, used=Usage.from_json(record.usage)
         )
-        self.partial = PartialAnswer(self.journal.write, lambda: self.transcript.last_id)
+        self.partial = PartialAnswer(self.journal.write, self.transcript)
         self.children = Children(self)
         self.checkpoints: TurnCheckpoints | None = None
         self.requests = RequestRecorder(
@@ -137,7 +137,10 @@ class ExecutionRunner:
             raise
         self._kernel = kernel
         self._turn = max(self.record.turn_count, last_turn(kernel.messages))
-        if changes := self._found_at_start(kernel):
+        changes = {**kernel.settled, **self._found_at_start(kernel)}
+        if kernel.settled and self.parent is None:
+            changes["usage_tree"] = self.tree.budget.used.to_json()
+        if changes:
             self.record = await self.runtime.store.update(self.hold, **changes)
         if changes.get("stale"):
             await self.journal.write("session:stale", {"build_id": self.equipment.newer_build})
@@ -246,6 +249,8 @@ class ExecutionRunner:
         except BudgetExhaustedError as error:
             return "failed", "", error
         except asyncio.CancelledError as error:
+            if self.journal.lost is not None:
+                return "failed", "", self.journal.lost
             own = asyncio.current_task()
             return "cancelled", "", error if own is not None and own.cancelling() else None
         except Exception as error:  # noqa: BLE001 - whatever modules raise ends the turn, not the session
@@ -298,6 +303,7 @@ class ExecutionRunner:
             "agent_invocations": self.children.invocations,
             "token_usage": used.tokens.to_json(),
             "usage": used.to_json(),
+            "usage_seq": self.tree.events.last_sequence,
             "model": next(reversed([*self.budget.turn_used.by_model]), self.record.model),
             "last_activity_at": now(),
             "last_error": result.error,

@@ -22,6 +22,8 @@ _LINE_ONLY = frozenset({"id", "timestamp", "turn", "correlation_id", "agent", "t
 class Transcript:
     """Appends the messages of one session. `turn` and `correlation_id` are those of the turn that runs.
 
+    `answers` counts the messages of the assistant that were written.
+
     The prompt of a turn is written before the orchestrator sees it; when the orchestrator stores it in the context, it
     is recognised and not written again.
     """
@@ -38,6 +40,7 @@ class Transcript:
         self.turn = 0
         self.correlation_id: str | None = None
         self.last_id: str | None = None
+        self.answers = 0
         self._written = 0
         self._store, self._hold, self._agent = store, hold, agent
         self._expects_prompt = False
@@ -69,6 +72,7 @@ class Transcript:
         await self._store.append_messages(self._hold, [line], lasting=lasting)
         self.index.add(line)
         self.last_id = line["id"]
+        self.answers += line["role"] == "assistant"
         self._written += 1
         return line
 

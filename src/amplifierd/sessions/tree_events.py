@@ -11,6 +11,8 @@ Event = dict[str, Any]
 """`{event, sequence, session_id, parent_id, root_session_id, timestamp, correlation_id, data}`."""
 
 _RING = 10_000
+UNSTORED = _RING
+"""How many numbers are passed over after a crash: pieces of an answer that were told, and not stored, may have them."""
 
 
 def is_delta(event: str) -> bool:

@@ -1,0 +1,19 @@
+"""Sessions whose process is killed at random moments: `make soak` does it a hundred times."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
+
+from sandboxes import needs_sandbox
+
+SOAK = Path(__file__).parents[1] / "stand_ins/crash_soak.py"
+
+
+@needs_sandbox  # without one a shell command goes on after its process was killed
+def test_every_session_resumes_and_nothing_is_lost_or_done_twice() -> None:
+    ran = subprocess.run([sys.executable, SOAK, "--kills", "10", "--seed", "1"], capture_output=True, text=True)
+
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "10 kills" in ran.stdout
