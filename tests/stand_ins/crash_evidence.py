@@ -56,7 +56,7 @@ class Evidence:
             self._check_shown(name)
             self._check_counts(name)
         self._check_numbers({*tree, session_id})
-        self._check_tree(session_id, {*tree, session_id})
+        await self._check_tree(session_id, {*tree, session_id})
         return looked_at
 
     def _ids(self) -> set[str]:
@@ -172,11 +172,11 @@ class Evidence:
             own = [event["seq"] for event in self.home.sessions.events(name)]
             assert own == sorted(own)
 
-    def _check_tree(self, root: str, tree: set[str]) -> None:
-        record = self.home.sessions.get(root)
-        members = [self.home.sessions.get(name).usage or {} for name in tree]
+    async def _check_tree(self, root: str, tree: set[str]) -> None:
+        members = [self.home.sessions.get(name).usage for name in tree]
         total = sum(usage["tokens"]["total"] for usage in members if usage)
-        assert total == 0 or record.usage_tree is not None
+        async with self.home.sessions.resume(root) as session:
+            assert session.runner.tree.budget.used.tokens.total == total
 
     def _runs(self) -> list[str]:
         return (self.folder / "work/runs.txt").read_text().splitlines()
