@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from amplifier_core import HookResult, ModuleCoordinator, events
 from amplifier_core.utils import json_safe, redact_secrets
-from amplifierd.exceptions import HoldLostError
+from amplifierd.exceptions import HoldLostError, SessionError
 from amplifierd.session_store.protocol import Hold, SessionStore, StoredEvent
 from amplifierd.session_store.record import SessionRecord, now
 
 from .secret_values import SecretValues
 from .tree_events import Event, TreeEvents, is_delta
+
+logger = logging.getLogger(__name__)
 
 PRIORITY = 1_000_000_000
 """Heard after every other handler: what is written is what redaction and the others made of it."""
@@ -68,6 +71,7 @@ class Journal:
         self.nesting: Mapping[str, Any] = {}
         self._store, self._hold, self._tree, self._secrets = store, hold, tree, secrets
         self._session_id, self._parent_id = record.session_id, record.parent_session_id
+        self._coordinator: ModuleCoordinator | None = None
         self._registered: set[str] = set()
 
     async def write(self, event: str, data: Mapping[str, Any], *, lasting: bool = False) -> Event:
@@ -90,7 +94,12 @@ class Journal:
         kept = {key: value for key, value in data.items() if key not in left_out}
         told = self._event(event, self._secrets.masked(redact_secrets(json_safe(kept))))
         if not is_delta(event):
-            await self._append(told)
+            try:
+                await self._append(told)
+            except HoldLostError:
+                raise
+            except SessionError as error:
+                logger.warning("event %s of session %s is not stored: %s", event, self._session_id, error)
         self._tree.publish(told)
         return HookResult()
 
@@ -103,6 +112,8 @@ class Journal:
         )
 
     def listen_to(self, coordinator: ModuleCoordinator, names: list[str]) -> None:
+        if coordinator is not self._coordinator:  # the modules were loaded anew
+            self._coordinator, self._registered = coordinator, set()
         for name in names:
             if name not in self._registered:
                 self._registered.add(name)

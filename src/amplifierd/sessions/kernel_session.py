@@ -190,7 +190,7 @@ class KernelSession:
         counted = counted_until(record, last_seq)
         used = used_in([event for event in stored if int(event.get("seq") or 0) > counted])
         if said or used != Usage():
-            runner.budget.used += used
+            runner.budget.used = Usage.from_json(record.usage) + used
             self.settled |= {"usage": runner.budget.used.to_json(), "token_usage": runner.budget.used.tokens.to_json()}
             self.settled |= {"usage_seq": last_seq, "message_count": len(self.messages)}
             self.settled["turn_count"] = max(record.turn_count, last_turn(self.messages))

@@ -16,6 +16,7 @@ from amplifierd.exceptions import (
     ExecutionInProgressError,
     HoldLostError,
     NothingToSteerError,
+    SessionError,
     SteeringUnsupportedError,
 )
 from amplifierd.limits import Limits
@@ -189,6 +190,8 @@ class ExecutionRunner:
             )
         self._is_busy = True
         try:
+            if self.transcript.is_behind or self._kernel is None:
+                await self._reload()
             return await self._run_turn(prompt, correlation_id, metadata, images)
         finally:
             self._is_busy = self._is_cancelling = False
@@ -206,13 +209,15 @@ class ExecutionRunner:
         self.journal.correlation_id = self.transcript.correlation_id = correlation_id
         self.transcript.turn = self.requests.turn = self._turn
         self.summary.begin()
-        await self._save_prompt(prompt, metadata, images)
-        if self.checkpoints is not None:
-            await self.checkpoints.take(self._turn, BEFORE)
+        try:
+            await self._save_prompt(prompt, metadata, images)
+        except SessionError:
+            self.transcript.is_behind = True
+            raise
+        await self._take_checkpoint(BEFORE)
         status, response, error = await self._attempt(prompt)
         await self.partial.settle()
-        if self.checkpoints is not None and self.journal.lost is None:
-            await self.checkpoints.take(self._turn, AFTER)
+        await self._take_checkpoint(AFTER)
         result = TurnResult(
             response=response,
             status=status,
@@ -228,6 +233,16 @@ class ExecutionRunner:
         if isinstance(error, HoldLostError | asyncio.CancelledError):
             raise error
         return result
+
+    async def _take_checkpoint(self, label: str) -> None:
+        if self.checkpoints is None or self.journal.lost is not None:
+            return
+        try:
+            await self.checkpoints.take(self._turn, label)
+        except HoldLostError:
+            raise
+        except SessionError as error:
+            logger.warning("a checkpoint of turn %d of session %s is not told: %s", self._turn, self.session_id, error)
 
     async def _save_prompt(
         self, prompt: str, metadata: Mapping[str, Any] | None, images: Sequence[Mapping[str, Any]]
@@ -290,7 +305,7 @@ class ExecutionRunner:
             self.record = await self.runtime.store.update(self.hold, **self._counted(result))
         except HoldLostError:
             logger.warning("session %s was taken over during turn %d", self.session_id, result.turn)
-        except OSError as failure:
+        except (SessionError, OSError) as failure:
             logger.error("the end of turn %d of session %s is not stored: %s", result.turn, self.session_id, failure)  # noqa: TRY400 - an operator can act on the text alone
 
     def _counted(self, result: TurnResult) -> dict[str, Any]:
@@ -348,12 +363,21 @@ class ExecutionRunner:
         self._require_idle()
         told_so_far = await self.runtime.store.read_document(self.session_id, DOCUMENT)
         await self.runtime.store.switch_plan(self.hold, plan, {DOCUMENT: for_other_agent(told_so_far)}, **changes)
-        await self.kernel.close()
-        self._kernel = None
-        self.equipment, self.record = equipment, await self.runtime.store.read(self.session_id)
+        self.equipment = equipment
         await self.journal.write("session:profile_changed", told)
-        await self.start()
+        await self._reload()
         return self.record
+
+    async def _reload(self) -> None:
+        """Load the modules anew, with the history as it is stored and repaired.
+
+        So it is after something could not be stored: what the context has and what the transcript has may differ.
+        """
+        if self._kernel is not None:
+            await self._kernel.close()
+            self._kernel = None
+        self.record = await self.runtime.store.read(self.session_id)
+        await self.start()
 
     def _require_idle(self) -> None:
         if self._is_busy:

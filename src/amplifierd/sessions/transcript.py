@@ -8,6 +8,7 @@ from typing import Any
 
 from amplifier_core.boundary import settle
 from amplifier_core.utils import json_safe
+from amplifierd.exceptions import SessionError
 from amplifierd.session_store.protocol import Hold, Message, SessionStore
 from amplifierd.session_store.record import now
 
@@ -22,7 +23,8 @@ _LINE_ONLY = frozenset({"id", "timestamp", "turn", "correlation_id", "agent", "t
 class Transcript:
     """Appends the messages of one session. `turn` and `correlation_id` are those of the turn that runs.
 
-    `answers` counts the messages of the assistant that were written.
+    `answers` counts the messages of the assistant that were written; `is_behind` says that one could not be, which the
+    context may have all the same.
 
     The prompt of a turn is written before the orchestrator sees it; when the orchestrator stores it in the context, it
     is recognised and not written again.
@@ -41,6 +43,7 @@ class Transcript:
         self.correlation_id: str | None = None
         self.last_id: str | None = None
         self.answers = 0
+        self.is_behind = False
         self._written = 0
         self._store, self._hold, self._agent = store, hold, agent
         self._expects_prompt = False
@@ -48,6 +51,7 @@ class Transcript:
 
     def install(self, messages: list[Message]) -> None:
         """Take note of what is stored already."""
+        self.is_behind = False
         for message in messages:
             self.index.add(message)
         self.last_id = str(messages[-1]["id"]) if messages else None
@@ -69,7 +73,11 @@ class Transcript:
     async def add(self, message: Mapping[str, Any], *, lasting: bool = False) -> Message:
         """Write a message."""
         line = self.line(message)
-        await self._store.append_messages(self._hold, [line], lasting=lasting)
+        try:
+            await self._store.append_messages(self._hold, [line], lasting=lasting)
+        except SessionError:
+            self.is_behind = True
+            raise
         self.index.add(line)
         self.last_id = line["id"]
         self.answers += line["role"] == "assistant"
