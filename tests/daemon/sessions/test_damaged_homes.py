@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import resource
 import shutil
 import subprocess
@@ -196,7 +195,7 @@ async def test_a_read_only_home_is_read_and_says_why_nothing_can_be_opened(work:
         await home.sessions.close()
         shutil.copytree(home.paths.home, Path(name) / "copy")
         _let_everyone(home.paths.home, 0o555, 0o444)
-        os.chmod(name, 0o755)
+        _let(home.paths.home.parent, 0o755)
         command = [sys.executable, "-c", READ_ONLY, Path(name) / "copy", home.paths.home]
         ran = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True)
         _let_everyone(home.paths.home, 0o755, 0o644)
@@ -207,4 +206,8 @@ async def test_a_read_only_home_is_read_and_says_why_nothing_can_be_opened(work:
 
 def _let_everyone(directory: Path, folders: int, files: int) -> None:
     for path in (directory, *directory.rglob("*")):
-        path.chmod(folders if path.is_dir() else files)
+        _let(path, folders if path.is_dir() else files)
+
+
+def _let(path: Path, mode: int) -> None:
+    path.chmod(mode)
