@@ -1,6 +1,7 @@
 """Groups of commands: the root, which imports a command only when it is called, and those of one noun."""
 
 import importlib
+import keyword
 import shutil
 from typing import Any
 
@@ -23,7 +24,8 @@ class RootGroup(TyperGroup):
         if cmd_name not in COMMANDS:
             return None
         if self.commands[cmd_name] is None:
-            module = importlib.import_module(f"{__package__}.commands.{cmd_name.replace('-', '_')}")
+            file = f"{cmd_name}_" if keyword.iskeyword(cmd_name) else cmd_name
+            module = importlib.import_module(f"{__package__}.commands.{file}")
             command = typer.main.get_command(module.app)
             command.name = cmd_name
             self.commands[cmd_name] = command

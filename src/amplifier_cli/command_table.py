@@ -14,13 +14,22 @@ SECTIONS = (
     Section(
         "Work",
         {
+            "chat": "Talk to an agent; amplifier alone does the same.",
             "run": "Give an agent one task and print its answer.",
+            "continue": "Go on with the last session of this directory.",
             "session": "List, read, continue and tidy up sessions.",
+        },
+    ),
+    Section(
+        "Agents",
+        {
+            "profile": "List, check and compile profiles.",
         },
     ),
     Section(
         "Set up",
         {
+            "provider": "See providers, store their keys, and try them.",
             "config": "Read and change the settings of this command.",
             "completion": "Print the completion script for a shell.",
             "version": "Print the version.",

@@ -30,6 +30,7 @@ app = typer.Typer(
 @app.callback(
     invoke_without_command=True,
     epilog=examples(
+        "amplifier",
         'amplifier run "What does this project do?"',
         'git diff | amplifier run "Write a commit message"',
         "amplifier COMMAND --help",
@@ -55,8 +56,12 @@ def root(
         typer.echo(f"{PROGRAM} {__version__}")
         raise typer.Exit
     if ctx.invoked_subcommand is None:
-        typer.echo(ctx.get_help())
-        raise typer.Exit
+        if not (sys.stdin.isatty() and sys.stdout.isatty()):
+            typer.echo(ctx.get_help())
+            raise typer.Exit
+        from .chat.start import begin_chat  # needs a terminal's libraries
+
+        raise typer.Exit(begin_chat(ctx, {}))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -13,6 +13,7 @@ import amplifierd
 from amplifierd.home import Home
 
 from .invocation import Invocation, invocation_of
+from .logs import logging_to
 from .progress import ProgressLine
 
 T = TypeVar("T")
@@ -23,12 +24,13 @@ async def opened_home(invocation: Invocation, *, offline: bool | None = None) ->
     """Open the home that the command line names; its sessions are closed afterwards."""
     progress = ProgressLine()
     home = amplifierd.open_home(invocation.home, offline=offline, progress=progress)
-    try:
-        yield home
-    finally:
-        progress.clear()
-        if "sessions" in vars(home):  # nobody asked for them else
-            await home.sessions.close()
+    with logging_to(home.paths.logs, debug=invocation.debug):
+        try:
+            yield home
+        finally:
+            progress.clear()
+            if "sessions" in vars(home):  # nobody asked for them else
+                await home.sessions.close()
 
 
 def in_home(ctx: typer.Context, work: Callable[[Home], Awaitable[T]], *, offline: bool | None = None) -> T:

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from .failures import UsageError
+
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 ProfileOption = Annotated[
@@ -32,3 +34,13 @@ MaxCost = Annotated[
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Answer yes to every question of the agent.")]
 Offline = Annotated[bool, typer.Option("--offline", help="Fetch nothing.")]
 Frozen = Annotated[bool, typer.Option("--frozen", help="Refuse a profile whose build is not exactly what is locked.")]
+
+
+def checked_source(profile: str | None, bundle: str | None, plan: Path | None) -> None:
+    """Refuse more than one agent.
+
+    Raises:
+        UsageError: two are named.
+    """
+    if len([each for each in (profile, bundle, plan) if each]) > 1:
+        raise UsageError("--profile, --bundle and --plan each name an agent", hint="use one of them")

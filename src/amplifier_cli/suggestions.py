@@ -41,5 +41,5 @@ def pick(typed: str, known: Iterable[str], what: str, *, key: Callable[[str], st
         raise UsageError(
             f"{typed!r} fits {len(found)} {what}s: {some}{', …' if len(found) > _SHOWN else ''}", hint="type more of it"
         )
-    hint = did_you_mean(typed, names) or did_you_mean(typed, map(key, names)) or see
+    hint = did_you_mean(typed, map(key, names)) or did_you_mean(typed, names) or see
     raise UsageError(f"there is no {what} {typed!r}", hint=hint)

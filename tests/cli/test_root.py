@@ -78,6 +78,6 @@ def test_a_shell_completes_commands_and_options(amplifier: Any) -> None:
         variables = {"_AMPLIFIER_COMPLETE": "complete_bash", "COMP_WORDS": words}
         return amplifier(variables={**variables, "COMP_CWORD": str(len(words.split(" ")) - 1)}).stdout.split()
 
-    assert complete("amplifier co") == ["config", "completion"]
+    assert {"config", "completion"} <= set(complete("amplifier co"))
     assert complete("amplifier config s") == ["set"]
     assert "--json" in complete("amplifier config list --")

@@ -12,7 +12,7 @@ from amplifier_cli.approval_prompt import TerminalApprover, no_terminal, yes_to_
 from amplifier_cli.command_group import examples, single_command
 from amplifier_cli.config import ResolvedConfig, resolve_app_config
 from amplifier_cli.exit_codes import ExitCode
-from amplifier_cli.failures import UsageError, say
+from amplifier_cli.failures import say
 from amplifier_cli.invocation import Invocation, invocation_of
 from amplifier_cli.one_turn import Output, run_turn
 from amplifier_cli.open_home import finish, opened_home
@@ -28,6 +28,7 @@ from amplifier_cli.options import (
     ProfileOption,
     Provider,
     Yes,
+    checked_source,
 )
 from amplifier_cli.prompt_input import Prompt, read_prompt
 from amplifier_cli.resumption import resumed, started
@@ -86,8 +87,7 @@ def run(
     asked = read_prompt(prompt or [], file or [])
     flags: dict[str, Any] = {"profile": profile, "bundle": bundle, "provider": provider, "model": model}
     flags |= {"effort": effort, "max_iterations": max_iterations, "max_cost": max_cost, "offline": offline or None}
-    if len([each for each in (profile, bundle, plan) if each]) > 1:
-        raise UsageError("--profile, --bundle and --plan each name an agent", hint="use one of them")
+    checked_source(profile, bundle, plan)
     invocation = invocation_of(ctx)
     config = resolve_app_config(flags, home=invocation.home)
     for warning in config.warnings:

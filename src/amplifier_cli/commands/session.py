@@ -12,7 +12,7 @@ app = new_group(
     "A session is named by its id, the beginning of it, its name, or the word last.",
     "amplifier session list",
     "amplifier session show last",
-    'amplifier session search "database migration"',
+    "amplifier session resume 3fa9a888",
 )
 
 app.command("list", epilog=examples("amplifier session list", "amplifier session list --here --limit 5"))(
@@ -20,6 +20,12 @@ app.command("list", epilog=examples("amplifier session list", "amplifier session
 )
 app.command(epilog=examples("amplifier session show last", "amplifier session show 3fa9a888 --json"))(reading.show)
 app.command(epilog=examples('amplifier session search "database migration"'))(reading.search)
+app.command(epilog=examples("amplifier session resume last", "amplifier session resume 3fa9a888 --profile coding"))(
+    reading.resume
+)
+app.command(epilog=examples("amplifier session replay last", "amplifier session replay last --profile coding"))(
+    reading.replay
+)
 app.command(epilog=examples("amplifier session diff last", "amplifier session diff last --turn 2"))(reading.diff)
 app.command(epilog=examples("amplifier session fork last", "amplifier session fork 3fa9a888 --turn 2"))(upkeep.fork)
 app.command(epilog=examples('amplifier session rename last "The migration"'))(upkeep.rename)

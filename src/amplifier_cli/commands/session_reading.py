@@ -7,10 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
+from amplifier_cli.message_text import message_text
 from amplifier_cli.open_home import in_home
-from amplifier_cli.options import Json
+from amplifier_cli.options import Json, PlanFile
 from amplifier_cli.render import ago, money, shortened, styled, write, write_fields, write_json, write_table
-from amplifier_cli.session_choice import find_session, short_id
+from amplifier_cli.session_choice import find_profile, find_session, read_plan_file, short_id
 from amplifierd.exceptions import MountPlanMissingError
 from amplifierd.home import Home
 from amplifierd.session_store.record import SessionRecord
@@ -104,6 +105,42 @@ def search(
     in_home(ctx, work)
 
 
+def resume(
+    ctx: typer.Context,
+    session: SessionArgument,
+    profile: Annotated[str | None, typer.Option(metavar="ID", help="Go on with another profile.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Answer yes to every question of the agent.")] = False,
+) -> None:
+    """Go on with a session in a chat."""
+    from amplifier_cli.chat.start import continue_chat  # needs a terminal's libraries
+
+    raise typer.Exit(continue_chat(ctx, session, flags={"profile": profile}, yes=yes))
+
+
+def replay(
+    ctx: typer.Context,
+    session: SessionArgument,
+    profile: Annotated[str | None, typer.Option(metavar="ID", help="Run it with another profile.")] = None,
+    plan: PlanFile = None,
+    as_json: Json = False,
+) -> None:
+    """Run a recorded session again without a model or tools, and show where it first goes another way.
+
+    The exit code is 0 if it goes the same way, 1 if it does not, 2 if it cannot be replayed.
+    """
+
+    async def work(home: Home) -> int:
+        record = find_session(home, session)
+        other = str(await find_profile(home, profile)) if profile else None
+        result = await home.sessions.replay(
+            record.session_id, profile=other, plan=read_plan_file(plan) if plan else None
+        )
+        write_json(result.to_json()) if as_json else write(str(result))
+        return result.exit_status
+
+    raise typer.Exit(in_home(ctx, work))
+
+
 def diff(
     ctx: typer.Context,
     session: SessionArgument,
@@ -167,19 +204,10 @@ def _about(record: SessionRecord) -> dict[str, Any]:
 def _write_message(message: dict[str, Any]) -> None:
     role, content = str(message.get("role")), message.get("content")
     if role == "tool":
-        write(styled(f"  ⎿ {shortened(_text_of(content), _WIDE)}", "dim"))
+        write(styled(f"  ⎿ {shortened(message_text(content), _WIDE)}", "dim"))
         return
-    text = _text_of(content)
+    text = message_text(content)
     if text.strip():
         write(f"\n{styled('You' if role == 'user' else role.capitalize(), 'bold')}\n{text.strip()}")
     for call in message.get("tool_calls") or ():
         write(styled(f"● {call.get('name') or call.get('tool') or (call.get('function') or {}).get('name')}", "cyan"))
-
-
-def _text_of(content: Any) -> str:
-    if isinstance(content, str):
-        return content
-    if not isinstance(content, list):
-        return ""
-    parts = [block.get("text") if block.get("type") == "text" else f"[{block.get('type')}]" for block in content]
-    return "\n".join(str(part) for part in parts if part and part not in ("[tool_call]", "[tool_use]"))

@@ -38,7 +38,7 @@ def fork(
             write_json(forked.model_dump(mode="json"))
         else:
             short = short_id(forked.session_id)
-            write(f"session {short} goes on from turn {forked.forked_from_turn}: amplifier run --resume {short}")
+            write(f"session {short} goes on from turn {forked.forked_from_turn}: amplifier session resume {short}")
 
     in_home(ctx, work)
 
@@ -123,7 +123,7 @@ def import_(
             )
             return
         short = short_id(found.record.session_id)
-        write(f"session {short} is here: amplifier run --resume {short}")
+        write(f"session {short} is here: amplifier session resume {short}")
         if not found.verified:
             say("note: this home does not know who signed it")
 

@@ -1,0 +1,102 @@
+"""The line at the bottom of a chat: what is typed, completed, remembered, and what the keys do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.application import get_app
+from prompt_toolkit.completion import Completer
+from prompt_toolkit.formatted_text import ANSI
+from prompt_toolkit.history import FileHistory
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.patch_stdout import patch_stdout
+
+from amplifier_cli.render import has_colour
+
+_DIM, _BOLD, _PLAIN = "\x1b[2m", "\x1b[1m", "\x1b[0m"
+QUEUED = "\0"
+"""Begins a text that was typed with Alt-Enter while a turn ran."""
+
+
+class ChatInput:
+    """Reads lines while the agent works; what others print appears above.
+
+    `is_busy` says whether a turn runs, `status` what is going on, `on_interrupt` what Ctrl-C does; it returns whether
+    that was anything.
+    """
+
+    def __init__(
+        self,
+        history: Path,
+        completer: Completer,
+        *,
+        is_busy: Callable[[], bool],
+        status: Callable[[], str],
+        on_interrupt: Callable[[], bool],
+    ) -> None:
+        self._is_busy, self._status, self._on_interrupt = is_busy, status, on_interrupt
+        self.question = ""
+        history.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        history.touch(mode=0o600)
+        self._session: PromptSession[str] = PromptSession(
+            message=self._message,
+            history=FileHistory(str(history)),
+            completer=completer,
+            complete_while_typing=True,
+            enable_open_in_editor=True,
+            key_bindings=self._keys(),
+            reserve_space_for_menu=4,
+        )
+
+    async def read(self) -> str:
+        """Return the next text that was entered.
+
+        Raises:
+            EOFError: Ctrl-D on an empty line.
+        """
+        with patch_stdout(raw=True):
+            return await self._session.prompt_async(handle_sigint=False)
+
+    def redraw(self) -> None:
+        app = self._session.app
+        if app.is_running:
+            app.invalidate()
+
+    def set_text(self, text: str) -> None:
+        """Put a text into the line, to be edited."""
+        self._session.default_buffer.text = text
+
+    def _message(self) -> Any:
+        import sys
+
+        colour = has_colour(sys.stdout)
+        dim, bold, plain = (_DIM, _BOLD, _PLAIN) if colour else ("", "", "")
+        if self.question:
+            return ANSI(f"{bold}{self.question}{plain}")
+        status = self._status()
+        above = f"{dim}{status}{plain}\n" if status else ""
+        return ANSI(f"{above}{bold}> {plain}")
+
+    def _keys(self) -> KeyBindings:
+        keys = KeyBindings()
+
+        @keys.add("c-c")
+        def interrupt(event: KeyPressEvent) -> None:
+            if not self._on_interrupt():
+                event.current_buffer.reset()
+
+        @keys.add("escape", "enter")
+        def queue_or_break(event: KeyPressEvent) -> None:
+            buffer = event.current_buffer
+            if self._is_busy() and not self.question and buffer.text.strip():
+                buffer.append_to_history()
+                text = buffer.text
+                buffer.reset()
+                get_app().exit(result=f"{QUEUED}{text}")
+            else:
+                buffer.insert_text("\n")
+
+        return keys

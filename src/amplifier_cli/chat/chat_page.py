@@ -1,0 +1,35 @@
+"""Where a chat is drawn: above the line in which one types."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable
+
+from amplifier_cli.markdown import drawn
+from amplifier_cli.render import has_colour, shortened
+
+_WIDEST = 110
+
+
+class ChatPage:
+    """Prints what is done, and keeps in `now` what is going on."""
+
+    def __init__(self, changed: Callable[[], None]) -> None:
+        self._changed = changed
+        self.now = ""
+
+    def answer(self, text: str) -> None:
+        width = min(shutil.get_terminal_size().columns, _WIDEST)
+        self._print(drawn(text, width=width, colour=has_colour(sys.__stdout__ or sys.stdout)) + "\n")
+
+    def line(self, text: str) -> None:
+        self._print(text)
+
+    def status(self, text: str) -> None:
+        self.now = shortened(text, shutil.get_terminal_size().columns - 1) if text else ""
+        self._changed()
+
+    def _print(self, text: str) -> None:
+        sys.stdout.write(f"{text}\n")  # the input line is redrawn below it
+        sys.stdout.flush()

@@ -1,0 +1,247 @@
+"""A chat: what is typed reaches the session, what happens there is drawn."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+from amplifier_cli.approval_prompt import TerminalApprover, yes_to_all
+from amplifier_cli.config import ResolvedConfig
+from amplifier_cli.render import styled
+from amplifier_cli.session_choice import short_id
+from amplifier_cli.turn_view import Event, TurnView, summary
+from amplifier_core.exceptions import AmplifierError
+from amplifierd.exceptions import NothingToSteerError, SteeringUnsupportedError
+from amplifierd.home import Home
+from amplifierd.sessions.session import Session, SessionOpening
+
+from .chat_completer import ChatCompleter
+from .chat_input import QUEUED, ChatInput
+from .chat_page import ChatPage
+from .own_commands import OwnCommand, own_commands
+from .slash_commands import COMMANDS, run_command
+
+_PATIENCE_S = 15.0
+
+
+class Chat:
+    """One conversation at the terminal; it can move from session to session."""
+
+    session: Session
+
+    def __init__(self, home: Home, config: ResolvedConfig, *, yes: bool = False) -> None:
+        self.home, self.config = home, config
+        self.is_over = False
+        self.page = ChatPage(self._redraw)
+        self.approver = yes_to_all() if yes else TerminalApprover(self.ask, self.page.line)
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._watching: asyncio.Task[None] | None = None
+        self._answer: asyncio.Future[str] | None = None
+        self._asking = asyncio.Lock()
+        self._hits = 0
+        self._unheard: list[str] = []
+        self._input = ChatInput(
+            home.paths.state / "chat_history",
+            ChatCompleter(Path.cwd(), self.command_helps, self.agents),
+            is_busy=lambda: self.is_busy,
+            status=self._status,
+            on_interrupt=self._interrupt,
+        )
+
+    async def run(self, opening: SessionOpening) -> None:
+        """Talk until the person ends it."""
+        await self.switch(opening)
+        try:
+            while not self.is_over:
+                try:
+                    text = await self._input.read()
+                except EOFError:
+                    break
+                await self._enter(text)
+        finally:
+            await self._close()
+
+    async def switch(self, opening: SessionOpening) -> None:
+        """Go on in another session."""
+        session = await opening
+        await self._close()
+        self.session = session
+        self._watching = asyncio.create_task(self._watch(session))
+
+    # --- what is typed
+
+    @property
+    def is_busy(self) -> bool:
+        return self.session.activity != "idle"
+
+    async def _enter(self, text: str) -> None:
+        if self._answer is not None:
+            if not self._answer.done():
+                self._answer.set_result(text.strip())
+        elif text.startswith(QUEUED):
+            self.submit(text.removeprefix(QUEUED).strip())
+        elif text.strip().startswith("/"):
+            await self._command(text.strip())
+        elif text.strip() and self.is_busy:
+            await self._steer(text.strip())
+        elif text.strip():
+            self.submit(text.strip())
+
+    def submit(self, prompt: str) -> None:
+        """Give the agent a prompt; while a turn runs, it waits."""
+        if self.is_busy:
+            self.page.line(styled(f"queued: {prompt}", "dim"))
+        self.in_background(self._turn(prompt))
+
+    def in_background(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Do something while the person can type; what goes wrong is told."""
+
+        async def contained() -> None:
+            try:
+                await work
+            except AmplifierError as error:
+                self.tell(error)
+
+        task = asyncio.create_task(contained())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _turn(self, prompt: str) -> None:
+        try:
+            await self.session.execute(prompt, queue=True)
+        finally:
+            self._redraw()
+        if self._unheard and not self.is_busy:
+            late, self._unheard = "\n\n".join(self._unheard), []
+            self.submit(late)
+
+    async def _steer(self, text: str) -> None:
+        try:
+            await self.session.steer(text)
+            self._unheard.append(text)  # said again as a prompt if the turn ends without hearing it
+            self.page.line(styled(f"told the agent: {text}", "dim"))
+        except (NothingToSteerError, SteeringUnsupportedError):
+            self.submit(text)
+
+    async def _command(self, text: str) -> None:
+        name, _, arguments = text[1:].partition(" ")
+        own = self.own_commands().get(name)
+        if own is not None and name not in COMMANDS:
+            self.submit(own.prompt(arguments.strip()))
+            return
+        try:
+            await run_command(self, name, arguments.strip())
+        except AmplifierError as error:
+            self.tell(error)
+
+    async def ask(self, question: str) -> str:
+        """Put a question to the person; the next line that is entered is the answer."""
+        async with self._asking:
+            self._answer = asyncio.get_running_loop().create_future()
+            self._input.question = question
+            self._ring()
+            self._redraw()
+            try:
+                return await self._answer
+            finally:
+                self._answer, self._input.question = None, ""
+                self._redraw()
+
+    def _interrupt(self) -> bool:
+        """Do what Ctrl-C does, and say whether that was anything."""
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_exception(EOFError())
+        if not self.is_busy:
+            self.page.line(styled("Ctrl-D or /quit ends the chat", "dim"))
+            return False
+        self._hits += 1
+        told = (
+            "stopping when the tools that run are done; Ctrl-C again stops at once" if self._hits == 1 else "stopping"
+        )
+        self.page.line(styled(told, "yellow"))
+        self.in_background(self.session.cancel(immediate=self._hits > 1))
+        return True
+
+    # --- what happens
+
+    async def _watch(self, session: Session) -> None:
+        view = TurnView(self.page, session.session_id, show_thinking=self.config.values.show_thinking)
+        async for event in session.subscribe():
+            view.show(event)
+            if event["event"] == "provider:request" and event["session_id"] == session.session_id:
+                self._unheard.clear()
+            if event["event"] == "execution:done" and event["session_id"] == session.session_id:
+                view.end()
+                self._conclude(event)
+
+    def _conclude(self, event: Event) -> None:
+        self._hits = 0
+        done = event["data"]
+        if error := done.get("error"):
+            self.page.line(styled(f"error: {error.get('detail')}", "red"))
+            if error.get("hint"):
+                self.page.line(f"  fix: {error['hint']}")
+        usage = done.get("usage") or {}
+        how = "" if done.get("status") == "completed" else f"{done.get('status')} · "
+        self.page.line(styled(f"{how}{summary(usage)}\n", "dim"))
+        if (usage.get("seconds") or 0) >= self.config.values.bell_after > 0:
+            self._ring()
+
+    def tell(self, error: AmplifierError) -> None:
+        self.page.line(styled(f"error: {error.message}", "red"))
+        if error.hint:
+            self.page.line(f"  fix: {error.hint}")
+
+    def _status(self) -> str:
+        if not self.is_busy:
+            return ""
+        waiting = len(self.session.queued())
+        queue = f" · {waiting} queued" if waiting else ""
+        return f"{self.page.now or 'working'}{queue} · Enter steers, Alt-Enter queues, Ctrl-C stops"
+
+    # --- what is there
+
+    def command_helps(self) -> dict[str, str]:
+        """Return every command with its help, those that people wrote included."""
+        own = {name: command.description for name, command in self.own_commands().items()}
+        return {**own, **{name: command.help for name, command in COMMANDS.items()}}
+
+    def own_commands(self) -> dict[str, OwnCommand]:
+        folders = [self.home.paths.config / "commands"]
+        if not self.config.ignored and self.home.trust.contains(self.config.files.project_dir):
+            folders.append(self.config.files.project.parent / "commands")
+        return own_commands(folders)
+
+    def agents(self) -> list[str]:
+        agents = self.session.runner.kernel.session.coordinator.config.get("agents") or {}
+        return sorted(str(name) for name in agents)
+
+    @property
+    def short_id(self) -> str:
+        return short_id(self.session.session_id)
+
+    def _redraw(self) -> None:
+        self._input.redraw()
+
+    def edit(self, text: str) -> None:
+        """Put a text into the input line."""
+        self._input.set_text(text)
+
+    def _ring(self) -> None:
+        sys.stdout.write("\a")
+        sys.stdout.flush()
+
+    async def _close(self) -> None:
+        if self._watching is None:
+            return
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=_PATIENCE_S)
+        self._watching.cancel()
+        await asyncio.gather(self._watching, return_exceptions=True)
+        self._watching = None
+        await self.session.close()

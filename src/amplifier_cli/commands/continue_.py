@@ -1,0 +1,37 @@
+"""`amplifier continue`: the last session of this directory goes on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+
+from amplifier_cli.command_group import examples, single_command
+from amplifier_cli.options import Effort, MaxCost, Model, ProfileOption, Provider, Yes
+
+app = single_command()
+
+
+@app.command(
+    epilog=examples(
+        "amplifier continue", "amplifier continue --profile coding", "amplifier continue -m claude-sonnet-5"
+    )
+)
+def continue_(
+    ctx: typer.Context,
+    profile: ProfileOption = None,
+    provider: Provider = None,
+    model: Model = None,
+    effort: Effort = None,
+    max_cost: MaxCost = None,
+    yes: Yes = False,
+) -> None:
+    """Go on with the last session of the current directory.
+
+    What a crash interrupted is repaired first: tool calls whose end is not known are told to the agent as such, and
+    none is run a second time.
+    """
+    from amplifier_cli.chat.start import continue_chat  # needs a terminal's libraries
+
+    flags: dict[str, Any] = {"profile": profile, "provider": provider, "model": model, "effort": effort}
+    raise typer.Exit(continue_chat(ctx, None, flags={**flags, "max_cost": max_cost}, yes=yes))

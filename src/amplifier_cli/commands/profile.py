@@ -1,0 +1,259 @@
+"""`amplifier profile`: agents as files, compiled into builds that never change."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+import yaml
+
+from amplifier_cli.command_group import examples, new_group
+from amplifier_cli.exit_codes import ExitCode
+from amplifier_cli.failures import UsageError
+from amplifier_cli.open_home import in_home
+from amplifier_cli.options import Json, Offline
+from amplifier_cli.render import styled, write, write_fields, write_json, write_table
+from amplifier_cli.session_choice import find_profile
+from amplifierd.builds.staleness import ProfileStatus
+from amplifierd.home import Home
+from amplifierd.identifiers import LOCAL, ProfileId, is_collection_or_profile_name
+from amplifierd.issues import Issue, errors
+from amplifierd.yaml_edits import replace_text
+
+app = new_group(
+    "List, check and compile profiles.\n\n"
+    "A profile is named by its id, foundation/coding, or by its name alone where that is unique.",
+    "amplifier profile list",
+    "amplifier profile new helper --extends foundation/coding",
+    "amplifier profile compile helper",
+)
+
+ProfileArgument = Annotated[str, typer.Argument(metavar="PROFILE", help="Its id, or its name.", show_default=False)]
+
+_TEMPLATE = """\
+---
+profile:
+  name: {name}
+  version: 1.0.0
+  description: {description}
+  extends: {extends}
+  schema_version: 2
+
+# What is written here is laid over what the profile extends. For example:
+#
+# tools:
+# - module: tool-bash
+# providers:
+# - module: provider-anthropic
+#   config:
+#     default_model: claude-sonnet-5
+---
+
+You are {name}. Say here what the agent is for and how it should work.
+"""
+
+
+@app.command("list", epilog=examples("amplifier profile list", "amplifier profile list --json"))
+def list_profiles(ctx: typer.Context, as_json: Json = False) -> None:
+    """List the profiles of all collections, yours in the collection local."""
+
+    async def work(home: Home) -> None:
+        await home.collections.extract_missing()
+        profiles = home.profiles.list()
+        if as_json:
+            write_json([profile.to_dict() for profile in profiles])
+            return
+        rows = [
+            (p.profile_id, p.version, _state(valid=p.valid, compiled=p.is_compiled), p.description) for p in profiles
+        ]
+        write_table(("PROFILE", "VERSION", "STATE", "ABOUT"), rows)
+
+    in_home(ctx, work)
+
+
+@app.command(epilog=examples("amplifier profile show coding", "amplifier profile show coding --json"))
+def show(ctx: typer.Context, profile: ProfileArgument, as_json: Json = False) -> None:
+    """Show a profile with all that it inherits."""
+
+    async def work(home: Home) -> None:
+        profile_id = await find_profile(home, profile)
+        await home.profiles.ensure_extracted(profile_id)
+        found, merged = home.profiles.get(profile_id), home.profiles.merged(profile_id)
+        sections = {key: value for key, value in merged.sections.items() if value}
+        if as_json:
+            write_json({**found.to_dict(), "sections": sections, "instruction": merged.body})
+            return
+        ancestors = [str(document.profile_id) for document in reversed(merged.ancestors)]
+        about = {"profile": str(profile_id), "version": found.version, "about": found.description}
+        write_fields(
+            {
+                **about,
+                "extends": ancestors,
+                "file": found.path,
+                "state": _state(valid=found.valid, compiled=found.is_compiled),
+            }
+        )
+        write()
+        write(_as_yaml(sections))
+        write(merged.body.strip())
+        _write_issues(merged.issues)
+
+    in_home(ctx, work)
+
+
+@app.command(epilog=examples("amplifier profile validate coding", "amplifier profile validate ./helper.md"))
+def validate(
+    ctx: typer.Context,
+    profile: Annotated[str, typer.Argument(metavar="PROFILE", help="Its id, its name, or a file.", show_default=False)],
+    as_json: Json = False,
+) -> None:
+    """Say what is wrong with a profile, with file and line; the exit code is 1 if it cannot be compiled."""
+
+    file = Path(profile)
+    is_file = file.suffix == ".md" or file.is_file()
+    if is_file and not file.is_file():
+        raise UsageError(f"{file} is not a file", hint="name a profile, or a file that exists")
+
+    async def work(home: Home) -> ExitCode:
+        await home.collections.extract_missing()
+        issues = home.profiles.validate(file) if is_file else await _issues_of(home, profile)
+        if as_json:
+            write_json([issue.to_dict() for issue in issues])
+        else:
+            _write_issues(issues)
+            write(f"{profile} has {len(errors(issues))} errors and {len(issues) - len(errors(issues))} warnings")
+        return ExitCode.FAILURE if errors(issues) else ExitCode.OK
+
+    raise typer.Exit(in_home(ctx, work))
+
+
+@app.command(epilog=examples("amplifier profile compile coding", "amplifier profile compile coding --frozen"))
+def compile(
+    ctx: typer.Context,
+    profile: ProfileArgument,
+    force: Annotated[bool, typer.Option("--force", help="Resolve everything again.")] = False,
+    refresh: Annotated[bool, typer.Option("--refresh", help="Ask remotes what has moved, and fetch that.")] = False,
+    frozen: Annotated[bool, typer.Option("--frozen", help="Refuse to resolve what is not locked.")] = False,
+    offline: Offline = False,
+    as_json: Json = False,
+) -> None:
+    """Resolve and lock everything that a profile names; nothing is done if its build is fresh."""
+
+    async def work(home: Home) -> None:
+        profile_id = await find_profile(home, profile)
+        build = await home.profiles.compile(profile_id, force=force, refresh=refresh, frozen=frozen)
+        about = {"profile": str(profile_id), "build": build.build_id, "status": build.status, "path": str(build.path)}
+        if as_json:
+            write_json({**about, "warnings": list(build.warnings)})
+            return
+        write_fields(about)
+        for warning in build.warnings:
+            write(styled(f"warning: {warning}", "yellow"))
+
+    in_home(ctx, work, offline=offline or None)
+
+
+@app.command(epilog=examples("amplifier profile verify coding"))
+def verify(ctx: typer.Context, profile: ProfileArgument, as_json: Json = False) -> None:
+    """Read every file of a build and compare it with the lock; the exit code is 1 if it is not what is locked."""
+
+    async def work(home: Home) -> ExitCode:
+        found = await home.profiles.verify(await find_profile(home, profile))
+        if as_json:
+            write_json(found.to_dict())
+        else:
+            _write_status([found])
+        return ExitCode.OK if found.status == "fresh" else ExitCode.FAILURE
+
+    raise typer.Exit(in_home(ctx, work))
+
+
+@app.command(epilog=examples("amplifier profile status", "amplifier profile status coding --json"))
+def status(
+    ctx: typer.Context,
+    profile: Annotated[
+        str | None, typer.Argument(metavar="PROFILE", help="By default all.", show_default=False)
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Say whether builds are what their profiles say, and if not, why; the network is not used."""
+
+    async def work(home: Home) -> None:
+        await home.collections.extract_missing()
+        wanted = [await find_profile(home, profile)] if profile else home.collections.profile_ids()
+        found = [await home.profiles.status(profile_id) for profile_id in wanted]
+        if as_json:
+            write_json([each.to_dict() for each in found])
+        else:
+            _write_status(found)
+
+    in_home(ctx, work)
+
+
+@app.command(
+    epilog=examples("amplifier profile new helper", "amplifier profile new helper --extends foundation/coding")
+)
+def new(
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(help="What to call it.", show_default=False)],
+    extends: Annotated[str, typer.Option(metavar="PROFILE", help="What it starts from.")] = "foundation/base",
+    description: Annotated[str, typer.Option(help="What it is for, in a line.")] = "An agent of my own",
+) -> None:
+    """Write a profile of your own, ready to be edited and run."""
+
+    async def work(home: Home) -> None:
+        if not is_collection_or_profile_name(name):
+            raise UsageError(f"{name!r} is not a name for a profile", hint="use at most 64 of a-z 0-9 . _ -")
+        parent = await find_profile(home, extends)
+        file = home.paths.own_profiles / f"{name}.md"
+        if file.exists():
+            raise UsageError(f"{file} exists already", hint="edit it, or choose another name")
+        replace_text(
+            file, _TEMPLATE.format(name=name, extends=parent, description=yaml.safe_dump(description).splitlines()[0])
+        )
+        write(f"{file} is the profile {ProfileId(LOCAL, name)}: edit it, then: amplifier run --profile {name}")
+
+    in_home(ctx, work)
+
+
+async def _issues_of(home: Home, typed: str) -> tuple[Issue, ...]:
+    profile_id = await find_profile(home, typed)
+    await home.profiles.ensure_extracted(profile_id)
+    return home.profiles.get(profile_id).issues
+
+
+def _state(*, valid: bool, compiled: bool) -> str:
+    return "invalid" if not valid else "compiled" if compiled else "not compiled"
+
+
+def _write_status(found: list[ProfileStatus]) -> None:
+    rows = [(each.profile_id, each.status, (each.build_id or "")[:12], _why(each)) for each in found]
+    write_table(("PROFILE", "STATUS", "BUILD", "WHY"), rows)
+
+
+def _why(found: ProfileStatus) -> str:
+    return "; ".join(
+        [*map(str, found.reasons), *map(str, found.issues if found.status == "invalid" else ()), *found.warnings]
+    )
+
+
+def _write_issues(issues: tuple[Issue, ...]) -> None:
+    for issue in issues:
+        write(f"{styled(issue.severity, 'red' if issue.severity == 'error' else 'yellow')}: {issue}")
+
+
+def _as_yaml(value: Any) -> str:
+    return str(yaml.safe_dump(_plain(value), sort_keys=False, allow_unicode=True)).rstrip()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    return (
+        value
+        if isinstance(value, str | int | float | bool | None) and type(value) in (str, int, float, bool, type(None))
+        else str(value)
+    )

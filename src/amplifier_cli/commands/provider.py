@@ -1,0 +1,180 @@
+"""`amplifier provider`: who answers, with which key, and which models there are."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Annotated, Any
+
+import typer
+
+from amplifier_cli.command_group import examples, new_group
+from amplifier_cli.failures import UsageError
+from amplifier_cli.open_home import in_home
+from amplifier_cli.options import Json
+from amplifier_cli.render import write, write_json, write_table
+from amplifier_cli.suggestions import pick
+from amplifier_core import AmplifierSession
+from amplifier_core.installed import entry_points
+from amplifier_core.llm_errors import LLMError
+from amplifier_core.mount_plan import MountPlan
+from amplifierd.home import Home
+from amplifierd.plans.module_declarations import key_variables
+
+app = new_group(
+    "See providers, store their keys, and try them.",
+    "amplifier provider list",
+    "amplifier provider add anthropic",
+    "amplifier provider test anthropic",
+    "amplifier provider models openai",
+)
+
+PREFIX = "provider-"
+ProviderArgument = Annotated[str, typer.Argument(metavar="PROVIDER", help="Its name: anthropic.", show_default=False)]
+ModelOption = Annotated[str | None, typer.Option("-m", "--model", help="Another model than its default.")]
+
+
+@app.command("list", epilog=examples("amplifier provider list", "amplifier provider list --json"))
+def list_providers(ctx: typer.Context, as_json: Json = False) -> None:
+    """List the installed providers, and where the key of each comes from."""
+
+    async def work(home: Home) -> None:
+        found = [{"provider": name.removeprefix(PREFIX), "module": name, **key_of(home, name)} for name in installed()]
+        if as_json:
+            write_json(found)
+            return
+        rows = [(each["provider"], each["key"] or "none", each["from"] or f"set {each['variable']}") for each in found]
+        write_table(("PROVIDER", "KEY", "FROM"), rows)
+
+    in_home(ctx, work)
+
+
+@app.command(epilog=examples("amplifier provider add anthropic", "pass show openai | amplifier provider add openai"))
+def add(
+    ctx: typer.Context,
+    provider: ProviderArgument,
+    remove: Annotated[bool, typer.Option("--remove", help="Forget the stored key instead.")] = False,
+) -> None:
+    """Store the key of a provider: in the system's keyring, or in a file for you alone.
+
+    The key is asked for without being shown, or read from a pipe; it is never an argument, which others could see.
+    """
+
+    async def work(home: Home) -> None:
+        module_id = find_provider(provider)
+        if remove:
+            write("the key is forgotten" if home.keys.remove(module_id) else "there was no stored key")
+            return
+        key = read_key(f"Key for {module_id.removeprefix(PREFIX)}")
+        where = home.keys.set(module_id, key)
+        place = "the system's keyring" if where == "keyring" else str(home.paths.secrets_file)
+        write(f"the key is stored in {place}; try it: amplifier provider test {module_id.removeprefix(PREFIX)}")
+
+    in_home(ctx, work)
+
+
+@app.command("test", epilog=examples("amplifier provider test anthropic", "amplifier provider test openai -m gpt-5.5"))
+def try_provider(
+    ctx: typer.Context, provider: ProviderArgument, model: ModelOption = None, as_json: Json = False
+) -> None:
+    """Ask a provider for one word, and say whether and how fast it answered."""
+
+    async def work(home: Home) -> None:
+        module_id = find_provider(provider)
+        async with _session(home, module_id, model) as session:
+            begun = time.monotonic()
+            answer = await session.execute("Answer with the one word: ok")
+            seconds = time.monotonic() - begun
+        if as_json:
+            write_json({"provider": module_id.removeprefix(PREFIX), "answer": answer, "seconds": round(seconds, 3)})
+        else:
+            write(f"{module_id.removeprefix(PREFIX)} answered within {seconds:.1f} s: {answer.strip()}")
+
+    in_home(ctx, work)
+
+
+@app.command(epilog=examples("amplifier provider models anthropic", "amplifier provider models openai --json"))
+def models(ctx: typer.Context, provider: ProviderArgument, as_json: Json = False) -> None:
+    """List the models of a provider."""
+
+    async def work(home: Home) -> None:
+        async with _session(home, find_provider(provider), None) as session:
+            mounted = next(iter((session.coordinator.get("providers") or {}).values()))
+            found = [model.model_dump(mode="json") for model in await mounted.list_models()]
+        if as_json:
+            write_json(found)
+            return
+        rows = [(each.get("id"), each.get("context_window"), each.get("max_output_tokens")) for each in found]
+        write_table(("MODEL", "WINDOW", "MOST OUTPUT"), rows, empty="It names no models")
+
+    in_home(ctx, work)
+
+
+def installed() -> list[str]:
+    """Return the ids of the installed providers."""
+    return sorted({point.name for point in entry_points() if point.name.startswith(PREFIX)})
+
+
+def find_provider(typed: str) -> str:
+    """Return the module of a provider that was typed with or without `provider-`."""
+    return pick(
+        typed, installed(), "provider", key=lambda each: each.removeprefix(PREFIX), see="amplifier provider list"
+    )
+
+
+def key_of(home: Home, module_id: str) -> dict[str, Any]:
+    """Return the masked key of a provider, where it comes from, and the variable that can hold one."""
+    stored = {key.module_id: key for key in home.keys.list()}
+    variables = key_variables(next(MountPlan({"providers": [{"module": module_id}]}).entries()))
+    variable = next(iter(variables), None)
+    found = next((name for name in variables if os.environ.get(name, "").strip()), None)
+    if module_id in stored:
+        return {"key": stored[module_id].masked, "from": stored[module_id].stored_in, "variable": variable}
+    return {
+        "key": "set" if found else None,
+        "from": found or (None if variables else "needs none"),
+        "variable": variable,
+    }
+
+
+def read_key(question: str) -> str:
+    """Return a key from a pipe, or one that is typed without being shown.
+
+    Raises:
+        UsageError: it is empty.
+    """
+    key = getpass.getpass(f"{question}: ") if sys.stdin.isatty() else sys.stdin.readline()
+    if not key.strip():
+        raise UsageError("the key is empty", hint="type it, or send it through a pipe")
+    return key.strip()
+
+
+@asynccontextmanager
+async def _session(home: Home, module_id: str, model: str | None) -> AsyncIterator[AmplifierSession]:
+    """Start a session that has nothing but a provider; what the provider refuses is told with what to do.
+
+    Raises:
+        UsageError: it cannot be started, or does not answer.
+    """
+    key = home.keys.find(module_id)
+    config = {**({"api_key": key} if key else {}), **({"default_model": model} if model else {})}
+    plan = {
+        "session": {"orchestrator": "loop-basic", "context": "context-simple"},
+        "providers": [{"module": module_id, "config": config}],
+    }
+    name = module_id.removeprefix(PREFIX)
+    try:
+        async with AmplifierSession(plan) as session:
+            yield session
+    except LLMError as error:
+        raise UsageError(
+            f"{name} does not answer: {error}", hint=f"amplifier provider add {name} stores another key"
+        ) from error
+    except RuntimeError as error:
+        raise UsageError(
+            f"{name} cannot be started: {error}", hint=f"amplifier provider add {name} stores a key"
+        ) from error

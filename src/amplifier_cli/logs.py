@@ -1,0 +1,41 @@
+"""What the library logs: in a file of the home, not between an agent's lines; with --debug on stderr."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+
+_LARGEST = 1024 * 1024
+_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+
+@contextmanager
+def logging_to(directory: Path, *, debug: bool) -> Iterator[None]:
+    """Send logs to `command.log` in a directory, or to stderr, as long as a block runs."""
+    handler: logging.Handler
+    if debug:
+        handler = logging.StreamHandler()
+    else:
+        handler = RotatingFileHandler(directory / "command.log", maxBytes=_LARGEST, backupCount=1, delay=True)
+        handler.addFilter(lambda record: _is_there(directory))
+    handler.setLevel(logging.INFO if debug else logging.WARNING)
+    handler.setFormatter(logging.Formatter(_FORMAT))
+    root = logging.getLogger()
+    root.addHandler(handler)
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
+        handler.close()
+
+
+def _is_there(directory: Path) -> bool:
+    """Make the directory of a log when there is something to write; what cannot be made keeps nobody from working."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,207 @@
+"""`amplifier chat`, `continue` and `session resume` at a pseudo-terminal; and the questions of `run` there."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.append(str(Path(__file__).parent))
+
+from plans import call, plan_file
+from terminal import ALT_ENTER, CTRL_C, CTRL_D, Terminal
+
+SLOW = call("bash", command="touch begun; sleep 0.6; touch finished")
+STUCK = {"text": "Late.", "latency_ms": 60_000}
+
+
+def chat(amplifier: Any, script: list[Any], *arguments: str, guarded: bool = False) -> Terminal:
+    plan = plan_file(amplifier.work, script, guarded=guarded)
+    terminal = Terminal(amplifier, "chat", "--plan", plan, *arguments)
+    terminal.expect(">")
+    return terminal
+
+
+def test_an_answer_is_streamed_and_the_session_is_kept(amplifier: Any) -> None:
+    terminal = Terminal(amplifier)
+    terminal.expect("no key for a model")
+    terminal.expect(">")
+    terminal.type("List files, then read notes.md")
+
+    answer = terminal.expect("2 tool calls")
+    terminal.resize(60)
+    terminal.type("/status")
+    terminal.expect("agent foundation/offline")
+    terminal.press(CTRL_D)
+
+    assert "● read_file notes.md" in answer
+    assert "buy milk" in answer
+    terminal.expect("is kept: amplifier continue")
+    assert terminal.end() == 0
+
+
+def test_words_reach_the_agent_while_it_works_and_others_wait(amplifier: Any) -> None:
+    terminal = chat(amplifier, [SLOW, "Heard: {{last_user}}", "Next: {{last_user}}"])
+    terminal.type("Begin")
+    terminal.expect("● bash")
+    terminal.type("be quick")
+    terminal.expect("told the agent: be quick")
+    terminal.press(f"and then this{ALT_ENTER}")
+    terminal.expect("queued: and then this")
+
+    terminal.expect("be quick")
+    terminal.expect("Next: and then this")
+    terminal.type("/quit")
+    assert terminal.end() == 0
+
+
+def test_ctrl_c_once_stops_after_the_tool_and_the_chat_goes_on(amplifier: Any) -> None:
+    terminal = chat(amplifier, [SLOW, "Never said.", "Here again."])
+    terminal.type("Begin")
+    terminal.expect("● bash")
+    terminal.press(CTRL_C)
+    terminal.expect("stopping when the tools that run are done")
+    terminal.expect("cancelled")
+
+    assert (amplifier.work / "finished").exists()
+    terminal.type("Go on")
+    terminal.expect("tokens")
+    terminal.type("/quit")
+    assert terminal.end() == 0
+
+
+def test_ctrl_c_twice_stops_at_once(amplifier: Any) -> None:
+    terminal = chat(amplifier, [STUCK, "Here again."])
+    terminal.type("Begin")
+    terminal.expect("Enter steers")
+    terminal.press(CTRL_C)
+    terminal.expect("stopping when")
+    terminal.press(CTRL_C)
+    terminal.expect("cancelled")
+    terminal.type("Go on")
+    terminal.expect("Here again.")
+    terminal.press(CTRL_D)
+    assert terminal.end() == 0
+
+
+def test_questions_are_answered_once_always_or_with_a_reason(amplifier: Any) -> None:
+    touch = call("bash", command="touch one")
+    other = call("bash", command="touch two")
+    terminal = chat(amplifier, [touch, "First.", other, "{{last_tool_result}}"], guarded=True)
+    terminal.type("Begin")
+    terminal.expect("[n]o, or: n REASON >")
+    terminal.type("perhaps")
+    terminal.expect("Please answer with one of")
+    terminal.type("y")
+    terminal.expect("First.")
+    terminal.expect("tokens")
+    assert (amplifier.work / "one").exists()
+
+    terminal.type("Again")
+    terminal.expect("[n]o, or: n REASON >")
+    terminal.type("n not in this folder")
+    terminal.expect("not in this folder")
+    terminal.expect("tokens")
+    terminal.type("/quit")
+
+    assert terminal.end() == 0
+    assert not (amplifier.work / "two").exists()
+
+
+def test_run_asks_at_a_terminal_too(amplifier: Any) -> None:
+    plan = plan_file(amplifier.work, [call("bash", command="touch made"), "Made."], guarded=True)
+    terminal = Terminal(amplifier, "run", "--plan", plan, "Make it")
+    terminal.expect("[n]o, or: n REASON >")
+    terminal.type("a")
+    terminal.expect("Made.")
+
+    assert terminal.end() == 0
+    assert (amplifier.work / "made").exists()
+
+
+def test_the_commands_of_a_chat(amplifier: Any) -> None:
+    edit = {"when": {"contains": "Write it"}, **call("write_file", file_path="new.txt", content="new\n")}
+    terminal = chat(amplifier, [edit, {"when": {"tool": "write_file"}, "text": "Written."}, "Hello."])
+    terminal.type("/help")
+    terminal.expect("/quit")
+    terminal.type("/halp")
+    terminal.expect("did you mean help?")
+    terminal.type("Write it")
+    terminal.expect("Written.")
+    terminal.expect("tokens")
+    terminal.type("/diff")
+    terminal.expect("+new")
+    terminal.type("/context")
+    terminal.expect("in the last request")
+    terminal.type("/rename The file")
+    terminal.expect("'The file'")
+    terminal.type("/model other")
+    terminal.expect("from now on other is asked")
+    terminal.type("/save talk.md")
+    terminal.expect("saved in")
+    terminal.type("/undo")
+    terminal.expect("turn 1 is undone")
+    terminal.type("Hello")
+    terminal.expect("tokens")
+    terminal.type("/fork")
+    terminal.expect("goes on from here")
+    terminal.type("/clear")
+    terminal.expect("a new session")
+    terminal.type("/queue")
+    terminal.expect("nothing waits")
+    terminal.type("/quit")
+
+    assert terminal.end() == 0
+    assert "Written." in (amplifier.work / "talk.md").read_text()
+    assert not (amplifier.work / "new.txt").exists()
+
+
+def test_a_goal_is_worked_on_until_its_check_succeeds(amplifier: Any) -> None:
+    make = call("bash", command="touch goal")
+    terminal = chat(amplifier, ["I begin.", make, "Now it is there."])
+    terminal.type("/goal make a file --check 'test -e goal' --max-turns 3")
+    terminal.expect("failed with 1 after turn 1 of 3")
+    terminal.expect("goal: reached after 2 turns")
+    terminal.type("/goal nothing")
+    terminal.expect("a goal needs a text and a command")
+    terminal.type("/quit")
+    assert terminal.end() == 0
+
+
+def test_a_folder_is_trusted_before_its_settings_and_commands_count(amplifier: Any) -> None:
+    folder = amplifier.work / ".amplifier"
+    (folder / "commands").mkdir(parents=True)
+    (folder / "settings.yaml").write_text("profile: foundation/offline\n")
+    (folder / "commands/look.md").write_text("---\ndescription: Look around\n---\nread $ARGUMENTS\n")
+    terminal = Terminal(amplifier, "chat")
+    terminal.expect("Trust this folder?")
+    terminal.type("y")
+    terminal.expect(">")
+    terminal.type("/look notes.md")
+    terminal.expect("buy milk")
+    terminal.press(CTRL_D)
+    assert terminal.end() == 0
+    listed = amplifier("config", "get", "profile", "--json")
+    assert json.loads(listed.stdout)["from"] == "project"
+
+
+def test_the_last_session_of_the_directory_goes_on(amplifier: Any) -> None:
+    assert amplifier("run", "--profile", "offline", "List files").returncode == 0
+
+    terminal = Terminal(amplifier, "continue")
+    terminal.expect(">")
+    terminal.type("Read notes.md")
+    terminal.expect("buy milk")
+    terminal.type("/status")
+    terminal.expect("2 turns")
+    terminal.press(CTRL_D)
+
+    assert terminal.end() == 0
+
+
+@pytest.mark.parametrize("arguments", [["chat"], ["continue"], ["session", "resume", "last"]])
+def test_a_chat_in_a_pipe_says_what_to_use_instead(amplifier: Any, arguments: list[str]) -> None:
+    run = amplifier(*arguments)
+
+    assert (run.returncode, "amplifier run" in run.stderr) == (2, True)

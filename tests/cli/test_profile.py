@@ -1,0 +1,85 @@
+"""`amplifier profile`: from a new file to a build, and what is said about mistakes."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Say = Callable[..., Any]
+
+
+def test_profiles_are_listed_and_shown_with_what_they_inherit(say: Say) -> None:
+    listed = {each["profile_id"]: each for each in json.loads(say("profile", "list", "--json").out)}
+    shown = json.loads(say("profile", "show", "offline", "--json").out)
+
+    assert listed["foundation/offline"]["valid"]
+    assert "foundation/coding" in say("profile", "list").out
+    assert [tool["module"] for tool in shown["sections"]["tools"]] == ["tool-filesystem", "tool-search", "tool-todo"]
+    assert "module: provider-mock" in say("profile", "show", "foundation/offline").out
+
+
+def test_a_new_profile_is_valid_compiles_and_runs(say: Say, amplifier: Any) -> None:
+    made = say("profile", "new", "helper", "--extends", "offline", "--description", "Helps: with everything")
+    assert made.code == 0
+    assert (amplifier.home / "config/profiles/helper.md").is_file()
+
+    assert say("profile", "validate", "helper").code == 0
+    built = json.loads(say("profile", "compile", "helper", "--json").out)
+    status = json.loads(say("profile", "status", "helper", "--json").out)
+
+    assert (built["profile"], status[0]["status"]) == ("local/helper", "fresh")
+    assert say("profile", "verify", "helper").code == 0
+    assert say("run", "--profile", "helper", "--frozen", "List files").code == 0
+    assert say("profile", "new", "helper").code == 2
+    assert say("profile", "new", "Not A Name").code == 2
+
+
+def test_a_damaged_build_is_found(say: Say) -> None:
+    built = json.loads(say("profile", "compile", "offline", "--json").out)
+    file = next(Path(built["path"]).rglob("common-agent-base.md"))
+    file.chmod(0o600)
+    file.write_text("changed")
+
+    said = say("profile", "verify", "offline")
+
+    assert (said.code, "stale" in said.out) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("---\nprofile: {name: mine, version: 1.0.0, schema_version: 2\n---\n", ["mine.md"]),
+        ("---\nprofile: {name: mine, version: 1.0.0, schema_version: 2}\ntool: []\n---\n", ["mine.md", "tool"]),
+        (
+            "---\nprofile: {name: mine, version: 1.0.0, extends: foundation/bse, schema_version: 2}\n---\n",
+            ["mine.md", "foundation/bse"],
+        ),
+    ],
+)
+def test_a_mistake_in_a_profile_is_shown_with_its_place(say: Say, amplifier: Any, text: str, words: list[str]) -> None:
+    file = amplifier.work / "mine.md"
+    file.write_text(text)
+
+    said = say("profile", "validate", "mine.md")
+
+    assert said.code == 1
+    assert [word for word in [*words, "error"] if word not in said.out] == []
+
+
+def test_a_module_that_does_not_exist_is_named_when_the_profile_is_compiled(say: Say, amplifier: Any) -> None:
+    say("profile", "new", "helper", "--extends", "offline")
+    file = amplifier.home / "config/profiles/helper.md"
+    file.write_text(
+        file.read_text().replace("schema_version: 2\n", "schema_version: 2\n\ntools:\n- module: tool-nothing\n")
+    )
+
+    said = say("profile", "compile", "helper")
+
+    assert (said.code, "tool-nothing" in said.err) == (1, True)
+
+
+def test_an_unknown_profile_gets_a_suggestion(say: Say) -> None:
+    assert "did you mean coding?" in say("profile", "show", "codng").err
+    assert say("profile", "validate", "nothing.md").code == 2
