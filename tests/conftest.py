@@ -1,6 +1,7 @@
 """What holds for every test: none leaves the machine or touches a home, and properties are checked alike each time."""
 
 import ipaddress
+import signal
 import sys
 from collections.abc import Iterator
 
@@ -10,6 +11,9 @@ from hypothesis import settings
 settings.register_profile("suite", derandomize=True, deadline=None, max_examples=50)
 settings.register_profile("explore", deadline=None, max_examples=5_000)  # pytest --hypothesis-profile explore
 settings.load_profile("suite")
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of a shell; what tests start inherits it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _LOCAL_NAMES = {"", "localhost"}
 _attempts: list[str] = []

@@ -4,7 +4,6 @@ A declaration is read, not run: no module is imported for it.
 """
 
 import logging
-import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,8 @@ def read_declaration(package: Path) -> dict[str, Any] | None:
     if not declaration.is_file():
         return None
     try:
+        import tomllib  # parsing TOML is needed only where something is declared
+
         return tomllib.loads(declaration.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         logger.warning("%s is not read: %s", declaration, error)

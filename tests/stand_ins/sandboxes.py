@@ -1,7 +1,9 @@
 """What tests of sandboxed programs need: a sandbox, and places that a private `/tmp` does not hide."""
 
 import hashlib
+import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +12,9 @@ from pathlib import Path
 import pytest
 
 from amplifier_kit.sandbox.availability import find_sandbox
+
+PYTHON = os.path.realpath(sys.executable)
+"""The interpreter itself, without packages: a private `/tmp` hides the one of a checkout that lies there."""
 
 _PATIENCE = 5
 """How often a busy machine is asked whether it has a sandbox."""

@@ -12,7 +12,7 @@ import pytest
 
 sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
 
-from sandboxes import fingerprint, needs_sandbox
+from sandboxes import PYTHON, fingerprint, needs_sandbox
 
 pytestmark = needs_sandbox
 
@@ -155,9 +155,7 @@ async def test_unix_sockets_of_daemons_cannot_be_reached(
             listener.listen()
             program = f"import socket; socket.socket(socket.AF_UNIX).connect({str(path)!r}); print('connected')"
 
-            outcome = await run(
-                f'{shlex.quote(sys.executable)} -S -c "{program}"', working_dir=Path("/"), has_network=True
-            )
+            outcome = await run(f'{shlex.quote(PYTHON)} -S -c "{program}"', working_dir=Path("/"), has_network=True)
 
         assert outcome.out == ""
         assert "FileNotFoundError" in outcome.err
@@ -167,7 +165,7 @@ async def test_unix_sockets_of_daemons_cannot_be_reached(
 
 async def test_without_network_no_daemon_is_reached_wherever_it_listens(run: Any, place: Path) -> None:
     program = "import socket; socket.socket(socket.AF_UNIX).connect('work/daemon.sock'); print('connected')"
-    connect = f'cd {place} && {shlex.quote(sys.executable)} -S -c "{program}"'
+    connect = f'cd {place} && {shlex.quote(PYTHON)} -S -c "{program}"'
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(place / "work/daemon.sock"))
         listener.listen()
@@ -180,7 +178,7 @@ async def test_without_network_no_daemon_is_reached_wherever_it_listens(run: Any
 async def test_without_network_programs_can_still_talk_among_themselves(run: Any) -> None:
     program = "import asyncio, socket; socket.socketpair(); asyncio.run(asyncio.sleep(0)); print('talking')"
 
-    outcome = await run(f'{shlex.quote(sys.executable)} -S -c "{program}"')
+    outcome = await run(f'{shlex.quote(PYTHON)} -S -c "{program}"')
 
     assert outcome.out == "talking\n"
 

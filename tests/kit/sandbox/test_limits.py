@@ -10,14 +10,14 @@ import pytest
 
 sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
 
-from sandboxes import needs_sandbox
+from sandboxes import PYTHON, needs_sandbox
 
 from amplifier_kit.sandbox.limits import Limits, make_group
 
 
 @needs_sandbox
 async def test_memory_is_bounded(run: Any) -> None:
-    hungry = f"{shlex.quote(sys.executable)} -S -c 'print(len(bytes(300 << 20)))'"
+    hungry = f"{shlex.quote(PYTHON)} -S -c 'print(len(bytes(300 << 20)))'"
 
     assert (await run(hungry)).code == 0
     assert "MemoryError" in (await run(hungry, limits=Limits(memory_mb=200))).err

@@ -14,7 +14,7 @@ from amplifier_module_tool_bash import BashTool
 
 sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
 
-from sandboxes import fingerprint, needs_sandbox, place_outside_tmp
+from sandboxes import PYTHON, fingerprint, needs_sandbox, place_outside_tmp
 
 from amplifier_core.testing import wait_for
 from amplifier_kit.consent import CONSENT, Consent
@@ -205,7 +205,7 @@ async def test_a_background_command_ends_at_cleanup_and_its_log_can_be_read(shel
 async def test_limits_of_the_configuration_hold(mount_shell: Any, place: Path) -> None:
     shell = await mount_shell(sandbox="required", memory_mb="200", cpu_seconds=30, processes=500)
 
-    result = await shell.run(f"{shlex.quote(sys.executable)} -S -c 'bytes(300 << 20)'")
+    result = await shell.run(f"{shlex.quote(PYTHON)} -S -c 'bytes(300 << 20)'")
 
     assert "MemoryError" in result.output["stderr"]
 
@@ -213,7 +213,7 @@ async def test_limits_of_the_configuration_hold(mount_shell: Any, place: Path) -
 async def test_limits_hold_without_a_sandbox(mount_shell: Any) -> None:
     shell = await mount_shell(sandbox="off", memory_mb=200)
 
-    result = await shell.run(f"{shlex.quote(sys.executable)} -S -c 'bytes(300 << 20)'")
+    result = await shell.run(f"{shlex.quote(PYTHON)} -S -c 'bytes(300 << 20)'")
 
     assert "MemoryError" in result.output["stderr"]
 

@@ -1,6 +1,7 @@
 """Servers in a sandbox: what their entry gives them, and nothing else."""
 
 import logging
+import shutil
 import socket
 import sys
 from collections.abc import Iterator
@@ -8,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from raw_mcp_server import entry
+from raw_mcp_server import PROGRAM, entry
 
 sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
 
-from sandboxes import fingerprint, needs_sandbox, place_outside_tmp
+from sandboxes import PYTHON, fingerprint, needs_sandbox, place_outside_tmp
 
 NO_SANDBOX = "amplifier_module_tool_mcp.confining.find_sandbox"
 
@@ -26,12 +27,19 @@ def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         (directory / "home/.ssh/id_rsa").write_text("private key")
         (directory / "home/data/file").write_text("data")
         (directory / "home/notes").write_text("notes")
+        shutil.copy(PROGRAM, directory / "server.py")
         monkeypatch.setenv("HOME", str(directory / "home"))
         yield directory
 
 
+def confined(place: Path, **keys: Any) -> dict[str, Any]:
+    """Return the entry of a server that runs commands, with a program that its sandbox does not hide."""
+    server = entry(sandbox="required", cwd=str(place / "work"), **keys)
+    return {**server, "command": PYTHON, "args": ["-S", "-I", str(place / "server.py"), "--tools", "run"]}
+
+
 async def output(start_servers: Any, place: Path, command: str, **keys: Any) -> str:
-    server = entry("--tools", "run", sandbox="required", cwd=str(place / "work"), **keys)
+    server = confined(place, **keys)
     mounted = await start_servers({"s": server})
     text: str = (await mounted.call("run", command=command)).output
     return text
@@ -81,7 +89,7 @@ async def test_a_server_has_the_network_if_its_entry_says_so(start_servers: Any,
 
 @needs_sandbox
 async def test_everything_a_server_started_ends_with_it(start_servers: Any, place: Path, started: Any) -> None:
-    server = entry("--tools", "run", sandbox="required", cwd=str(place / "work"))
+    server = confined(place)
     mounted = await start_servers({"s": server})
     await mounted.call("run", command="setsid env -i sleep 60 >/dev/null 2>&1 &")
 
