@@ -8,14 +8,14 @@ from amplifier_core import ModuleCoordinator, events
 from amplifier_kit.config import ModuleConfig
 from amplifier_kit.loops.announcements import provider_error
 from amplifier_kit.loops.hook_points import Ephemeral
-from amplifier_kit.loops.orchestrator import LoopOrchestrator
+from amplifier_kit.loops.orchestrator import LoopOrchestrator, mount_loop
 from amplifier_kit.loops.provider_choice import by_preference
 from amplifier_kit.loops.reply import Reply
 from amplifier_kit.loops.requests import RequestBuilder
 from amplifier_kit.loops.settings import LoopSettings
+from amplifier_kit.loops.steering import STEERING_INJECTED
 from amplifier_kit.loops.tool_calls import Outcome
 from amplifier_kit.loops.turn import Turn
-from amplifier_kit.mounting import contribute_events
 
 from .selection import DECISION_TOOL, ERROR_TOOL, TOOL_SELECTED, TOOL_SELECTING, SelectingToolCalls
 
@@ -33,6 +33,7 @@ EMITTED_EVENTS = (
     DECISION_TOOL,
     "decision:agent_resolution",
     "decision:context_resolution",
+    STEERING_INJECTED,
 )
 
 logger = logging.getLogger(__name__)
@@ -93,7 +94,7 @@ class EventDrivenOrchestrator(LoopOrchestrator):
 
     def __init__(self, config: Mapping[str, Any] | None = None) -> None:
         keys = ModuleConfig(MODULE_ID, config)
-        self.settings = LoopSettings.read(keys, has_parallel_tools=False)
+        super().__init__(LoopSettings.read(keys, has_parallel_tools=False))
         timeout_s = keys.number("decision_timeout", 1.0, above=0)
         self._decision_timeout_s = timeout_s if keys.boolean("decision_events", False) else None
         keys.warn_unknown()
@@ -104,8 +105,5 @@ class EventDrivenOrchestrator(LoopOrchestrator):
 
 
 async def mount(coordinator: ModuleCoordinator, config: dict[str, Any] | None = None) -> None:
-    """Mount the orchestrator."""
-    orchestrator = EventDrivenOrchestrator(config)
-    contribute_events(coordinator, MODULE_ID, EMITTED_EVENTS)
-    await coordinator.mount("orchestrator", orchestrator)
-    logger.info("mounted %s", MODULE_ID)
+    """Mount the orchestrator and offer `session.steer`."""
+    await mount_loop(coordinator, MODULE_ID, EventDrivenOrchestrator(config), EMITTED_EVENTS)

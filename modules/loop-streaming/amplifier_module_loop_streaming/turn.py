@@ -1,4 +1,4 @@
-"""A turn that says its answer while it comes and takes in messages while it runs."""
+"""A turn that says its answer while it comes."""
 
 import asyncio
 import logging
@@ -25,17 +25,14 @@ from amplifier_kit.messages.conversation import (
     extra_field,
     read_calls,
     text_of,
-    user_message,
 )
 from amplifier_kit.messages.results import result_text
 
-from .steering import SteeringQueue
 from .streamed import StreamedResponse
 
 logger = logging.getLogger(__name__)
 
 MODULE_ID = "loop-streaming"
-STEERING_INJECTED = "orchestrator:steering_injected"
 RATE_LIMIT_DELAY = "orchestrator:rate_limit_delay"
 
 _TOKEN = re.compile(r"\n|[^\S\n]+|\S+")
@@ -79,7 +76,7 @@ class StreamingRequestBuilder(RequestBuilder):
 
 
 class StreamingTurn(Turn):
-    """Speaks token by token, waits between provider calls where configured, and reads the steering queue."""
+    """Speaks token by token and waits between provider calls where configured."""
 
     orchestrator = MODULE_ID
     counts_from_one = True
@@ -87,26 +84,11 @@ class StreamingTurn(Turn):
     last_events = (events.EXECUTION_END, events.ORCHESTRATOR_COMPLETE)
     tool_calls_type = StreamingToolCalls
 
-    def __init__(
-        self, streaming: StreamingSettings, steering: SteeringQueue, settings: LoopSettings, *state: Any
-    ) -> None:
+    def __init__(self, streaming: StreamingSettings, settings: LoopSettings, *state: Any) -> None:
         super().__init__(settings, *state)
         self._streaming = streaming
-        self._steering = steering
         self._last_call_ended_s: float | None = None
         self._is_streamed = False
-
-    async def attend(self) -> None:
-        if discarded := self._steering.clear():
-            logger.warning("%d steering messages were meant for an earlier turn and are dropped", discarded)
-        await super().attend()
-
-    def goes_on(self) -> bool:
-        return not self._steering.is_empty
-
-    async def stop_cancelled(self) -> None:
-        self._steering.clear()
-        await super().stop_cancelled()
 
     async def no_provider(self) -> None:
         self.status = "error"
@@ -115,26 +97,11 @@ class StreamingTurn(Turn):
     # --- the provider
 
     async def prepare(self, name: str, provider: Any, *, is_last: bool) -> Any:
-        await self._take_in_steering()
         request = await super().prepare(name, provider, is_last=is_last)
         if request is None or await self._keeps_distance():
             return request
         await self.stop_cancelled()
         return None
-
-    async def _take_in_steering(self) -> None:
-        """Store the messages that came meanwhile."""
-        messages = self._steering.drain()
-        for index, content in enumerate(messages, 1):
-            await self.transcript.add(user_message(content))
-            payload = {
-                "orchestrator": MODULE_ID,
-                "content": content,
-                "iteration": self.iteration,
-                "queued_remaining": len(messages) - index,
-                "metadata": None,
-            }
-            await self.points.emit(STEERING_INJECTED, payload)
 
     async def _keeps_distance(self) -> bool:
         """Wait until the configured time has passed since the last call of this turn; False if that was broken off."""

@@ -5,6 +5,8 @@ from typing import Self
 
 from amplifier_kit.config import ModuleConfig
 
+from .steering import DEFAULT_MAXSIZE
+
 UNLIMITED = -1
 
 
@@ -21,6 +23,7 @@ class LoopSettings:
     max_parallel_tools: int = 0
     provider_failover: bool = False
     max_empty_responses: int = 3
+    max_queued_steers: int = DEFAULT_MAXSIZE
 
     @classmethod
     def read(cls, config: ModuleConfig, *, has_parallel_tools: bool = True) -> Self:
@@ -36,4 +39,5 @@ class LoopSettings:
             max_parallel_tools=config.integer("max_parallel_tools", 0, minimum=0) if has_parallel_tools else 0,
             provider_failover=config.boolean("provider_failover", False),
             max_empty_responses=config.integer("max_empty_responses", 3, minimum=1),
+            max_queued_steers=config.integer("max_queued_steers", DEFAULT_MAXSIZE, minimum=1),
         )

@@ -45,6 +45,7 @@ from .provider_choice import by_preference
 from .reply import Reply
 from .requests import RequestBuilder
 from .settings import LoopSettings
+from .steering import STEERING_INJECTED, SteeringQueue, steering_injected
 from .tool_calls import Outcome, ToolCalls
 from .transcript import Transcript
 from .turn_task import TurnTask
@@ -93,6 +94,7 @@ class Turn:
         self.status = "incomplete"
         self.iteration = 0
         self.provider_calls = 0
+        self.steering = SteeringQueue()  # what is said to the turn while it runs
         self.candidates: list[tuple[str, Provider]] = []  # the providers still worth a try, best first
         self._builder = builder
         self._said: list[str] = []
@@ -134,6 +136,7 @@ class Turn:
 
     async def attend(self) -> None:
         """Do all there is to do between the first event and the last ones."""
+        self.steering.forget_earlier()
         if self.points.reaches(events.PROMPT_SUBMIT):
             decision = await self.points.decide(events.PROMPT_SUBMIT, {"prompt": self.prompt})
             if decision.denied:
@@ -183,7 +186,7 @@ class Turn:
 
     def goes_on(self) -> bool:
         """Say whether the turn goes on although there is an answer."""
-        return False
+        return not self.steering.is_empty
 
     # --- the provider
 
@@ -216,6 +219,8 @@ class Turn:
 
     async def prepare(self, name: str, provider: Provider, *, is_last: bool) -> ChatRequest | None:
         """Return the request for a provider, None when the turn ends here because hooks deny it."""
+        if not self.steering.is_empty:
+            await self._take_in_steering()
         messages = await self.transcript.view_for(provider, self.prompt)
         self._unsent += self.points.take()
         if self.points.reaches(events.PROVIDER_REQUEST):
@@ -234,6 +239,14 @@ class Turn:
             await self.points.count(_WRAP_UP, events.PROVIDER_REQUEST)
         effort, timeout_s = self.settings.reasoning_effort, self.settings.timeout
         return self._builder.build(messages, self.tools, reasoning_effort=effort, timeout=timeout_s)
+
+    async def _take_in_steering(self) -> None:
+        """Store the messages that came meanwhile."""
+        messages = self.steering.drain()
+        for index, content in enumerate(messages, 1):
+            await self.transcript.add(user_message(content))
+            payload = steering_injected(self.orchestrator, content, self.iteration, len(messages) - index)
+            await self.points.emit(STEERING_INJECTED, payload)
 
     def lasting_ephemerals(self) -> list[Ephemeral]:
         """Return ephemeral text that goes into every request of the turn."""
@@ -365,6 +378,7 @@ class Turn:
     async def stop_cancelled(self) -> None:
         """End the turn as cancelled: a closing message after tool results, the event, the token's callbacks."""
         self.status = "cancelled"
+        self.steering.clear()
         with self.task:
             await self.transcript.close()
             if not self._is_cancel_announced:

@@ -30,11 +30,11 @@ class ShoutingTurn(Turn):
 
 class ShoutingOrchestrator(LoopOrchestrator):
     def __init__(self, **config: Any) -> None:
-        self._settings = LoopSettings.read(ModuleConfig("loop-shouting", config))
+        super().__init__(LoopSettings.read(ModuleConfig("loop-shouting", config)))
         self._builder = RequestBuilder()
 
     def begin(self, *state: Any) -> ShoutingTurn:
-        return ShoutingTurn(self._settings, self._builder, *state)
+        return ShoutingTurn(self.settings, self._builder, *state)
 
 
 async def test_a_loop_of_ones_own_overrides_the_step_in_which_it_differs() -> None:

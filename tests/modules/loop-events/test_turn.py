@@ -202,6 +202,7 @@ class TestConfiguration:
             "decision:tool_resolution",
             "decision:agent_resolution",
             "decision:context_resolution",
+            "orchestrator:steering_injected",
         ]
 
 
