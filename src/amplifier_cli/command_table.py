@@ -24,6 +24,8 @@ SECTIONS = (
         "Agents",
         {
             "profile": "List, check and compile profiles.",
+            "collection": "See, add and update the collections that profiles come from.",
+            "plan": "Look at mount plans, and where their values come from.",
         },
     ),
     Section(

@@ -43,6 +43,13 @@ def write_json(value: Any) -> None:
     write(json.dumps(value, ensure_ascii=False, indent=indent, default=str))
 
 
+def write_data(value: Any) -> None:
+    """Print a value as YAML, for people; texts of several lines keep them."""
+    from amplifier_foundation.io.yaml import dump_yaml  # only what shows data needs it
+
+    write(dump_yaml(value).rstrip("\n"))
+
+
 def write_table(headings: Sequence[str], rows: Iterable[Sequence[Any]], *, empty: str = "") -> None:
     """Print rows in columns. On a terminal the last column is cut where the line ends; in a pipe nothing is."""
     cells = [[_cell(value) for value in row] for row in rows]

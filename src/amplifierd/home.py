@@ -20,6 +20,8 @@ from .settings import Settings, load_settings
 from .trust import Trust
 
 if TYPE_CHECKING:
+    from amplifier_foundation.registry import BundleRegistry
+
     from .builds.home_profiles import Profiles
     from .builds.module_resolver import DaemonModuleSourceResolver
     from .checkpoints import Checkpoints
@@ -69,6 +71,12 @@ class Home:
         from .plans.home_plans import Plans  # loaded when a plan is asked for
 
         return Plans(self.paths, self.profiles, allow_modules=self.settings.security.allow_override_modules)
+
+    @cached_property
+    def bundles(self) -> BundleRegistry:
+        from .bundles import open_bundles  # loaded when a bundle is asked for
+
+        return open_bundles(self.paths, self.settings, self.progress)
 
     @cached_property
     def keys(self) -> Keys:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
+from amplifier_cli.confirmation import Force, confirm
 from amplifier_cli.failures import UsageError, say
 from amplifier_cli.open_home import in_home
 from amplifier_cli.options import Json
@@ -16,8 +16,6 @@ from amplifier_cli.session_choice import find_profile, find_session, short_id
 from amplifierd.home import Home
 
 from .session_reading import SessionArgument
-
-Force = Annotated[bool, typer.Option("--force", help="Do not ask.")]
 
 
 def fork(
@@ -136,7 +134,7 @@ def delete(ctx: typer.Context, session: SessionArgument, force: Force = False) -
     async def work(home: Home) -> None:
         record = find_session(home, session)
         about = record.name or f"{record.turn_count} turns"
-        _confirm(f"Delete session {short_id(record.session_id)} ({about})?", force=force)
+        confirm(f"Delete session {short_id(record.session_id)} ({about})?", force=force)
         await home.sessions.delete(record.session_id)
         write(f"session {short_id(record.session_id)} is gone")
 
@@ -156,7 +154,7 @@ def cleanup(
         for session_id in old:
             write(short_id(session_id))
         if old and not dry_run:
-            _confirm(f"Delete these {len(old)} sessions?", force=force)
+            confirm(f"Delete these {len(old)} sessions?", force=force)
             await home.sessions.cleanup(older_than)
         write(f"{len(old)} sessions {'would be' if dry_run else 'were'} removed")
 
@@ -178,11 +176,3 @@ def repair(ctx: typer.Context, session: SessionArgument, as_json: Json = False) 
             write("the session is whole again")
 
     in_home(ctx, work)
-
-
-def _confirm(question: str, *, force: bool) -> None:
-    if force:
-        return
-    if not sys.stdin.isatty():
-        raise UsageError(f"{question} There is no terminal to ask at", hint="say --force")
-    typer.confirm(question, abort=True)

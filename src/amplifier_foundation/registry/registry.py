@@ -25,7 +25,7 @@ class BundleRegistry:
     Nothing is built in; an application registers the names it wants to offer. States are kept in `registry.json` in
     `home`, which is made when there is something to save. With `strict` an include that fails is an error instead of a
     warning. `include_source_resolver` may give another source for an include as written, or `None`. `progress` is told
-    of every step while sources are fetched.
+    of every step while sources are fetched; `offline=True` forbids that, None lets `AMPLIFIERD_OFFLINE` decide.
     """
 
     def __init__(
@@ -36,6 +36,7 @@ class BundleRegistry:
         include_source_resolver: IncludeSourceResolver | None = None,
         cache_dir: Path | None = None,
         progress: Progress | None = None,
+        offline: bool | None = None,
     ) -> None:
         self._home = Path(home).expanduser().resolve() if home is not None else get_amplifier_home()
         self._strict = strict
@@ -43,7 +44,7 @@ class BundleRegistry:
         self._file = StateFile(self._home / "registry.json")
         self._saving = threading.Lock()
         self._states = self._file.read()
-        sources = Sources(cache_dir or self._home / "cache", progress=progress)
+        sources = Sources(cache_dir or self._home / "cache", offline=offline, progress=progress)
         self._sources = SimpleSourceResolver(base_path=Path.cwd(), sources=sources)
         self._library = Library(self._sources, self._states)
         if self._forget_vanished_paths():

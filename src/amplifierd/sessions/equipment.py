@@ -70,10 +70,17 @@ class Outfitter:
     """Finds the equipment of stored sessions, in one home."""
 
     def __init__(
-        self, paths: Paths, profiles: Profiles, catalogue: Catalogue, resolvers: Resolvers, *, allow_home: bool
+        self,
+        paths: Paths,
+        profiles: Profiles,
+        catalogue: Catalogue,
+        resolvers: Resolvers,
+        *,
+        bundles: Callable[[], BundleRegistry],
+        allow_home: bool,
     ) -> None:
         self._paths, self._profiles, self._catalogue = paths, profiles, catalogue
-        self._resolvers, self._allow_home = resolvers, allow_home
+        self._resolvers, self._bundles, self._allow_home = resolvers, bundles, allow_home
         self._prepared: dict[str, PreparedBundle] = {}
 
     async def of_record(self, record: SessionRecord) -> Equipment:
@@ -111,8 +118,7 @@ class Outfitter:
         """Return the equipment of a bundle, loaded and prepared."""
         prepared = self._prepared.get(reference)
         if prepared is None:
-            registry = BundleRegistry(home=self._paths.state, cache_dir=self._paths.cache)
-            bundle = await registry.load(reference)
+            bundle = await self._bundles().load(reference)
             prepared = await bundle.prepare(cache_dir=self._paths.cache)
             self._prepared[reference] = prepared
         return Equipment(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 
 from amplifierd.builds.home_profiles import Profiles
+from amplifierd.bundles import open_bundles
 from amplifierd.collections.catalogue import Catalogue
 from amplifierd.keys import Keys
 from amplifierd.paths import Paths
@@ -46,7 +48,10 @@ def open_sessions(
         return found
 
     security = settings.security
-    outfitter = Outfitter(paths, profiles, catalogue, resolvers, allow_home=security.allow_home_mentions)
+    bundles = partial(open_bundles, paths, settings)
+    outfitter = Outfitter(
+        paths, profiles, catalogue, resolvers, bundles=bundles, allow_home=security.allow_home_mentions
+    )
     runtime = Runtime(
         store=FileStore(paths),
         holder=Holder.of_this_process(),

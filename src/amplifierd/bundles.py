@@ -1,0 +1,14 @@
+"""The bundles that are registered in a home by name."""
+
+from __future__ import annotations
+
+from amplifier_foundation.registry import BundleRegistry
+from amplifier_foundation.sources import Progress
+
+from .paths import Paths
+from .settings import Settings
+
+
+def open_bundles(paths: Paths, settings: Settings, progress: Progress | None = None) -> BundleRegistry:
+    """Return the registry of a home, as it is stored now."""
+    return BundleRegistry(home=paths.state, cache_dir=paths.cache, progress=progress, offline=settings.offline)
