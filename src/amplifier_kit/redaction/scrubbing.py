@@ -45,9 +45,13 @@ class Scrubber:
             return obj
         return self._scrub(_native(obj), self._allowlist.narrowed(path) if path else path, self._values.mask)
 
+    def forget_messages(self) -> None:
+        """Let go of every message: those that come next are others."""
+        self._messages.clear()
+
     def forget(self) -> None:
         """Let go of every message and text; scrubbing goes on as before."""
-        self._messages.clear()
+        self.forget_messages()
         self._keys.clear()
         for masker in (self._values, self._names, self._credentials):
             masker.forget()

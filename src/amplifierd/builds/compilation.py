@@ -268,7 +268,7 @@ class Compilation:
         issues = [f"{issue.code}: {issue.message}" for issue in self._merged.issues if issue.severity == "warning"]
         unpinned = [f"{UNPINNED}: {shown(entry['ref'])}" for entry in entries.values() if _is_unpinned(entry["ref"])]
         text = self._merged.document.text.encode()
-        write_atomically(staging / publication.PROFILE_FILE, text, lasting=False)
+        write_atomically(staging / publication.PROFILE_FILE, text, private=True, lasting=False)
         lock = make_lock(
             self._merged,
             entries,
@@ -287,7 +287,7 @@ class Compilation:
         plan = generate_portable(self._merged, staging, agents)
         body = self._merged.body
         origins = find_origins(self._merged, plan, self._workshop.paths)
-        write_json(staging / PLAN_FILE, plan, lasting=False)
+        write_json(staging / PLAN_FILE, plan, private=True, lasting=False)
         write_atomically(staging / INSTRUCTION_FILE, f"{body}\n".encode() if body else b"", lasting=False)
         write_json(staging / ORIGINS_FILE, origins, lasting=False)
         return {name: f"sha256:{hashlib.sha256((staging / name).read_bytes()).hexdigest()}" for name in WRITTEN}

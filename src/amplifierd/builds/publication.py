@@ -85,12 +85,12 @@ def replace_profile_text(paths: Paths, profile_id: ProfileId, text: str) -> None
         sweep(paths, profile_id)
         published = paths.profile_dir(profile_id)
         if published.is_dir() and not published.is_symlink():
-            write_atomically(published / PROFILE_FILE, text.encode())
+            write_atomically(published / PROFILE_FILE, text.encode(), private=True)
             return
         staging = make_staging(paths, profile_id)
         if (current := find_published(paths, profile_id)) is not None:
             link_tree(current, staging, without=PROFILE_FILE)
-        write_atomically(staging / PROFILE_FILE, text.encode())
+        write_atomically(staging / PROFILE_FILE, text.encode(), private=True)
         if not published.is_symlink():
             staging.rename(published)
             _remove_if_empty(builds_dir(paths, profile_id))
@@ -193,8 +193,9 @@ def seal(directory: Path) -> None:
 
 
 def sealed_mode(mode: int) -> int:
-    """Return the mode of a file in a build."""
-    return 0o555 if mode & 0o100 else 0o444
+    """Return the mode of a file in a build; one that is for the owner alone stays so."""
+    sealed = 0o555 if mode & 0o100 else 0o444
+    return sealed if mode & 0o044 else sealed & 0o700
 
 
 def _remove_if_empty(builds: Path) -> None:

@@ -22,7 +22,9 @@ _AROUND = 60
 
 
 def message_text(message: dict[str, Any]) -> str:
-    """Return what a message says: its text, or the texts of its blocks."""
+    """Return what a message says: its text, or the texts of its blocks; results of tools are not searched."""
+    if message.get("role") == "tool":
+        return ""
     content = message.get("content")
     if isinstance(content, str):
         return content[:LONGEST_TEXT]

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from amplifier_core.utils import redact_secrets
 from amplifierd.builds.home_profiles import Profiles
 from amplifierd.exceptions import MountPlanError, SessionStateError
 from amplifierd.issues import Issue
@@ -20,6 +19,7 @@ from amplifierd.session_store.protocol import NewSession
 from amplifierd.session_store.record import SessionRecord, checked_session_id, new_session_id, now
 
 from .equipment import Equipment, Outfitter
+from .unsecret import without_secrets
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Creation:
             build_id=equipment.build.build_id if equipment.build else None,
             owner=request.owner,
             limits=request.limits.to_json() or None,
-            settings_overrides=dict(request.overrides or {}),
+            settings_overrides=without_secrets(request.overrides or {}),
             metadata=dict(request.metadata),
             tags=list(request.tags),
         )
@@ -115,8 +115,3 @@ class Creation:
 
 def _with_profile_name(session: Mapping[str, Any], profile: str) -> dict[str, Any]:
     return {**session, "settings": {**(session.get("settings") or {}), "profile_name": profile}}
-
-
-def shown(plan: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a plan as it is shown: without secrets, even where an author wrote one into it."""
-    return dict(redact_secrets(dict(plan)))

@@ -20,6 +20,8 @@ logger = logging.getLogger(__name__)
 PRIORITY = 1_000_000_000
 """Heard after every other handler: what is written is what redaction and the others made of it."""
 
+_FIRST = -PRIORITY
+
 _LEVELS = {"error": "ERROR", "warning": "WARNING"}
 _MODULE_EVENTS = (
     "provider:throttle",
@@ -51,8 +53,23 @@ _MODULE_EVENTS = (
     "orchestrator:rate_limit_delay",
     "session:config",
 )
-_KEPT_ELSEWHERE = {"provider:request": ("messages",), "tool:post": ("result", "tool_result")}
-"""What a stored event leaves out, because the stored requests and the receipts have it."""
+_KEPT_ELSEWHERE = {
+    "provider:request": ("messages",),
+    "llm:request": ("raw",),
+    "llm:response": ("raw",),
+    "tool:post": ("result", "tool_result"),
+}
+"""What a stored event leaves out, because the stored requests, the transcript and the receipts have it."""
+
+_RECEIPTS = frozenset({"tool:intent", "tool:outcome"})
+"""Stored as they are: after a crash the model is told from them what its tools returned."""
+
+_TELLING = (
+    *("session:start", "session:resume", "session:fork", "session:end", "session:config"),
+    *("module:load_failed", "module:on_session_ready_failed"),
+    *("provider:error", "provider:retry", "llm:request", "llm:response"),
+)
+"""Events with configurations and errors in them: secrets are masked before any module that logs hears of them."""
 
 
 class Journal:
@@ -103,6 +120,11 @@ class Journal:
         self._tree.publish(told)
         return HookResult()
 
+    async def mask(self, event: str, data: dict[str, Any]) -> HookResult:
+        """Take the secrets out of an event before others hear it."""
+        masked = self._secrets.masked(data)
+        return HookResult() if masked == data else HookResult(action="modify", data=masked)
+
     async def listen(self, coordinator: ModuleCoordinator) -> None:
         """Hear every event that is known of: the kernel's, those of modules we know, those that modules announce."""
         announced = await coordinator.collect_contributions("observability.events")
@@ -118,6 +140,8 @@ class Journal:
             if name not in self._registered:
                 self._registered.add(name)
                 coordinator.hooks.register(name, self.hear, priority=PRIORITY, name="session-journal")
+                if name in _TELLING:
+                    coordinator.hooks.register(name, self.mask, priority=_FIRST, name="session-secrets")
 
     async def _append(self, *told: Event, lasting: bool = False) -> None:
         try:
@@ -146,4 +170,5 @@ class Journal:
         level = _LEVELS.get(str(told["data"].get("level")), "ERROR" if name.endswith(":error") else "INFO")
         head = {"seq": told["sequence"], "ts": told["timestamp"], "lvl": level, "event": name}
         ids = {key: told[key] for key in ("session_id", "parent_id", "correlation_id")}
-        return {**head, **ids, **self.nesting, "data": told["data"]}
+        data = told["data"] if name in _RECEIPTS else self._secrets.scrubbed(told["data"])
+        return {**head, **ids, **self.nesting, "data": data}

@@ -81,7 +81,7 @@ class KernelSession:
         self._held.enter_context(runner.equipment.import_path())
         await self.session.initialize()
         await runner.journal.listen(coordinator)
-        self.load_failures = [dict(failure) for failure in self.session.status.load_failures]
+        self.load_failures = runtime.secrets.scrubbed([dict(one) for one in self.session.status.load_failures])
         await self._offer_approvals()
         self._context = coordinator.get("context")
         prompt = await runner.equipment.furnish(self.session, runner.working_dir)
@@ -111,6 +111,7 @@ class KernelSession:
             find_key=runtime.find_key,
             resolver=runner.equipment.resolver,
         )
+        runtime.secrets.add_those_of(injected)
         for warning in warnings:
             logger.warning("session %s: %s", runner.session_id, warning)
         return injected
@@ -122,6 +123,7 @@ class KernelSession:
         coordinator.register_capability("session.resume", runner.children.resume)
         coordinator.register_capability("mention_resolver", runner.equipment.places.resolver())
         coordinator.register_capability("session_manager", runner.runtime)
+        coordinator.register_capability("redaction.scrub", runner.runtime.secrets.scrubbed)
         build, paths = runner.equipment.build, runner.runtime.paths
         policy = session_policy_for(self.plan, paths=paths, working_dir=runner.working_dir, build=build)
         coordinator.register_capability(_POLICY, policy)

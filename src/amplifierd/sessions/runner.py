@@ -227,7 +227,7 @@ class ExecutionRunner:
             finish_reason=FINISH_REASON if self.budget.exhausted else self.summary.finish_reason,
             usage=self.budget.turn_used.to_json(),
             tool_calls=self.summary.tool_calls,
-            error=problem_document(error) if error is not None else None,
+            error=self.runtime.secrets.scrubbed(problem_document(error)) if error is not None else None,
         )
         await self._conclude(result, error)
         if isinstance(error, HoldLostError | asyncio.CancelledError):
@@ -269,7 +269,8 @@ class ExecutionRunner:
             own = asyncio.current_task()
             return "cancelled", "", error if own is not None and own.cancelling() else None
         except Exception as error:  # noqa: BLE001 - whatever modules raise ends the turn, not the session
-            logger.warning("turn %d of session %s failed: %s", self._turn, self.session_id, describe(error))
+            described = self.runtime.secrets.scrubbed(describe(error))
+            logger.warning("turn %d of session %s failed: %s", self._turn, self.session_id, described)
             if self.journal.lost is not None:
                 return "failed", "", self.journal.lost
             return ("cancelled", "", None) if self.kernel.is_cancelled else ("failed", "", error)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
-from amplifier_kit.redaction import scrub
+from amplifier_core.utils import SENSITIVE_KEYS
+from amplifier_kit.redaction.masking import rules_named
+from amplifier_kit.redaction.scrubbing import Scrubber
 
 _NAMES = ("*_KEY", "*_TOKEN", "*_SECRET", "*PASSWORD*", "*_PASS", "*_PWD", "*_CREDENTIAL*")
 _SHORTEST = 8  # shorter values are words that turn up by accident
@@ -20,6 +22,7 @@ class SecretValues:
     def __init__(self, values: Iterable[str] = ()) -> None:
         self._values: set[str] = set()
         self._pattern: re.Pattern[str] | None = None
+        self._scrubber = Scrubber(rules_named(("secrets",)))
         self.add(*values)
 
     def add(self, *values: str) -> None:
@@ -29,6 +32,10 @@ class SecretValues:
             self._values |= new
             known = sorted(self._values, key=len, reverse=True)
             self._pattern = re.compile("|".join(re.escape(value) for value in known))
+
+    def add_those_of(self, plan: Mapping[str, Any]) -> None:
+        """Take in what a plan, its variables expanded, has under the names of secrets."""
+        self.add(*_secrets_in(plan))
 
     @classmethod
     def of(cls, environment: Mapping[str, str], keys: Iterable[str] = ()) -> SecretValues:
@@ -42,7 +49,9 @@ class SecretValues:
 
     def scrubbed(self, value: Any) -> Any:
         """Return plain data without these secrets, and without anything else that looks like one."""
-        return self.masked(scrub(value, rules=("secrets",)))
+        scrubbed = self._scrubber.scrub(value)
+        self._scrubber.forget_messages()
+        return self.masked(scrubbed)
 
     def _mask(self, value: Any) -> Any:
         if isinstance(value, str):
@@ -52,3 +61,15 @@ class SecretValues:
         if isinstance(value, list):
             return [self._mask(item) for item in value]
         return value
+
+
+def _secrets_in(value: Any) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            if isinstance(inner, str) and str(key).lower() in SENSITIVE_KEYS:
+                yield inner
+            else:
+                yield from _secrets_in(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _secrets_in(inner)

@@ -23,6 +23,7 @@ from .ecosystem import EcosystemSessions
 from .export import ReadableSessions
 from .stored_requests import StoredRequest, read_request, requests
 from .synchronously import now_or_in_thread
+from .unsecret import without_secrets
 
 
 class SessionReading:
@@ -67,7 +68,7 @@ class SessionReading:
         return now_or_in_thread(read)
 
     def plan(self, session_id: str) -> dict[str, Any]:
-        """Return the mount plan of a session.
+        """Return the mount plan of a session, without the keys that somebody may have written into it.
 
         Raises:
             MountPlanMissingError: it has none.
@@ -75,7 +76,7 @@ class SessionReading:
 
         async def read() -> dict[str, Any]:
             source = await self._source_of(checked_session_id(session_id))
-            return await source.read_plan(session_id)
+            return without_secrets(await source.read_plan(session_id))
 
         return now_or_in_thread(read)
 

@@ -148,7 +148,8 @@ async def test_the_files_of_a_build_cannot_be_written_and_nobody_elses_modes_cha
         for build in (first, second):
             files = [path for path in build.path.rglob("*") if path.is_file()]
             modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in files}
-            assert {name for name, mode in modes.items() if mode != 0o444} == {"run.sh"}
+            assert {name for name, mode in modes.items() if mode != 0o444} == {"run.sh", "plan.json", "profile.md"}
+            assert modes["plan.json"] == modes["profile.md"] == 0o400, "they may hold what is nobody else's business"
             assert modes["run.sh"] == 0o555
             assert all(path.stat().st_mode & 0o700 == 0o700 for path in build.path.rglob("*") if path.is_dir())
     shared = "tools/tool-own/pyproject.toml"

@@ -126,8 +126,8 @@ async def test_sessions_are_listed_filtered_and_searched(projects: Projects) -> 
     assert (len(page.sessions), page.total) == (1, 3)
     hits = await projects.sessions.search("notes.md")
     assert [(hit.record.session_id, hit.snippet, hit.turn) for hit in hits] == [
-        ("s1", "notes.md", 1),
-        ("s0", "notes.md", 1),
+        ("s1", "There is notes.md", 1),
+        ("s0", "There is notes.md", 1),
     ]
     assert await projects.sessions.descendants("s0") == ("s0-0123456789abcdef_helper",)
     assert await projects.sessions.search("") == ()
