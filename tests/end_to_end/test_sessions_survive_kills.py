@@ -9,6 +9,7 @@ sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
 from sandboxes import needs_sandbox
 
 SOAK = Path(__file__).parents[1] / "stand_ins/crash_soak.py"
+REPAIRS = Path(__file__).parents[1] / "stand_ins/killed_repairs.py"
 
 
 @needs_sandbox  # without one a shell command goes on after its process was killed
@@ -17,3 +18,10 @@ def test_every_session_resumes_and_nothing_is_lost_or_done_twice() -> None:
 
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert "10 kills" in ran.stdout
+
+
+def test_a_repair_that_is_killed_at_any_step_is_finished_and_told_once() -> None:
+    ran = subprocess.run([sys.executable, REPAIRS, "12"], capture_output=True, text=True)
+
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "12 repairs were killed" in ran.stdout

@@ -26,7 +26,7 @@ from crashing_sessions import make_place, run_turns
 from kill_points import import_modules_of, succeeds
 from processes import Started
 
-_SESSION_KILLS = 12  # then another session is begun
+_SESSION_KILLS = 5  # then another session is begun
 _MOMENTS = {  # the last sign of life, how often it is awaited at most, and how long the process may go on after it
     "opening": (1, 0.25),
     "user_message:saved": (2, 0.02),
@@ -147,7 +147,7 @@ def main() -> None:
     given = arguments.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="amplifier-soak-", dir="/var/tmp")).resolve()  # a sandbox has its own /tmp
     make_place(folder)
-    import_modules_of(lambda: run_turns(folder, "rehearsal", 0, os.open(os.devnull, os.O_WRONLY)))
+    import_modules_of(lambda: run_turns(folder, "rehearsal-1", 0, os.open(os.devnull, os.O_WRONLY)))
     begun_s = time.monotonic()
     met = soak(folder, given.kills, given.seed)
     if not given.keep:

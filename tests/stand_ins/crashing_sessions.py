@@ -19,6 +19,8 @@ from amplifierd.home import Home
 MODULES = Path(__file__).parent / "crash_modules"
 TURNS = 3
 _TOOLS = ("look", "note", "send", "bash", "background", "read_file", "task")
+_LOOPS = ("loop-streaming", "loop-basic", "loop-events")
+_CONTEXTS = ("context-simple", "context-persistent")
 _PACES = ("slow", "quick", "quick")
 _KEPT = ("text", "request_id", "message_id", "content", "turn", "tool_call_id", "status")
 
@@ -35,11 +37,15 @@ def open_home(folder: Path) -> Home:
     return amplifierd.open_home(folder / "home", offline=True, overrides={"security": {"module_roots": [str(MODULES)]}})
 
 
-def plan(folder: Path) -> dict[str, Any]:
+def plan(folder: Path, number: int = 0) -> dict[str, Any]:
+    """Return the plan of a session; by their number sessions have different loops and contexts."""
     work = folder / "work"
     provider = {"complaints": str(folder / "complaints.txt")}
     return {
-        "session": {"orchestrator": {"module": "loop-streaming"}, "context": {"module": "context-simple"}},
+        "session": {
+            "orchestrator": {"module": _LOOPS[number % len(_LOOPS)]},
+            "context": {"module": _CONTEXTS[number % len(_CONTEXTS)]},
+        },
         "providers": [_local("provider-rehearsed", provider)],
         "tools": [
             _local("tool-traced", {"folder": str(work)}),
@@ -69,7 +75,8 @@ async def _run_turns(folder: Path, session_id: str, run: int, output: int) -> No
         home.sessions.get(session_id)
         opening = home.sessions.resume(session_id)
     except SessionNotFoundError:
-        opening = home.sessions.open(plan=plan(folder), working_dir=folder / "work", session_id=session_id)
+        made_of = plan(folder, int(session_id.rpartition("-")[2]))
+        opening = home.sessions.open(plan=made_of, working_dir=folder / "work", session_id=session_id)
     async with opening as session:
         tell({"event": "opened"})
         session.subscribe(tell)
