@@ -144,6 +144,12 @@ def find_broken_turn(
     return None
 
 
+def ends_repaired(messages: Sequence[Message]) -> bool:
+    """Say whether the last turn of a transcript is one that was repaired."""
+    turn = last_turn([*messages])
+    return any(_is_of_repair(line) for line in messages if line.get("turn") == turn)
+
+
 def _orphans(messages: Sequence[Message]) -> dict[int, list[Call]]:
     """Return the calls without a result, by the message that asks for them; an id may have been used before."""
     waiting: dict[str, tuple[int, Call]] = {}

@@ -22,7 +22,7 @@ from amplifierd.session_store.protocol import Message
 from .calls import CallLayer, LayeredOrchestrator
 from .context_messages import DOCUMENT, ContextMessages, for_kernel
 from .displays import EventDisplay
-from .interruption import repair
+from .interruption import ends_repaired, repair
 from .receipts import ask_tool
 from .running_calls import RunningCalls
 from .transcript import RecordedContext, for_context, last_turn
@@ -206,7 +206,10 @@ class KernelSession:
             return
         get_messages = getattr(self._context, "get_messages", None)
         present = await settle(get_messages()) if callable(get_messages) else []
-        kept = [message for message in present or () if message.get("role") == "system"]
+        known = [message.get("content") for message in messages]
+        kept = [m for m in present or () if m.get("role") == "system" and m.get("content") not in known]
+        if ends_repaired(self.messages):  # a context with a file of its own does not know what became of the calls
+            await settle(self._context.clear())
         await settle(set_messages([*kept, *messages]))
 
     async def add_mentioned(self, prompt: str, turn: int) -> None:

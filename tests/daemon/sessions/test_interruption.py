@@ -1,5 +1,6 @@
 """Sessions as a crash left them: what is repaired when they are resumed, and that it is said once."""
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,9 @@ USED = {"input_tokens": 70, "output_tokens": 30, "total_tokens": 100, "cost_usd"
 class Remains:
     """A session, and what a killed process wrote of it; events and messages are numbered in their order."""
 
-    def __init__(self, home: Home, session_id: str) -> None:
+    def __init__(self, home: Home, session_id: str, events: int = 0) -> None:
         self.home, self.session_id = home, session_id
-        self._messages = self._events = 0
+        self._messages, self._events = 0, events
 
     async def write(self, messages: Sequence[dict[str, Any]] = (), events: Sequence[tuple[str, Any]] = ()) -> None:
         store = self.home.sessions.runtime.store
@@ -214,3 +215,23 @@ async def test_a_fork_of_a_repaired_session_is_whole(remains: Remains) -> None:
 
     async with remains.home.sessions.resume(forked.session_id) as session:
         assert not session.repaired
+
+
+async def test_a_context_with_a_file_of_its_own_learns_what_became_of_a_call(home: Home, work: Path) -> None:
+    answer = {"text": "It says: {{last_tool_result}}", "repeat": True}
+    plan = Agent([{"text": "Hello.", "when": {"call": 1, "contains": "Hi"}}, answer]).sections()
+    plan["session"]["context"] = {"module": "context-persistent"}
+    async with home.sessions.open(plan=plan, working_dir=work) as session:
+        await session.execute("Hi")
+    remains = Remains(home, session.session_id, events=len(home.sessions.events(session.session_id)) + 100)
+    receipts = [begun(2), ASKED, ANSWERED, intent("a"), outcome("a", "Buy milk.")]
+    await remains.write([prompt(2), asks("a", turn=2)], receipts)
+    with (home.paths.sessions / session.session_id / "context-messages.jsonl").open("a") as file:
+        file.writelines(f"{json.dumps(message)}\n" for message in (prompt(2), asks("a", turn=2)))
+
+    async with home.sessions.resume(session.session_id) as resumed:
+        assert [call.state for call in resumed.repaired.calls] == ["done"]
+        context = resumed.runner.kernel.session.coordinator.get("context")
+        contents = [message["content"] for message in await context.get_messages()]
+        assert contents[-4:-1] == ["Go", "", "Buy milk."]
+        assert len(contents) == len(home.sessions.messages(session.session_id))
