@@ -31,6 +31,8 @@ SECTIONS = (
     Section(
         "Set up",
         {
+            "init": "Find a model to talk to, and remember it.",
+            "doctor": "Look for what is wrong, and say how to fix it.",
             "provider": "See providers, store their keys, and try them.",
             "config": "Read and change the settings of this command.",
             "completion": "Print the completion script for a shell.",

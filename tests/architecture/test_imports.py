@@ -35,6 +35,7 @@ ALLOWANCES = [
                 "amplifier_foundation",
                 "amplifier_system",
                 "amplifierd",
+                "httpx2",
                 "prompt_toolkit",
                 "pydantic",
                 "rich",

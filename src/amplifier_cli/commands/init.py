@@ -1,0 +1,132 @@
+"""`amplifier init`: from a fresh machine to an agent that works."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import httpx2
+import typer
+
+from amplifier_cli.command_group import examples, single_command
+from amplifier_cli.config import SettingsFiles
+from amplifier_cli.open_home import in_home
+from amplifier_cli.render import styled, write
+from amplifier_cli.suggestions import pick
+from amplifierd.home import Home
+from amplifierd.yaml_edits import edited, replace_text
+
+from .provider import PREFIX, installed, key_of, read_key
+
+app = single_command()
+
+_LOCAL_SERVERS = (
+    "http://127.0.0.1:11434/v1",
+    "http://127.0.0.1:1234/v1",
+    "http://127.0.0.1:8000/v1",
+    "http://127.0.0.1:8080/v1",
+)
+_PATIENCE_S = 0.5
+_LOCAL_PROFILE = """\
+---
+profile:
+  name: local-server
+  version: 1.0.0
+  description: A model on this machine, at {address}
+  extends: foundation/foundation
+  schema_version: 2
+
+providers:
+- module: provider-openai
+  config:
+    base_url: {address}
+    default_model: {model}
+---
+
+You are an assistant who works in the current directory with the tools you are given.
+"""
+
+
+@app.command(epilog=examples("amplifier init", "amplifier init --provider anthropic", "amplifier init --offline"))
+def init(
+    ctx: typer.Context,
+    provider: Annotated[str | None, typer.Option("-p", "--provider", metavar="NAME", help="Ask this provider.")] = None,
+    offline: Annotated[bool, typer.Option("--offline", help="Use no model: an agent that works by rules.")] = False,
+) -> None:
+    """Find a model to talk to, and remember it in your settings.
+
+    Keys in the environment (ANTHROPIC_API_KEY, OPENAI_API_KEY) and stored ones are used where they are. A server on
+    this machine that speaks the OpenAI protocol is found as well. Otherwise you are asked for a key, which goes into
+    the system's keyring or into a file for you alone.
+    """
+
+    async def work(home: Home) -> None:
+        await home.collections.extract_missing()
+        settings = await _chosen(home, provider, offline=offline)
+        file = SettingsFiles.of(home.paths, Path.cwd()).user
+
+        def change(document: dict[str, str]) -> None:
+            for key in ("profile", "provider"):
+                document.pop(key, None)
+            document.update(settings)
+
+        replace_text(file, edited(file.read_text(encoding="utf-8") if file.exists() else "", change))
+        write(f"{file} says: {', '.join(f'{key} {value}' for key, value in settings.items())}")
+        write("\nNext:")
+        for line in ('amplifier run "What is in this folder?"', "amplifier", "amplifier doctor"):
+            write(f"  {styled(line, 'bold')}")
+
+    in_home(ctx, work)
+
+
+async def _chosen(home: Home, typed: str | None, *, offline: bool) -> dict[str, str]:
+    if offline:
+        return {"profile": "foundation/offline"}
+    known = [name for name in installed() if key_of(home, name)["variable"]]
+    if typed is not None:
+        name = pick(typed, known, "provider", key=lambda each: each.removeprefix(PREFIX), see="amplifier provider list")
+        return _with_key(home, name)
+    ready = [name for name in known if key_of(home, name)["key"]]
+    if ready:
+        return _with_key(home, ready[0])
+    if found := await _local_server():
+        return _with_local_server(home, *found)
+    if sys.stdin.isatty():
+        names = [name.removeprefix(PREFIX) for name in known]
+        answer = typer.prompt(f"There is no key yet. Which provider ({', '.join(names)}, or none)?", default=names[0])
+        if answer != "none":
+            return await _chosen(home, answer, offline=False)
+    write("There is no key and no model on this machine, so an agent works by rules.")
+    return {"profile": "foundation/offline"}
+
+
+def _with_key(home: Home, module_id: str) -> dict[str, str]:
+    name, found = module_id.removeprefix(PREFIX), key_of(home, module_id)
+    if not found["key"]:
+        where = home.keys.set(module_id, read_key(f"Key for {name}"))
+        write(f"The key is stored in the {where}.")
+    else:
+        write(f"The key for {name} comes from {found['from']}.")
+    return {"profile": "foundation/base", "provider": name}
+
+
+async def _local_server() -> tuple[str, str] | None:
+    """Return the address of a server on this machine that speaks the OpenAI protocol, and its first model."""
+    addresses = [os.environ["OPENAI_BASE_URL"]] if os.environ.get("OPENAI_BASE_URL") else [*_LOCAL_SERVERS]
+    async with httpx2.AsyncClient(timeout=_PATIENCE_S, trust_env=False) as client:
+        for address in addresses:
+            try:
+                answer = (await client.get(f"{address.rstrip('/')}/models")).json()
+                return address, str(answer["data"][0]["id"])
+            except (httpx2.HTTPError, ValueError, KeyError, IndexError, TypeError):
+                continue
+    return None
+
+
+def _with_local_server(home: Home, address: str, model: str) -> dict[str, str]:
+    file = home.paths.own_profiles / "local-server.md"
+    replace_text(file, _LOCAL_PROFILE.format(address=address, model=model))
+    write(f"{address} answers with the model {model}; {file} is a profile for it.")
+    return {"profile": "local/local-server"}

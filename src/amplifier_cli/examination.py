@@ -1,0 +1,166 @@
+"""What `amplifier doctor` looks at: each check says what is wrong and what to do about it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from amplifier_core.exceptions import AmplifierError
+from amplifierd.exceptions import SessionHeldError
+from amplifierd.home import Home
+from amplifierd.session_defaults import WITHOUT_KEYS, default_profile
+from amplifierd.session_store.hold import Holder
+from amplifierd.session_store.record import is_session_id
+
+Grade = Literal["ok", "warning", "error"]
+_LEAST_PYTHON = (3, 11)
+_LEAST_FREE = 200 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a check found; `repair` does what is safe about it, `fix` says what else to do."""
+
+    check: str
+    grade: Grade
+    message: str
+    fix: str = ""
+    repair: Callable[[], Awaitable[Any]] | None = None
+
+
+async def examine(home: Home) -> AsyncIterator[Finding]:
+    """Yield what every check finds, one after the other."""
+    yield _python()
+    yield _git()
+    yield _writable(home)
+    yield _space(home)
+    for warning in home.settings.warnings:
+        yield Finding("settings", "warning", warning, f"correct {home.paths.settings_file}")
+    yield await _key(home)
+    async for finding in _profiles(home):
+        yield finding
+    async for finding in _sessions(home):
+        yield finding
+
+
+def _python() -> Finding:
+    version = ".".join(map(str, sys.version_info[:3]))
+    if sys.version_info < _LEAST_PYTHON:
+        return Finding("python", "error", f"Python {version} is too old", "install Python 3.11 or newer")
+    return Finding("python", "ok", f"Python {version}")
+
+
+def _git() -> Finding:
+    path = shutil.which("git")
+    if path is None:
+        return Finding("git", "error", "git is not there", "install git: sources are fetched with it")
+    try:
+        run = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=10, check=True)
+    except (OSError, subprocess.SubprocessError) as error:
+        return Finding("git", "error", f"git does not work: {error}", f"repair or replace {path}")
+    return Finding("git", "ok", run.stdout.strip())
+
+
+def _writable(home: Home) -> Finding:
+    place = home.paths.home
+    nearest = next(parent for parent in (place, *place.parents) if parent.exists())
+    if os.access(nearest, os.W_OK | os.X_OK):
+        return Finding("home", "ok", str(place))
+    fix = f"make {nearest} writable for you, or choose another: amplifier --home DIR"
+    return Finding("home", "error", f"{place} cannot be written", fix)
+
+
+def _space(home: Home) -> Finding:
+    place = home.paths.home
+    nearest = next(parent for parent in (place, *place.parents) if parent.exists())
+    free = shutil.disk_usage(nearest).free
+    told = f"{free / 1024**3:.1f} GiB free"
+    if free < _LEAST_FREE:
+        return Finding("space", "error", told, "free some space: amplifier source prune, amplifier session cleanup")
+    return Finding("space", "ok", told)
+
+
+async def _key(home: Home) -> Finding:
+    try:
+        chosen = await default_profile(home.paths, home.settings, home.profiles, home.keys, environment=os.environ)
+    except (AmplifierError, ValueError) as error:
+        return Finding("key", "error", str(error), "choose a profile that exists: amplifier config set profile ID")
+    if chosen == WITHOUT_KEYS:
+        return Finding("key", "warning", "no provider has a key; foundation/offline is used", "amplifier init")
+    return Finding("key", "ok", f"{chosen} is used")
+
+
+async def _profiles(home: Home) -> AsyncIterator[Finding]:
+    """Look at the profiles that have been compiled."""
+    await home.collections.extract_missing()
+    for profile in home.profiles.list():
+        if not profile.valid:
+            told = "; ".join(map(str, profile.issues))
+            yield Finding("profile", "error", told, f"correct it: {profile.path}")
+            continue
+        if not profile.is_compiled:
+            continue
+        profile_id = str(profile.profile_id)
+        found = await home.profiles.status(profile_id)
+        if found.status in ("fresh", "degraded"):
+            yield Finding("profile", "ok", f"{profile_id} is {found.status}")
+        else:
+            why = ", ".join(map(str, found.reasons)) or found.status
+            fix = f"amplifier profile compile {profile_id}"
+            yield Finding("profile", "warning", f"{profile_id}: {why}", fix, _compiling(home, profile_id))
+
+
+def _compiling(home: Home, profile_id: str) -> Callable[[], Awaitable[Any]]:
+    return lambda: home.profiles.compile(profile_id)
+
+
+async def _sessions(home: Home) -> AsyncIterator[Finding]:
+    """Look at every stored session: whether it can be read, and whether a process that is gone left it in a turn."""
+    count = 0
+    for directory in _directories(home.paths.sessions):
+        session_id = directory.name
+        count += 1
+        try:
+            home.sessions.get(session_id)
+            home.sessions.messages(session_id)
+        except (AmplifierError, OSError, ValueError) as error:
+            told = error.message if isinstance(error, AmplifierError) else str(error)
+            yield Finding("session", "error", f"{session_id}: {told}", f"amplifier session delete {session_id}")
+            continue
+        if (gone := _gone_holder(directory)) is not None:
+            told = f"{session_id} was left by {gone}, which is gone"
+            yield Finding(
+                "session", "warning", told, f"amplifier session repair {session_id}", _repairing(home, session_id)
+            )
+    yield Finding("session", "ok", f"{count} sessions")
+
+
+def _repairing(home: Home, session_id: str) -> Callable[[], Awaitable[Any]]:
+    async def repair() -> None:
+        try:
+            await home.sessions.repair(session_id)
+        except SessionHeldError:  # somebody works on it since
+            return
+
+    return repair
+
+
+def _directories(sessions: Path) -> list[Path]:
+    return sorted(each for each in sessions.glob("*") if each.is_dir() and is_session_id(each.name))
+
+
+def _gone_holder(directory: Path) -> Holder | None:
+    """Return the process that holds a session and is gone, None when nobody holds it or the holder lives."""
+    try:
+        held = json.loads((directory / "hold.json").read_bytes())
+        holder = Holder(**held["holder"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return None if holder.is_alive() else holder
