@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
+from amplifier_system.tasks import run_to_end
 from amplifierd.builds.home_profiles import Profiles
 from amplifierd.checkpoints import Changes, UndoResult
 from amplifierd.exceptions import (
@@ -63,18 +64,30 @@ class Sessions(OpenSessions):
             changes["name"] = changes["name"] or None
         if "limits" in changes:
             changes["limits"] = Limits.read(changes["limits"]).to_json() or None
-        opened = self._open.get(session_id)
-        if opened is not None:
-            return await opened.runner.change(**changes)
-        return await self._under_hold(session_id, lambda hold: self._store.update(hold, **changes))
+        return await self._change(session_id, lambda record: changes)
+
+    async def _change(self, session_id: str, find: Callable[[SessionRecord], Mapping[str, Any]]) -> SessionRecord:
+        """Change the fields that `find` returns for the record as it is at that moment."""
+
+        async def change(hold: Hold) -> SessionRecord:
+            return await self._store.update(hold, **find(await self._store.read(session_id)))
+
+        async with self._alone(checked_session_id(session_id)):
+            if (runner := self._find_runner(session_id)) is not None:
+                return await runner.change(**find(runner.record))
+            return await self._held(session_id, change)
 
     async def rename(self, session_id: str, name: str | None) -> SessionRecord:
         return await self.update(session_id, name=name)
 
     async def tag(self, session_id: str, *, add: Sequence[str] = (), remove: Sequence[str] = ()) -> SessionRecord:
         """Add and remove tags."""
-        present = [tag for tag in self.get(session_id).tags if tag not in remove]
-        return await self.update(session_id, tags=[*dict.fromkeys([*present, *add])])
+
+        def tagged(record: SessionRecord) -> dict[str, Any]:
+            present = [tag for tag in record.tags if tag not in remove]
+            return {"tags": [*dict.fromkeys([*present, *add])]}
+
+        return await self._change(session_id, tagged)
 
     async def end(self, session_id: str, status: SessionState = "completed", **details: Any) -> SessionRecord:
         """End a session and everything below it; `details` are `error_message` and `error_details` of a failed one.
@@ -88,10 +101,10 @@ class Sessions(OpenSessions):
                 f"session {session_id} is {record.status} and cannot become {status}",
                 hint="an active session can become completed, failed or terminated",
             )
+        await self._unload(session_id)  # first, so that it delegates nothing any more
         for below in reversed(await self._store.descendants(session_id)):
             if (await self._store.read(below)).status == "active":
                 await self.end(below, status)
-        await self._unload(session_id)
         ended = {"status": status, "ended_at": now(), **details}
         return await self._under_hold(session_id, lambda hold: self._store.update(hold, **ended))
 
@@ -211,14 +224,24 @@ class Sessions(OpenSessions):
             ExecutionInProgressError: a turn is running, and `force` is not set.
             SessionHeldError: another process holds it.
         """
-        opened = self._open.get(session_id)
-        if opened is not None and opened.activity != "idle" and not force:
-            raise ExecutionInProgressError(f"session {session_id} is executing a turn", hint="cancel it, or use force")
-        for below in reversed(await self._store.descendants(session_id)):
+        for member in (session_id, *await self._store.descendants(session_id)):
+            runner = self._find_runner(member)
+            if runner is not None and runner.activity != "idle" and not force:
+                raise ExecutionInProgressError(f"session {member} is executing a turn", hint="cancel it, or use force")
+        await self._unload(session_id)  # first, so that it delegates nothing any more
+        whole_tree = (session_id, *await self._store.descendants(session_id))
+        for below in whole_tree[1:]:
             await self._unload(below)
-            await self._store.delete(await self._store.acquire(below, self.runtime.holder))
-        await self._unload(session_id)
-        await self._store.delete(await self._store.acquire(session_id, self.runtime.holder))
+        holds: list[Hold] = []
+        try:
+            for member in whole_tree:
+                holds.append(await self._store.acquire(member, self.runtime.holder))
+            while holds:
+                await self._store.delete(holds[-1])
+                holds.pop()
+        finally:
+            for hold in holds:
+                await self._store.release(hold)
 
     async def cleanup(self, older_than_days: float = 30, *, dry_run: bool = False) -> Sequence[str]:
         """Remove ended sessions that are older than some days; returns their ids. Active ones stay."""
@@ -234,11 +257,15 @@ class Sessions(OpenSessions):
         return old
 
     async def _under_hold(self, session_id: str, work: Callable[[Hold], Awaitable[T]]) -> T:
-        hold = await self._store.acquire(checked_session_id(session_id), self.runtime.holder)
+        async with self._alone(checked_session_id(session_id)):
+            return await self._held(session_id, work)
+
+    async def _held(self, session_id: str, work: Callable[[Hold], Awaitable[T]]) -> T:
+        hold = await self._store.acquire(session_id, self.runtime.holder)
         try:
             return await work(hold)
         finally:
-            await self._store.release(hold)
+            await run_to_end(self._store.release(hold))
 
     # --- what turns did to files
 

@@ -14,6 +14,7 @@ from amplifier_core.boundary import Boundary, TaskBoundary, settle
 from amplifier_foundation.prepared.guards import hand_down_guards
 from amplifier_foundation.prepared.session_setup import session_plan
 from amplifier_foundation.session.capabilities import set_working_dir
+from amplifierd.exceptions import SteeringUnsupportedError
 from amplifierd.plans.injection import inject_runtime
 from amplifierd.plans.runtime_values import RuntimePlaces
 from amplifierd.plans.session_policy import session_policy_for
@@ -271,9 +272,10 @@ class KernelSession:
     async def steer(self, text: str) -> None:
         steer = self.session.coordinator.get_capability("session.steer")
         if not callable(steer):
-            from .runner import unsupported  # the other way round it is imported at the top
-
-            raise unsupported(self.runner.session_id)
+            raise SteeringUnsupportedError(
+                f"the orchestrator of session {self.runner.session_id} offers no session.steer",
+                hint="use loop-basic, -streaming or -events",
+            )
         await settle(steer(text))
 
     # --- end

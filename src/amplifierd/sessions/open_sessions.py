@@ -8,14 +8,16 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 from amplifier_core.display import DisplaySystem
 from amplifier_foundation.exceptions import BundleError
+from amplifier_system.tasks import run_to_end
 from amplifierd.checkpoints import Checkpoints
 from amplifierd.exceptions import CheckpointError, SessionStateError
 from amplifierd.limits import Limits
 from amplifierd.session_store.protocol import Hold, NewSession
-from amplifierd.session_store.record import SessionRecord, SessionState, checked_session_id
+from amplifierd.session_store.record import SessionRecord, SessionState, checked_session_id, now
 
 from .approvals import ApprovalQueue
 from .approvers import Approver, DenyAll
@@ -66,11 +68,7 @@ class OpenSessions(SessionReading):
         self._find_checkpoints = find_checkpoints
         self._open: dict[str, Session] = {}
         self._users: dict[str, int] = {}
-        self._opening = asyncio.Lock()
-
-    def find_open(self, session_id: str) -> Session | None:
-        """Return a session that is open in this process."""
-        return self._open.get(session_id)
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def open(
         self,
@@ -171,13 +169,14 @@ class OpenSessions(SessionReading):
                 f"the working directory {request.working_dir} is not a directory", hint="create it, or name another"
             )
         new, equipment = await self._creation.prepare(request)
-        hold = await self._store.create(new, self.runtime.holder)
-        try:
-            tree = await self._tree(new.record, hold, approver, display)
-            return await self._start(new.record, hold, tree, equipment, ())
-        except BaseException:
-            await self._store.delete(hold)
-            raise
+        async with self._alone(new.record.session_id):
+            hold = await self._store.create(new, self.runtime.holder)
+            try:
+                tree = await self._tree(new.record, hold, approver, display)
+                return await self._start(new.record, hold, tree, equipment, ())
+            except BaseException:
+                await run_to_end(self._store.delete(hold))
+                raise
 
     async def _resume(
         self,
@@ -187,24 +186,25 @@ class OpenSessions(SessionReading):
         take_over: bool,
         layers: Sequence[CallLayer],
     ) -> Session:
-        async with self._opening:
+        async with self._alone(session_id):
             if (known := self._open.get(session_id)) is not None:
                 self._users[session_id] += 1
-                return known
+                return known.shared()
             await self._adopt(session_id)
             hold = await self._store.acquire(session_id, self.runtime.holder, take_over=take_over)
             try:
                 record = await self._store.read(session_id)  # now nobody else changes it
                 if take_over:
                     await self._take_children_over(session_id)
-                if record.status in ENDED:
-                    record = await self._store.update(hold, status="active", ended_at=None)
+                if record.status != "active":
+                    started = record.started_at or now()
+                    record = await self._store.update(hold, status="active", started_at=started, ended_at=None)
                 equipment = await self.runtime.outfitter.of_record(record)
                 equipment = await self._as_agent(record, equipment)
                 tree = await self._tree(record, hold, approver, display)
                 return await self._start(record, hold, tree, equipment, layers)
             except BaseException:
-                await self._store.release(hold)
+                await run_to_end(self._store.release(hold))
                 raise
 
     async def _take_children_over(self, session_id: str) -> None:
@@ -308,25 +308,43 @@ class OpenSessions(SessionReading):
         directory = self._store.workspace(record.session_id) / DIRECTORY
         return self._find_checkpoints(directory, Path(record.working_dir), is_trusted=record.is_trusted)
 
-    async def _close(self, session: Session) -> None:
-        session_id = session.session_id
-        self._users[session_id] = self._users.get(session_id, 1) - 1
-        if self._users[session_id] > 0:
-            return
-        self._users.pop(session_id, None)
-        self._open.pop(session_id, None)
-        await session.runner.cleanup()
+    async def _close(self, session_id: str) -> None:
+        """Let one user go; with the last one the session ends."""
+        async with self._alone(session_id):
+            users = self._users.get(session_id, 0)
+            if users > 1:
+                self._users[session_id] = users - 1
+            else:
+                await self._shut(session_id)
 
     async def _unload(self, session_id: str) -> None:
-        """Close a session whoever uses it."""
-        if (opened := self._open.get(session_id)) is not None:
-            self._users[session_id] = 1
-            await opened.close()
+        """End a session whoever uses it; also one that works for its parent at this moment."""
+        async with self._alone(session_id):
+            await self._shut(session_id)
+        if (working := self._find_runner(session_id)) is not None:
+            await working.stop()
+
+    async def _shut(self, session_id: str) -> None:
+        opened = self._open.pop(session_id, None)
+        self._users.pop(session_id, None)
+        if opened is not None:
+            opened.turn_away()
+            await run_to_end(opened.runner.cleanup())
+
+    def _alone(self, session_id: str) -> asyncio.Lock:
+        """Return the lock of a session: it is opened, changed and closed by one at a time."""
+        return self._locks.setdefault(session_id, asyncio.Lock())
+
+    def _find_runner(self, session_id: str) -> ExecutionRunner | None:
+        """Return what runs a session in this process, be it opened or at work for its parent."""
+        trees = (opened.runner.tree for opened in self._open.values())
+        return next((tree.runners[session_id] for tree in trees if session_id in tree.runners), None)
 
     async def close(self) -> None:
         """Close every open session and the store."""
         for session_id in tuple(self._open):
-            await self._unload(session_id)
+            async with self._alone(session_id):
+                await self._shut(session_id)
         await self._store.close()
 
 

@@ -8,7 +8,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from amplifierd.exceptions import ExecutionInProgressError, NothingToSteerError, QueueFullError
+from amplifierd.exceptions import (
+    ExecutionInProgressError,
+    NothingToSteerError,
+    QueueFullError,
+    SessionError,
+)
 
 
 @dataclass(eq=False)
@@ -42,6 +47,13 @@ class PromptQueue:
         waiting.turn.cancel()
         return waiting.prompt
 
+    def close(self, reason: SessionError) -> None:
+        """Turn everyone away who waits."""
+        while self._waiting:
+            waiting = self._waiting.popleft()
+            if not waiting.turn.done():
+                waiting.turn.set_exception(reason)
+
     @asynccontextmanager
     async def turn(self, prompt: str, *, may_wait: bool, session_id: str) -> AsyncIterator[None]:
         """Hold the turn while the block runs.
@@ -49,6 +61,7 @@ class PromptQueue:
         Raises:
             ExecutionInProgressError: a turn is running and the prompt is not to wait.
             QueueFullError: too many wait already.
+            SessionStateError: the session was closed meanwhile.
             asyncio.CancelledError: it was taken out of the queue.
         """
         if self._is_taken:
@@ -76,7 +89,7 @@ class PromptQueue:
         except BaseException:
             if waiting in self._waiting:
                 self._waiting.remove(waiting)
-            elif waiting.turn.done() and not waiting.turn.cancelled():  # it was its turn at this very moment
+            elif _is_given(waiting.turn):  # it was its turn at this very moment
                 self._pass_on()
             raise
 
@@ -88,3 +101,7 @@ class PromptQueue:
                 waiting.turn.set_result(None)
                 return
         self._is_taken = False
+
+
+def _is_given(turn: asyncio.Future[None]) -> bool:
+    return turn.done() and not turn.cancelled() and turn.exception() is None

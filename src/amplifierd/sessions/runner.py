@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from amplifier_core.exceptions import describe
+from amplifier_system.tasks import run_to_end
 from amplifierd.exceptions import (
     BudgetExhaustedError,
     ExecutionInProgressError,
     HoldLostError,
     NothingToSteerError,
     SessionError,
-    SteeringUnsupportedError,
+    SessionStateError,
 )
 from amplifierd.limits import Limits
 from amplifierd.problems import problem_document
@@ -47,6 +48,9 @@ logger = logging.getLogger(__name__)
 
 _PATIENCE_S = 10.0
 """How long a module that was told to stop at once may take before its task is cancelled."""
+
+_LONGEST_END_S = 3 * _PATIENCE_S
+"""How long a cancelled turn may take until all of it is written down."""
 
 
 class ExecutionRunner:
@@ -98,8 +102,10 @@ class ExecutionRunner:
         self._kernel: KernelSession | None = None
         self._turn = 0
         self._task: asyncio.Task[str] | None = None
-        self._is_busy = False
-        self._is_cancelling = False
+        self._is_busy = self._is_cancelling = self._is_closed = False
+        self._is_idle = asyncio.Event()
+        self._is_idle.set()
+        self._is_ended = asyncio.Event()
         tree.runners[session_id] = self
 
     # --- life
@@ -157,16 +163,24 @@ class ExecutionRunner:
 
     async def cleanup(self) -> None:
         """End the modules and give the hold back; a running turn is cancelled first."""
+        self._is_closed = True
         if self._is_busy:
             await self.cancel(immediate=True)
-            if self._task is not None:
-                await asyncio.wait({self._task}, timeout=_PATIENCE_S)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._is_idle.wait(), _LONGEST_END_S)
         self.tree.runners.pop(self.session_id, None)
         try:
             if self._kernel is not None:
                 await self._kernel.close()
         finally:
             await self.runtime.store.release(self.hold)
+            self._is_ended.set()
+
+    async def stop(self) -> None:
+        """Let a child's turn end at once, and wait until whoever runs it has cleaned up."""
+        self._is_closed = True
+        await self.cancel(immediate=True)
+        await self._is_ended.wait()
 
     # --- one turn
 
@@ -184,18 +198,28 @@ class ExecutionRunner:
             ExecutionInProgressError: a turn is running.
             HoldLostError: another process has taken the session over.
         """
+        with self._working():
+            if self.transcript.is_behind or self._kernel is None:
+                await self._reload()
+            return await self._run_turn(prompt, correlation_id, metadata, images)
+
+    @contextmanager
+    def _working(self) -> Iterator[None]:
+        """Keep everything else away from the conversation meanwhile."""
+        if self._is_closed:
+            raise closed(self.session_id)
         if self._is_busy:
             raise ExecutionInProgressError(
                 f"session {self.session_id} is executing a turn", hint="wait for it, queue the prompt, or cancel it"
             )
         self._is_busy = True
+        self._is_idle.clear()
         try:
-            if self.transcript.is_behind or self._kernel is None:
-                await self._reload()
-            return await self._run_turn(prompt, correlation_id, metadata, images)
+            yield
         finally:
             self._is_busy = self._is_cancelling = False
             self._task = None
+            self._is_idle.set()
 
     async def _run_turn(
         self,
@@ -209,13 +233,16 @@ class ExecutionRunner:
         self.journal.correlation_id = self.transcript.correlation_id = correlation_id
         self.transcript.turn = self.requests.turn = self._turn
         self.summary.begin()
-        try:
-            await self._save_prompt(prompt, metadata, images)
-        except SessionError:
-            self.transcript.is_behind = True
-            raise
-        await self._take_checkpoint(BEFORE)
-        status, response, error = await self._attempt(prompt)
+        if self.parent is None:  # a child runs for one turn, and its parent may have been asked to stop already
+            self.kernel.reset_cancellation()
+        status, response, error = await self._attempt(prompt, metadata, images)
+        result = await run_to_end(self._end_turn(status, response, error))
+        if isinstance(error, HoldLostError | asyncio.CancelledError):
+            raise error
+        return result
+
+    async def _end_turn(self, status: TurnStatus, response: str, error: BaseException | None) -> TurnResult:
+        """Write down everything that a turn left; it happens whatever becomes of the one who waits for it."""
         await self.partial.settle()
         await self._take_checkpoint(AFTER)
         result = TurnResult(
@@ -223,15 +250,13 @@ class ExecutionRunner:
             status=status,
             session_id=self.session_id,
             turn=self._turn,
-            correlation_id=correlation_id,
+            correlation_id=self.journal.correlation_id or "",
             finish_reason=FINISH_REASON if self.budget.exhausted else self.summary.finish_reason,
             usage=self.budget.turn_used.to_json(),
             tool_calls=self.summary.tool_calls,
             error=self.runtime.secrets.scrubbed(problem_document(error)) if error is not None else None,
         )
-        await self._conclude(result, error)
-        if isinstance(error, HoldLostError | asyncio.CancelledError):
-            raise error
+        await self._conclude(result)
         return result
 
     async def _take_checkpoint(self, label: str) -> None:
@@ -244,23 +269,35 @@ class ExecutionRunner:
         except SessionError as error:
             logger.warning("a checkpoint of turn %d of session %s is not told: %s", self._turn, self.session_id, error)
 
-    async def _save_prompt(
-        self, prompt: str, metadata: Mapping[str, Any] | None, images: Sequence[Mapping[str, Any]]
-    ) -> None:
+    async def _save_prompt(self, prompt: str, metadata: Mapping[str, Any] | None) -> None:
         line = await self.transcript.add_prompt(prompt, metadata)
         saved = {"message_id": line["id"], "role": "user", "content": prompt, "turn": self._turn}
         await self.journal.write("user_message:saved", saved)
         started = {"message_id": None, "role": "assistant", "content": None, "turn": self._turn}
         await self.journal.write("assistant_message:start", started)
+
+    async def _prepare(self, prompt: str, images: Sequence[Mapping[str, Any]]) -> None:
+        """Give the context what comes before the prompt, and keep the working directory as it is."""
         await self.kernel.add_mentioned(prompt, self._turn)
         if images:
             await self.kernel.add_images(images)
+        await self._take_checkpoint(BEFORE)
 
-    async def _attempt(self, prompt: str) -> tuple[TurnStatus, str, BaseException | None]:
-        """Let the kernel run the turn, and say how that ended."""
+    async def _attempt(
+        self, prompt: str, metadata: Mapping[str, Any] | None, images: Sequence[Mapping[str, Any]]
+    ) -> tuple[TurnStatus, str, BaseException | None]:
+        """Save the prompt, let the kernel run the turn, and say how that ended."""
+        try:
+            await run_to_end(self._save_prompt(prompt, metadata))
+            await self._prepare(prompt, images)
+        except asyncio.CancelledError as error:
+            return "cancelled", "", error
+        except SessionError:
+            self.transcript.is_behind = True
+            raise
         try:
             async with self.budget.turn():
-                response = await self._run_kernel(prompt)
+                response = "" if self.kernel.is_cancelled else await self._run_kernel(prompt)
         except BudgetExhaustedError as error:
             return "failed", "", error
         except asyncio.CancelledError as error:
@@ -278,20 +315,24 @@ class ExecutionRunner:
 
     async def _run_kernel(self, prompt: str) -> str:
         """Run the turn in a task of its own, which can be cancelled when nothing else helps."""
-        self.kernel.reset_cancellation()
         task = self._task = asyncio.create_task(self.kernel.session.execute(prompt))
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
             if not task.done():
-                await self.cancel(immediate=True)
-                _, running = await asyncio.wait({task}, timeout=_PATIENCE_S)
-                for late in running:
-                    late.cancel()
-                await asyncio.wait({task})
+                await run_to_end(self._stop(task))
             raise
 
-    async def _conclude(self, result: TurnResult, error: BaseException | None) -> None:
+    async def _stop(self, task: asyncio.Task[str]) -> None:
+        """Ask the modules to stop, and cancel the task of those that do not."""
+        await self.cancel(immediate=True)
+        await asyncio.wait({task}, timeout=_PATIENCE_S)
+        task.cancel()
+        _, running = await asyncio.wait({task}, timeout=_PATIENCE_S)
+        if running:
+            logger.error("the orchestrator of session %s does not stop when its task is cancelled", self.session_id)
+
+    async def _conclude(self, result: TurnResult) -> None:
         """Write down how a turn ended. Where that fails, the result still reaches the caller."""
         self.kernel.end_turn()
         done: dict[str, Any] = {"status": result.status, "usage": result.usage, "finish_reason": result.finish_reason}
@@ -339,35 +380,35 @@ class ExecutionRunner:
 
     async def append_message(self, message: Message) -> Message:
         """Add a message to transcript and context without running a turn."""
-        self._require_idle()
-        self.transcript.turn = self._turn
-        await self.kernel.add_to_context(message)
-        line = await self.transcript.add(message, lasting=True)
-        await self.change(message_count=self.record.message_count + self.transcript.take_written())
-        return line
+        with self._working():
+            self.transcript.turn = self._turn
+            line = await self.transcript.add(message, lasting=True)
+            await self.kernel.add_to_context(message)
+            await self.change(message_count=self.record.message_count + self.transcript.take_written())
+            return line
 
     async def rewrite(self, messages: list[Message], turn: int) -> SessionRecord:
         """Put a shorter transcript in place of the whole one; the context is built from it again."""
-        self._require_idle()
-        await self.runtime.store.replace_messages(self.hold, messages)
-        self._turn = turn
-        self.transcript.install(messages)
-        await self.kernel.rebuild(messages, turn)
-        self.record = await self.runtime.store.update(self.hold, message_count=len(messages), turn_count=turn)
-        await self.journal.write("message:deleted", {"turn": turn, "message_count": len(messages)})
-        return self.record
+        with self._working():
+            await self.runtime.store.replace_messages(self.hold, messages)
+            self._turn = turn
+            self.transcript.install(messages)
+            await self.kernel.rebuild(messages, turn)
+            self.record = await self.runtime.store.update(self.hold, message_count=len(messages), turn_count=turn)
+            await self.journal.write("message:deleted", {"turn": turn, "message_count": len(messages)})
+            return self.record
 
     async def switch(
         self, equipment: Equipment, plan: Mapping[str, Any], changes: Mapping[str, Any], told: Mapping[str, Any]
     ) -> SessionRecord:
         """Go on with another plan: the modules are ended, and loaded anew with the whole history."""
-        self._require_idle()
-        told_so_far = await self.runtime.store.read_document(self.session_id, DOCUMENT)
-        await self.runtime.store.switch_plan(self.hold, plan, {DOCUMENT: for_other_agent(told_so_far)}, **changes)
-        self.equipment = equipment
-        await self.journal.write("session:profile_changed", told)
-        await self._reload()
-        return self.record
+        with self._working():
+            told_so_far = await self.runtime.store.read_document(self.session_id, DOCUMENT)
+            await self.runtime.store.switch_plan(self.hold, plan, {DOCUMENT: for_other_agent(told_so_far)}, **changes)
+            self.equipment = equipment
+            await self.journal.write("session:profile_changed", told)
+            await self._reload()
+            return self.record
 
     async def _reload(self) -> None:
         """Load the modules anew, with the history as it is stored and repaired.
@@ -379,10 +420,6 @@ class ExecutionRunner:
             self._kernel = None
         self.record = await self.runtime.store.read(self.session_id)
         await self.start()
-
-    def _require_idle(self) -> None:
-        if self._is_busy:
-            raise ExecutionInProgressError(f"session {self.session_id} is executing a turn", hint="wait for it")
 
     # --- while a turn runs
 
@@ -419,8 +456,5 @@ class ExecutionRunner:
                 self._task.cancel()
 
 
-def unsupported(session_id: str) -> SteeringUnsupportedError:
-    return SteeringUnsupportedError(
-        f"the orchestrator of session {session_id} offers no session.steer",
-        hint="use loop-basic, -streaming or -events",
-    )
+def closed(session_id: str) -> SessionStateError:
+    return SessionStateError(f"session {session_id} is closed", hint="open it again with sessions.resume")

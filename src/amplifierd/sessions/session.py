@@ -15,18 +15,28 @@ from .approvals import ApprovalQueue
 from .equipment import Equipment
 from .interruption import RepairReport
 from .prompt_queue import PromptQueue
-from .runner import ExecutionRunner
+from .runner import ExecutionRunner, closed
 from .tree_events import Event, Subscription
 from .turn_result import TurnResult
 
 
 class Session:
-    """One open session: prompts in, turns out. It is held by this process until it is closed."""
+    """One open session: prompts in, turns out. It is held by this process until everyone who opened it has closed it.
 
-    def __init__(self, runner: ExecutionRunner, close: Callable[[Session], Awaitable[None]]) -> None:
+    Whoever opens it has a `Session` of their own; they share the runner and the queue of prompts.
+    """
+
+    def __init__(
+        self, runner: ExecutionRunner, close: Callable[[str], Awaitable[None]], queue: PromptQueue | None = None
+    ) -> None:
         self._runner, self._close = runner, close
-        self._queue = PromptQueue(runner.runtime.settings.sessions.max_queue, self._announce_queued)
+        longest = runner.runtime.settings.sessions.max_queue
+        self._queue = queue or PromptQueue(longest, self._announce_queued)
         self._is_closed = False
+
+    def shared(self) -> Session:
+        """Return the same session for one more user."""
+        return Session(self._runner, self._close, self._queue)
 
     def __repr__(self) -> str:
         return f"<Session {self.session_id} {self.activity}>"
@@ -79,17 +89,42 @@ class Session:
             QueueFullError: too many prompts wait.
             TimeoutError: it took longer than `timeout_s`; the session stays usable.
             HoldLostError: another process has taken the session over.
+            SessionStateError: the session is closed.
         """
-        async with self._queue.turn(prompt, may_wait=queue, session_id=self.session_id), asyncio.timeout(timeout_s):
+        self._require_open()
+        async with self._queue.turn(prompt, may_wait=queue, session_id=self.session_id):
+            return await self._execute(prompt, metadata, images, correlation_id, timeout_s)
+
+    async def _execute(
+        self,
+        prompt: str,
+        metadata: Mapping[str, Any] | None = None,
+        images: Sequence[Mapping[str, Any]] = (),
+        correlation_id: str | None = None,
+        timeout_s: float | None = None,
+    ) -> TurnResult:
+        async with asyncio.timeout(timeout_s):
             return await self._runner.execute(prompt, correlation_id, metadata, images=images)
 
-    async def stream(self, prompt: str, **options: Any) -> AsyncIterator[Event]:
+    def _require_open(self) -> None:
+        if self._is_closed:
+            raise closed(self.session_id)
+
+    async def stream(self, prompt: str, *, queue: bool = False, **options: Any) -> AsyncIterator[Event]:
         """Run a prompt and yield its events, those of its children included; the last one is `execution:done`.
 
-        Takes what `execute` takes. Whoever stops reading stops the turn.
+        Takes what `execute` takes. While it waits for its turn nothing comes. Whoever stops reading stops the turn.
         """
-        watching = self.subscribe()
-        running = asyncio.create_task(self.execute(prompt, **options))
+        self._require_open()
+        has_begun = asyncio.Event()
+        watching = self.subscribe(lambda event: has_begun.is_set())
+
+        async def run() -> None:
+            async with self._queue.turn(prompt, may_wait=queue, session_id=self.session_id):
+                has_begun.set()
+                await self._execute(prompt, **options)
+
+        running = asyncio.create_task(run())
         running.add_done_callback(lambda done: watching.close())
         try:
             async for event in watching:
@@ -162,10 +197,14 @@ class Session:
         return await self._runner.append_message({"role": role, "content": content})
 
     async def close(self) -> None:
-        """End the modules and give the session back; a running turn is cancelled. A second call does nothing."""
+        """Give the session back. The last one who does ends the modules; a running turn is cancelled then."""
         if not self._is_closed:
             self._is_closed = True
-            await self._close(self)
+            await self._close(self.session_id)
+
+    def turn_away(self) -> None:
+        """Refuse every prompt that waits: the session is being closed."""
+        self._queue.close(closed(self.session_id))
 
     async def __aenter__(self) -> Self:
         return self
