@@ -100,8 +100,7 @@ class FileStore:
 
     async def read_events(self, session_id: str, *, after_seq: int = 0) -> list[StoredEvent]:
         files = self._files(session_id)
-        events = await in_thread(lambda _: files.read_lines(EVENTS))
-        return [event for event in events if event.get("seq", 0) > after_seq] if after_seq else events
+        return await in_thread(lambda _: files.read_events(after_seq))
 
     async def last_seq(self, session_id: str) -> int:
         files = self._files(session_id)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +68,29 @@ def read_last(path: Path) -> dict[str, Any] | None:
     except FileNotFoundError:
         pass
     return None
+
+
+def read_since(path: Path, is_earlier: Callable[[dict[str, Any]], bool]) -> list[dict[str, Any]]:
+    """Return the objects at the end of a file, those after the last one that is earlier; the rest is not read."""
+    found: list[dict[str, Any]] = []
+    try:
+        with path.open("rb") as file:
+            end = _end_of_last_line(file.fileno(), file.seek(0, os.SEEK_END))
+            begun = b""
+            while end > 0:
+                start = max(0, end - _BLOCK)
+                file.seek(start)
+                lines = (file.read(end - start) + begun).split(b"\n")
+                begun = lines.pop(0) if start else b""
+                for line in reversed(lines):
+                    if (entry := _parsed(line, path, start)) is not None:
+                        if is_earlier(entry):
+                            return found[::-1]
+                        found.append(entry)
+                end = start
+    except FileNotFoundError:
+        pass
+    return found[::-1]
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:

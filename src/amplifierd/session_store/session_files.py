@@ -16,7 +16,7 @@ from typing import Any
 from amplifierd.exceptions import MountPlanMissingError, SessionError, SessionNotFoundError
 
 from .hold import Hold, Holder
-from .json_lines import read_lines
+from .json_lines import read_lines, read_since
 from .metadata_file import METADATA, parse_metadata
 from .record import SessionRecord
 
@@ -85,6 +85,14 @@ class SessionFiles:
 
     def read_lines(self, name: str) -> list[dict[str, Any]]:
         entries = read_lines(self.path(name))
+        if not entries:
+            self.check_exists()
+        return entries
+
+    def read_events(self, after_seq: int) -> list[dict[str, Any]]:
+        if not after_seq:
+            return self.read_lines(EVENTS)
+        entries = read_since(self.path(EVENTS), lambda event: int(event.get("seq") or 0) <= after_seq)
         if not entries:
             self.check_exists()
         return entries

@@ -200,6 +200,16 @@ async def test_a_torn_line_is_never_read_and_is_cut_off_by_the_next_holder(
     assert (paths.sessions / "s1" / "transcript.jsonl").read_bytes().count(b"\n") == 2
 
 
+@pytest.mark.parametrize("size", [10, 1000, 70_000])
+async def test_the_latest_events_are_found_from_the_end(store: FileStore, me: Holder, size: int) -> None:
+    hold = await store.create(new_session("s1"), me)
+    events = [{"seq": number, "data": {"text": "x" * (size + number)}} for number in range(2, 42, 2)]
+    await store.append_events(hold, events)
+
+    for after in (1, 2, 5, 20, 39, 40, 99):
+        assert await store.read_events("s1", after_seq=after) == [event for event in events if event["seq"] > after]
+
+
 async def test_a_damaged_line_in_the_middle_costs_only_itself(store: FileStore, paths: Paths, me: Holder) -> None:
     hold = await store.create(new_session("s1", messages=[message("a"), message("b"), message("c")]), me)
     transcript = paths.sessions / "s1" / "transcript.jsonl"
