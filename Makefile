@@ -61,8 +61,8 @@ install: ## Create .venv with the pinned packages; instant when nothing changed
 	$(call environment,$(VENV),pyproject.toml constraints.txt hatch_build.py src/amplifier_core/_version.py \
 		$(sort $(wildcard modules/*/pyproject.toml)),--constraint constraints.txt --editable '.[dev]')
 
-run: install ## Compile the shipped offline profile, plan it and run one prompt on it
-	@$(VENV)/bin/python examples/first_profile.py
+run: install ## Show an agent at work: the shipped offline profile, in a sample project
+	@$(VENV)/bin/python examples/first_run.py
 
 test: check ## Run everything CI runs: lint, types, imports, then the test suite
 	@$(VENV)/bin/python -m pytest --numprocesses 3 --dist worksteal

@@ -8,7 +8,8 @@ A page is read from top to bottom, in a folder of its own in which `examples` is
 - a `console` block holds commands after `$`, each followed by what it prints,
 - a `toml` or `json` block can be parsed.
 
-Session ids and durations differ from run to run; every other character counts. Anything else is prose.
+Session ids, durations and temporary folders differ from run to run; every other character counts. Anything else is
+prose.
 """
 
 import ast
@@ -37,9 +38,11 @@ _FENCE = re.compile(r"^(`{3,})([^`\n]*)\n(.*?)^\1[ ]*$", re.MULTILINE | re.DOTAL
 _VARYING = {
     re.compile(r"\b(?:[0-9a-f]{8}|[0-9a-f]{12})\b"): "<id>",
     re.compile(r"\bin \d+\.\d+s\b"): "in <time>s",
+    re.compile(r"\S+/first-run-\w+/"): "<temporary>/",
+    re.compile(r"\S*\.venv/bin/"): "",
 }
 # What cannot be run again inside of a test run, and what stands for it.
-_STAND_INS = {"make run": f"python {shlex.quote(str(ROOT / 'examples/first_profile.py'))}"}
+_STAND_INS = {"make run": f"python {shlex.quote(str(ROOT / 'examples/first_run.py'))}"}
 _NOT_RUN = ("git clone ", "cd ", "make ")
 
 

@@ -120,7 +120,7 @@ def test_make_run_runs_the_example() -> None:
     command = ["make", "--dry-run", "run"]
     run = subprocess.run(command, cwd=ROOT, env=_without_make(), capture_output=True, text=True, check=True)
 
-    assert run.stdout.splitlines()[-1] == ".venv/bin/python examples/first_profile.py"
+    assert run.stdout.splitlines()[-1] == ".venv/bin/python examples/first_run.py"
 
 
 def _without_make() -> dict[str, str]:
