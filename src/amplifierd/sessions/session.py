@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
+from amplifier_system.openings import Opening
 from amplifierd.limits import Limits
 from amplifierd.session_store.protocol import Message
 from amplifierd.session_store.record import Activity, SessionRecord
@@ -215,31 +216,8 @@ class Session:
         await self.close()
 
 
-class SessionOpening(Coroutine[Any, Any, Session]):
+class SessionOpening(Opening[Session]):
     """A session that is about to be opened: `await` it, or `async with` it, which also closes it."""
 
     def __init__(self, opening: Coroutine[Any, Any, Session]) -> None:
-        self._opening = opening
-        self._session: Session | None = None
-
-    def __await__(self) -> Generator[Any, Any, Session]:
-        return self._opening.__await__()
-
-    def send(self, value: Any) -> Any:
-        return self._opening.send(value)
-
-    def throw(self, *error: Any) -> Any:
-        return self._opening.throw(*error)
-
-    def close(self) -> None:
-        self._opening.close()
-
-    async def __aenter__(self) -> Session:
-        self._session = await self._opening
-        return self._session
-
-    async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if self._session is not None:
-            await self._session.close()
+        super().__init__(opening, lambda session: session.close())
