@@ -9,6 +9,10 @@ from .paths import Paths
 from .settings import Settings
 
 
-def open_bundles(paths: Paths, settings: Settings, progress: Progress | None = None) -> BundleRegistry:
-    """Return the registry of a home, as it is stored now."""
-    return BundleRegistry(home=paths.state, cache_dir=paths.cache, progress=progress, offline=settings.offline)
+def open_bundles(
+    paths: Paths, settings: Settings, progress: Progress | None = None, *, strict: bool = False
+) -> BundleRegistry:
+    """Return the registry of a home, as it is stored now; with `strict` an include that fails is an error."""
+    return BundleRegistry(
+        home=paths.state, cache_dir=paths.cache, progress=progress, offline=settings.offline, strict=strict
+    )

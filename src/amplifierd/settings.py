@@ -71,6 +71,9 @@ class CompileSettings(Section):
 
 
 class CacheSettings(Section):
+    keep_days: Annotated[float, Field(ge=0)] = Field(
+        default=30, description="what `amplifier source prune` keeps at least"
+    )
     http_max_bytes: AtLeastOne = Field(default=52428800, description="largest single download")
 
 

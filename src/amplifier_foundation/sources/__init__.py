@@ -4,6 +4,7 @@
 faces, `SimpleSourceResolver` and its handlers, use the same layer.
 """
 
+from .cached import CachedSource, list_cached
 from .file import FileSourceHandler
 from .fsspec import FsspecSourceHandler
 from .git import GitCloneTimeoutError, GitSourceHandler
@@ -33,6 +34,7 @@ from .source_layer import Sources, resolve
 from .zip import ZipSourceHandler
 
 __all__ = [
+    "CachedSource",
     "FileReference",
     "FileSourceHandler",
     "FsspecSourceHandler",
@@ -58,6 +60,7 @@ __all__ = [
     "ZipSourceHandler",
     "hash_content",
     "is_commit",
+    "list_cached",
     "parse_reference",
     "prune",
     "reference_from",

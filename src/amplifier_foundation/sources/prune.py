@@ -26,25 +26,34 @@ class PruneResult:
 
 
 @dataclass(frozen=True, slots=True)
-class _Entry:
+class CacheEntry:
+    """One directory of a cache, the file that describes it, and the name of its lock."""
+
+    kind: str
     path: Path
     sidecar: Path
     lock: str
 
 
-def prune(cache_dir: Path, *, in_use: Iterable[Path | str] = (), keep_days: float = DEFAULT_KEEP_DAYS) -> PruneResult:
+def prune(
+    cache_dir: Path,
+    *,
+    in_use: Iterable[Path | str] = (),
+    keep_days: float = DEFAULT_KEEP_DAYS,
+    dry_run: bool = False,
+) -> PruneResult:
     """Remove the entries that are not in use and were not used for `keep_days`, and what crashes left behind.
 
     `in_use` holds commits, names of entries, or paths: of an entry, or of anything inside one. When an entry was
     last used is when its sidecar was last read, where the file system keeps that time, else when it was written. An
-    entry that is being worked on stays.
+    entry that is being worked on stays. With `dry_run` the result says what would be removed.
     """
     used = {str(item) for item in in_use}
     used_paths = [Path(item).resolve() for item in used if "/" in item]
     oldest = time.time() - keep_days * _DAY_S
     removed: list[Path] = []
     freed = 0
-    for entry in _entries(cache_dir):
+    for entry in cache_entries(cache_dir):
         real = entry.path.resolve()
         if entry.path.name in used or any(path.is_relative_to(real) for path in used_paths):
             continue
@@ -55,28 +64,31 @@ def prune(cache_dir: Path, *, in_use: Iterable[Path | str] = (), keep_days: floa
             if not held:
                 continue
             freed += tree_bytes(entry.path)
+            removed.append(entry.path)
+            if dry_run:
+                continue
             entry.sidecar.unlink(missing_ok=True)
             discard(entry.path)
             lock_path.unlink(missing_ok=True)
-            removed.append(entry.path)
-    leftovers = remove_leftovers(cache_dir)
+    leftovers = remove_leftovers(cache_dir, dry_run=dry_run)
     return PruneResult((*removed, *leftovers.removed), freed + leftovers.freed_bytes)
 
 
-def remove_leftovers(cache_dir: Path) -> PruneResult:
+def remove_leftovers(cache_dir: Path, *, dry_run: bool = False) -> PruneResult:
     """Remove what crashes left more than a day ago; what is younger may be someone's work."""
     found = tuple(_leftovers(cache_dir, time.time() - _DAY_S))
     freed = sum(map(tree_bytes, found))
-    for leftover in found:
+    for leftover in () if dry_run else found:
         remove(leftover)
     return PruneResult(found, freed)
 
 
-def _entries(cache_dir: Path) -> Iterator[_Entry]:
+def cache_entries(cache_dir: Path) -> Iterator[CacheEntry]:
+    """Yield what a cache holds, kind by kind."""
     for kind, sidecar in _SIDECARS.items():
         for path in _visible(cache_dir / kind):
             if path.is_dir():
-                yield _Entry(path, Path(sidecar.format(entry=path)), f"{kind}-{_lock_key(kind, path.name)}")
+                yield CacheEntry(kind, path, Path(sidecar.format(entry=path)), f"{kind}-{_lock_key(kind, path.name)}")
 
 
 def _lock_key(kind: str, name: str) -> str:
@@ -92,7 +104,7 @@ def _visible(directory: Path) -> list[Path]:
     return sorted(path for path in directory.iterdir() if not path.name.startswith("."))
 
 
-def _last_used(entry: _Entry) -> float:
+def _last_used(entry: CacheEntry) -> float:
     """Return when an entry was written, or its sidecar read; looking through a directory is not using it."""
     times = [0.0]
     with contextlib.suppress(OSError):
