@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Awaitable, Callable, Sequence
 
 from amplifierd.sessions.approval import ALLOW, DENY, Approval, ApprovalDecision
 from amplifierd.sessions.approvers import AllowByRule, ApprovalRule, Approver, DenyAll
+
+from .failures import say
 
 Ask = Callable[[str], Awaitable[str]]
 Tell = Callable[[str], None]
@@ -85,3 +88,19 @@ def _own_answer(typed: str, options: Sequence[str]) -> ApprovalDecision | None:
 
 def _has_always(approval: Approval) -> bool:
     return approval.remember_key is not None
+
+
+def approver_for(*, yes: bool) -> Approver:
+    """Return who answers the questions of a session."""
+    if yes:
+        return yes_to_all()
+    if sys.stdin.isatty() and sys.stderr.isatty():
+        return TerminalApprover(_ask, say)
+    return no_terminal()
+
+
+async def _ask(question: str) -> str:
+    from prompt_toolkit import PromptSession  # loaded when there is something to ask
+    from prompt_toolkit.output.defaults import create_output
+
+    return await PromptSession[str](output=create_output(stdout=sys.stderr)).prompt_async(question)

@@ -25,7 +25,12 @@ SECTIONS = (
         {
             "profile": "List, check and compile profiles.",
             "collection": "See, add and update the collections that profiles come from.",
+            "bundle": "Register, look at and use bundles.",
             "plan": "Look at mount plans, and where their values come from.",
+            "agent": "Look at the agents of a profile or a bundle.",
+            "tool": "List the tools of an agent, and call them yourself.",
+            "module": "List, look at, check and write modules.",
+            "source": "Look at sources, fetch them, and tidy up the cache.",
         },
     ),
     Section(

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from amplifier_foundation.bundle import Bundle
+from amplifier_foundation.registry import BundleRegistry
+from amplifier_foundation.sources import NameReference, parse_reference
 from amplifierd.builds.build import Build
 from amplifierd.home import Home
 from amplifierd.identifiers import ProfileId
@@ -16,6 +19,7 @@ from .config import resolve_app_config
 from .failures import UsageError
 from .invocation import Invocation
 from .session_choice import find_profile, read_plan_file
+from .suggestions import did_you_mean
 from .typed_sources import absolute_source
 
 _FILES = (".json", ".yaml", ".yml")
@@ -31,17 +35,24 @@ class ChosenPlan:
 
 
 async def chosen_plan(
-    home: Home, invocation: Invocation, typed: str | None = None, *, bundle: str | None = None
+    home: Home,
+    invocation: Invocation,
+    typed: str | None = None,
+    *,
+    bundle: str | None = None,
+    file: Path | None = None,
 ) -> ChosenPlan:
     """Return the plan of a file, a profile or a bundle; by default the one that new sessions have.
 
     Raises:
         UsageError: both or something unknown is named.
     """
-    if typed is not None and bundle is not None:
-        raise UsageError(f"{typed!r} and --bundle both name an agent", hint="use one of them")
-    if typed is not None and _is_file(typed):
-        return ChosenPlan(typed, read_plan_file(Path(typed)))
+    named = [str(each) for each in (typed, bundle, file) if each is not None]
+    if len(named) > 1:
+        raise UsageError(f"{' and '.join(named)} each name an agent", hint="use one of them")
+    file = Path(typed) if typed is not None and _is_file(typed) else file
+    if file is not None:
+        return ChosenPlan(str(file), read_plan_file(file))
     source = {"bundle": bundle} if bundle else {"profile": typed} if typed else {}
     source = source or resolve_app_config(home=invocation.home).source()
     if "bundle" in source:
@@ -61,8 +72,32 @@ async def _of_profile(home: Home, profile_id: ProfileId) -> ChosenPlan:
     return ChosenPlan(str(profile_id), await home.plans.generate(build), build)
 
 
+async def find_bundle(home: Home, typed: str, registry: BundleRegistry | None = None) -> Bundle:
+    """Return a registered bundle, or the one of a source, with all it includes and what its agents' files say.
+
+    Raises:
+        BundleError: it cannot be found or used.
+        UsageError: it is a bare name that is not registered.
+    """
+    registry = registry or home.bundles
+    bundle = await registry.load_source(_bundle_source(registry, typed))
+    bundle.load_agent_metadata()
+    return bundle
+
+
+def _bundle_source(registry: BundleRegistry, typed: str) -> str:
+    if registry.find(typed) is not None:
+        return typed
+    source = absolute_source(typed)
+    if isinstance(parse_reference(source), NameReference):
+        known = registry.list_registered()
+        hint = did_you_mean(typed, known) or "amplifier bundle list shows them; amplifier bundle add adds one"
+        raise UsageError(f"there is no bundle {typed!r}", hint=hint)
+    return source
+
+
 async def _of_bundle(home: Home, typed: str) -> ChosenPlan:
-    bundle = await home.bundles.load(typed if home.bundles.find(typed) else absolute_source(typed))
+    bundle = await find_bundle(home, typed)
     return ChosenPlan(bundle.name or typed, bundle.to_mount_plan())
 
 

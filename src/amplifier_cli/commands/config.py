@@ -10,7 +10,6 @@ import typer
 from amplifier_cli.command_group import examples, new_group
 from amplifier_cli.config import (
     AppConfig,
-    Layer,
     ResolvedConfig,
     SettingsFiles,
     checked_key,
@@ -21,9 +20,9 @@ from amplifier_cli.config import (
 from amplifier_cli.failures import UsageError, say
 from amplifier_cli.invocation import invocation_of
 from amplifier_cli.render import write, write_json, write_table
+from amplifier_cli.stored_settings import Local, Project, chosen_layer, store_settings
 from amplifierd.paths import Paths
 from amplifierd.trust import Trust
-from amplifierd.yaml_edits import edited, replace_text
 
 app = new_group(
     "Read and change the settings of this command.\n\n"
@@ -37,8 +36,6 @@ app = new_group(
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Key = Annotated[str, typer.Argument(metavar="KEY", help="The name of a setting.", show_default=False)]
-Project = Annotated[bool, typer.Option("--project", help="In the project's file, which is shared.")]
-Local = Annotated[bool, typer.Option("--local", help="In the project's file that is yours alone.")]
 
 
 @app.command("list", epilog=examples("amplifier config list", "amplifier config list --json"))
@@ -76,21 +73,13 @@ def set_value(
     local: Local = False,
 ) -> None:
     """Set a value in the user's file, or with --project or --local in one of the project's."""
-    name, layer = checked_key(key), _layer(project=project, local=local)
+    name, layer = checked_key(key), chosen_layer(project=project, local=local)
     if (value is None) != unset:
         raise UsageError("a setting takes either a value or --unset", hint=f"amplifier config set {name} VALUE")
     files = SettingsFiles.of(_paths(ctx), Path.cwd())
     file = files.at(layer)
     new = None if value is None else checked_value(name, value)
-
-    def change(document: Any) -> None:
-        if new is None:
-            document.pop(name, None)
-        else:
-            document[name] = new
-
-    before = file.read_text(encoding="utf-8-sig") if file.exists() else ""
-    replace_text(file, edited(before, change))
+    store_settings(file, {name: new})
     write(f"{name} is {'no longer set' if new is None else 'set'} in {file}")
     after = _resolved(ctx)
     if new is not None and after.setting(name).layer != layer and file not in after.ignored:
@@ -100,7 +89,7 @@ def set_value(
 @app.command(epilog=examples("amplifier config path", "amplifier config path --local"))
 def path(ctx: typer.Context, project: Project = False, local: Local = False) -> None:
     """Print the path of the user's file, or of one of the project's."""
-    write(str(SettingsFiles.of(_paths(ctx), Path.cwd()).at(_layer(project=project, local=local))))
+    write(str(SettingsFiles.of(_paths(ctx), Path.cwd()).at(chosen_layer(project=project, local=local))))
 
 
 @app.command(epilog=examples("amplifier config trust", "amplifier config trust --remove"))
@@ -147,12 +136,6 @@ def _described(found: ResolvedConfig, key: str) -> dict[str, Any]:
         "variable": variable_of(key),
         "description": AppConfig.model_fields[key].description,
     }
-
-
-def _layer(*, project: bool, local: bool) -> Layer:
-    if project and local:
-        raise UsageError("--project and --local name two files", hint="use one of them")
-    return "project" if project else "local" if local else "user"
 
 
 def _paths(ctx: typer.Context) -> Paths:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from amplifier_cli.approval_prompt import TerminalApprover, no_terminal, yes_to_all
+from amplifier_cli.approval_prompt import approver_for
 from amplifier_cli.command_group import examples, single_command
 from amplifier_cli.config import ResolvedConfig, resolve_app_config
 from amplifier_cli.exit_codes import ExitCode
@@ -34,7 +33,6 @@ from amplifier_cli.prompt_input import Prompt, read_prompt
 from amplifier_cli.resumption import resumed, started
 from amplifier_cli.session_choice import chosen_agent, find_session
 from amplifierd.home import Home
-from amplifierd.sessions.approvers import Approver
 from amplifierd.sessions.session import SessionOpening
 
 app = single_command()
@@ -139,19 +137,3 @@ async def _opened(
 ) -> SessionOpening:
     agent = await chosen_agent(home, config, plan_file=plan, frozen=frozen)
     return home.sessions.open(**agent, working_dir=Path.cwd(), approver=approver_for(yes=yes), name=name)
-
-
-def approver_for(*, yes: bool) -> Approver:
-    """Return who answers the questions of a session."""
-    if yes:
-        return yes_to_all()
-    if sys.stdin.isatty() and sys.stderr.isatty():
-        return TerminalApprover(_ask, say)
-    return no_terminal()
-
-
-async def _ask(question: str) -> str:
-    from prompt_toolkit import PromptSession  # loaded when there is something to ask
-    from prompt_toolkit.output.defaults import create_output
-
-    return await PromptSession[str](output=create_output(stdout=sys.stderr)).prompt_async(question)

@@ -1,0 +1,219 @@
+"""`amplifier bundle`: composable agents, by name or from anywhere."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from amplifier_cli.command_group import examples, new_group
+from amplifier_cli.config import SettingsFiles
+from amplifier_cli.exit_codes import ExitCode
+from amplifier_cli.failures import UsageError
+from amplifier_cli.open_home import in_home
+from amplifier_cli.options import Json, Offline
+from amplifier_cli.plan_choice import find_bundle
+from amplifier_cli.render import ago, shortened, styled, write, write_fields, write_json, write_table
+from amplifier_cli.stored_settings import Local, Project, chosen_layer, store_settings
+from amplifier_cli.suggestions import pick
+from amplifier_cli.typed_sources import absolute_source
+from amplifier_core.mount_plan import MountPlan
+from amplifier_foundation.bundle import Bundle
+from amplifier_foundation.registry import BundleState
+from amplifier_foundation.validator import BundleValidator
+from amplifierd.bundles import open_bundles
+from amplifierd.home import Home
+from amplifierd.sessions.unsecret import without_secrets
+
+app = new_group(
+    "Register, look at and use bundles.\n\n"
+    "A bundle is a file, bundle.md or bundle.yaml, that names the modules of an agent and includes other bundles. It "
+    "comes from a git repository, a directory, a file or an archive.",
+    "amplifier bundle add git+https://github.com/org/my-bundle@v1",
+    "amplifier bundle show my-bundle",
+    "amplifier bundle use my-bundle",
+)
+
+BundleArgument = Annotated[
+    str, typer.Argument(metavar="BUNDLE", help="The name of a registered bundle, or a source.", show_default=False)
+]
+_WIDE = 100
+
+
+@app.command("list", epilog=examples("amplifier bundle list", "amplifier bundle list --all --json"))
+def list_bundles(
+    ctx: typer.Context,
+    included: Annotated[bool, typer.Option("--all", help="Also those that others include.")] = False,
+    as_json: Json = False,
+) -> None:
+    """List the bundles that are known here by name."""
+
+    async def work(home: Home) -> None:
+        states = home.bundles.get_state()
+        found = [states[name] for name in sorted(states) if included or _is_own(states[name])]
+        if as_json:
+            write_json([state.to_dict() for state in found])
+            return
+        rows = [(state.name, state.version, ago(_moment(state.loaded_at)), state.to_dict()["uri"]) for state in found]
+        write_table(
+            ("BUNDLE", "VERSION", "LOADED", "SOURCE"), rows, empty="There is no bundle yet: amplifier bundle add SOURCE"
+        )
+
+    in_home(ctx, work)
+
+
+@app.command(epilog=examples("amplifier bundle show my-bundle", "amplifier bundle show ./bundle.md --json"))
+def show(ctx: typer.Context, bundle: BundleArgument, offline: Offline = False, as_json: Json = False) -> None:
+    """Show what a bundle and its includes come to: modules, agents, context files and the instruction."""
+
+    async def work(home: Home) -> None:
+        found = await find_bundle(home, bundle)
+        described = _described(found)
+        if as_json:
+            write_json(described)
+            return
+        modules = {
+            section: [entry.identity for entry in MountPlan(described["plan"]).entries() if entry.section == section]
+            for section in ("orchestrator", "context", "providers", "tools", "hooks")
+        }
+        about = {key: described[key] for key in ("name", "version", "description", "source", "includes")}
+        rest = {"agents": [*described["agents"]], "context files": [*described["context"]]}
+        write_fields({**about, **modules, **rest})
+        if found.instruction:
+            write(f"\n{styled(shortened(found.instruction, _WIDE), 'dim')}")
+
+    in_home(ctx, work, offline=offline or None)
+
+
+@app.command(
+    epilog=examples(
+        "amplifier bundle add git+https://github.com/org/my-bundle@v1", "amplifier bundle add ./bundle.md --name mine"
+    )
+)
+def add(
+    ctx: typer.Context,
+    source: Annotated[str, typer.Argument(help="A git+ address, a path or an archive.", show_default=False)],
+    name: Annotated[str | None, typer.Option(help="What to call it here instead of its own name.")] = None,
+    offline: Offline = False,
+    as_json: Json = False,
+) -> None:
+    """Fetch a bundle with everything it includes, and remember it by name. One that cannot be used is not added."""
+
+    async def work(home: Home) -> None:
+        registry, place = home.bundles, absolute_source(source)
+        if name is not None:
+            known = registry.find(name)
+            if known is not None and known != place:
+                raise UsageError(
+                    f"there is a bundle {name!r} already, from {known}", hint=f"amplifier bundle remove {name}"
+                )
+            registry.register(name, place)
+        loaded = await registry.load(name or place)
+        called = name or loaded.name
+        if not called or registry.find(called) is None:
+            raise UsageError(
+                f"the bundle in {source} has no name", hint="give it one: amplifier bundle add --name NAME"
+            )
+        registry.save()
+        if as_json:
+            write_json({"name": called, **_described(loaded)})
+            return
+        write(f"the bundle {called} is here: amplifier run --bundle {called}")
+
+    in_home(ctx, work, offline=offline or None)
+
+
+@app.command(epilog=examples("amplifier bundle remove my-bundle"))
+def remove(
+    ctx: typer.Context, bundle: Annotated[str, typer.Argument(help="Its name here.", show_default=False)]
+) -> None:
+    """Forget a bundle's name. Nothing that you wrote is deleted; what was fetched goes with amplifier source prune."""
+
+    async def work(home: Home) -> None:
+        registered = _registered(home, bundle)
+        home.bundles.unregister(registered)
+        home.bundles.save()
+        write(f"the bundle {registered} is forgotten")
+
+    in_home(ctx, work)
+
+
+@app.command(
+    epilog=examples(
+        "amplifier bundle use my-bundle",
+        "amplifier bundle use my-bundle --project",
+        "amplifier config set bundle --unset",
+    )
+)
+def use(ctx: typer.Context, bundle: BundleArgument, project: Project = False, local: Local = False) -> None:
+    """Run a bundle in new sessions from now on, instead of a profile."""
+    layer = chosen_layer(project=project, local=local)
+
+    async def work(home: Home) -> None:
+        await find_bundle(home, bundle)
+        chosen = bundle if home.bundles.find(bundle) else absolute_source(bundle)
+        file = SettingsFiles.of(home.paths, Path.cwd()).at(layer)
+        store_settings(file, {"bundle": chosen, "profile": None})
+        write(f"new sessions run the bundle {chosen}, says {file}")
+
+    in_home(ctx, work)
+
+
+@app.command(epilog=examples("amplifier bundle validate ./bundle.md", "amplifier bundle validate my-bundle --strict"))
+def validate(
+    ctx: typer.Context,
+    bundle: BundleArgument,
+    part: Annotated[bool, typer.Option("--part", help="It is meant to be included, not to be run by itself.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="What is missing is an error, in includes, too.")] = False,
+    offline: Offline = False,
+    as_json: Json = False,
+) -> None:
+    """Check that a bundle is well formed and names everything a session needs. Exits with 1 if not."""
+
+    async def work(home: Home) -> bool:
+        found = await find_bundle(home, bundle, open_bundles(home.paths, home.settings, home.progress, strict=strict))
+        validator = BundleValidator(strict=strict)
+        result = validator.validate(found) if part else validator.validate_completeness(found)
+        if as_json:
+            write_json(asdict(result))
+            return result.valid
+        for text in result.errors:
+            write(f"{styled('✗', 'red')} {text}")
+        for text in result.warnings:
+            write(f"{styled('!', 'yellow')} {text}")
+        verdict = "is valid" if result.valid else "is not valid"
+        write(f"{bundle} {verdict}: {len(result.errors)} errors, {len(result.warnings)} warnings")
+        return result.valid
+
+    if not in_home(ctx, work, offline=offline or None):
+        raise typer.Exit(ExitCode.FAILURE)
+
+
+def _is_own(state: BundleState) -> bool:
+    """Say whether a bundle is more than a part of another."""
+    return state.explicitly_requested or (state.is_root and not state.included_by)
+
+
+def _registered(home: Home, typed: str) -> str:
+    return pick(typed, home.bundles.list_registered(), "bundle", see="amplifier bundle list shows them")
+
+
+def _described(bundle: Bundle) -> dict[str, Any]:
+    plan = bundle.to_mount_plan()
+    return {
+        "name": bundle.name,
+        "version": bundle.version,
+        "description": bundle.description,
+        "source": getattr(bundle, "_source_uri", None),
+        "includes": [item if isinstance(item, str) else str(item.get("bundle", item)) for item in bundle.includes],
+        "plan": without_secrets(plan),
+        "agents": {name: str(agent.get("description") or "") for name, agent in (plan.get("agents") or {}).items()},
+        "context": {name: str(path) for name, path in bundle.context.items()},
+        "instruction": bundle.instruction,
+    }
+
+
+def _moment(value: Any) -> str | None:
+    return value.isoformat() if value else None

@@ -1,0 +1,169 @@
+"""`amplifier tool`: what an agent can do, and doing it by hand."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from amplifier_cli.approval_prompt import approver_for
+from amplifier_cli.command_group import examples, new_group
+from amplifier_cli.config import resolve_app_config
+from amplifier_cli.exit_codes import ExitCode
+from amplifier_cli.failures import say
+from amplifier_cli.interrupts import Interrupts
+from amplifier_cli.invocation import invocation_of
+from amplifier_cli.open_home import in_home
+from amplifier_cli.options import Bundle, Json, PlanFile, ProfileOption, Yes, checked_source
+from amplifier_cli.render import styled, write, write_json, write_table
+from amplifier_cli.session_choice import chosen_agent, short_id
+from amplifier_cli.suggestions import pick
+from amplifier_cli.tool_input import read_input
+from amplifierd.home import Home
+from amplifierd.sessions.tool_session import ToolFacts, ToolOutcome, ToolSession, open_tools
+
+app = new_group(
+    "List the tools of an agent, and call them yourself.\n\n"
+    "A call by hand is like a call of the model: hooks judge it, policy and sandbox hold, and you are asked where the "
+    "agent would have to ask.",
+    "amplifier tool list --profile coding",
+    "amplifier tool invoke read_file file_path=README.md",
+)
+
+ToolArgument = Annotated[
+    str, typer.Argument(metavar="TOOL", help="Its name, or the beginning of it.", show_default=False)
+]
+
+
+@app.command("list", epilog=examples("amplifier tool list", "amplifier tool list --profile coding --json"))
+def list_tools(
+    ctx: typer.Context,
+    profile: ProfileOption = None,
+    bundle: Bundle = None,
+    plan: PlanFile = None,
+    as_json: Json = False,
+) -> None:
+    """List the tools of a profile, a bundle or a plan, as the model is told of them."""
+
+    async def work(home: Home) -> tuple[ToolFacts, ...]:
+        agent = await _agent(ctx, home, profile, bundle, plan)
+        async with open_tools(home.sessions, keep=False, **agent) as opened:
+            return opened.tools()
+
+    found = in_home(ctx, work)
+    if as_json:
+        write_json([asdict(tool) for tool in found])
+        return
+    rows = [(tool.name, _first_sentence(tool.description)) for tool in found]
+    write_table(("TOOL", "FOR"), rows, empty="There is no tool")
+
+
+@app.command(epilog=examples("amplifier tool info read_file", "amplifier tool info bash --profile coding --json"))
+def info(
+    ctx: typer.Context,
+    tool: ToolArgument,
+    profile: ProfileOption = None,
+    bundle: Bundle = None,
+    plan: PlanFile = None,
+    as_json: Json = False,
+) -> None:
+    """Show what a tool is for and what it takes."""
+
+    async def work(home: Home) -> ToolFacts:
+        agent = await _agent(ctx, home, profile, bundle, plan)
+        async with open_tools(home.sessions, keep=False, **agent) as opened:
+            return _picked(opened, tool)
+
+    found = in_home(ctx, work)
+    if as_json:
+        write_json(asdict(found))
+        return
+    write(f"{styled(found.name, 'bold')}\n\n{found.description.strip()}\n")
+    required = found.input_schema.get("required") or ()
+    properties = found.input_schema.get("properties")
+    given: Mapping[str, Any] = properties if isinstance(properties, Mapping) else {}
+    rows = [
+        (name, _type(schema), name in required, schema.get("description") if isinstance(schema, Mapping) else "")
+        for name, schema in given.items()
+    ]
+    write_table(("INPUT", "TYPE", "NEEDED", "FOR"), rows, empty="It takes no input")
+
+
+@app.command(
+    epilog=examples(
+        "amplifier tool invoke read_file file_path=README.md",
+        "amplifier tool invoke bash command='git status' --profile coding",
+        "amplifier tool invoke write_file --input @call.json --json",
+    )
+)
+def invoke(
+    ctx: typer.Context,
+    tool: ToolArgument,
+    pairs: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Its input.", show_default=False)
+    ] = None,
+    given: Annotated[
+        str | None, typer.Option("--input", metavar="JSON", help="Its input as JSON, @FILE, or - for stdin.")
+    ] = None,
+    profile: ProfileOption = None,
+    bundle: Bundle = None,
+    plan: PlanFile = None,
+    yes: Yes = False,
+    as_json: Json = False,
+) -> None:
+    """Call a tool in the current directory and print what the model would read. Exits with 1 if it fails.
+
+    The call is stored as a session, so that amplifier session diff and amplifier session undo know it.
+    """
+
+    async def work(home: Home) -> ToolOutcome:
+        agent = await _agent(ctx, home, profile, bundle, plan)
+        async with open_tools(home.sessions, approver=approver_for(yes=yes), **agent) as opened:
+            chosen = _picked(opened, tool)
+            arguments = read_input(pairs or [], given, chosen.input_schema)
+            with Interrupts(opened.session, say):
+                return await opened.invoke(chosen.name, arguments)
+
+    outcome = in_home(ctx, work)
+    if as_json:
+        write_json(asdict(outcome))
+    else:
+        output = outcome.output
+        write(output if isinstance(output, str) else json.dumps(output, ensure_ascii=False, indent=2))
+        if sys.stdout.isatty():
+            write(styled(f"session {short_id(outcome.session_id)}", "dim"))
+    if not outcome.success:
+        raise typer.Exit(ExitCode.FAILURE)
+
+
+async def _agent(
+    ctx: typer.Context, home: Home, profile: str | None, bundle: str | None, plan: Path | None
+) -> dict[str, Any]:
+    checked_source(profile, bundle, plan)
+    config = resolve_app_config({"profile": profile, "bundle": bundle}, home=invocation_of(ctx).home)
+    return {**await chosen_agent(home, config, plan_file=plan), "working_dir": Path.cwd()}
+
+
+def _picked(opened: ToolSession, typed: str) -> ToolFacts:
+    known = {tool.name: tool for tool in opened.tools()}
+    return known[pick(typed, known, "tool", see=f"there are {', '.join(known) or 'none'}")]
+
+
+def _first_sentence(text: str) -> str:
+    return " ".join(text.split()).partition(". ")[0].removesuffix(".")
+
+
+def _type(schema: Any) -> str:
+    if not isinstance(schema, Mapping):
+        return ""
+    options = schema.get("anyOf") or ()
+    names = schema.get("type") or [option.get("type") for option in options if isinstance(option, Mapping)]
+    choices = schema.get("enum")
+    if isinstance(choices, list):
+        return " | ".join(map(str, choices))
+    return names if isinstance(names, str) else " | ".join(str(name) for name in names if name)

@@ -1,0 +1,127 @@
+"""`amplifier bundle` and `amplifier agent`: composable agents, by name or from anywhere."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.stand_ins.git_repository import Repository, use_plain_git, write_files
+
+Say = Callable[..., Any]
+
+BUNDLE = """\
+---
+bundle: {name: team, version: 2.0.0, description: For the team}
+includes: ["team:behaviors/todo.yaml"]
+session: {orchestrator: {module: loop-streaming}, context: {module: context-simple}}
+providers:
+- {module: provider-mock, config: {mode: agent, api_key: k-12345}}
+tools:
+- {module: tool-filesystem}
+agents: {include: [helper]}
+---
+You work for the team.
+"""
+FILES = {
+    "bundle.md": BUNDLE,
+    "behaviors/todo.yaml": "bundle: {name: todo, version: 1.0.0}\ntools:\n- {module: tool-todo}\n",
+    "agents/helper.md": "---\nmeta: {name: helper, description: Helps.}\ntools: [{module: tool-search}]\n---\nHelp.\n",
+}
+
+
+@pytest.fixture
+def repository(tmp_path: Path, say: Say, amplifier: Any, monkeypatch: pytest.MonkeyPatch) -> Repository:
+    use_plain_git(monkeypatch)
+    monkeypatch.setenv("AMPLIFIERD_HOME", str(amplifier.home))
+    made = Repository(tmp_path / "origin")
+    made.commit(FILES)
+    return made
+
+
+def test_a_bundle_is_added_shown_used_and_forgotten(say: Say, repository: Repository) -> None:
+    added = say("bundle", "add", repository.source)
+    assert (added.code, "amplifier run --bundle team" in added.out) == (0, True), added.err
+    assert [each["name"] for each in json.loads(say("bundle", "list", "--json").out)] == ["team"]
+    assert "todo" in say("bundle", "list", "--all").out
+
+    shown = say("bundle", "show", "team")
+    assert "tool-filesystem, tool-todo" in shown.out.replace("tool-todo, tool-filesystem", "tool-filesystem, tool-todo")
+    assert "You work for the team." in shown.out
+    described = say("bundle", "show", "team", "--json").out
+    assert json.loads(described)["agents"] == {"team:helper": "Helps."} or "helper" in described
+    assert "k-12345" not in described
+
+    assert say("bundle", "use", "team").code == 0
+    ran = say("run", "-o", "json", "List files")
+    assert (ran.code, json.loads(ran.out)["bundle"]) == (0, "team"), ran.err
+    assert "loop-streaming" in say("plan", "show").out
+
+    assert say("bundle", "remove", "team").code == 0
+    assert json.loads(say("bundle", "list", "--json").out) == []
+
+
+def test_using_a_bundle_takes_the_profile_of_the_same_file_away(say: Say, amplifier: Any) -> None:
+    write_files(amplifier.work, FILES)
+    say("config", "set", "profile", "foundation/offline")
+
+    assert say("bundle", "use", "./bundle.md").code == 0
+
+    assert json.loads(say("config", "get", "profile", "--json").out)["value"] is None
+    assert say("config", "get", "bundle").out.strip() == str(amplifier.work / "bundle.md")
+
+
+def test_another_name_can_be_given_and_is_not_taken_twice(say: Say, amplifier: Any) -> None:
+    write_files(amplifier.work, {"one.yaml": FILES["behaviors/todo.yaml"], "two.yaml": FILES["behaviors/todo.yaml"]})
+
+    assert say("bundle", "add", "./one.yaml", "--name", "mine").code == 0
+    again = say("bundle", "add", "./two.yaml", "--name", "mine")
+
+    assert (again.code, "amplifier bundle remove mine" in again.err) == (2, True)
+
+
+def test_a_bundle_is_checked_as_a_whole_or_as_a_part(say: Say, amplifier: Any) -> None:
+    write_files(amplifier.work, {**FILES, "broken.yaml": "bundle: {name: broken}\nincludes: ['./nothing.yaml']\n"})
+
+    assert say("bundle", "validate", "./bundle.md").code == 0
+    incomplete = say("bundle", "validate", "./behaviors/todo.yaml")
+    assert (incomplete.code, "no session section" in incomplete.out) == (1, True)
+    assert say("bundle", "validate", "./behaviors/todo.yaml", "--part").code == 0
+    assert json.loads(say("bundle", "validate", "./behaviors/todo.yaml", "--json").out)["valid"] is False
+    assert say("bundle", "validate", "./broken.yaml", "--part").code == 0
+    assert say("bundle", "validate", "./broken.yaml", "--part", "--strict").code == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["show", "nothing"], 2, ["there is no bundle 'nothing'", "amplifier bundle add"]),
+        (["show", "./nothing.md"], 1, ["nothing.md"]),
+        (["use", "nothing"], 2, ["there is no bundle 'nothing'"]),
+        (["remove", "nothing"], 2, ["amplifier bundle list shows them"]),
+        (["add", "nothing at all"], 1, ["nothing at all"]),
+        (["use", "x", "--project", "--local"], 2, ["use one of them"]),
+    ],
+)
+def test_what_cannot_be_done_is_told(say: Say, arguments: list[str], code: int, words: list[str]) -> None:
+    said = say("bundle", *arguments)
+
+    assert said.code == code
+    assert [word for word in words if word not in said.err] == []
+
+
+def test_the_agents_of_a_bundle_and_of_a_profile_are_shown(say: Say, amplifier: Any) -> None:
+    write_files(amplifier.work, FILES)
+
+    of_profile = json.loads(say("agent", "list", "--profile", "coding", "--json").out)
+    of_bundle = json.loads(say("agent", "list", "--bundle", "./bundle.md", "--json").out)
+    shown = say("agent", "show", "helper", "--bundle", "./bundle.md")
+
+    assert "reviewer" in [each["name"] for each in of_profile]
+    assert [(each["description"], each["modules"]) for each in of_bundle] == [("Helps.", ["tool-search"])]
+    assert (shown.code, "Help." in shown.out) == (0, True), shown.err
+    assert "tool-filesystem" in say("agent", "show", "rev", "--profile", "coding").out
+    assert "has no agent" in say("agent", "list").out
+    wrong = say("agent", "show", "reviwer", "--profile", "coding")
+    assert (wrong.code, "did you mean reviewer?" in wrong.err) == (2, True)
