@@ -2,9 +2,8 @@
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
-from .patterns import SensitivePattern, Span
+from .patterns import PatternSet, SensitivePattern, Span
 from .personal_patterns import PII_PATTERNS
 from .secret_patterns import SECRET_PATTERNS
 
@@ -18,20 +17,16 @@ _LONGEST_REMEMBERED = 64
 _MAX_REMEMBERED = 4096
 
 
-class Rule(NamedTuple):
+class Rule:
     """Patterns whose findings are masked with one label."""
 
-    label: str
-    patterns: Sequence[SensitivePattern]
-
-    @property
-    def mask(self) -> str:
-        return f"[REDACTED:{self.label}]"
+    def __init__(self, label: str, patterns: Iterable[SensitivePattern]) -> None:
+        self.mask = f"[REDACTED:{label}]"
+        self._patterns = PatternSet(patterns)
 
     def mask_once(self, text: str) -> str:
         """Return `text` with everything masked that is found in it now."""
-        lowered = text.lower()
-        found = [span for one in self.patterns if one.may_occur(text, lowered) for span in one.find(text)]
+        found = [span for one in self._patterns.that_may_occur(text) for span in one.find(text)]
         if not found:
             return text
         present = {match.span() for match in MASK.finditer(text)}  # they stay, unless more than they is to be masked

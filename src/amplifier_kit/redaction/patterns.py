@@ -8,6 +8,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
+_RARE_CHARACTERS = 3
+
 Span = tuple[int, int]
 Find = Callable[[str], Iterable[Span]]
 
@@ -32,6 +34,27 @@ class SensitivePattern:
             if hint in searched:
                 return True
         return not self.hints
+
+
+class PatternSet:
+    """Patterns that are looked for together. Hints of most are rare, and some are shared: they are looked for first."""
+
+    def __init__(self, patterns: Iterable[SensitivePattern]) -> None:
+        known = list(patterns)
+        self._rare = [one for one in known if one.hints and min(map(len, one.hints)) >= _RARE_CHARACTERS]
+        self._others = [one for one in known if one not in self._rare]
+        self._hints = sorted({hint.lower() for one in self._rare for hint in one.hints})
+
+    def that_may_occur(self, text: str) -> Iterator[SensitivePattern]:
+        """Yield those that are worth a search."""
+        lowered = text.lower()
+        for one in self._others:
+            if one.may_occur(text, lowered):
+                yield one
+        for hint in self._hints:  # plain loops, since every string of every event comes by
+            if hint in lowered:
+                yield from (one for one in self._rare if one.may_occur(text, lowered))
+                return
 
 
 def matches_of(regex: re.Pattern[str], accepts: Callable[[str], bool] | None = None) -> Find:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Mapping
-from functools import partial
+from collections.abc import Callable, Mapping
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +87,8 @@ class Plans:
 
     def validate(self, plan: Any) -> PlanReport:
         """Check a plan of either form against every rule, its sources against this home included."""
-        return validate_mount_plan(plan, check_source=self._check_source)
+        read_lock = cache(self._lock_of)  # most modules of a plan are of one profile
+        return validate_mount_plan(plan, check_source=partial(self._check_source, read_lock))
 
     async def explain(
         self, id_or_build: ProfileId | str | Build, key: str, *, overrides: Mapping[str, Any] | None = None
@@ -182,11 +183,13 @@ class Plans:
         agents = lock.data["resources"].get("agents") or {}
         return {portable_agent_source(profile_id, name): agent["ref"] for name, agent in agents.items() if agent["ref"]}
 
-    def _check_source(self, module_id: str, source: Any) -> str | None:
+    def _check_source(
+        self, read_lock: Callable[[ProfileId], ProfileLock | None], module_id: str, source: Any
+    ) -> str | None:
         """Say what keeps a module's source from being found in this home."""
         if (hint := find_hint(source)) is not None:
             try:
-                lock = self._lock_of(hint)
+                lock = read_lock(hint)
             except FormatUnsupportedError as error:
                 return error.message
             if lock is None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from amplifier_core import HookResult, ModuleCoordinator, events
-from amplifier_core.utils import json_safe, redact_secrets
+from amplifier_core.utils import json_safe
 from amplifierd.exceptions import HoldLostError, SessionError
 from amplifierd.session_store.protocol import Hold, SessionStore, StoredEvent
 from amplifierd.session_store.record import SessionRecord, now
@@ -99,20 +99,22 @@ class Journal:
         self, entries: Sequence[tuple[str, Mapping[str, Any]]], *, lasting: bool = False
     ) -> list[Event]:
         """Store events of ours in one step, all of them or none, and tell them."""
-        told = [self._event(event, self._secrets.masked(json_safe(dict(data)))) for event, data in entries]
+        cleaned = [(name, *self._cleaned(name, json_safe(dict(data)), by_name=False)) for name, data in entries]
+        told = [(self._event(name, data), stored) for name, data, stored in cleaned]
         await self._append(*told, lasting=lasting)
-        for event in told:
+        for event, _ in told:
             self._tree.publish(event)
-        return told
+        return [event for event, _ in told]
 
     async def hear(self, event: str, data: dict[str, Any]) -> HookResult:
         """Record an event of the kernel or of a module; deltas are told, not stored."""
         left_out = _KEPT_ELSEWHERE.get(event, ())
         kept = {key: value for key, value in data.items() if key not in left_out}
-        told = self._event(event, self._secrets.masked(redact_secrets(json_safe(kept))))
+        told_data, stored = self._cleaned(event, json_safe(kept), by_name=True)
+        told = self._event(event, told_data)
         if not is_delta(event):
             try:
-                await self._append(told)
+                await self._append((told, stored))
             except HoldLostError:
                 raise
             except SessionError as error:
@@ -143,9 +145,11 @@ class Journal:
                 if name in _TELLING:
                     coordinator.hooks.register(name, self.mask, priority=_FIRST, name="session-secrets")
 
-    async def _append(self, *told: Event, lasting: bool = False) -> None:
+    async def _append(self, *told: tuple[Event, Any], lasting: bool = False) -> None:
         try:
-            await self._store.append_events(self._hold, [self._line(event) for event in told], lasting=lasting)
+            await self._store.append_events(
+                self._hold, [self._line(event, stored) for event, stored in told], lasting=lasting
+            )
         except HoldLostError as error:
             if self.lost is None:
                 self.lost = error
@@ -165,10 +169,14 @@ class Journal:
             "data": data,
         }
 
-    def _line(self, told: Event) -> StoredEvent:
+    def _cleaned(self, event: str, data: dict[str, Any], *, by_name: bool) -> tuple[Any, Any]:
+        """Return an event's data as it is told, and as it is stored."""
+        told, stored = self._secrets.cleaned(data, by_name=by_name)
+        return told, told if event in _RECEIPTS else stored
+
+    def _line(self, told: Event, data: Any) -> StoredEvent:
         name = told["event"]
         level = _LEVELS.get(str(told["data"].get("level")), "ERROR" if name.endswith(":error") else "INFO")
         head = {"seq": told["sequence"], "ts": told["timestamp"], "lvl": level, "event": name}
         ids = {key: told[key] for key in ("session_id", "parent_id", "correlation_id")}
-        data = told["data"] if name in _RECEIPTS else self._secrets.scrubbed(told["data"])
         return {**head, **ids, **self.nesting, "data": data}
