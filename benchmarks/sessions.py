@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from _harness import Figure, Report, Row, Target
 
 import amplifierd
-from amplifier_core import AmplifierSession, ChatResponse, TextBlock, ToolCall, ToolCallBlock
+from amplifier_core import AmplifierSession, ChatResponse, ProviderInfo, TextBlock, ToolCall, ToolCallBlock
 from amplifierd.builds.build import Build
 from amplifierd.home import Home
 
@@ -60,16 +60,22 @@ class Provider:
     name = "mock"
     priority = 1
 
-    def __init__(self, calls: int = 0) -> None:
-        self._calls = calls
+    def __init__(self) -> None:
+        self.calls = 0
         self.first_asked: Moment | None = None
+
+    def get_info(self) -> ProviderInfo:
+        return ProviderInfo(id="mock", display_name="Mock", capabilities=[])
+
+    async def list_models(self) -> list[Any]:
+        return []
 
     async def complete(self, request: Any, **options: Any) -> ChatResponse:
         self.first_asked = self.first_asked or Moment()
-        if not self._calls:
+        if not self.calls:
             return DONE
-        self._calls -= 1
-        call_id, arguments = f"call_{self._calls}", {"file_path": "notes.md"}
+        self.calls -= 1
+        call_id, arguments = f"call_{self.calls}", {"file_path": "notes.md"}
         return ChatResponse(
             content=[ToolCallBlock(id=call_id, name="read_file", input=arguments)],
             tool_calls=[ToolCall(id=call_id, name="read_file", arguments=arguments)],
@@ -108,11 +114,11 @@ class Disk:
             os.fsync = real
 
 
-async def ask(coordinator: Any, calls: int) -> Provider:
-    """Put a new provider in the place of whatever the session has."""
+async def mounted(coordinator: Any) -> Provider:
+    """Put a provider of ours in the place of whatever the session has."""
     for name in list(coordinator.get("providers")):
         await coordinator.unmount("providers", name=name)
-    provider = Provider(calls)
+    provider = Provider()
     await coordinator.mount("providers", provider, name="mock")
     return provider
 
@@ -139,12 +145,12 @@ class Sides:
     async def bare_turns(self, calls: int, count: int) -> list[Taken]:
         async with AsyncExitStack() as stack:
             session = await self._bare(stack)
-            return [await self._timed(session.coordinator, session.execute, calls) for _ in range(count + 1)][1:]
+            return await self._timed(session.coordinator, session.execute, calls, count)
 
     async def turns(self, calls: int, count: int) -> list[Taken]:
         async with self._home.sessions.open(PROFILE, working_dir=self._work) as session:
             coordinator = session.runner.kernel.session.coordinator
-            return [await self._timed(coordinator, session.execute, calls) for _ in range(count + 1)][1:]
+            return await self._timed(coordinator, session.execute, calls, count)
 
     async def memory(self, count: int) -> float:
         """Return the KiB that each of many idle sessions takes."""
@@ -167,17 +173,20 @@ class Sides:
         return await stack.enter_async_context(session)
 
     async def _until_asked(self, coordinator: Any, execute: Callable[[str], Any], started: Moment) -> Taken:
-        provider = await ask(coordinator, 0)
+        provider = await mounted(coordinator)
         await execute("Hello")
         assert provider.first_asked is not None
         return started.until(provider.first_asked, self.disk)
 
-    async def _timed(self, coordinator: Any, execute: Callable[[str], Any], calls: int) -> Taken:
-        await ask(coordinator, calls)
-        self.disk.take_ms()
-        started = Moment()
-        await execute("Hello")
-        return started.until(Moment(), self.disk)
+    async def _timed(self, coordinator: Any, execute: Callable[[str], Any], calls: int, count: int) -> list[Taken]:
+        provider, taken = await mounted(coordinator), list[Taken]()
+        for _ in range(count + 1):
+            provider.calls = calls
+            self.disk.take_ms()
+            started = Moment()
+            await execute("Hello")
+            taken.append(started.until(Moment(), self.disk))
+        return taken[1:]
 
 
 def _resident_bytes() -> int:
