@@ -11,9 +11,9 @@ class Candidates:
     """The parts of a conversation by what may happen to them, each list oldest first.
 
     `removable` are replies and whole tool groups, `users` the user messages, `stubbable` those among them for which a
-    stub would do, `stubs` those that are one. `kept` always stay: the first and the last human message, groups with
-    one of the `newest_results` or a person's words, calls whose results are on their way, and what carries a vendor's
-    state.
+    stub would do, `stubs` those that are one. `kept` always stay: what a developer said before the first human
+    message, that one and the last, groups with one of the `newest_results` or a person's words, calls whose results are
+    on their way, and what carries a vendor's state.
     """
 
     def __init__(self, conversation: GroupedConversation, protected_tool_results: int) -> None:
@@ -38,6 +38,8 @@ class Candidates:
         self.kept = {unit for unit in units if unit.is_pinned} | {unit for unit, _ in newest}
         self.kept |= {unit for unit in units[-1:] if unit.is_open}
         self.kept |= {unit for unit, _ in (*humans[:1], *beside_results, *humans[-1:])}
+        beginning = units[: humans[0][0].index] if humans else units
+        self.kept |= {unit for unit in beginning if unit.head.role == "developer"}
         self.stubs = [unit for unit in self.users if unit.head.cut is Cut.STUB and unit not in self.kept]
         first, last = (humans[0][0].index, humans[-1][0].index) if humans else (0, 0)
         self.stubbable = [

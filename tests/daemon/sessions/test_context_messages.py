@@ -59,3 +59,19 @@ async def test_files_that_prompts_mentioned_stay_when_another_profile_goes_on(
         told = sent(home, session_id)
         assert [told.count(text) for text in ("buy milk", "OTHER-AGENT", "FIRST-AGENT")] == [1, 1, 0]
         assert told.index("OTHER-AGENT") < told.index("buy milk") < told.index("Read @notes.md")
+
+
+async def test_what_begins_a_session_survives_compaction(home: Home, work: Path, tmp_path: Path, kind: Kind) -> None:
+    (work / "AGENTS.md").write_text("THE-RULES\n")
+    (work / "long.md").write_text("A-LONG-FILE " * 800)
+    answers = [f"answer-{number:02} " + "word " * 400 for number in range(12)]
+    agent = Agent(answers, provider={"context_window": 8000, "max_output_tokens": 500, "usage": "estimate"})
+
+    async with home.sessions.open(**agent.source(home, kind, tmp_path), working_dir=work) as session:
+        await session.execute("Read @long.md")
+        for number in range(11):
+            await session.execute(f"Go on, {number}")
+
+    told = sent(home, session.session_id)
+    assert "answer-00" not in told, "the conversation was compacted"
+    assert told.count("THE-RULES") == 1
