@@ -83,8 +83,9 @@ types: install ## Check the types
 imports: install ## Check who imports whom
 	@$(VENV)/bin/python scripts/check_imports.py
 
-pages: install ## Write the pages of the documentation that are generated
+pages: install ## Write the pages and the recording of the documentation that are generated
 	@$(VENV)/bin/python scripts/write_pages.py
+	@$(VENV)/bin/python scripts/record_terminal.py
 
 bench: install peer ## Run every benchmark, side by side with the reference kernel
 	@status=0; for script in $(BENCHMARKS); do \

@@ -25,8 +25,8 @@ PROMPT = "List files, then read notes.md, then search for milk"
 PROJECT = Path(__file__).parent / "notes"
 COMMAND = Path(sys.executable).with_name("amplifier")
 NEXT = {
+    "init": "find a model: a key for Anthropic or OpenAI, or a server on this machine",
     "chat": "talk to an agent, in a project of yours",
-    "provider add anthropic": "store a key, so that a model answers (openai, too)",
     "profile new mine": "write a profile of your own",
 }
 

@@ -2,7 +2,7 @@
 
 A page is read from top to bottom, in a folder of its own in which `examples` is the repository's:
 
-- a block with `file=<path>` after its language is written to that file,
+- a block with `file=<path>` after its language is written to that file; the folder is also the home directory, `~`,
 - a `python` block is executed, with `await` at the top level; blocks of one page share their names,
 - an `output` block is what the block before it printed,
 - a `console` block holds commands after `$`, each followed by what it prints,
@@ -61,7 +61,7 @@ class Block:
     @property
     def file(self) -> str | None:
         found = re.search(r"\bfile=(\S+)", self.info)
-        return found[1] if found else None
+        return found[1].removeprefix("~/") if found else None
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,13 @@ class Reader:
             if real.startswith(_NOT_RUN):
                 continue
             run = await asyncio.to_thread(
-                subprocess.run, real, shell=True, cwd=self.folder, env=_environment(), capture_output=True, text=True
+                subprocess.run,
+                real,
+                shell=True,
+                cwd=self.folder,
+                env=_environment(self.folder),
+                capture_output=True,
+                text=True,
             )
             self.outputs.append(run.stdout)
             assert run.stderr == "", f"{place}: {command}\n{run.stderr}"
@@ -162,8 +168,10 @@ def _compare(shown: str, real: str, place: str) -> None:
     assert real == shown, f"{place} does not show what is printed"
 
 
-def _environment() -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "MAKE"))}
+def _environment(folder: Path) -> dict[str, str]:
+    foreign = ("AMPLIFIER", "MAKE", "PYTEST_")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
+    kept["HOME"] = str(folder)
     return {**kept, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{kept.get('PATH', '')}", "NO_COLOR": "1"}
 
 

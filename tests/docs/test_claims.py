@@ -80,10 +80,17 @@ def test_the_testing_page_names_every_base_class(page: Open) -> None:
     assert named == shipped
 
 
-def test_the_tool_of_the_readme_takes_no_more_than_thirty_lines(page: Open) -> None:
+def test_the_tool_of_the_readme_takes_ten_lines(page: Open) -> None:
     (tool,) = [block for block in page("README.md").blocks if (block.file or "").startswith("tool-days/")]
 
-    assert len(tool.text.splitlines()) <= 30
+    assert len([line for line in tool.text.splitlines() if line.strip()]) == 10
+
+
+def test_the_recording_of_the_readme_shows_what_make_run_shows() -> None:
+    program = [sys.executable, str(ROOT / "scripts/record_terminal.py"), "--check"]
+    run = subprocess.run(program, env=_without_make(), capture_output=True, text=True, check=False)
+
+    assert (run.returncode, run.stderr) == (0, "")
 
 
 def test_the_layer_picture_shows_every_package_and_only_arrows_that_the_contracts_allow(page: Open) -> None:
