@@ -1,0 +1,112 @@
+"""The wheel in an environment of its own, as pipx and uv install it: with what it declares to need, and no checkout."""
+
+import json
+import os
+import subprocess
+import sys
+import venv
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.metadata import Distribution, distribution
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from amplifier_core import __version__
+
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True)
+class Installed:
+    """An installed command, with a home and a project of its own."""
+
+    environment: Path
+    home: Path
+    project: Path
+
+    def __call__(self, *arguments: str) -> str:
+        return self.run(str(self.environment / "bin/amplifier"), *arguments)
+
+    def run(self, *command: str) -> str:
+        variables = {"PATH": "/usr/bin:/bin", "HOME": str(self.home), "NO_COLOR": "1"}
+        run = subprocess.run(
+            command, cwd=self.project, env=variables, capture_output=True, text=True, check=False, timeout=120
+        )
+        assert (run.returncode, run.stderr) == (0, ""), run.stderr
+        return run.stdout
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    folder = tmp_path_factory.mktemp("elsewhere")
+    environment = folder / "environment"
+    venv.create(environment, with_pip=False, symlinks=True)
+    build = f"from hatchling.build import build_wheel; print(build_wheel({str(folder)!r}))"
+    run = subprocess.run([sys.executable, "-c", build], cwd=ROOT, capture_output=True, text=True, check=True)
+    wheel = folder / run.stdout.split()[-1]
+    pip = [sys.executable, "-m", "pip", "--python", str(environment / "bin/python"), "install", "--quiet"]
+    subprocess.run([*pip, "--no-index", "--no-deps", str(wheel)], capture_output=True, text=True, check=True)
+    (site,) = (environment / "lib").glob("python*/site-packages")
+    for needed in _needed_by("amplifier"):
+        _link(needed, site)
+    for name in ("home", "project"):
+        (folder / name).mkdir()
+    (folder / "project/notes.md").write_text("- buy milk\n")
+    return Installed(environment, folder / "home", folder / "project")
+
+
+def _needed_by(name: str) -> Iterator[Distribution]:
+    """Yield the distributions that one declares to need, all the way down, without its extras."""
+    found: set[str] = {canonicalize_name(name)}
+    waiting = [(name, frozenset[str]())]
+    while waiting:
+        current, extras = waiting.pop()
+        for text in distribution(current).requires or ():
+            requirement = Requirement(text)
+            wanted = [{"extra": extra} for extra in ("", *extras)]
+            if requirement.marker and not any(map(requirement.marker.evaluate, wanted)):
+                continue
+            if (key := canonicalize_name(requirement.name)) not in found:
+                found.add(key)
+                waiting.append((requirement.name, frozenset(requirement.extras)))
+                yield distribution(requirement.name)
+
+
+def _link(needed: Distribution, site: Path) -> None:
+    """Let an environment share what this one has of a distribution, which saves the download."""
+    for top in {file.parts[0] for file in needed.files or ()} - {"..", "__pycache__"}:
+        if not (site / top).exists():
+            (site / top).symlink_to(Path(str(needed.locate_file(top))))
+    for script in (file for file in needed.files or () if file.parts[:3] == ("..", "..", "..")):
+        target = site.joinpath(*script.parts)
+        if not os.path.lexists(target):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.symlink_to(Path(str(needed.locate_file(script))).resolve())
+
+
+def test_it_runs_from_the_wheel_alone(installed: Installed) -> None:
+    script = "import amplifier_cli, amplifierd; print(amplifier_cli.__file__); print(amplifierd.__file__)"
+
+    places = installed.run(str(installed.environment / "bin/python"), "-c", script).splitlines()
+
+    assert all(Path(place).is_relative_to(installed.environment) for place in places)
+    assert __version__ in installed("version")
+
+
+def test_the_shipped_collection_is_there(installed: Installed) -> None:
+    listed = {each["profile_id"]: each for each in json.loads(installed("profile", "list", "--json"))}
+
+    shipped = {f"foundation/{file.stem}" for file in (ROOT / "registry/profiles").glob("*.md")}
+    assert set(listed) == shipped
+    assert all(each["valid"] for each in listed.values())
+
+
+def test_it_answers_with_the_shipped_modules(installed: Installed) -> None:
+    answer = json.loads(installed("run", "--output", "json", "--profile", "foundation/offline", "read notes.md"))
+
+    assert answer["status"] == "completed"
+    assert "buy milk" in answer["response"]
+    assert json.loads(installed("session", "list", "--json"))
