@@ -16,7 +16,7 @@ from amplifier_system.tasks import run_to_end
 from amplifierd.checkpoints import Checkpoints
 from amplifierd.exceptions import CheckpointError, SessionStateError
 from amplifierd.limits import Limits
-from amplifierd.session_store.protocol import Hold, NewSession
+from amplifierd.session_store.protocol import Hold, Holder, NewSession
 from amplifierd.session_store.record import SessionRecord, SessionState, checked_session_id, now
 
 from .approvals import ApprovalQueue
@@ -191,11 +191,12 @@ class OpenSessions(SessionReading):
                 self._users[session_id] += 1
                 return known.shared()
             await self._adopt(session_id)
+            before = await self._store.holder_of(session_id) if take_over else None
             hold = await self._store.acquire(session_id, self.runtime.holder, take_over=take_over)
             try:
                 record = await self._store.read(session_id)  # now nobody else changes it
-                if take_over:
-                    await self._take_children_over(session_id)
+                if before is not None:
+                    await self._take_children_over(session_id, before.holder)
                 if record.status != "active":
                     started = record.started_at or now()
                     record = await self._store.update(hold, status="active", started_at=started, ended_at=None)
@@ -207,11 +208,11 @@ class OpenSessions(SessionReading):
                 await run_to_end(self._store.release(hold))
                 raise
 
-    async def _take_children_over(self, session_id: str) -> None:
+    async def _take_children_over(self, session_id: str, holder: Holder) -> None:
         """Let no child go on in the process that its parent was taken from."""
         for below in await self._store.descendants(session_id):
             hold = await self._store.holder_of(below)
-            if hold is not None and hold.holder != self.runtime.holder:
+            if hold is not None and hold.holder == holder:
                 await self._store.release(await self._store.acquire(below, self.runtime.holder, take_over=True))
 
     async def _adopt(self, session_id: str) -> None:

@@ -136,8 +136,11 @@ async def ask_tool(tools: Mapping[str, Any], name: str, input: dict[str, Any], t
 
 def retry_of(tool: Any, input: Mapping[str, Any]) -> Retry:
     """Return what a tool declares about repeating a call; without a declaration it is not repeated."""
-    of_call = getattr(tool, "retry_of", None)
-    declared = of_call(input) if callable(of_call) else getattr(tool, "retry", None)
+    declared, of_call = getattr(tool, "retry", None), getattr(tool, "retry_of", None)
+    if callable(of_call):
+        declared = "never"
+        with Boundary(logger, "a tool cannot say whether its call may be repeated: %s"):
+            declared = of_call(input)
     return declared if declared in ("safe", "check") else "never"
 
 

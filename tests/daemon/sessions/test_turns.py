@@ -131,7 +131,7 @@ async def test_a_cancelled_turn_ends_as_cancelled_and_the_next_one_runs(
 
 
 async def test_a_turn_that_takes_too_long_is_cancelled(home: Home, work: Path, tmp_path: Path) -> None:
-    agent = Agent([SLOW, "Quick."])
+    agent = Agent([{**SLOW, "when": {"contains": "Wait"}}, "Quick."])
     async with home.sessions.open(**agent.source(home, "plan", tmp_path), working_dir=work) as session:
         with pytest.raises(TimeoutError):
             await session.execute("Wait", timeout_s=0.05)
