@@ -72,6 +72,7 @@ async def test_tools_say_whether_they_need_approval_and_how_risky_they_are(
     tools = [mounted.tool(name) for name in ("look", "add", "drop")]
 
     assert [tool.require_approval for tool in tools] == required
+    assert tools[0].retry == ("never" if required[0] else "safe")
     metadata = [tool.get_metadata() for tool in tools]
     assert [one["requires_approval"] for one in metadata] == required
     assert [one["approval_hints"]["risk_level"] for one in metadata] == risks

@@ -15,6 +15,13 @@ async def test_the_search_is_mounted_before_the_fetch(web: Any) -> None:
     assert isinstance(web.coordinator.get("tools", "web_fetch"), WebFetchTool)
 
 
+async def test_an_interrupted_fetch_may_be_repeated_unless_it_saves(web: Any) -> None:
+    fetch = web.coordinator.get("tools", "web_fetch")
+
+    assert fetch.retry_of({"url": "https://example.org"}) == "safe"
+    assert fetch.retry_of({"url": "https://example.org", "save_to_file": "page.html"}) == "never"
+
+
 def without_descriptions(schema: dict[str, Any]) -> dict[str, Any]:
     properties = {
         name: {key: value for key, value in rule.items() if key != "description"}
