@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from amplifier_core import HookResult, ModuleCoordinator
+from amplifierd.exceptions import SessionError
 
 from .interruption import PARTIAL
 from .journal import PRIORITY
 from .transcript import Transcript
+
+logger = logging.getLogger(__name__)
 
 _INTERVAL_S = 0.5
 _PIECES = {"llm:stream_block_delta": "text", "content_block:delta": "delta"}
@@ -55,7 +59,11 @@ class PartialAnswer:
         await asyncio.sleep(_INTERVAL_S)
         text, self._unsaved = "".join(self._unsaved), []
         if text and self._answer is not None and self._answer[0] == self._transcript.answers:
-            await self._write(PARTIAL, {"text": text, "after": self._after, "request_id": self._answer[1]})
+            piece = {"text": text, "after": self._after, "request_id": self._answer[1]}
+            try:
+                await self._write(PARTIAL, piece)
+            except SessionError as error:  # whoever waits for the answer meets it as well
+                logger.warning("a piece of an answer is not stored: %s", error)
 
     async def settle(self) -> None:
         """Forget what is unsaved: the turn has ended."""
