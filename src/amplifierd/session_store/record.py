@@ -7,9 +7,9 @@ import uuid
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from amplifierd.exceptions import InvalidSessionIdError
+from amplifierd.exceptions import InvalidSessionIdError, SessionStateError
 
 SessionState = Literal["created", "active", "completed", "failed", "terminated"]
 Activity = Literal["idle", "queued", "executing", "waiting_approval", "cancelling"]
@@ -76,9 +76,25 @@ class SessionRecord(BaseModel):
         return self.root_session_id or self.session_id
 
     def changed(self, **changes: Any) -> SessionRecord:
-        """Return the record with other values, checked, and one revision later."""
-        fields = {**self.model_dump(), **changes, "revision": self.revision + 1, "updated_at": now()}
-        return type(self).model_validate(fields)
+        """Return the record with other values, checked, and one revision later.
+
+        Raises:
+            SessionStateError: a value cannot be used.
+        """
+        return checked_record(**{**self.model_dump(), **changes, "revision": self.revision + 1, "updated_at": now()})
+
+
+def checked_record(**fields: Any) -> SessionRecord:
+    """Return a record of these fields.
+
+    Raises:
+        SessionStateError: a value cannot be used.
+    """
+    try:
+        return SessionRecord.model_validate(fields)
+    except ValidationError as error:
+        wrong = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()]
+        raise SessionStateError(f"what a session says of itself cannot be stored: {'; '.join(wrong)}") from error
 
 
 def new_session_id() -> str:

@@ -17,6 +17,7 @@ from .creation import Creation, SessionRequest
 from .export import ReadableSessions
 from .transcript import last_turn
 
+_LONGEST_NAME = 190
 OrphanedTools = Literal["complete", "remove", "error"]
 
 _COPIED_DOCUMENTS = (DOCUMENT, "agent", "approvals")
@@ -73,6 +74,7 @@ class Branches:
             last_activity_at=moment,
             message_count=len(kept),
             turn_count=at,
+            agent_invocations=0,
             usage=None,
             usage_seq=None,
             usage_tree=None,
@@ -88,7 +90,7 @@ class Branches:
         below = await self._store.descendants(record.session_id)
         for session_id in below:
             ids[session_id] = _child_id(session_id, ids)
-        copied = await self._copy(record, ids, name or (f"{record.name} (copy)" if record.name else "(copy)"))
+        copied = await self._copy(record, ids, name or f"{(record.name or '')[:_LONGEST_NAME]} (copy)".strip())
         for session_id in below:
             await self._copy(await self._store.read(session_id), ids, None)
         return copied

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -36,18 +37,27 @@ class BudgetLayer(CallLayer):
 
     `agent` names the agent that the session runs for, None for the root of a tree. `used` counts what the session used
     itself, without its children, beginning with what is known from before. After a turn, `exhausted` says why it ended
-    early, and `turn_used` what it took.
+    early, `turn_used` what it took itself, and `turn_below` what the agents took that worked for it.
     """
 
     def __init__(self, budget: TreeBudget, emit: Emit, *, agent: str | None = None, used: Usage | None = None) -> None:
         self.budget = budget
         self.used = used or Usage()
-        self.turn_used = Usage()
+        self.turn_used = self.turn_below = Usage()
         self.exhausted: BudgetExhaustedError | None = None
         self._emit = emit
         self._agent = agent
         self._estimator = CallEstimator()
         self._closings = 0
+
+    @property
+    def turn_total(self) -> Usage:
+        """What a turn took together with its agents; they worked while it ran, so their time is in its own."""
+        return self.turn_used + self.turn_below
+
+    def count_below(self, child: BudgetLayer) -> None:
+        """Count what a child's turn took towards the turn that it worked for."""
+        self.turn_below += replace(child.turn_total, seconds=0.0).for_agent(child._agent)
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
@@ -56,7 +66,8 @@ class BudgetLayer(CallLayer):
         Raises:
             BudgetExhaustedError: no turn, or no time, is left; nothing was begun. The event has been emitted.
         """
-        self.exhausted, self.turn_used, self._closings = None, Usage(), 0
+        self.exhausted, self._closings = None, 0
+        self.turn_used = self.turn_below = Usage()
         before_s = self.budget.used.seconds
         try:
             counted = self.budget.begin_turn(self._agent)

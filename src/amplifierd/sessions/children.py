@@ -136,8 +136,11 @@ class Children:
             if planned is not None and planned.self_delegation_depth > 0:
                 depth = planned.self_delegation_depth
                 child.kernel.session.coordinator.register_capability("self_delegation_depth", depth)
-            with _linked(parent, child):
-                result = await child.execute(instruction, parent.journal.correlation_id)
+            try:
+                with _linked(parent, child):
+                    result = await child.execute(instruction, parent.journal.correlation_id)
+            finally:
+                parent.budget.count_below(child.budget)
             own, outer = child.kernel.session.coordinator, parent.kernel.session.coordinator
             await bridge_child_cost(own, outer, record.session_id)
         finally:

@@ -16,7 +16,7 @@ from amplifierd.plans.conversion import Form
 from amplifierd.plans.home_plans import Plans
 from amplifierd.plans.request import lay_over_plan
 from amplifierd.session_store.protocol import NewSession
-from amplifierd.session_store.record import SessionRecord, checked_session_id, new_session_id, now
+from amplifierd.session_store.record import checked_record, checked_session_id, new_session_id, now
 
 from .equipment import Equipment, Outfitter
 from .unsecret import without_secrets
@@ -54,12 +54,13 @@ class Creation:
 
         Raises:
             MountPlanError: the plan breaks rules; with all issues.
+            SessionStateError: its name or another value cannot be used.
             ProfileNotFoundError, ProfileValidationError, ProfileCompilationError: the profile cannot be used.
             BundleError: the bundle cannot be used.
         """
         equipment, plan = await self.plan_for(request)
         moment = now()
-        record = SessionRecord(
+        record = checked_record(
             session_id=checked_session_id(request.session_id) if request.session_id else new_session_id(),
             name=request.name or None,
             status="active" if request.start else "created",

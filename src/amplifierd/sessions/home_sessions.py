@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
+from amplifier_foundation.session import find_orphaned_tool_calls
 from amplifier_system.tasks import run_to_end
 from amplifierd.builds.home_profiles import Profiles
 from amplifierd.checkpoints import Changes, UndoResult
@@ -29,7 +30,7 @@ from .context_messages import DOCUMENT, for_other_agent
 from .creation import SessionRequest
 from .export import ExportedSession, export_session
 from .interruption import RepairReport
-from .open_sessions import ENDED, OpenSessions
+from .open_sessions import ENDED, OpenSessions, absolute_directory
 from .replay import ReplayResult, ReplaySource, replay
 from .session_import import ImportedSession, import_session
 from .transcript import last_turn
@@ -53,6 +54,7 @@ class Sessions(OpenSessions):
         Raises:
             SessionStateError: another field is named, or a value cannot be used.
             SessionHeldError: another process holds the session.
+            ExecutionInProgressError: a turn is running, and `working_dir` is to change.
         """
         unknown = set(changes) - _CHANGEABLE
         if unknown:
@@ -64,6 +66,8 @@ class Sessions(OpenSessions):
             changes["name"] = changes["name"] or None
         if "limits" in changes:
             changes["limits"] = Limits.read(changes["limits"]).to_json() or None
+        if "working_dir" in changes:
+            changes["working_dir"] = str(absolute_directory(changes["working_dir"]))
         return await self._change(session_id, lambda record: changes)
 
     async def _change(self, session_id: str, find: Callable[[SessionRecord], Mapping[str, Any]]) -> SessionRecord:
@@ -73,9 +77,14 @@ class Sessions(OpenSessions):
             return await self._store.update(hold, **find(await self._store.read(session_id)))
 
         async with self._alone(checked_session_id(session_id)):
-            if (runner := self._find_runner(session_id)) is not None:
-                return await runner.change(**find(runner.record))
-            return await self._held(session_id, change)
+            runner = self._find_runner(session_id)
+            if runner is None:
+                return await self._held(session_id, change)
+            changes = dict(find(runner.record))
+            if directory := changes.pop("working_dir", None):
+                await runner.move(Path(directory))
+                runner.checkpoints = await self._checkpoints_of(runner)
+            return await runner.change(**changes) if changes else runner.record
 
     async def rename(self, session_id: str, name: str | None) -> SessionRecord:
         return await self.update(session_id, name=name)
@@ -176,11 +185,13 @@ class Sessions(OpenSessions):
         return await self._rewrite(session_id, kept, turn)
 
     async def delete_last_message(self, session_id: str) -> Message | None:
-        """Drop the last message; returns it, None when there is none."""
+        """Drop the last message; returns it, None when there is none. A call goes with the first of its results."""
         messages = await self._store.read_messages(session_id)
         if not messages:
             return None
         kept = messages[:-1]
+        while find_orphaned_tool_calls(kept):
+            kept.pop()
         await self._rewrite(session_id, kept, last_turn(kept))
         return messages[-1]
 

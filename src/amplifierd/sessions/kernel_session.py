@@ -9,8 +9,9 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from amplifier_core import AmplifierSession
+from amplifier_core import AmplifierSession, HookResult
 from amplifier_core.boundary import Boundary, TaskBoundary, settle
+from amplifier_core.events import PROMPT_SUBMIT
 from amplifier_foundation.prepared.guards import hand_down_guards
 from amplifier_foundation.prepared.session_setup import session_plan
 from amplifier_foundation.session.capabilities import set_working_dir
@@ -24,6 +25,7 @@ from .calls import CallLayer, LayeredOrchestrator
 from .context_messages import DOCUMENT, ContextMessages, for_kernel
 from .displays import EventDisplay
 from .interruption import ends_repaired, repair
+from .journal import PRIORITY
 from .receipts import ask_tool
 from .running_calls import RunningCalls
 from .transcript import RecordedContext, for_context, last_turn
@@ -79,6 +81,7 @@ class KernelSession:
         await runner.journal.listen(coordinator)
         runner.partial.listen(coordinator)
         self._calls = RunningCalls(coordinator)
+        coordinator.hooks.register(PROMPT_SUBMIT, self._hear_prompt, priority=PRIORITY, name="session-prompt")
         self._held.enter_context(runner.equipment.import_path())
         await self.session.initialize()
         await runner.journal.listen(coordinator)
@@ -94,6 +97,11 @@ class KernelSession:
         await coordinator.mount(
             "orchestrator", LayeredOrchestrator(orchestrator, coordinator, layers, self._calls.find)
         )
+
+    async def _hear_prompt(self, event: str, data: dict[str, Any]) -> HookResult:
+        if isinstance(prompt := data.get("prompt"), str):
+            self.runner.transcript.expect(prompt)
+        return HookResult()
 
     def _inject(self) -> dict[str, Any]:
         runner, runtime = self.runner, self.runner.runtime

@@ -164,10 +164,7 @@ class OpenSessions(SessionReading):
         self, asked: Awaitable[SessionRequest], approver: Approver, display: DisplaySystem | None
     ) -> Session:
         request = await asked
-        if not request.working_dir.is_dir():
-            raise SessionStateError(
-                f"the working directory {request.working_dir} is not a directory", hint="create it, or name another"
-            )
+        absolute_directory(request.working_dir)
         new, equipment = await self._creation.prepare(request)
         async with self._alone(new.record.session_id):
             hold = await self._store.create(new, self.runtime.holder)
@@ -347,6 +344,20 @@ class OpenSessions(SessionReading):
             async with self._alone(session_id):
                 await self._shut(session_id)
         await self._store.close()
+
+
+def absolute_directory(path: str | Path) -> Path:
+    """Return where a session works.
+
+    Raises:
+        SessionStateError: it is not a directory.
+    """
+    directory = _absolute(path)
+    if not directory.is_dir():
+        raise SessionStateError(
+            f"the working directory {directory} is not a directory", hint="create it, or name another"
+        )
+    return directory
 
 
 def _absolute(path: str | Path) -> Path:

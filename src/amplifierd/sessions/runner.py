@@ -6,10 +6,12 @@ import asyncio
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from amplifier_core.boundary import TaskBoundary
 from amplifier_core.exceptions import describe
 from amplifier_system.tasks import run_to_end
 from amplifierd.exceptions import (
@@ -35,7 +37,7 @@ from .interruption import RepairReport
 from .journal import Journal
 from .kernel_session import KernelSession
 from .partial_answer import PartialAnswer
-from .receipts import Receipts
+from .receipts import NOT_RUN, UNKNOWN, Receipts
 from .request_parts import RequestRecorder
 from .runtime import Runtime
 from .transcript import Transcript, last_turn
@@ -244,6 +246,8 @@ class ExecutionRunner:
     async def _end_turn(self, status: TurnStatus, response: str, error: BaseException | None) -> TurnResult:
         """Write down everything that a turn left; it happens whatever becomes of the one who waits for it."""
         await self.partial.settle()
+        if status != "completed" and self.journal.lost is None:
+            await self._answer_open_calls()
         await self._take_checkpoint(AFTER)
         result = TurnResult(
             response=response,
@@ -252,12 +256,21 @@ class ExecutionRunner:
             turn=self._turn,
             correlation_id=self.journal.correlation_id or "",
             finish_reason=FINISH_REASON if self.budget.exhausted else self.summary.finish_reason,
-            usage=self.budget.turn_used.to_json(),
+            usage=self.budget.turn_total.to_json(),
             tool_calls=self.summary.tool_calls,
             error=self.runtime.secrets.scrubbed(problem_document(error)) if error is not None else None,
         )
         await self._conclude(result)
         return result
+
+    async def _answer_open_calls(self) -> None:
+        """Give every call a result that a broken turn left without one: no provider takes such a conversation."""
+        context = self.kernel.session.coordinator.get("context")
+        for call, is_begun in self.summary.unanswered():
+            content = UNKNOWN if is_begun else NOT_RUN
+            message = {"role": "tool", "tool_call_id": call.id, "name": call.name, "content": content}
+            with TaskBoundary(logger, "call %s of session %s stays without a result: %s", call.id, self.session_id):
+                await context.add_message(message)
 
     async def _take_checkpoint(self, label: str) -> None:
         if self.checkpoints is None or self.journal.lost is not None:
@@ -407,6 +420,15 @@ class ExecutionRunner:
             await self.runtime.store.switch_plan(self.hold, plan, {DOCUMENT: for_other_agent(told_so_far)}, **changes)
             self.equipment = equipment
             await self.journal.write("session:profile_changed", told)
+            await self._reload()
+            return self.record
+
+    async def move(self, working_dir: Path) -> SessionRecord:
+        """Go on in another directory: the modules are loaded anew, with the whole history."""
+        with self._working():
+            await self.change(working_dir=str(working_dir))
+            places = replace(self.equipment.places, working_dir=working_dir)
+            self.equipment = replace(self.equipment, places=places)
             await self._reload()
             return self.record
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from amplifier_core.boundary import settle
 from amplifier_core.utils import json_safe
+from amplifier_kit.messages.conversation import text_of
 from amplifierd.exceptions import SessionError
 from amplifierd.session_store.protocol import Hold, Message, SessionStore
 from amplifierd.session_store.record import now
@@ -26,8 +27,8 @@ class Transcript:
     `answers` counts the messages of the assistant that were written; `is_behind` says that one could not be, which the
     context may have all the same.
 
-    The prompt of a turn is written before the orchestrator sees it; when the orchestrator stores it in the context, it
-    is recognised and not written again.
+    The prompt of a turn is written before the orchestrator sees it. When the orchestrator stores it in the context, it
+    is recognised, also as hooks changed it or with words around it, and not written again.
     """
 
     def __init__(
@@ -46,27 +47,35 @@ class Transcript:
         self.is_behind = False
         self._written = 0
         self._store, self._hold, self._agent = store, hold, agent
-        self._expects_prompt = False
+        self._prompts: tuple[str, ...] = ()
         self.index = TranscriptIndex()
 
     def install(self, messages: list[Message]) -> None:
         """Take note of what is stored already."""
         self.is_behind = False
+        self.index.clear()
         for message in messages:
             self.index.add(message)
         self.last_id = str(messages[-1]["id"]) if messages else None
 
     async def add_prompt(self, prompt: str, metadata: Mapping[str, Any] | None = None) -> Message:
         """Write the prompt that begins a turn."""
-        self._expects_prompt = True
+        self._prompts = (prompt,)
         extra = {"metadata": dict(metadata)} if metadata else {}
         return await self.add({"role": "user", "content": prompt, **extra}, lasting=True)
 
+    def expect(self, prompt: str) -> None:
+        """Take note of what hooks made of the prompt."""
+        if self._prompts:
+            self._prompts = (*self._prompts, prompt)
+
     async def hear(self, message: Mapping[str, Any]) -> None:
         """Write a message that was added to the context."""
-        if self._expects_prompt and message.get("role") == "user" and not _is_injected(message):
-            self._expects_prompt = False
+        if self._is_prompt(message):
+            self._prompts = ()
             return
+        if message.get("role") == "assistant":
+            self._prompts = ()  # an answer follows its prompt
         self._heard(message)
         await self.add(message)
 
@@ -83,6 +92,12 @@ class Transcript:
         self.answers += line["role"] == "assistant"
         self._written += 1
         return line
+
+    def _is_prompt(self, message: Mapping[str, Any]) -> bool:
+        if not self._prompts or message.get("role") != "user" or _is_injected(message):
+            return False
+        said = text_of(message.get("content"))
+        return any(prompt in said if prompt else not said for prompt in self._prompts)
 
     def take_written(self) -> int:
         """Return how many messages were written since this was last asked."""

@@ -20,6 +20,11 @@ class TranscriptIndex:
         for message in messages:
             self.add(message)
 
+    def clear(self) -> None:
+        """Forget everything: another transcript takes the place of this one."""
+        for known in (self._by_digest, self._by_id, self._results):
+            known.clear()
+
     def add(self, message: TranscriptMessage) -> None:
         """Take in a message that was appended to the transcript."""
         self._by_digest[message_digest(_as_sent(message))] = message

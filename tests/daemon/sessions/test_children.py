@@ -111,3 +111,15 @@ async def test_a_clone_has_copies_of_the_children(home: Home, work: Path, tmp_pa
     assert {event["session_id"] for event in home.sessions.events(copied.session_id)} == {copied.session_id}
     async with home.sessions.resume(clone.session_id) as resumed:
         assert (await resumed.execute("Again")).status == "completed"
+
+
+async def test_what_a_turn_used_includes_the_agents_that_worked_for_it(home: Home, work: Path) -> None:
+    async with home.sessions.open(plan=delegating().sections(), working_dir=work) as session:
+        result = await session.execute("Ask the helper")
+        child, own = home.sessions.get(child_of(home, session)).usage, session.record.usage
+
+    assert child is not None
+    assert own is not None
+    assert result.usage["tokens"]["total"] == own["tokens"]["total"] + child["tokens"]["total"]
+    assert (result.usage["tool_calls"], result.usage["turns"]) == (2, 2)
+    assert result.usage["by_agent"]["helper"]["tokens"] == child["tokens"]
