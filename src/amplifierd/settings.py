@@ -72,7 +72,7 @@ class CompileSettings(Section):
 
 class CacheSettings(Section):
     keep_days: Annotated[float, Field(ge=0)] = Field(
-        default=30, description="what `amplifier source prune` keeps at least"
+        default=30, description="days for which `amplifier source prune` keeps what is not used"
     )
     http_max_bytes: AtLeastOne = Field(default=52428800, description="largest single download")
 

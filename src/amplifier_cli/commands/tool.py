@@ -24,6 +24,7 @@ from amplifier_cli.render import styled, write, write_json, write_table
 from amplifier_cli.session_choice import chosen_agent, short_id
 from amplifier_cli.suggestions import pick
 from amplifier_cli.tool_input import read_input
+from amplifierd.exceptions import ExecutionError
 from amplifierd.home import Home
 from amplifierd.sessions.tool_session import ToolFacts, ToolOutcome, ToolSession, open_tools
 
@@ -126,8 +127,13 @@ def invoke(
         async with open_tools(home.sessions, approver=approver_for(yes=yes), **agent) as opened:
             chosen = _picked(opened, tool)
             arguments = read_input(pairs or [], given, chosen.input_schema)
-            with Interrupts(opened.session, say):
-                return await opened.invoke(chosen.name, arguments)
+            with Interrupts(opened.session, say) as interrupts:
+                try:
+                    return await opened.invoke(chosen.name, arguments)
+                except ExecutionError:
+                    if interrupts.count:
+                        raise typer.Exit(ExitCode.INTERRUPTED) from None
+                    raise
 
     outcome = in_home(ctx, work)
     if as_json:
