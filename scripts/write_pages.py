@@ -1,17 +1,30 @@
-"""Write the generated page of the documentation, `docs/settings.md`; with --check only say whether it is old."""
+"""Write the generated pages of the documentation; with --check only say which are old."""
 
+import contextlib
+import importlib
+import io
 import json
+import os
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+os.environ["COLUMNS"] = "80"  # help is as wide as the terminal, but in the documentation
+
+import typer
+
+from amplifier_cli.command_table import SECTIONS
+from amplifier_cli.config import AppConfig, variable_of
+from amplifier_cli.exit_codes import MEANINGS
+from amplifier_cli.main import main
 from amplifierd import Settings
 from amplifierd.paths import PREFIX
 from amplifierd.settings_layers import keys_of
 
-PAGE = Path(__file__).parents[1] / "docs" / "settings.md"
+DOCS = Path(__file__).parents[1] / "docs"
 
-HEAD = """\
+SETTINGS_HEAD = """\
 # Settings
 
 <!-- Generated from `amplifierd/settings.py`: make pages -->
@@ -24,7 +37,7 @@ from `config/daemon.yaml`, else it is the default. A key that is not in this tab
 |---|---|---|---|
 """
 
-FOOT = """
+SETTINGS_FOOT = """
 A list is written as JSON or with commas between its items, a switch as `1`, `true`, `yes` or `on`. In the file, keys
 with a dot are nested:
 
@@ -35,13 +48,96 @@ startup:
 ```
 """
 
+COMMAND_HEAD = """\
+# The command `amplifier`
 
-def page() -> str:
+<!-- Generated from `amplifier_cli`: make pages -->
+
+`amplifier` runs agents in a terminal. It works in the current directory and keeps everything else in one home,
+`~/.amplifierd` unless `AMPLIFIERD_HOME` or `--home` names another.
+
+- Wherever something is listed or shown, `--json` prints it for programs.
+- A profile is named by its id or its name alone, a session by its id, the beginning of it, its name or the word `last`.
+- An error says what is wrong, where, and what to type; `amplifier --debug COMMAND` shows the traceback as well.
+- What the library logs is in `state/logs/amplifierd/command.log` of the home.
+
+## Chat
+
+Enter sends a line. While the agent works, Enter steers it and Alt-Enter queues the next prompt; otherwise Alt-Enter
+begins a new line. `@path` brings in a file, Tab completes, Ctrl-X Ctrl-E opens an editor. Before something risky you
+are asked: `y` allows it once, `a` for the rest of the session, `n REASON` tells the agent why not. Ctrl-C stops the
+turn when the tools that run are done, a second one at once; Ctrl-D ends the chat. A session can be continued whatever
+ended it: `amplifier continue`.
+
+A file `.amplifier/commands/NAME.md` of a trusted project, or `config/commands/NAME.md` of the home, is the command
+`/NAME`; `$ARGUMENTS` in it stands for what follows.
+
+| Command | What it does |
+|---|---|
+"""
+
+CODES_HEAD = """
+## Exit codes
+
+| Code | Meaning |
+|---|---|
+"""
+
+KEYS_HEAD = """
+## Settings
+
+A value comes from a flag, else from the environment, else from `.amplifier/settings.local.yaml`,
+`.amplifier/settings.yaml`, or `config/settings.yaml` of the home, else it is the default; `amplifier config list` shows
+which. The files of a project count once its directory is trusted: `amplifier config trust`, or the answer to the
+question with which a chat begins.
+
+| Key | Default | Variable | What it is |
+|---|---|---|---|
+"""
+
+
+def settings_page() -> str:
     rows = []
     for path, info in keys_of(Settings):
         variable = f"{PREFIX}{'__'.join(path)}".upper()
         rows.append(f"| `{'.'.join(path)}` | `{_shown(info.default)}` | `{variable}` | {info.description} |\n")
-    return HEAD + "".join(rows) + FOOT
+    return SETTINGS_HEAD + "".join(rows) + SETTINGS_FOOT
+
+
+def command_page() -> str:
+    from amplifier_cli.chat.slash_commands import COMMANDS as CHAT
+
+    usages = {name: f"/{name} {command.usage}".strip().replace("|", "\\|") for name, command in CHAT.items()}
+    chat = [f"| `{usages[name]}` | {command.help} |\n" for name, command in CHAT.items()]
+    codes = [f"| {int(code)} | {meaning} |\n" for code, meaning in MEANINGS.items()]
+    keys = [
+        f"| `{key}` | `{_shown(info.default)}` | `{variable_of(key)}` | {info.description} |\n"
+        for key, info in AppConfig.model_fields.items()
+    ]
+    return "".join([COMMAND_HEAD, *chat, CODES_HEAD, *codes, KEYS_HEAD, *keys, *_helps()])
+
+
+def _helps() -> Iterator[str]:
+    """Yield the help of the command itself and of all its commands, as it is printed."""
+    yield f"\n## Help\n\n```text\n{_help()}```\n"
+    for section in SECTIONS:
+        for name in section.commands:
+            yield f"\n### amplifier {name}\n\n```text\n{_help(name)}```\n"
+            for below in _below(name):
+                yield f"\n#### amplifier {name} {below}\n\n```text\n{_help(name, below)}```\n"
+
+
+def _below(name: str) -> list[str]:
+    file = f"{name}_" if name == "continue" else name
+    command = typer.main.get_command(importlib.import_module(f"amplifier_cli.commands.{file}").app)
+    return [*getattr(command, "commands", {})]
+
+
+def _help(*names: str) -> str:
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        main([*names, "--help"])
+    return "".join(f"{line.rstrip()}\n" for line in printed.getvalue().splitlines())
 
 
 def _shown(default: Any) -> str:
@@ -50,8 +146,12 @@ def _shown(default: Any) -> str:
     return str(default) if isinstance(default, str | Path) else json.dumps(default)
 
 
+PAGES: dict[Path, Callable[[], str]] = {DOCS / "settings.md": settings_page, DOCS / "command.md": command_page}
+
+
 if __name__ == "__main__":
-    if "--check" not in sys.argv:
-        PAGE.write_text(page(), encoding="utf-8")
-    elif not PAGE.exists() or PAGE.read_text(encoding="utf-8") != page():
-        sys.exit(f"{PAGE} is old: run make pages")
+    old = [page for page, write in PAGES.items() if not page.exists() or page.read_text(encoding="utf-8") != write()]
+    if "--check" in sys.argv:
+        sys.exit(f"{', '.join(map(str, old))} is old: run make pages" if old else 0)
+    for page in old:
+        page.write_text(PAGES[page](), encoding="utf-8")

@@ -51,9 +51,9 @@ def root(
     """
     ctx.obj = Invocation(home=home, debug=debug)
     if version:
-        from amplifier_core._version import __version__  # one place has it
+        from .version import version as current  # read when it is asked for
 
-        typer.echo(f"{PROGRAM} {__version__}")
+        typer.echo(f"{PROGRAM} {current()}")
         raise typer.Exit
     if ctx.invoked_subcommand is None:
         if not (sys.stdin.isatty() and sys.stdout.isatty()):

@@ -40,6 +40,13 @@ def test_help_imports_no_command_and_no_library() -> None:
     assert run.stdout.splitlines()[-1] == "[]"
 
 
+def test_the_version_is_told_without_loading_the_kernel() -> None:
+    program = "import sys, amplifier_cli.main as m; m.main(['version']); print('amplifier_core' in sys.modules)"
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert run.stdout.splitlines() == [f"amplifier {__version__}", "False"]
+
+
 def test_the_version_is_told_in_two_ways(say: Say) -> None:
     assert say("--version").out == f"amplifier {__version__}\n"
     assert json.loads(say("version", "--json").out)["amplifier"] == __version__

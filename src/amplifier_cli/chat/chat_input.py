@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -70,8 +71,6 @@ class ChatInput:
         self._session.default_buffer.text = text
 
     def _message(self) -> Any:
-        import sys
-
         colour = has_colour(sys.stdout)
         dim, bold, plain = (_DIM, _BOLD, _PLAIN) if colour else ("", "", "")
         if self.question:

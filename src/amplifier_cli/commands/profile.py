@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -248,12 +249,9 @@ def _as_yaml(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
+    """Return data without the types of ours that YAML does not know."""
+    if isinstance(value, Mapping):
         return {str(key): _plain(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(each) for each in value]
-    return (
-        value
-        if isinstance(value, str | int | float | bool | None) and type(value) in (str, int, float, bool, type(None))
-        else str(value)
-    )
+    return value if type(value) in (str, int, float, bool, type(None)) else str(value)

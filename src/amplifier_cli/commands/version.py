@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from amplifier_cli.command_group import examples, single_command
-from amplifier_core._version import __version__
+from amplifier_cli.version import version as current
 
 app = single_command()
 
@@ -16,6 +16,6 @@ app = single_command()
 def version(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
     """Print the version."""
     if as_json:
-        typer.echo(json.dumps({"amplifier": __version__, "python": platform.python_version()}))
+        typer.echo(json.dumps({"amplifier": current(), "python": platform.python_version()}))
     else:
-        typer.echo(f"amplifier {__version__}")
+        typer.echo(f"amplifier {current()}")
