@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 
@@ -100,7 +101,13 @@ def approver_for(*, yes: bool) -> Approver:
 
 
 async def _ask(question: str) -> str:
+    """Ask at the terminal; Ctrl-C there is a no, and stops the turn as it does elsewhere."""
     from prompt_toolkit import PromptSession  # loaded when there is something to ask
     from prompt_toolkit.output.defaults import create_output
 
-    return await PromptSession[str](output=create_output(stdout=sys.stderr)).prompt_async(question)
+    asking = PromptSession[str](output=create_output(stdout=sys.stderr))
+    try:
+        return await asking.prompt_async(question, handle_sigint=False)
+    except KeyboardInterrupt:
+        signal.raise_signal(signal.SIGINT)
+        raise EOFError from None

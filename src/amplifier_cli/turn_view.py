@@ -47,9 +47,8 @@ class TurnView:
             "tool:error": self._tool_done,
             "approval:denied": lambda event, data: self._note(event, f"denied: {data.get('reason') or 'no reason'}"),
             "delegate:agent_spawned": self._spawned,
-            "delegate:agent_completed": self._agent_done,
             "task:agent_spawned": self._spawned,
-            "task:agent_completed": self._agent_done,
+            "execution:done": self._child_done,
             "display:message": lambda event, data: self._note(event, str(data.get("message") or "")),
             "mention:unresolved": lambda event, data: self._note(event, f"{data.get('mention')}: {data.get('reason')}"),
             "module:load_failed": lambda event, data: self._note(
@@ -134,11 +133,12 @@ class TurnView:
         self._agents[str(data.get("sub_session_id") or data.get("session_id"))] = agent
         self._page.line(f"{self._indent(event)}{styled('▸', 'cyan')} agent {agent}")
 
-    def _agent_done(self, event: Event, data: Mapping[str, Any]) -> None:
-        cost = money(data.get("cost_usd")) if isinstance(data.get("cost_usd"), int | float) else ""
-        self._page.line(
-            f"{self._indent(event)}{styled('▪', 'cyan')} agent {data.get('agent') or ''} is done {cost}".rstrip()
-        )
+    def _child_done(self, event: Event, data: Mapping[str, Any]) -> None:
+        """Say what an agent used, once its session is done."""
+        if not self._is_own(event):
+            agent = self._agents.get(str(event.get("session_id")), "")
+            used = summary(data.get("usage") or {})
+            self._page.line(f"    {styled('▪', 'cyan')} agent {agent} is done: {styled(used, 'dim')}")
 
     def _retry(self, event: Event, data: Mapping[str, Any]) -> None:
         self._note(event, f"the provider failed ({data.get('error') or data.get('error_type')}); trying again")

@@ -7,16 +7,24 @@ from typing import Any
 
 
 def plan_file(
-    folder: Path, script: Sequence[Any], *, provider: Mapping[str, Any] | None = None, guarded: bool = False
+    folder: Path,
+    script: Sequence[Any],
+    *,
+    provider: Mapping[str, Any] | None = None,
+    guarded: bool = False,
+    agents: Mapping[str, Any] | None = None,
 ) -> str:
     """Write a plan whose model says what the script has, and return its path; `guarded` asks before commands run."""
     config = {"script": [*script], "on_exhausted": "canned", "tool_trigger": None, **(provider or {})}
-    plan = {
+    plan: dict[str, Any] = {
         "session": {"orchestrator": {"module": "loop-streaming"}, "context": {"module": "context-simple"}},
         "providers": [{"module": "provider-mock", "config": config}],
         "tools": [{"module": "tool-filesystem"}, {"module": "tool-bash", "config": {"sandbox": "off"}}],
         "hooks": [{"module": "hooks-approval", "config": {"ask_user_fallback": True}}] if guarded else [],
     }
+    if agents:
+        plan["tools"] = [*plan["tools"], {"module": "tool-task", "config": {"exclude_tools": ["tool-task"]}}]
+        plan["agents"] = dict(agents)
     file = folder / "plan.json"
     file.write_text(json.dumps(plan))
     return str(file)

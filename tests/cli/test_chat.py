@@ -120,6 +120,36 @@ def test_run_asks_at_a_terminal_too(amplifier: Any) -> None:
     assert (amplifier.work / "made").exists()
 
 
+def test_ctrl_c_at_a_question_is_a_no_and_stops_the_turn(amplifier: Any) -> None:
+    plan = plan_file(amplifier.work, [call("bash", command="touch made"), "Never said."], guarded=True)
+    terminal = Terminal(amplifier, "run", "--plan", plan, "Make it")
+    terminal.expect("[n]o, or: n REASON >")
+    terminal.press(CTRL_C)
+    terminal.expect("stopping when")
+
+    assert terminal.end() == 130
+    assert not (amplifier.work / "made").exists()
+
+
+def test_what_agents_do_is_shown_below_with_what_they_used(amplifier: Any) -> None:
+    seen = {"when": {"contains": "Look into notes.md", "role": "user"}, **call("read_file", file_path="notes.md")}
+    script = [
+        seen,
+        {"when": {"tool": "read_file"}, "text": "Milk."},
+        {"when": {"tool": "task"}, "text": "It says milk."},
+        call("task", agent="reader", instruction="Look into notes.md"),
+    ]
+    agents = {"reader": {"description": "Reads", "instruction": "You read."}}
+    plan = plan_file(amplifier.work, script, agents=agents)
+    terminal = Terminal(amplifier, "run", "--plan", plan, "What do they say?")
+
+    terminal.expect("▸ agent reader")
+    terminal.expect("● read_file notes.md")
+    terminal.expect("▪ agent reader is done:")
+    terminal.expect("It says milk.")
+    assert terminal.end() == 0
+
+
 def test_the_commands_of_a_chat(amplifier: Any) -> None:
     edit = {"when": {"contains": "Write it"}, **call("write_file", file_path="new.txt", content="new\n")}
     terminal = chat(amplifier, [edit, {"when": {"tool": "write_file"}, "text": "Written."}, "Hello."])

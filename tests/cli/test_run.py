@@ -1,7 +1,9 @@
 """`amplifier run`: prompts from everywhere, answers in three forms, choices, questions and failures."""
 
+import asyncio
 import base64
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -14,6 +16,8 @@ import pytest
 sys.path.append(str(Path(__file__).parent))
 
 from plans import call, plan_file
+
+import amplifierd
 
 Say = Callable[..., Any]
 PIXEL = base64.b64decode(
@@ -166,6 +170,18 @@ def test_a_home_that_cannot_be_used_is_named(say: Say, amplifier: Any) -> None:
 
     assert said.code == 2
     assert "is not a directory" in said.err
+
+
+async def test_a_session_that_another_process_holds_is_left_to_it(amplifier: Any) -> None:
+    plan = plan_file(amplifier.work, ["Hello."])
+    session_id = json.loads(amplifier("run", "--plan", plan, "-o", "json", "Hi").stdout)["session_id"]
+    home = amplifierd.open_home(amplifier.home, offline=True)
+
+    async with home.sessions.resume(session_id):
+        said = await asyncio.to_thread(amplifier, "run", "--resume", session_id, "Hi")
+    await home.sessions.close()
+
+    assert (said.returncode, f"process {os.getpid()}" in said.stderr) == (3, True), said.stderr
 
 
 def started(amplifier: Any, *arguments: str) -> subprocess.Popen[str]:
