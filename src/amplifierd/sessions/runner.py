@@ -168,6 +168,7 @@ class ExecutionRunner:
         self._is_closed = True
         if self._is_busy:
             await self.cancel(immediate=True)
+            self._stop_now()
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._is_idle.wait(), _LONGEST_END_S)
         self.tree.runners.pop(self.session_id, None)
@@ -182,6 +183,7 @@ class ExecutionRunner:
         """Let a child's turn end at once, and wait until whoever runs it has cleaned up."""
         self._is_closed = True
         await self.cancel(immediate=True)
+        self._stop_now()
         await self._is_ended.wait()
 
     # --- one turn
@@ -337,9 +339,8 @@ class ExecutionRunner:
             raise
 
     async def _stop(self, task: asyncio.Task[str]) -> None:
-        """Ask the modules to stop, and cancel the task of those that do not."""
+        """Stop a turn that no one waits for any more; orchestrators answer every call before they let go."""
         await self.cancel(immediate=True)
-        await asyncio.wait({task}, timeout=_PATIENCE_S)
         task.cancel()
         _, running = await asyncio.wait({task}, timeout=_PATIENCE_S)
         if running:
@@ -472,7 +473,7 @@ class ExecutionRunner:
         return {"state": "immediate" if immediate else "graceful", "running_tools": running}
 
     def _stop_now(self) -> None:
-        """Stop without a word: another process has the session."""
+        """Cancel the running turn without waiting for its modules: the session is closed, or another process has it."""
         if self._task is not None:
             with suppress(RuntimeError):  # the loop is closing
                 self._task.cancel()

@@ -199,3 +199,29 @@ async def test_a_stream_that_waited_has_the_events_of_its_own_turn_only(home: Ho
 
     assert {event["correlation_id"] for event in events} == {f"prompt_{session.session_id}_2"}
     assert (events[0]["event"], events[-1]["event"]) == ("user_message:saved", "execution:done")
+
+
+async def test_whoever_stops_waiting_stops_agents_of_agents_and_all_of_them_are_written_down(
+    home: Home, work: Path
+) -> None:
+    script = [call("task", agent="slow", instruction="Take your time"), "Done."]
+    between = {"instruction": "You delegate.", "providers": [{"module": "provider-mock", "config": {"script": script}}]}
+    agent = Agent(
+        [call("task", agent="between", instruction="Delegate"), "Done."],
+        tools=[{"module": "tool-task", "config": {"max_recursion_depth": 5}}],
+        agents={"slow": SLOW_HELPER, "between": between},
+    )
+    async with home.sessions.open(plan=agent.sections(), working_dir=work) as session:
+        turn = asyncio.create_task(session.execute("Go"))
+        async for event in session.subscribe():
+            if event["event"] == "provider:request" and event.get("nesting_depth") == 2:
+                break
+        turn.cancel()
+        await asyncio.gather(turn, return_exceptions=True)
+        below = home.sessions.children(session.session_id)
+
+        assert len(below) == 2
+        for member in (session.session_id, *(child.session_id for child in below)):
+            names = [event["event"] for event in home.sessions.events(member)]
+            assert names.count("execution:done") == 1
+        assert {home.sessions.holder(child.session_id) for child in below} == {None}
