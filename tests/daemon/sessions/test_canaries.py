@@ -50,7 +50,7 @@ asyncio.run(main())
 
 
 class MemoryKeyring(KeyringBackend):
-    priority = 1  # type: ignore[assignment] # a property of the class there
+    priority = -1  # type: ignore[assignment] # no choice of the package itself, which knows every class of this kind
 
     def __init__(self) -> None:
         super().__init__()
