@@ -40,6 +40,7 @@ SECTIONS = (
             "doctor": "Look for what is wrong, and say how to fix it.",
             "provider": "See providers, store their keys, and try them.",
             "config": "Read and change the settings of this command.",
+            "import": "Bring over settings and bundles of another application.",
             "completion": "Print the completion script for a shell.",
             "version": "Print the version.",
         },

@@ -120,9 +120,9 @@ def resolve_app_config(
     layers: dict[Layer, dict[str, Any]] = {
         "flag": {key: value for key, value in (flags or {}).items() if value is not None},
         "environment": _from_environment(environ),
-        "local": _from_file(files.local) if is_trusted else {},
-        "project": _from_file(files.project) if is_trusted else {},
-        "user": _from_file(files.user),
+        "local": stored_settings(files.local) if is_trusted else {},
+        "project": stored_settings(files.project) if is_trusted else {},
+        "user": stored_settings(files.user),
     }
     warnings = [w for layer in ("local", "project", "user") for w in _unknown(layers[layer], files.at(layer))]
     settings = tuple(_setting(key, layers, files) for key in AppConfig.model_fields)
@@ -173,12 +173,12 @@ def variable_of(key: str) -> str:
     return f"{PREFIX}{key.upper()}"
 
 
-def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
-    found = {key: environ.get(variable_of(key), "").strip() for key in AppConfig.model_fields}
-    return {key: value for key, value in found.items() if value}
+def stored_settings(path: Path) -> dict[str, Any]:
+    """Return what a file of settings holds.
 
-
-def _from_file(path: Path) -> dict[str, Any]:
+    Raises:
+        SettingsError: it cannot be read.
+    """
     try:
         data = load_yaml(path.read_text(encoding="utf-8-sig")) or {}
     except FileNotFoundError:
@@ -190,6 +190,11 @@ def _from_file(path: Path) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise SettingsError(f"{path}: a mapping of settings is expected", hint="write one as: profile: foundation/base")
     return {str(key): value for key, value in data.items() if value is not None}
+
+
+def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
+    found = {key: environ.get(variable_of(key), "").strip() for key in AppConfig.model_fields}
+    return {key: value for key, value in found.items() if value}
 
 
 def _unknown(values: Mapping[str, Any], path: Path) -> list[str]:

@@ -1,8 +1,12 @@
-"""Which directories the owner of a home trusts: `config/trust.json`. Only in these are snapshots taken."""
+"""Which directories the owner of a home trusts: `config/trust.json`. Only in these are snapshots taken.
+
+The file also remembers which directories the owner was asked about and does not trust.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from amplifier_foundation.sources.locks import locked_now
@@ -13,6 +17,7 @@ from .stored_json import StoredFormat
 
 FORMAT = StoredFormat(version=1)
 _LOCK_WAIT_S = 30.0
+_TRUSTED, _DECLINED = "directories", "declined"
 
 
 class Trust:
@@ -29,13 +34,7 @@ class Trust:
             SettingsError: the file is damaged.
             FormatUnsupportedError: a newer version wrote it.
         """
-        try:
-            value = FORMAT.read(self._file) or {"directories": []}
-            return tuple(sorted({Path(str(each)) for each in value["directories"]}))
-        except (ValueError, KeyError, TypeError) as error:
-            raise SettingsError(
-                f"{self._file} is damaged: {error}", hint="repair or remove it, then trust your directories again"
-            ) from error
+        return tuple(sorted(self._read(_TRUSTED)))
 
     def add(self, directory: Path | str) -> None:
         """Trust a directory and what is below it.
@@ -50,11 +49,19 @@ class Trust:
             raise TrustError(f"{trusted} cannot be trusted: {why}", hint="trust the directory of one project")
         if os.fsdecode(os.fsencode(trusted).decode("utf-8", "replace")) != str(trusted):
             raise TrustError(f"{str(trusted)!r} cannot be trusted: its name is not UTF-8", hint="rename it")
-        self._change(add=trusted)
+        self._change({_TRUSTED: lambda known: known | {trusted}, _DECLINED: lambda known: known - {trusted}})
 
     def remove(self, directory: Path | str) -> bool:
         """Trust a directory no longer; False when it was not in the list."""
-        return self._change(remove=_resolved(directory))
+        return self._change({_TRUSTED: lambda known: known - {_resolved(directory)}})
+
+    def decline(self, directory: Path | str) -> None:
+        """Remember that the owner was asked about a directory and does not trust it."""
+        self._change({_DECLINED: lambda known: known | {_resolved(directory)}})
+
+    def has_declined(self, directory: Path | str) -> bool:
+        """Say whether the owner was asked about this directory and does not trust it."""
+        return _resolved(directory) in self._read(_DECLINED)
 
     def contains(self, directory: Path | str) -> bool:
         """Say whether a directory is trusted, or lies below one that is."""
@@ -76,14 +83,24 @@ class Trust:
             return ""
         return f"{place} is not a trusted directory"
 
-    def _change(self, *, add: Path | None = None, remove: Path | None = None) -> bool:
+    def _read(self, key: str) -> set[Path]:
+        try:
+            value = FORMAT.read(self._file) or {_TRUSTED: []}
+            return {Path(str(each)) for each in (value[key] if key == _TRUSTED else value.get(key, []))}
+        except (ValueError, KeyError, TypeError) as error:
+            raise SettingsError(
+                f"{self._file} is damaged: {error}", hint="repair or remove it, then trust your directories again"
+            ) from error
+
+    def _change(self, changes: Mapping[str, Callable[[set[Path]], set[Path]]]) -> bool:
         with locked_now(self._lock, wait_s=_LOCK_WAIT_S) as held:
             if not held:
                 raise SettingsError(f"{self._file} is being changed by another process")
-            before = set(self.list())
-            after = (before | {add} if add else before) - {remove}
+            before = {key: self._read(key) for key in (_TRUSTED, _DECLINED)}
+            after = before | {key: change(before[key]) for key, change in changes.items()}
             if after != before:
-                FORMAT.write(self._file, {"directories": sorted(str(each) for each in after)})
+                kept = {key: sorted(map(str, places)) for key, places in after.items() if places or key == _TRUSTED}
+                FORMAT.write(self._file, kept)
             return after != before
 
 

@@ -47,6 +47,18 @@ def test_trust_is_taken_back(home: Home, project: Path) -> None:
     assert not home.trust.contains(project)
 
 
+def test_a_no_is_remembered_until_the_directory_is_trusted(home: Home, project: Path) -> None:
+    home.trust.decline(project)
+    assert home.trust.has_declined(project)
+    assert not home.trust.has_declined(project.parent)
+    assert not home.trust.contains(project)
+
+    home.trust.add(project)
+
+    assert not home.trust.has_declined(project)
+    assert home.trust.contains(project)
+
+
 def test_symlinks_are_resolved_on_both_sides(home: Home, project: Path, tmp_path: Path) -> None:
     (tmp_path / "alias").symlink_to(project)
     elsewhere = tmp_path / "elsewhere"

@@ -9,18 +9,17 @@ from typing import Any
 
 import typer
 
-from amplifier_cli.config import ResolvedConfig, resolve_app_config
+from amplifier_cli.config import ResolvedConfig
 from amplifier_cli.exit_codes import ExitCode
-from amplifier_cli.failures import UsageError, say
+from amplifier_cli.failures import UsageError
 from amplifier_cli.invocation import invocation_of
 from amplifier_cli.open_home import in_home
+from amplifier_cli.project_trust import trusted_config
 from amplifier_cli.render import styled, write
 from amplifier_cli.resumption import resumed
 from amplifier_cli.session_choice import chosen_agent, find_session, last_session, short_id
 from amplifierd.home import Home
-from amplifierd.paths import Paths
 from amplifierd.sessions.session import SessionOpening
-from amplifierd.trust import Trust
 
 from .conversation import Chat
 
@@ -36,7 +35,7 @@ def begin_chat(
     frozen: bool = False,
 ) -> ExitCode:
     """Talk in a new session."""
-    config = trusted_config(ctx, flags)
+    config = _config(ctx, flags)
 
     async def open_new(chat: Chat) -> SessionOpening:
         agent = await chosen_agent(chat.home, config, plan_file=plan, frozen=frozen)
@@ -49,7 +48,7 @@ def continue_chat(
     ctx: typer.Context, typed: str | None, *, flags: Mapping[str, Any] | None = None, yes: bool = False
 ) -> ExitCode:
     """Talk in a stored session: the one that is meant, else the last one of this directory."""
-    config = trusted_config(ctx, {})
+    config = _config(ctx, {})
 
     async def open_stored(chat: Chat) -> SessionOpening:
         record = find_session(chat.home, typed) if typed else last_session(chat.home, Path.cwd())
@@ -58,21 +57,10 @@ def continue_chat(
     return _talk(ctx, config, open_stored, yes=yes)
 
 
-def trusted_config(ctx: typer.Context, flags: Mapping[str, Any]) -> ResolvedConfig:
-    """Return the settings, after the question whether a directory with settings of its own is to be trusted."""
+def _config(ctx: typer.Context, flags: Mapping[str, Any]) -> ResolvedConfig:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError("a chat needs a terminal", hint='use amplifier run "…" in scripts and pipes')
-    home = invocation_of(ctx).home
-    config = resolve_app_config(flags, home=home)
-    if config.ignored:
-        names = ", ".join(file.name for file in config.ignored)
-        write(f"{config.files.project_dir} has settings of its own: {names}")
-        if typer.confirm("Trust this folder?"):
-            Trust(Paths.from_environment(home)).add(config.files.project_dir)
-            config = resolve_app_config(flags, home=home)
-    for warning in config.warnings:
-        say(f"warning: {warning}")
-    return config
+    return trusted_config(flags, home=invocation_of(ctx).home)
 
 
 def _talk(ctx: typer.Context, config: ResolvedConfig, open_session: Open, *, yes: bool) -> ExitCode:

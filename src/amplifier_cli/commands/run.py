@@ -9,9 +9,8 @@ import typer
 
 from amplifier_cli.approval_prompt import approver_for
 from amplifier_cli.command_group import examples, single_command
-from amplifier_cli.config import ResolvedConfig, resolve_app_config
+from amplifier_cli.config import ResolvedConfig
 from amplifier_cli.exit_codes import ExitCode
-from amplifier_cli.failures import say
 from amplifier_cli.invocation import Invocation, invocation_of
 from amplifier_cli.one_turn import Output, run_turn
 from amplifier_cli.open_home import finish, opened_home
@@ -29,6 +28,7 @@ from amplifier_cli.options import (
     Yes,
     checked_source,
 )
+from amplifier_cli.project_trust import trusted_config
 from amplifier_cli.prompt_input import Prompt, read_prompt
 from amplifier_cli.resumption import resumed, started
 from amplifier_cli.session_choice import chosen_agent, find_session
@@ -87,11 +87,7 @@ def run(
     flags |= {"effort": effort, "max_iterations": max_iterations, "max_cost": max_cost, "offline": offline or None}
     checked_source(profile, bundle, plan)
     invocation = invocation_of(ctx)
-    config = resolve_app_config(flags, home=invocation.home)
-    for warning in config.warnings:
-        say(f"warning: {warning}")
-    if config.ignored:
-        say(f"note: {config.files.project_dir} is not trusted, so its settings have no effect: amplifier config trust")
+    config = trusted_config(flags, home=invocation.home)
     work = _run(
         invocation,
         config,
