@@ -199,7 +199,8 @@ class OpenSessions(SessionReading):
                     record = await self._store.update(hold, status="active", started_at=started, ended_at=None)
                 equipment = await self.runtime.outfitter.of_record(record)
                 equipment = await self._as_agent(record, equipment)
-                tree = await self._tree(record, hold, approver, display)
+                root = self._find_runner(record.root_id)  # a child joins the tree of a root that is open here
+                tree = root.tree if root is not None else await self._tree(record, hold, approver, display)
                 return await self._start(record, hold, tree, equipment, layers)
             except BaseException:
                 await run_to_end(self._store.release(hold))

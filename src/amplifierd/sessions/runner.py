@@ -117,6 +117,10 @@ class ExecutionRunner:
         return Path(self.record.working_dir)
 
     @property
+    def _is_root(self) -> bool:
+        return self.record.root_id == self.session_id
+
+    @property
     def activity(self) -> Activity:
         if not self._is_busy:
             return "idle"
@@ -147,7 +151,7 @@ class ExecutionRunner:
         self._kernel = kernel
         self._turn = max(self.record.turn_count, last_turn(kernel.messages))
         changes = {**kernel.settled, **self._found_at_start(kernel)}
-        if kernel.settled and self.parent is None:
+        if kernel.settled and self._is_root:
             changes["usage_tree"] = self.tree.budget.used.to_json()
         if changes:
             self.record = await self.runtime.store.update(self.hold, **changes)
@@ -367,7 +371,7 @@ class ExecutionRunner:
     def _counted(self, result: TurnResult) -> dict[str, Any]:
         """Return what a turn changes in the record."""
         used = self.budget.used
-        tree = {} if self.parent is not None else {"usage_tree": self.tree.budget.used.to_json()}
+        tree = {"usage_tree": self.tree.budget.used.to_json()} if self._is_root else {}
         return {
             "turn_count": result.turn,
             "message_count": self.record.message_count + self.transcript.take_written(),

@@ -123,3 +123,17 @@ async def test_what_a_turn_used_includes_the_agents_that_worked_for_it(home: Hom
     assert result.usage["tokens"]["total"] == own["tokens"]["total"] + child["tokens"]["total"]
     assert (result.usage["tool_calls"], result.usage["turns"]) == (2, 2)
     assert result.usage["by_agent"]["helper"]["tokens"] == child["tokens"]
+
+
+async def test_a_child_that_is_opened_beside_its_root_counts_in_the_same_tree(home: Home, work: Path) -> None:
+    async with home.sessions.open(plan=delegating([*SCRIPT, "Again."]).sections(), working_dir=work) as session:
+        await session.execute("Ask the helper")
+        async with home.sessions.resume(child_of(home, session)) as child:
+            await child.execute("More")
+            await session.execute("And you?")
+            await child.execute("Still more")
+
+    members = (session.session_id, child.session_id)
+    numbers = [event["seq"] for member in members for event in home.sessions.events(member)]
+    assert len(numbers) == len(set(numbers))
+    assert home.sessions.get(child.session_id).usage_tree is None
