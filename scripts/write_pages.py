@@ -4,6 +4,7 @@ import contextlib
 import importlib
 import io
 import json
+import keyword
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -128,7 +129,7 @@ def _helps() -> Iterator[str]:
 
 
 def _below(name: str) -> list[str]:
-    file = f"{name}_" if name == "continue" else name
+    file = f"{name}_" if keyword.iskeyword(name) else name
     command = typer.main.get_command(importlib.import_module(f"amplifier_cli.commands.{file}").app)
     return [*getattr(command, "commands", {})]
 
