@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from amplifier_foundation.io import load_yaml
+from amplifier_foundation.io import load_yaml, yaml_problem
 from amplifierd.exceptions import SettingsError
 from amplifierd.paths import Paths
 from amplifierd.trust import Trust
@@ -186,7 +186,8 @@ def stored_settings(path: Path) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError(f"{path} cannot be read: {error}", hint="make it readable, or remove it") from error
     except yaml.YAMLError as error:
-        raise SettingsError(f"{path} is not YAML: {error}", hint="correct it, or remove it") from error
+        message = f"{path} is not YAML: {yaml_problem(error)}"
+        raise SettingsError(message, hint="correct that line, or remove the file") from error
     if not isinstance(data, dict):
         raise SettingsError(f"{path}: a mapping of settings is expected", hint="write one as: profile: foundation/base")
     return {str(key): value for key, value in data.items() if value is not None}

@@ -15,6 +15,7 @@ from .prompt_input import Prompt
 from .render import styled, write
 from .session_choice import short_id
 from .terminal_page import page_for
+from .turn_error import error_lines
 from .turn_view import TurnView, summary
 
 Output = Literal["text", "json", "jsonl"]
@@ -48,9 +49,8 @@ def _conclude(session: Session, done: dict[str, Any], bell_after: float) -> None
     if not is_terminal and done.get("response"):
         _write_now(done["response"])
     if error := done.get("error"):
-        say(f"error: {error.get('detail')}")
-        if error.get("hint"):
-            say(f"  fix: {error['hint']}")
+        for line in error_lines(error):
+            say(line)
     if is_terminal:
         usage = done.get("usage") or {}
         how = "" if done.get("status") == "completed" else f"{done.get('status')} · "

@@ -12,6 +12,7 @@ import typer
 import amplifierd
 from amplifierd.home import Home
 
+from .failures import say
 from .invocation import Invocation, invocation_of
 from .logs import logging_to
 from .progress import ProgressLine
@@ -24,6 +25,8 @@ async def opened_home(invocation: Invocation, *, offline: bool | None = None) ->
     """Open the home that the command line names; its sessions are closed afterwards."""
     progress = ProgressLine()
     home = amplifierd.open_home(invocation.home, offline=offline, progress=progress)
+    for warning in home.settings.warnings:
+        say(f"warning: {warning}")
     with logging_to(home.paths.logs, debug=invocation.debug):
         try:
             yield home

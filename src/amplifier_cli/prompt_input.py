@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import mimetypes
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,12 @@ from .failures import UsageError
 
 _LARGEST_TEXT = 1024 * 1024
 _LARGEST_IMAGE = 20 * 1024 * 1024
-_IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+_IMAGES: dict[str, Callable[[bytes], bool]] = {  # what models take, and how each begins
+    "image/png": lambda data: data.startswith(b"\x89PNG\r\n\x1a\n"),
+    "image/jpeg": lambda data: data.startswith(b"\xff\xd8\xff"),
+    "image/gif": lambda data: data.startswith((b"GIF87a", b"GIF89a")),
+    "image/webp": lambda data: data[:4] == b"RIFF" and data[8:12] == b"WEBP",
+}
 
 
 @dataclass(frozen=True)
@@ -48,6 +53,11 @@ def read_prompt(words: Sequence[str], files: Iterable[Path] = ()) -> Prompt:
 def image_block(file: Path, media_type: str) -> dict[str, Any]:
     """Return an image as a content block."""
     data = _bytes_of(file, _LARGEST_IMAGE)
+    if not _IMAGES[media_type](data):
+        raise UsageError(
+            f"{file} is not {media_type}, though its name says so",
+            hint="give it the ending of what it is, or convert it",
+        )
     source = {"type": "base64", "media_type": media_type, "data": base64.b64encode(data).decode()}
     return {"type": "image", "source": source}
 
@@ -56,7 +66,9 @@ def _text_of(file: Path) -> str:
     try:
         return _bytes_of(file, _LARGEST_TEXT).decode("utf-8").strip("\n")
     except UnicodeDecodeError as error:
-        raise UsageError(f"{file} is neither text nor an image", hint="convert it first") from error
+        raise UsageError(
+            f"{file} is neither text nor an image", hint="convert it to text, or to PNG, JPEG, GIF or WebP"
+        ) from error
 
 
 def _bytes_of(file: Path, largest: int) -> bytes:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from amplifier_core.mount_plan import MountPlan, PlanEntry
-from amplifier_foundation.io import load_yaml
+from amplifier_foundation.io import load_yaml, yaml_problem
+from amplifierd.builds.build import Build
 from amplifierd.exceptions import SessionNotFoundError
 from amplifierd.home import Home
 from amplifierd.identifiers import ProfileId
@@ -76,6 +77,16 @@ async def find_profile(home: Home, typed: str) -> ProfileId:
     """
     await home.collections.extract_missing()
     known = [str(each) for each in home.collections.profile_ids()]
+    try:
+        return _picked_profile(typed, known)
+    except UsageError:
+        broken = {each.profile_id for each in home.profiles.list() if not each.valid} - {*known}
+        if not broken:
+            raise
+        return _picked_profile(typed, [*known, *sorted(broken)])
+
+
+def _picked_profile(typed: str, known: Iterable[str]) -> ProfileId:
     see = "amplifier profile list shows them"
     return ProfileId.parse(pick(typed, known, "profile", key=lambda each: each.partition("/")[2], see=see))
 
@@ -98,7 +109,18 @@ async def chosen_agent(
         return {"bundle": source["bundle"], "overrides": overrides(values, home, None), **limits}
     profile = await _profile(home, source.get("profile"))
     build = await home.profiles.compile(profile, frozen=frozen) if frozen else await home.profiles.ensure(profile)
+    for warning in _warnings(home, build):
+        say(f"warning: {warning}")
     return {"profile": str(profile), "overrides": overrides(values, home, build.plan()), **limits}
+
+
+def _warnings(home: Home, build: Build) -> list[str]:
+    """Return what is doubtful about a profile, with file and line where it is known, and about its build."""
+    if not build.warnings:
+        return []
+    issues = home.profiles.merged(build.profile_id).issues
+    codes = tuple(f"{issue.code}:" for issue in issues)
+    return [*map(str, issues), *(warning for warning in build.warnings if not warning.startswith(codes))]
 
 
 def overrides(values: AppConfig, home: Home, plan: Mapping[str, Any] | None) -> dict[str, Any] | None:
@@ -132,7 +154,7 @@ def read_plan_file(file: Path) -> dict[str, Any]:
     except OSError as error:
         raise UsageError(f"{file} cannot be read: {error.strerror}", hint="name a file with a mount plan") from error
     except (ValueError, yaml.YAMLError) as error:
-        raise UsageError(f"{file} is neither JSON nor YAML: {error}", hint="correct it") from error
+        raise UsageError(f"{file} is neither JSON nor YAML: {yaml_problem(error)}", hint="correct that line") from error
     if not isinstance(plan, dict):
         raise UsageError(f"{file} holds no mount plan", hint="a plan is a mapping; amplifier plan show prints one")
     return plan

@@ -2,6 +2,7 @@
 
     AmplifierError
     ├── MountPlanError (ValueError)                author of the mount plan
+    ├── NoProviderError (RuntimeError)             owner of the session: none could be mounted
     ├── ModuleNotFoundError                        the person who names or installs the module
     │   └── ModuleDiscoveryError (ValueError)        nothing by that id anywhere
     └── ModuleLoadError                            author of the module
@@ -29,6 +30,10 @@ class AmplifierError(Exception):
 
 class MountPlanError(AmplifierError, ValueError):
     """The mount plan has the wrong shape."""
+
+
+class NoProviderError(AmplifierError, RuntimeError):
+    """A turn cannot begin, since no provider is mounted; the message says what became of each."""
 
 
 class ModuleNotFoundError(AmplifierError):

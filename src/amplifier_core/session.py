@@ -12,7 +12,7 @@ from . import events
 from .boundary import Boundary, emit_quietly
 from .bring_up import bring_up, redacted
 from .coordinator import ModuleCoordinator
-from .exceptions import MountPlanError, describe
+from .exceptions import MountPlanError, NoProviderError, describe
 from .hooks import HookRegistry
 from .loader import ModuleLoader
 from .models import SessionStatus
@@ -106,7 +106,7 @@ class AmplifierSession:
         if context is None:
             raise RuntimeError("No context manager mounted")
         if not providers:
-            raise RuntimeError(f"No providers mounted{self._why_no_provider()}")
+            raise NoProviderError(f"No providers mounted{self._why_no_provider()}")
         self.status.status = "running"
         extra = {"coordinator": coordinator} if self._takes_coordinator(orchestrator) else {}
         try:

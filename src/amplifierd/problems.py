@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from amplifier_core import llm_errors
-from amplifier_core.exceptions import AmplifierError, describe
+from amplifier_core.exceptions import AmplifierError, NoProviderError, describe
 from amplifier_foundation.exceptions import (
     BundleDependencyError,
     BundleError,
@@ -20,32 +20,43 @@ from . import exceptions as ours
 
 @dataclass(frozen=True)
 class Problem:
-    """A kind of problem: its HTTP status, its stable code, and whether trying again may help."""
+    """A kind of problem: its HTTP status, its stable code, whether trying again may help, and what to do.
+
+    In a hint, `{provider}` is the name of the provider that failed.
+    """
 
     status: int
     code: str
     retryable: bool = False
+    hint: str = ""
 
+
+_KEY = "store another key: amplifier provider add {provider}; then try it: amplifier provider test {provider}"
+_NETWORK = "check the network and base_url, then try it: amplifier provider test {provider}"
+_ANOTHER = "try again later, or go on with another provider: amplifier run --resume last -p NAME"
+_MODELS = "see which models there are: amplifier provider models {provider}"
+_NO_PROVIDER = "store a key: amplifier provider add anthropic; without one: amplifier run --profile offline"
 
 INTERNAL = Problem(500, "internal-error")
 
 PROBLEMS: Mapping[type[BaseException], Problem] = {
-    llm_errors.QuotaExceededError: Problem(429, "quota-exceeded"),
-    llm_errors.RateLimitError: Problem(429, "rate-limit", retryable=True),
-    llm_errors.AccessDeniedError: Problem(502, "provider-access-denied"),
-    llm_errors.AuthenticationError: Problem(502, "provider-auth"),
-    llm_errors.ContextLengthError: Problem(413, "context-too-large"),
+    llm_errors.QuotaExceededError: Problem(429, "quota-exceeded", hint=_ANOTHER),
+    llm_errors.RateLimitError: Problem(429, "rate-limit", retryable=True, hint="wait a little, then try again"),
+    llm_errors.AccessDeniedError: Problem(502, "provider-access-denied", hint=_ANOTHER),
+    llm_errors.AuthenticationError: Problem(502, "provider-auth", hint=_KEY),
+    llm_errors.ContextLengthError: Problem(413, "context-too-large", hint="ask for less, or start a new session"),
     llm_errors.ContentFilterError: Problem(422, "content-filtered"),
     llm_errors.InvalidRequestError: Problem(400, "invalid-request"),
-    llm_errors.NetworkError: Problem(503, "network-error", retryable=True),
-    llm_errors.ProviderUnavailableError: Problem(503, "provider-unavailable", retryable=True),
-    llm_errors.LLMTimeoutError: Problem(504, "provider-timeout", retryable=True),
-    llm_errors.NotFoundError: Problem(502, "provider-not-found"),
+    llm_errors.NetworkError: Problem(503, "network-error", retryable=True, hint=_NETWORK),
+    llm_errors.ProviderUnavailableError: Problem(503, "provider-unavailable", retryable=True, hint=_ANOTHER),
+    llm_errors.LLMTimeoutError: Problem(504, "provider-timeout", retryable=True, hint=_NETWORK),
+    llm_errors.NotFoundError: Problem(502, "provider-not-found", hint=_MODELS),
     llm_errors.StreamError: Problem(502, "stream-error", retryable=True),
     llm_errors.AbortError: Problem(499, "aborted"),
     llm_errors.InvalidToolCallError: Problem(502, "invalid-tool-call"),
     llm_errors.ConfigurationError: Problem(500, "configuration-error"),
     llm_errors.LLMError: Problem(502, "llm-error"),
+    NoProviderError: Problem(500, "configuration-error", hint=_NO_PROVIDER),
     ours.ProfileNotFoundError: Problem(404, "profile-not-found"),
     ours.ProfileValidationError: Problem(422, "profile-invalid"),
     ours.ProfileCompilationError: Problem(500, "compile-failed"),
@@ -82,6 +93,12 @@ def find_problem(error: BaseException) -> Problem:
     return next((PROBLEMS[kind] for kind in type(error).__mro__ if kind in PROBLEMS), INTERNAL)
 
 
+def hint_for(error: BaseException) -> str:
+    """Return what to do about an error: what it says itself, else what is known about its kind."""
+    own = error.hint if isinstance(error, AmplifierError) else ""
+    return own or find_problem(error).hint.replace("{provider}", getattr(error, "provider", None) or "NAME")
+
+
 def problem_document(error: BaseException, *, instance: str | None = None) -> dict[str, Any]:
     """Return an error as clients see it. The text of an unexpected one is kept, its traceback is not."""
     problem = find_problem(error)
@@ -90,7 +107,7 @@ def problem_document(error: BaseException, *, instance: str | None = None) -> di
         "type": f"urn:amplifier:error:{problem.code}",
         "title": problem.code.replace("-", " "),
         "status": problem.status,
-        "detail": describe(error),
+        "detail": error.message if isinstance(error, AmplifierError) else describe(error),
         "instance": instance,
         "code": problem.code,
         "retryable": bool(getattr(error, "retryable", problem.retryable)),
@@ -100,8 +117,8 @@ def problem_document(error: BaseException, *, instance: str | None = None) -> di
         document["retry_after_seconds"] = retry_after
     if (status := getattr(error, "status_code", None)) is not None:
         document["upstream_status"] = status
-    if isinstance(error, AmplifierError) and error.hint:
-        document["hint"] = error.hint
+    if hint := hint_for(error):
+        document["hint"] = hint
     if issues := getattr(error, "issues", None):
         document["issues"] = [str(issue) for issue in issues]
     return {**document, **{name: getattr(error, name) for name in _FACTS if getattr(error, name, None) is not None}}

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from amplifier_foundation.dicts import deep_merge
-from amplifier_foundation.io import load_yaml
+from amplifier_foundation.io import load_yaml, yaml_problem
 
 from .exceptions import SettingsError
 from .paths import PREFIX
@@ -90,7 +90,8 @@ def parse_file(model: type[BaseModel], text: str, path: Path) -> Layer:
     try:
         data = load_yaml(text) or {}
     except yaml.YAMLError as error:
-        raise SettingsError(f"{path} is not YAML: {error}") from error
+        message = f"{path} is not YAML: {yaml_problem(error)}"
+        raise SettingsError(message, hint="correct that line, or move the file away") from error
     nested = (data.pop(NESTED, None) or {}) if isinstance(data, dict) else {}
     for where, value in ((str(path), data), (f"{path}: {NESTED}", nested)):
         if not isinstance(value, dict):

@@ -12,6 +12,7 @@ from amplifier_cli.approval_prompt import TerminalApprover, yes_to_all
 from amplifier_cli.config import ResolvedConfig
 from amplifier_cli.render import styled
 from amplifier_cli.session_choice import short_id
+from amplifier_cli.turn_error import error_lines
 from amplifier_cli.turn_view import Event, TurnView, summary
 from amplifier_core.exceptions import AmplifierError
 from amplifierd.exceptions import NothingToSteerError, SteeringUnsupportedError
@@ -181,9 +182,8 @@ class Chat:
         self._hits = 0
         done = event["data"]
         if error := done.get("error"):
-            self.page.line(styled(f"error: {error.get('detail')}", "red"))
-            if error.get("hint"):
-                self.page.line(f"  fix: {error['hint']}")
+            told, *fix = error_lines(error)
+            self.page.line("\n".join([styled(told, "red"), *fix]))
         usage = done.get("usage") or {}
         how = "" if done.get("status") == "completed" else f"{done.get('status')} · "
         self.page.line(styled(f"{how}{summary(usage)}\n", "dim"))

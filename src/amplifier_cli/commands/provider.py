@@ -19,11 +19,13 @@ from amplifier_cli.options import Json
 from amplifier_cli.render import write, write_json, write_table
 from amplifier_cli.suggestions import pick
 from amplifier_core import AmplifierSession
+from amplifier_core.exceptions import AmplifierError
 from amplifier_core.installed import entry_points
 from amplifier_core.llm_errors import LLMError
 from amplifier_core.mount_plan import MountPlan
 from amplifierd.home import Home
 from amplifierd.plans.module_declarations import key_variables
+from amplifierd.problems import hint_for
 
 app = new_group(
     "See providers, store their keys, and try them.",
@@ -35,6 +37,12 @@ app = new_group(
 
 PREFIX = "provider-"
 ProviderArgument = Annotated[str, typer.Argument(metavar="PROVIDER", help="Its name: anthropic.", show_default=False)]
+
+
+class ProviderFailure(AmplifierError):
+    """A provider cannot be started, or does not answer."""
+
+
 ModelOption = Annotated[str | None, typer.Option("-m", "--model", help="Another model than its default.")]
 
 
@@ -158,7 +166,7 @@ async def _session(home: Home, module_id: str, model: str | None) -> AsyncIterat
     """Start a session that has nothing but a provider; what the provider refuses is told with what to do.
 
     Raises:
-        UsageError: it cannot be started, or does not answer.
+        ProviderFailure: it cannot be started, or does not answer.
     """
     key = home.keys.find(module_id)
     config = {**({"api_key": key} if key else {}), **({"default_model": model} if model else {})}
@@ -171,10 +179,8 @@ async def _session(home: Home, module_id: str, model: str | None) -> AsyncIterat
         async with AmplifierSession(plan) as session:
             yield session
     except LLMError as error:
-        raise UsageError(
-            f"{name} does not answer: {error}", hint=f"amplifier provider add {name} stores another key"
-        ) from error
+        raise ProviderFailure(f"{name} does not answer: {error}", hint=hint_for(error)) from error
     except RuntimeError as error:
-        raise UsageError(
+        raise ProviderFailure(
             f"{name} cannot be started: {error}", hint=f"amplifier provider add {name} stores a key"
         ) from error

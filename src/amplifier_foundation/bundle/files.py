@@ -11,7 +11,7 @@ import yaml
 
 from amplifier_foundation.exceptions import BundleLoadError
 from amplifier_foundation.io.frontmatter import split_frontmatter
-from amplifier_foundation.io.yaml import load_yaml
+from amplifier_foundation.io.yaml import load_yaml, yaml_problem
 from amplifier_foundation.paths.discovery import BUNDLE_FILES, find_bundle_file
 
 MAX_BYTES = 32 * 1024 * 1024
@@ -54,11 +54,12 @@ def read_document(file: Path) -> Document:
         BundleLoadError: it cannot be read, is not UTF-8, not YAML, too large, or its data is not a mapping.
     """
     text = read_text(file)
-    front, body = (text.lstrip("\ufeff"), "") if is_yaml(file) else split_frontmatter(text)[:2]
+    front, body, first_line = (text.lstrip("\ufeff"), "", 1) if is_yaml(file) else split_frontmatter(text)
     try:
         data = load_yaml(front) if front else None
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: such as a date that does not exist
-        raise BundleLoadError(f"{file} is not valid YAML: {error}") from error
+        where = yaml_problem(error, first_line=first_line)
+        raise BundleLoadError(f"{file} is not valid YAML: {where}", hint="correct that line") from error
     if data is None:
         data = {}
     if not isinstance(data, dict):

@@ -2,7 +2,7 @@
 
 from .files import read_with_retry, write_with_backup, write_with_retry
 from .frontmatter import parse_frontmatter, split_anchored_frontmatter, split_frontmatter
-from .yaml import load_yaml, read_yaml, write_yaml
+from .yaml import load_yaml, read_yaml, write_yaml, yaml_problem
 
 __all__ = [
     "load_yaml",
@@ -14,4 +14,5 @@ __all__ = [
     "write_with_backup",
     "write_with_retry",
     "write_yaml",
+    "yaml_problem",
 ]

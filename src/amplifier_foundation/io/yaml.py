@@ -52,6 +52,13 @@ class YAMLLimitError(yaml.YAMLError):
     """The text is valid as far as it was read, but larger, deeper or more self-multiplying than any file of ours."""
 
 
+def yaml_problem(error: Exception, *, first_line: int = 1) -> str:
+    """Return what is wrong with a text that is not YAML, in one line; `first_line` is where it begins in its file."""
+    mark = getattr(error, "problem_mark", None)
+    problem = getattr(error, "problem", None) or str(error)
+    return f"line {mark.line + first_line}, column {mark.column + 1}: {problem}" if mark else str(problem)
+
+
 def load_yaml(text: str, *, max_characters: int = MAX_CHARACTERS, max_depth: int = MAX_DEPTH) -> Any:
     """Return the plain data of a YAML document, `None` for an empty one.
 

@@ -86,8 +86,8 @@ def not_cached(ref: str) -> RefResolutionError:
 
 
 def fetch_hint(ref: str) -> str:
-    """Return the call that puts a reference into the cache."""
-    return f"when online, fetch it: await sources.resolve('{shown(ref)}')"
+    """Return what to do when a reference is not in the cache and its server cannot be reached."""
+    return f"check the address and the network, or fetch it while online: amplifier source fetch {shown(ref)}"
 
 
 def key_of(*parts: str | None) -> str:

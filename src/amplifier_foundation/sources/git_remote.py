@@ -63,8 +63,12 @@ async def no_such_ref(reference: GitReference, *, timeout_s: float) -> RefResolu
     near = difflib.get_close_matches(reference.ref or "", names, n=3, cutoff=0.5)
     hint = f" (nearest: {', '.join(near)})" if near else ""
     wanted = f"ref {reference.ref!r}" if reference.ref else "commit yet"
+    fix = f"write @{near[0]} after the address" if near else "name a branch, a tag or a commit that it has after @"
     return RefResolutionError(
-        f"Failed to clone {shown(reference.url)}: the repository has no {wanted}{hint}", str(reference), "not-found"
+        f"Failed to clone {shown(reference.url)}: the repository has no {wanted}{hint}",
+        str(reference),
+        "not-found",
+        hint=fix if reference.ref else "commit something to it first",
     )
 
 

@@ -18,6 +18,9 @@ def find_package(name: str) -> Path | None:
     return _directory_of(name.replace("-", "_")) or _directory_of_distribution(name)
 
 
+_HOW_TO_NAME = "correct the name, write a path as ./bundle.md, or an address as git+https://host/org/repo@v1"
+
+
 def resolve_name(reference: NameReference, ref: str, *, base_dir: Path | None) -> ResolvedRef:
     """Return the directory of an installed package, or what the subpath names in it.
 
@@ -28,7 +31,7 @@ def resolve_name(reference: NameReference, ref: str, *, base_dir: Path | None) -
     if package is None:
         message = f"No handler for URI: {ref}: neither a registered bundle nor an installed package has that name"
         beside = (base_dir or Path.cwd()) / str(reference)
-        hint = f"for the path write './{reference}'" if beside.exists() else ""
+        hint = f"for the path write './{reference}'" if beside.exists() else _HOW_TO_NAME
         raise RefResolutionError(message, ref, "not-found", hint=hint)
     path = find_subpath(package, reference.subpath, ref)
     return ResolvedRef(

@@ -83,7 +83,8 @@ class LocalSource:
         self._context.check_allowed(found.path, ref)
         self._check_stays_in_entry(reference, found.path, ref, base_dir)
         if found.mode is None:
-            raise RefResolutionError(f"File not found: {found.path} does not exist", ref, "not-found")
+            message = f"File not found: {found.path} does not exist"
+            raise RefResolutionError(message, ref, "not-found", hint="correct the path where it is written")
         path, root, subpath = found.path, found.directory, checked_subpath(found.subpath, ref)
         if subpath is not None:
             path = find_subpath(found.path, subpath, ref)

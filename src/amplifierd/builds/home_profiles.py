@@ -299,7 +299,8 @@ class Profiles:
         """Raise for a profile that is there and cannot be read: it is not to be called missing."""
         if issues := self._catalogue.broken_profiles().get(profile_id):
             text = "\n".join(f"  {issue}" for issue in issues)
-            raise ProfileValidationError(f"Profile {profile_id} is not valid:\n{text}", issues)
+            hint = f"correct it, then check it: amplifier profile validate {profile_id}"
+            raise ProfileValidationError(f"Profile {profile_id} is not valid:\n{text}", issues, hint=hint)
 
     def _load(self, profile_id: ProfileId) -> tuple[MergedProfile, Fingerprints]:
         return self._valid(profile_id), Fingerprints(self._paths, profile_id)

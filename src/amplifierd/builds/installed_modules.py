@@ -37,6 +37,13 @@ class InstalledModules:
             self._found[key] = _by_name(package or package_name(module_id), module_id, self._entries)
         return self._found[key]
 
+    def nearest(self, module_id: str) -> str | None:
+        """Return the installed module whose id is spelled most like one that is not."""
+        import difflib  # only ever needed for a message
+
+        known = [name for (name, package), found in self._found.items() if found is not None and package is None]
+        return next(iter(difflib.get_close_matches(module_id, known, n=1, cutoff=0.7)), None)
+
 
 _known: dict[tuple[tuple[str, int], ...], InstalledModules] = {}
 

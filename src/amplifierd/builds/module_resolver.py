@@ -164,7 +164,10 @@ def _is_remote(hint: Any) -> bool:
 def _parse_hint(module_id: str, hint: Any) -> ProfileId:
     expected = f"Module '{module_id}': profile_hint must be 'collection/profile' or {{collection, profile}}"
     if hint is None or hint == "":
-        raise HintMissingError(f"{expected}, got nothing")
+        raise HintMissingError(
+            f"Module '{module_id}' is not installed, and it has no source (profile_hint must be 'collection/profile')",
+            hint="correct its name, or give it a source, for example git+https://host/org/repo@v1",
+        )
     if isinstance(hint, Mapping):
         parts = [hint.get("collection"), hint.get("profile")]
         if not all(isinstance(part, str) and part for part in parts):

@@ -310,10 +310,12 @@ def _locate_installed(wanted: Wanted, modules: InstalledModules) -> Located:
     installed = modules.find(module_id, wanted.ref)
     if installed is None:
         source = f"its source {wanted.ref!r} is not an installed package" if wanted.ref else "it has no source"
+        near = modules.nearest(module_id)
+        meant = f"did you mean {near}? Else " if near else ""
         raise ResourceError(
             f"module-not-installed: module '{module_id}' is not installed, and {source}",
             code="module-not-installed",
-            hint="give it a source, for example git+https://host/org/repo@v1; a path begins with ./",
+            hint=f"{meant}give it a source, for example git+https://host/org/repo@v1; a path begins with ./",
         )
     part = "" if installed.path.is_file() else installed.path.name
     content = list_content({part: installed.path}, boundary=installed.path.parent, ref=module_id)

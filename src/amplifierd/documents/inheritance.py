@@ -89,7 +89,8 @@ class MergedProfile:
         if found := errors(serious):
             chain = " <- ".join(str(document.profile_id) for document in (self.document, *reversed(self.ancestors)))
             text = "\n".join(f"  {issue}" for issue in found)
-            raise ProfileValidationError(f"Profile {chain} is not valid:\n{text}", serious)
+            hint = f"correct it, then check it: amplifier profile validate {self.document.profile_id}"
+            raise ProfileValidationError(f"Profile {chain} is not valid:\n{text}", serious, hint=hint)
 
 
 def resolve_profile(source: ProfileSource, profile_id: ProfileId) -> MergedProfile:

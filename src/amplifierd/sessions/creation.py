@@ -21,6 +21,11 @@ from amplifierd.session_store.record import checked_record, checked_session_id, 
 from .equipment import Equipment, Outfitter
 from .unsecret import without_secrets
 
+_WHOLE_PLAN = (
+    "a plan needs session.orchestrator, session.context and one of providers, for example loop-basic, context-simple "
+    "and provider-mock; a bundle that lacks them includes one that has them"
+)
+
 
 @dataclass(frozen=True)
 class SessionRequest:
@@ -88,7 +93,7 @@ class Creation:
         if report.errors:
             issues = [Issue(check.name, check.message, check.location) for check in report.errors]
             text = "\n".join(f"  {issue}" for issue in issues)
-            raise MountPlanError(f"The mount plan cannot be used:\n{text}", issues)
+            raise MountPlanError(f"The mount plan cannot be used:\n{text}", issues, hint=_WHOLE_PLAN)
         return equipment, plan
 
     async def _plan(self, request: SessionRequest) -> tuple[Equipment, dict[str, Any]]:
