@@ -96,8 +96,9 @@ bench: install peer ## Run every benchmark, side by side with the reference kern
 compat: install peer ## Run our contract suites on the reference kernel, and explain every difference
 	@$(WITH_PEER) $(VENV)/bin/python -m pytest tests/compat
 
-soak: install ## Kill processes that run sessions a hundred times at random moments, and look at what is left
+soak: install ## Kill sessions and the command a hundred times at random moments, and look at what is left
 	@$(VENV)/bin/python tests/stand_ins/crash_soak.py --kills 100
+	@$(VENV)/bin/python tests/stand_ins/command_soak.py --kills 100
 
 clean: ## Remove the virtual environments, build results and caches
 	@rm -rf $(VENV) $(PEER) build dist $(CACHES)
