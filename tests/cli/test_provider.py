@@ -70,6 +70,6 @@ def test_a_provider_is_tried_and_names_its_models(say: Say) -> None:
 def test_a_provider_without_a_key_says_how_to_add_one(say: Say) -> None:
     said = say("provider", "test", "anthropic")
 
-    assert said.code == 2
+    assert said.code == 1
     assert "amplifier provider add anthropic" in said.err
     assert "Traceback" not in said.err
