@@ -217,7 +217,7 @@ MISTAKES = (
     Mistake(
         "A name is no bundle",
         ("run", "--bundle", "nothing", "Hi"),
-        ("nothing: neither a registered bundle nor an installed package", "fix: correct the name, write a path as ./"),
+        ("nothing: neither a registered bundle nor an installed package", "fix: correct the name, or write an address"),
         1,
     ),
     Mistake(

@@ -18,7 +18,7 @@ def find_package(name: str) -> Path | None:
     return _directory_of(name.replace("-", "_")) or _directory_of_distribution(name)
 
 
-_HOW_TO_NAME = "correct the name, write a path as ./bundle.md, or an address as git+https://host/org/repo@v1"
+_HOW_TO_NAME = "correct the name, or write an address: git+https://host/org/repo@v1"
 
 
 def resolve_name(reference: NameReference, ref: str, *, base_dir: Path | None) -> ResolvedRef:
