@@ -149,7 +149,7 @@ async def test_an_update_changes_what_it_names_and_counts(store: SessionStore, m
 
 async def test_an_invalid_update_changes_nothing(store: SessionStore, me: Holder) -> None:
     hold = await store.create(new_session("s1", name="a"), me)
-    with pytest.raises(SessionStateError):
+    with pytest.raises(SessionStateError, match="status"):
         await store.update(hold, name="b", status="asleep")
     assert (await store.read("s1")).name == "a"
 
@@ -211,7 +211,7 @@ async def test_a_switch_archives_the_plan_and_changes_the_rest_with_it(store: Se
 
 async def test_a_failed_switch_changes_nothing(store: SessionStore, me: Holder) -> None:
     hold = await store.create(new_session("s1", plan={"n": 0}), me)
-    with pytest.raises(SessionStateError):
+    with pytest.raises(SessionStateError, match="status"):
         await store.switch_plan(hold, {"n": 1}, {}, status="asleep")
     with pytest.raises(TypeError):
         await store.switch_plan(hold, {"n": object()}, {})
