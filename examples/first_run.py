@@ -80,7 +80,7 @@ def main(prompt: str) -> int:
         code = run_command(folder / "home", project, prompt)
     if code == 0:
         print("\nWhat to type next:")
-        shown = COMMAND.name if shutil.which("amplifier") == str(COMMAND) else os.path.relpath(COMMAND)
+        shown = COMMAND.name if shutil.which("amplifier") == str(COMMAND) else shlex.quote(os.path.relpath(COMMAND))
         width = max(len(arguments) for arguments in NEXT)
         for arguments, effect in NEXT.items():
             print(f"  {shown} {arguments:<{width}}  {effect}")

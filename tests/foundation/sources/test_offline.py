@@ -61,7 +61,7 @@ async def test_what_is_not_cached_is_named_with_the_command_that_fetches_it(
         await Sources(cache_dir, offline=True).resolve(source)
 
     assert (caught.value.reason, caught.value.ref, slow_remote.connections()) == ("offline", source, [])
-    assert f"fetch it: await sources.resolve('{source}')" in str(caught.value)
+    assert f"fetch it while online: amplifier source fetch {source}" in str(caught.value)
 
 
 async def test_the_environment_forces_it_at_every_call(
@@ -100,7 +100,7 @@ async def test_a_remote_that_cannot_be_reached_and_is_not_cached_is_an_error(
         await sources.resolve(f"{slow_remote.source}@main")
 
     assert (caught.value.reason, caught.value.ref) == ("offline", f"{slow_remote.source}@main")
-    assert f"fetch it: await sources.resolve('{slow_remote.source}@main')" in str(caught.value)
+    assert f"fetch it while online: amplifier source fetch {slow_remote.source}@main" in str(caught.value)
 
 
 async def test_a_remote_that_does_not_answer_in_time_counts_as_offline(
