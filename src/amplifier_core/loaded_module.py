@@ -240,12 +240,17 @@ def _validation_error(
     )
 
 
+def _is_machinery(file: str) -> bool:
+    """Say whether code belongs to what imports modules; a package may have put its own finder of metadata there."""
+    return file.startswith(_MACHINERY) or Path(file).parent.name == "importlib_metadata"
+
+
 def _import_hint(origin: str, cause: BaseException) -> str:
     if isinstance(cause, ModulePathConflict):
         return ONE_PLACE_HINT
     if isinstance(cause, SyntaxError):
         return f"correct line {cause.lineno} of {cause.filename}"
-    frames = [one for one in traceback.extract_tb(cause.__traceback__) if not one.filename.startswith(_MACHINERY)]
+    frames = [one for one in traceback.extract_tb(cause.__traceback__) if not _is_machinery(one.filename)]
     if isinstance(cause, ImportError) and cause.name:
         importer = frames[-1].filename if frames else origin
         return f"install {cause.name!r}, which {importer} imports, or name it among the module's dependencies"
