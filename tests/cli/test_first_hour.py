@@ -152,7 +152,7 @@ sys.exit(main(["--home", sys.argv[1], "run", "Hi"]))
 
 
 def test_a_session_in_use_is_told_with_its_holder_and_goes_on_when_that_is_gone(amplifier: Any) -> None:
-    plan = plan_file(amplifier.work, [call("bash", command="sleep 60"), "Never said.", "Later."])
+    plan = plan_file(amplifier.work, [{**call("bash", command="sleep 60"), "when": {"regex": "^Go$"}}, "Later."])
     process = subprocess.Popen(
         amplifier.command(["run", "--plan", plan, "-o", "jsonl", "Go"]),
         cwd=amplifier.work,

@@ -236,7 +236,7 @@ def test_ctrl_c_twice_stops_at_once(amplifier: Any) -> None:
 
 
 def test_a_killed_command_leaves_a_session_that_goes_on(amplifier: Any) -> None:
-    plan = plan_file(amplifier.work, [call("bash", command="sleep 60"), "Never said.", "Later."])
+    plan = plan_file(amplifier.work, [{**call("bash", command="sleep 60"), "when": {"regex": "^Go$"}}, "Later."])
     process = started(amplifier, "run", "--plan", plan, "-o", "jsonl", "Go")
     until(process, "tool:intent")
 

@@ -51,6 +51,9 @@ logger = logging.getLogger(__name__)
 _PATIENCE_S = 10.0
 """How long a module that was told to stop at once may take before its task is cancelled."""
 
+_MODEL_PATIENCE_S = 0.5
+"""The same while no tool runs: what is waited for then is a model, and nothing is left half done."""
+
 _LONGEST_END_S = 3 * _PATIENCE_S
 """How long a cancelled turn may take until all of it is written down."""
 
@@ -473,7 +476,8 @@ class ExecutionRunner:
         below = {self.session_id, *self.children.running_ids()}
         self.tree.approvals.deny_all_pending("the turn was cancelled", session_ids=below)
         if immediate and self._task is not None:
-            asyncio.get_running_loop().call_later(_PATIENCE_S, self._task.cancel)
+            patience_s = _PATIENCE_S if running or self.children.running_ids() else _MODEL_PATIENCE_S
+            asyncio.get_running_loop().call_later(patience_s, self._task.cancel)
         return {"state": "immediate" if immediate else "graceful", "running_tools": running}
 
     def _stop_now(self) -> None:
