@@ -377,8 +377,8 @@ async def test_two_instances_with_one_limit_share_it(desks: Any, api: str) -> No
 
 
 async def test_waiting_for_a_place_is_not_counted_as_time_of_the_attempt(desks: Any, api: str) -> None:
-    desk = desks({"api": api, "max_concurrent_requests": 1, "timeout": 2, "max_retries": 0})
-    desk.server.say(*[Said("one two three", stream={"delay": 0.2})] * 4)
+    desk = desks({"api": api, "max_concurrent_requests": 1, "timeout": 1.5, "max_retries": 0})
+    desk.server.say(*[Said("one two three", stream={"delay": 0.06})] * 4)
 
     responses = await asyncio.gather(*(desk.ask() for _ in range(4)))
 
