@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -11,25 +10,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from amplifier_core.boundary import TaskBoundary
-from amplifier_core.exceptions import describe
-from amplifier_system.tasks import run_to_end
-from amplifierd.exceptions import (
-    BudgetExhaustedError,
-    ExecutionInProgressError,
-    HoldLostError,
-    NothingToSteerError,
-    SessionError,
-    SessionStateError,
-)
+from amplifierd.exceptions import ExecutionInProgressError, NothingToSteerError, SessionStateError
 from amplifierd.limits import Limits
-from amplifierd.problems import problem_document
 from amplifierd.session_store.protocol import Hold, Message
-from amplifierd.session_store.record import Activity, SessionRecord, now
+from amplifierd.session_store.record import Activity, SessionRecord
 
-from .budget_layer import FINISH_REASON, BudgetLayer
+from .budget_layer import BudgetLayer
 from .calls import CallLayer
-from .checkpointing import AFTER, BEFORE, TurnCheckpoints
+from .checkpointing import TurnCheckpoints
 from .children import Children
 from .context_messages import DOCUMENT, for_other_agent
 from .equipment import Equipment
@@ -37,25 +25,15 @@ from .interruption import RepairReport
 from .journal import Journal
 from .kernel_session import KernelSession
 from .partial_answer import PartialAnswer
-from .receipts import NOT_RUN, UNKNOWN, Receipts
+from .receipts import Receipts
 from .request_parts import RequestRecorder
 from .runtime import Runtime
 from .transcript import Transcript, last_turn
 from .tree import SessionTree
-from .turn_result import TurnResult, TurnStatus
+from .turn import LONGEST_END_S, Turn
+from .turn_result import TurnResult
 from .turn_summary import TurnSummary
 from .usage import Usage
-
-logger = logging.getLogger(__name__)
-
-_PATIENCE_S = 10.0
-"""How long a module that was told to stop at once may take before its task is cancelled."""
-
-_MODEL_PATIENCE_S = 0.5
-"""The same while no tool runs: what is waited for then is a model, and nothing is left half done."""
-
-_LONGEST_END_S = 3 * _PATIENCE_S
-"""How long a cancelled turn may take until all of it is written down."""
 
 
 class ExecutionRunner:
@@ -106,7 +84,7 @@ class ExecutionRunner:
         self._layers: tuple[CallLayer, ...] = (*layers, *own)
         self._kernel: KernelSession | None = None
         self._turn = 0
-        self._task: asyncio.Task[str] | None = None
+        self._running: Turn | None = None
         self._is_busy = self._is_cancelling = self._is_closed = False
         self._is_idle = asyncio.Event()
         self._is_idle.set()
@@ -120,7 +98,7 @@ class ExecutionRunner:
         return Path(self.record.working_dir)
 
     @property
-    def _is_root(self) -> bool:
+    def is_root(self) -> bool:
         return self.record.root_id == self.session_id
 
     @property
@@ -154,7 +132,7 @@ class ExecutionRunner:
         self._kernel = kernel
         self._turn = max(self.record.turn_count, last_turn(kernel.messages))
         changes = {**kernel.settled, **self._found_at_start(kernel)}
-        if kernel.settled and self._is_root:
+        if kernel.settled and self.is_root:
             changes["usage_tree"] = self.tree.budget.used.to_json()
         if changes:
             self.record = await self.runtime.store.update(self.hold, **changes)
@@ -177,7 +155,7 @@ class ExecutionRunner:
             await self.cancel(immediate=True)
             self._stop_now()
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._is_idle.wait(), _LONGEST_END_S)
+                await asyncio.wait_for(self._is_idle.wait(), LONGEST_END_S)
         self.tree.runners.pop(self.session_id, None)
         try:
             if self._kernel is not None:
@@ -212,7 +190,9 @@ class ExecutionRunner:
         with self._working():
             if self.transcript.is_behind or self._kernel is None:
                 await self._reload()
-            return await self._run_turn(prompt, correlation_id, metadata, images)
+            self._turn += 1
+            self._running = Turn(self, self._turn, correlation_id)
+            return await self._running.run(prompt, metadata, images)
 
     @contextmanager
     def _working(self) -> Iterator[None]:
@@ -229,164 +209,8 @@ class ExecutionRunner:
             yield
         finally:
             self._is_busy = self._is_cancelling = False
-            self._task = None
+            self._running = None
             self._is_idle.set()
-
-    async def _run_turn(
-        self,
-        prompt: str,
-        correlation_id: str | None,
-        metadata: Mapping[str, Any] | None,
-        images: Sequence[Mapping[str, Any]],
-    ) -> TurnResult:
-        self._turn += 1
-        correlation_id = correlation_id or f"prompt_{self.session_id}_{self._turn}"
-        self.journal.correlation_id = self.transcript.correlation_id = correlation_id
-        self.transcript.turn = self.requests.turn = self._turn
-        self.summary.begin()
-        if self.parent is None:  # a child runs for one turn, and its parent may have been asked to stop already
-            self.kernel.reset_cancellation()
-        status, response, error = await self._attempt(prompt, metadata, images)
-        result = await run_to_end(self._end_turn(status, response, error))
-        if isinstance(error, HoldLostError | asyncio.CancelledError):
-            raise error
-        return result
-
-    async def _end_turn(self, status: TurnStatus, response: str, error: BaseException | None) -> TurnResult:
-        """Write down everything that a turn left; it happens whatever becomes of the one who waits for it."""
-        await self.partial.settle()
-        if status != "completed" and self.journal.lost is None:
-            await self._answer_open_calls()
-        await self._take_checkpoint(AFTER)
-        result = TurnResult(
-            response=response,
-            status=status,
-            session_id=self.session_id,
-            turn=self._turn,
-            correlation_id=self.journal.correlation_id or "",
-            finish_reason=FINISH_REASON if self.budget.exhausted else self.summary.finish_reason,
-            usage=self.budget.turn_total.to_json(),
-            tool_calls=self.summary.tool_calls,
-            error=self.runtime.secrets.scrubbed(problem_document(error)) if error is not None else None,
-        )
-        await self._conclude(result)
-        return result
-
-    async def _answer_open_calls(self) -> None:
-        """Give every call a result that a broken turn left without one: no provider takes such a conversation."""
-        context = self.kernel.session.coordinator.get("context")
-        for call, is_begun in self.summary.unanswered():
-            content = UNKNOWN if is_begun else NOT_RUN
-            message = {"role": "tool", "tool_call_id": call.id, "name": call.name, "content": content}
-            with TaskBoundary(logger, "call %s of session %s stays without a result: %s", call.id, self.session_id):
-                await context.add_message(message)
-
-    async def _take_checkpoint(self, label: str) -> None:
-        if self.checkpoints is None or self.journal.lost is not None:
-            return
-        try:
-            await self.checkpoints.take(self._turn, label)
-        except HoldLostError:
-            raise
-        except SessionError as error:
-            logger.warning("a checkpoint of turn %d of session %s is not told: %s", self._turn, self.session_id, error)
-
-    async def _save_prompt(self, prompt: str, metadata: Mapping[str, Any] | None) -> None:
-        line = await self.transcript.add_prompt(prompt, metadata)
-        saved = {"message_id": line["id"], "role": "user", "content": prompt, "turn": self._turn}
-        await self.journal.write("user_message:saved", saved)
-        started = {"message_id": None, "role": "assistant", "content": None, "turn": self._turn}
-        await self.journal.write("assistant_message:start", started)
-
-    async def _prepare(self, prompt: str, images: Sequence[Mapping[str, Any]]) -> None:
-        """Give the context what comes before the prompt, and keep the working directory as it is."""
-        await self.kernel.add_mentioned(prompt, self._turn)
-        if images:
-            await self.kernel.add_images(images)
-        await self._take_checkpoint(BEFORE)
-
-    async def _attempt(
-        self, prompt: str, metadata: Mapping[str, Any] | None, images: Sequence[Mapping[str, Any]]
-    ) -> tuple[TurnStatus, str, BaseException | None]:
-        """Save the prompt, let the kernel run the turn, and say how that ended."""
-        try:
-            await run_to_end(self._save_prompt(prompt, metadata))
-            await self._prepare(prompt, images)
-        except asyncio.CancelledError as error:
-            return "cancelled", "", error
-        except SessionError:
-            self.transcript.is_behind = True
-            raise
-        try:
-            async with self.budget.turn():
-                response = "" if self.kernel.is_cancelled else await self._run_kernel(prompt)
-        except BudgetExhaustedError as error:
-            return "failed", "", error
-        except asyncio.CancelledError as error:
-            if self.journal.lost is not None:
-                return "failed", "", self.journal.lost
-            own = asyncio.current_task()
-            return "cancelled", "", error if own is not None and own.cancelling() else None
-        except Exception as error:  # noqa: BLE001 - whatever modules raise ends the turn, not the session
-            described = self.runtime.secrets.scrubbed(describe(error))
-            logger.warning("turn %d of session %s failed: %s", self._turn, self.session_id, described)
-            if self.journal.lost is not None:
-                return "failed", "", self.journal.lost
-            return ("cancelled", "", None) if self.kernel.is_cancelled else ("failed", "", error)
-        return ("cancelled" if self.kernel.is_cancelled else "completed"), response, None
-
-    async def _run_kernel(self, prompt: str) -> str:
-        """Run the turn in a task of its own, which can be cancelled when nothing else helps."""
-        task = self._task = asyncio.create_task(self.kernel.session.execute(prompt))
-        try:
-            return await asyncio.shield(task)
-        except asyncio.CancelledError:
-            if not task.done():
-                await run_to_end(self._stop(task))
-            raise
-
-    async def _stop(self, task: asyncio.Task[str]) -> None:
-        """Stop a turn that no one waits for any more; orchestrators answer every call before they let go."""
-        await self.cancel(immediate=True)
-        task.cancel()
-        _, running = await asyncio.wait({task}, timeout=_PATIENCE_S)
-        if running:
-            logger.error("the orchestrator of session %s does not stop when its task is cancelled", self.session_id)
-
-    async def _conclude(self, result: TurnResult) -> None:
-        """Write down how a turn ended. Where that fails, the result still reaches the caller."""
-        self.kernel.end_turn()
-        done: dict[str, Any] = {"status": result.status, "usage": result.usage, "finish_reason": result.finish_reason}
-        done |= {"turn": result.turn, "response": result.response or None}
-        if result.error is not None:
-            done["error"] = result.error
-        try:
-            if result.status == "completed":
-                message = {"message_id": self.transcript.last_id, "role": "assistant", "turn": result.turn}
-                await self.journal.write("assistant_message:complete", {**message, "content": result.response})
-            await self.journal.write("execution:done", done, lasting=True)
-            self.record = await self.runtime.store.update(self.hold, **self._counted(result))
-        except HoldLostError:
-            logger.warning("session %s was taken over during turn %d", self.session_id, result.turn)
-        except (SessionError, OSError) as failure:
-            logger.error("the end of turn %d of session %s is not stored: %s", result.turn, self.session_id, failure)  # noqa: TRY400 - an operator can act on the text alone
-
-    def _counted(self, result: TurnResult) -> dict[str, Any]:
-        """Return what a turn changes in the record."""
-        used = self.budget.used
-        tree = {"usage_tree": self.tree.budget.used.to_json()} if self._is_root else {}
-        return {
-            "turn_count": result.turn,
-            "message_count": self.record.message_count + self.transcript.take_written(),
-            "agent_invocations": self.children.invocations,
-            "token_usage": used.tokens.to_json(),
-            "usage": used.to_json(),
-            "usage_seq": self.tree.events.last_sequence,
-            "model": next(reversed([*self.budget.turn_used.by_model]), self.record.model),
-            "last_activity_at": now(),
-            "last_error": result.error,
-            **tree,
-        }
 
     # --- between turns
 
@@ -475,16 +299,14 @@ class ExecutionRunner:
         await self._kernel.session.coordinator.request_cancel(immediate=immediate)
         below = {self.session_id, *self.children.running_ids()}
         self.tree.approvals.deny_all_pending("the turn was cancelled", session_ids=below)
-        if immediate and self._task is not None:
-            patience_s = _PATIENCE_S if running or self.children.running_ids() else _MODEL_PATIENCE_S
-            asyncio.get_running_loop().call_later(patience_s, self._task.cancel)
+        if immediate and self._running is not None:
+            self._running.cancel_soon(is_model_alone=not running and not self.children.running_ids())
         return {"state": "immediate" if immediate else "graceful", "running_tools": running}
 
     def _stop_now(self) -> None:
         """Cancel the running turn without waiting for its modules: the session is closed, or another process has it."""
-        if self._task is not None:
-            with suppress(RuntimeError):  # the loop is closing
-                self._task.cancel()
+        if self._running is not None:
+            self._running.cancel_now()
 
 
 def closed(session_id: str) -> SessionStateError:

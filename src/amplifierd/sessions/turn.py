@@ -1,0 +1,220 @@
+"""One turn of a session: the prompt is saved, the kernel runs it, and how it ended is written down."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from amplifier_core.boundary import TaskBoundary
+from amplifier_core.exceptions import describe
+from amplifier_system.tasks import run_to_end
+from amplifierd.exceptions import BudgetExhaustedError, HoldLostError, SessionError
+from amplifierd.problems import problem_document
+from amplifierd.session_store.record import now
+
+from .budget_layer import FINISH_REASON
+from .checkpointing import AFTER, BEFORE
+from .receipts import NOT_RUN, UNKNOWN
+from .turn_result import TurnResult, TurnStatus
+
+if TYPE_CHECKING:
+    from .runner import ExecutionRunner
+
+logger = logging.getLogger(__name__)
+
+_PATIENCE_S = 10.0
+"""How long a module that was told to stop at once may take before its task is cancelled."""
+
+_MODEL_PATIENCE_S = 0.5
+"""The same while no tool runs: what is waited for then is a model, and nothing is left half done."""
+
+LONGEST_END_S = 3 * _PATIENCE_S
+"""How long a cancelled turn may take until all of it is written down."""
+
+
+class Turn:
+    """Runs one prompt with the parts of its runner, which calls `run` once."""
+
+    def __init__(self, runner: ExecutionRunner, number: int, correlation_id: str | None) -> None:
+        self.number = number
+        self.correlation_id = correlation_id or f"prompt_{runner.session_id}_{number}"
+        self._runner = runner
+        self._session_id = runner.session_id
+        self._task: asyncio.Task[str] | None = None
+
+    async def run(
+        self, prompt: str, metadata: Mapping[str, Any] | None, images: Sequence[Mapping[str, Any]]
+    ) -> TurnResult:
+        runner = self._runner
+        runner.journal.correlation_id = runner.transcript.correlation_id = self.correlation_id
+        runner.transcript.turn = runner.requests.turn = self.number
+        runner.summary.begin()
+        if runner.parent is None:  # a child runs for one turn, and its parent may have been asked to stop already
+            runner.kernel.reset_cancellation()
+        status, response, error = await self._attempt(prompt, metadata, images)
+        result = await run_to_end(self._end(status, response, error))
+        if isinstance(error, HoldLostError | asyncio.CancelledError):
+            raise error
+        return result
+
+    def cancel_soon(self, *, is_model_alone: bool) -> None:
+        """Cancel the turn when its modules, which were told to stop at once, have not done so in time."""
+        if self._task is not None:
+            patience_s = _MODEL_PATIENCE_S if is_model_alone else _PATIENCE_S
+            asyncio.get_running_loop().call_later(patience_s, self._task.cancel)
+
+    def cancel_now(self) -> None:
+        """Cancel the turn without waiting for its modules."""
+        if self._task is not None:
+            with suppress(RuntimeError):  # the loop is closing
+                self._task.cancel()
+
+    # --- beginning
+
+    async def _attempt(
+        self, prompt: str, metadata: Mapping[str, Any] | None, images: Sequence[Mapping[str, Any]]
+    ) -> tuple[TurnStatus, str, BaseException | None]:
+        """Save the prompt, let the kernel run the turn, and say how that ended."""
+        runner = self._runner
+        try:
+            await run_to_end(self._save_prompt(prompt, metadata))
+            await self._prepare(prompt, images)
+        except asyncio.CancelledError as error:
+            return "cancelled", "", error
+        except SessionError:
+            runner.transcript.is_behind = True
+            raise
+        try:
+            async with runner.budget.turn():
+                response = "" if runner.kernel.is_cancelled else await self._run_kernel(prompt)
+        except BudgetExhaustedError as error:
+            return "failed", "", error
+        except asyncio.CancelledError as error:
+            if runner.journal.lost is not None:
+                return "failed", "", runner.journal.lost
+            own = asyncio.current_task()
+            return "cancelled", "", error if own is not None and own.cancelling() else None
+        except Exception as error:  # noqa: BLE001 - whatever modules raise ends the turn, not the session
+            described = runner.runtime.secrets.scrubbed(describe(error))
+            logger.warning("turn %d of session %s failed: %s", self.number, self._session_id, described)
+            if runner.journal.lost is not None:
+                return "failed", "", runner.journal.lost
+            return ("cancelled", "", None) if runner.kernel.is_cancelled else ("failed", "", error)
+        return ("cancelled" if runner.kernel.is_cancelled else "completed"), response, None
+
+    async def _save_prompt(self, prompt: str, metadata: Mapping[str, Any] | None) -> None:
+        journal = self._runner.journal
+        line = await self._runner.transcript.add_prompt(prompt, metadata)
+        saved = {"message_id": line["id"], "role": "user", "content": prompt, "turn": self.number}
+        await journal.write("user_message:saved", saved)
+        started = {"message_id": None, "role": "assistant", "content": None, "turn": self.number}
+        await journal.write("assistant_message:start", started)
+
+    async def _prepare(self, prompt: str, images: Sequence[Mapping[str, Any]]) -> None:
+        """Give the context what comes before the prompt, and keep the working directory as it is."""
+        await self._runner.kernel.add_mentioned(prompt, self.number)
+        if images:
+            await self._runner.kernel.add_images(images)
+        await self._take_checkpoint(BEFORE)
+
+    async def _run_kernel(self, prompt: str) -> str:
+        """Run the turn in a task of its own, which can be cancelled when nothing else helps."""
+        task = self._task = asyncio.create_task(self._runner.kernel.session.execute(prompt))
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if not task.done():
+                await run_to_end(self._stop(task))
+            raise
+
+    async def _stop(self, task: asyncio.Task[str]) -> None:
+        """Stop a turn that no one waits for any more; orchestrators answer every call before they let go."""
+        await self._runner.cancel(immediate=True)
+        task.cancel()
+        _, running = await asyncio.wait({task}, timeout=_PATIENCE_S)
+        if running:
+            logger.error("the orchestrator of session %s does not stop when its task is cancelled", self._session_id)
+
+    # --- end
+
+    async def _end(self, status: TurnStatus, response: str, error: BaseException | None) -> TurnResult:
+        """Write down everything that the turn left; it happens whatever becomes of the one who waits for it."""
+        runner = self._runner
+        await runner.partial.settle()
+        if status != "completed" and runner.journal.lost is None:
+            await self._answer_open_calls()
+        await self._take_checkpoint(AFTER)
+        result = TurnResult(
+            response=response,
+            status=status,
+            session_id=self._session_id,
+            turn=self.number,
+            correlation_id=self.correlation_id,
+            finish_reason=FINISH_REASON if runner.budget.exhausted else runner.summary.finish_reason,
+            usage=runner.budget.turn_total.to_json(),
+            tool_calls=runner.summary.tool_calls,
+            error=runner.runtime.secrets.scrubbed(problem_document(error)) if error is not None else None,
+        )
+        await self._conclude(result)
+        return result
+
+    async def _answer_open_calls(self) -> None:
+        """Give every call a result that a broken turn left without one: no provider takes such a conversation."""
+        context = self._runner.kernel.session.coordinator.get("context")
+        for call, is_begun in self._runner.summary.unanswered():
+            content = UNKNOWN if is_begun else NOT_RUN
+            message = {"role": "tool", "tool_call_id": call.id, "name": call.name, "content": content}
+            with TaskBoundary(logger, "call %s of session %s stays without a result: %s", call.id, self._session_id):
+                await context.add_message(message)
+
+    async def _take_checkpoint(self, label: str) -> None:
+        checkpoints = self._runner.checkpoints
+        if checkpoints is None or self._runner.journal.lost is not None:
+            return
+        try:
+            await checkpoints.take(self.number, label)
+        except HoldLostError:
+            raise
+        except SessionError as error:
+            logger.warning(
+                "a checkpoint of turn %d of session %s is not told: %s", self.number, self._session_id, error
+            )
+
+    async def _conclude(self, result: TurnResult) -> None:
+        """Write down how the turn ended. Where that fails, the result still reaches the caller."""
+        runner = self._runner
+        runner.kernel.end_turn()
+        done: dict[str, Any] = {"status": result.status, "usage": result.usage, "finish_reason": result.finish_reason}
+        done |= {"turn": result.turn, "response": result.response or None}
+        if result.error is not None:
+            done["error"] = result.error
+        try:
+            if result.status == "completed":
+                message = {"message_id": runner.transcript.last_id, "role": "assistant", "turn": result.turn}
+                await runner.journal.write("assistant_message:complete", {**message, "content": result.response})
+            await runner.journal.write("execution:done", done, lasting=True)
+            runner.record = await runner.runtime.store.update(runner.hold, **self._counted(result))
+        except HoldLostError:
+            logger.warning("session %s was taken over during turn %d", self._session_id, result.turn)
+        except (SessionError, OSError) as failure:
+            logger.error("the end of turn %d of session %s is not stored: %s", result.turn, self._session_id, failure)  # noqa: TRY400 - an operator can act on the text alone
+
+    def _counted(self, result: TurnResult) -> dict[str, Any]:
+        """Return what the turn changes in the record."""
+        runner = self._runner
+        used = runner.budget.used
+        return {
+            "turn_count": result.turn,
+            "message_count": runner.record.message_count + runner.transcript.take_written(),
+            "agent_invocations": runner.children.invocations,
+            "token_usage": used.tokens.to_json(),
+            "usage": used.to_json(),
+            "usage_seq": runner.tree.events.last_sequence,
+            "model": next(reversed([*runner.budget.turn_used.by_model]), runner.record.model),
+            "last_activity_at": now(),
+            "last_error": result.error,
+            **({"usage_tree": runner.tree.budget.used.to_json()} if runner.is_root else {}),
+        }
