@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -127,6 +127,10 @@ class Home:
             find_checkpoints=self.checkpoints_for,
         )
 
+    def with_settings(self, settings: Settings) -> Home:
+        """Return this home as it is with other settings."""
+        return replace(self, settings=settings, sources=_sources(self.paths, settings, self.progress))
+
     def is_used(self, profile_id: ProfileId) -> bool:
         """Say whether a profile's builds and texts are still needed."""
         if self.in_use is not None:
@@ -170,12 +174,16 @@ def open_home(
     file = Path(config_file).expanduser().absolute() if config_file else paths.settings_file
     settings = load_settings(file, overrides=given)
     remove_leftovers(paths)
-    limits = Limits(file_bytes=settings.cache.http_max_bytes)
     return Home(
         paths=paths,
         settings=settings,
-        sources=Sources(paths.cache, offline=settings.offline, progress=progress, limits=limits),
+        sources=_sources(paths, settings, progress),
         shipped_collection=shipped_collection or find_shipped_collection(),
         progress=progress,
         in_use=in_use,
     )
+
+
+def _sources(paths: Paths, settings: Settings, progress: Progress | None) -> Sources:
+    limits = Limits(file_bytes=settings.cache.http_max_bytes)
+    return Sources(paths.cache, offline=settings.offline, progress=progress, limits=limits)

@@ -26,6 +26,8 @@ class Allowance:
 
 PYTEST = frozenset({"pytest", "pytest_asyncio"})
 
+WEB = frozenset({"fastapi", "sse_starlette", "starlette"})
+
 ALLOWANCES = [
     Allowance(
         "amplifier_cli",
@@ -80,6 +82,10 @@ ALLOWANCES = [
             }
         ),
         below={
+            "app.py": WEB,
+            "control": frozenset({"typer", "uvicorn"}),
+            "http": WEB,
+            "routers": WEB,
             "sessions": frozenset({"amplifier_kit"}),
             "keys.py": frozenset({"keyring"}),
             "signing_keys.py": frozenset({"cryptography"}),

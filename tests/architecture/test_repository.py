@@ -77,22 +77,23 @@ def test_pins_are_a_name_and_a_version_in_order(file: str) -> None:
 
 def test_everything_the_project_needs_is_pinned() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    waiting = [
+    named = [
         *project["dependencies"],
         *(need for extra in project["optional-dependencies"].values() for need in extra),
     ]
-    needed = set[str]()
+    waiting = [(need, "") for need in named]
+    needed = set[tuple[str, str]]()
     while waiting:
-        requirement = Requirement(waiting.pop())
-        extras = requirement.extras or {""}
-        if requirement.marker and not any(requirement.marker.evaluate({"extra": extra}) for extra in extras):
-            continue
+        text, extra = waiting.pop()
+        requirement = Requirement(text)
         name = canonicalize_name(requirement.name)
-        if name not in needed and name != project["name"]:
-            needed.add(name)
-            waiting += distribution(name).requires or []
+        if name == project["name"] or (requirement.marker and not requirement.marker.evaluate({"extra": extra})):
+            continue
+        for wanted in {(name, extra) for extra in ("", *requirement.extras)} - needed:
+            needed.add(wanted)
+            waiting += [(need, wanted[1]) for need in distribution(name).requires or []]
 
-    assert needed - pins("constraints.txt").keys() == set()
+    assert {name for name, _ in needed} - pins("constraints.txt").keys() == set()
 
 
 def test_no_file_speaks_of_a_registry_or_of_a_machine() -> None:

@@ -1,0 +1,44 @@
+"""The HTTP application of one daemon."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI
+
+from amplifier_core import __version__
+
+from .daemon.daemon import Daemon
+from .home import Home, open_home
+from .http.problem_answers import add_problem_answers
+from .routers import system
+from .settings import Settings
+
+API = "/api/v1"
+
+
+def create_app(settings: Settings | None = None, *, home: Home | None = None) -> FastAPI:
+    """Return an application with a daemon of its own: several can be in one process.
+
+    It serves `home`, else the home that the environment names, with `settings` in place of those it finds there. The
+    daemon starts and stops with the application's lifespan.
+    """
+    served = home or open_home()
+    if settings is not None:
+        served = served.with_settings(settings)
+    daemon = Daemon(served)
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        await daemon.start()
+        try:
+            yield
+        finally:
+            await daemon.stop()
+
+    app = FastAPI(title="amplifierd", version=__version__, lifespan=lifespan, redirect_slashes=False)
+    app.state.daemon = daemon
+    add_problem_answers(app)
+    app.include_router(system.unversioned)
+    return app

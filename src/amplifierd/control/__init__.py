@@ -1,0 +1,1 @@
+"""The command `amplifierd`: serve, start and stop the daemon, and its tokens."""

@@ -1,0 +1,35 @@
+"""The running daemon: everything that lives as long as the process, and its start and stop."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from typing import Literal
+
+from amplifierd.home import Home
+
+Phase = Literal["starting", "ready", "stopping"]
+
+
+class Daemon:
+    """One home, served. Nothing of it is global: several can be in one process."""
+
+    def __init__(self, home: Home) -> None:
+        self.home = home
+        self.boot_id = uuid.uuid4().hex
+        self.phase: Phase = "starting"
+        self.warnings: list[str] = []
+        self._started = time.monotonic()
+
+    @property
+    def uptime_seconds(self) -> float:
+        return time.monotonic() - self._started
+
+    async def start(self) -> None:
+        """Come up; what fails on the way is a warning, and never keeps the server from answering."""
+        self.phase = "ready"
+
+    async def stop(self) -> None:
+        """Refuse new work, end what runs, and give back what is held."""
+        self.phase = "stopping"
+        await self.home.sessions.close()

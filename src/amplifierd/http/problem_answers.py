@@ -1,0 +1,68 @@
+"""Every error becomes a problem document (RFC 9457), from the one table in `amplifierd.problems`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from amplifierd.problems import problem_document
+
+MEDIA_TYPE = "application/problem+json"
+
+logger = logging.getLogger(__name__)
+
+_CODES = {404: "not-found", 405: "method-not-allowed", 413: "payload-too-large", 415: "unsupported-media-type"}
+
+
+def add_problem_answers(app: FastAPI) -> None:
+    """Let every failure of an endpoint be answered as a problem."""
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _refused)
+    app.add_exception_handler(Exception, _failed)
+
+
+def problem_answer(request: Request, document: Mapping[str, Any]) -> JSONResponse:
+    """Return a problem as a response; it says which request it was."""
+    told = {**document, "instance": request.url.path, "request_id": getattr(request.state, "request_id", None)}
+    headers = {}
+    if (seconds := told.get("retry_after_seconds")) is not None:
+        headers["Retry-After"] = str(max(1, round(seconds)))
+    return JSONResponse(told, status_code=told["status"], headers=headers, media_type=MEDIA_TYPE)
+
+
+def plain_problem(status: int, code: str, detail: str, **more: Any) -> dict[str, Any]:
+    """Return the document of a problem that no exception stands for."""
+    document = {"type": f"urn:amplifier:error:{code}", "title": code.replace("-", " "), "status": status}
+    return {**document, "detail": detail, "code": code, "retryable": False, **more}
+
+
+async def _invalid(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RequestValidationError)
+    errors = [{"loc": [*one["loc"]], "msg": one["msg"], "type": one["type"]} for one in error.errors()]
+    if any(one["type"] == "json_invalid" for one in errors):
+        return problem_answer(request, plain_problem(400, "malformed-request", "the body is not JSON", errors=errors))
+    is_extra = all(one["type"] == "extra_forbidden" for one in errors)
+    code = "extra-field" if is_extra else "validation-error"
+    detail = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in errors)
+    return problem_answer(request, plain_problem(422, code, detail, errors=errors))
+
+
+async def _refused(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    code = _CODES.get(error.status_code, "invalid-request")
+    answer = problem_answer(request, plain_problem(error.status_code, code, str(error.detail)))
+    answer.headers.update(error.headers or {})
+    return answer
+
+
+async def _failed(request: Request, error: Exception) -> JSONResponse:
+    document = problem_document(error)
+    if document["status"] == 500:
+        logger.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    return problem_answer(request, document)

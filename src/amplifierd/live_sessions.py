@@ -1,0 +1,118 @@
+"""Sessions at work, wherever they run: what the HTTP layer asks of the processes behind it.
+
+A session is live while a worker has it loaded. Whatever is asked of one that is not, and needs its modules, loads it
+first. Nothing here belongs to a connection: a turn that was submitted runs to its end, whoever waits for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from .session_store.record import Activity
+
+Questions = Literal["wait", "deny"]
+"""What becomes of a question that a session asks: it waits for a client, or is denied unless remembered."""
+
+Part = Literal["modules", "tools", "hooks", "capabilities", "agents"]
+"""What can be looked at in a live session."""
+
+
+@dataclass(frozen=True)
+class TurnRequest:
+    """A prompt, and how it is to be run. With `queue` it may wait for a running turn."""
+
+    prompt: str
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    images: Sequence[Mapping[str, Any]] = ()
+    queue: bool = False
+    timeout_s: float | None = None
+    client_tools: Sequence[Mapping[str, Any]] = ()
+    """Tools that only the client can run: calls to them end the turn and are handed back."""
+
+
+@dataclass(frozen=True)
+class SubmittedTurn:
+    """A turn that was taken on. `result` is that of a `TurnResult`, as JSON, or raises what refused the turn."""
+
+    session_id: str
+    correlation_id: str
+    status: Literal["accepted", "queued"]
+    result: asyncio.Future[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class LiveState:
+    """What is known about a live session without asking it."""
+
+    session_id: str
+    activity: Activity
+    worker_id: str
+    pending_approvals: Sequence[Mapping[str, Any]] = ()
+
+
+class LiveSessions(Protocol):
+    """Errors are those of the library (`amplifierd.exceptions`), whatever process they were raised in."""
+
+    def state(self, session_id: str) -> LiveState | None:
+        """Return what a session is doing, None when it is not loaded."""
+        ...
+
+    def states(self) -> Sequence[LiveState]: ...
+
+    async def load(self, session_id: str, *, questions: Questions = "wait") -> LiveState:
+        """Load a session's modules; one that is live already stays as it is.
+
+        Raises:
+            SessionHeldError: another program holds it.
+            ModuleLoadError: a module that it cannot do without is broken; the message is the kernel's.
+        """
+        ...
+
+    async def unload(self, session_id: str) -> None:
+        """End a session's modules, a running turn first; one that is not live is left alone."""
+        ...
+
+    async def submit(self, session_id: str, turn: TurnRequest) -> SubmittedTurn:
+        """Reserve the session's turn, or a place in its queue, and run the prompt; returns as soon as it is reserved.
+
+        Raises:
+            ExecutionInProgressError, QueueFullError, SessionStateError, SessionHeldError: it was not taken on.
+        """
+        ...
+
+    async def steer(self, session_id: str, text: str) -> dict[str, Any]: ...
+
+    async def cancel(self, session_id: str, *, immediate: bool = False) -> dict[str, Any]:
+        """Stop the running turn; returns `{state, running_tools}`, state `none` when nothing runs."""
+        ...
+
+    async def cancellation(self, session_id: str) -> dict[str, Any]: ...
+
+    async def queued(self, session_id: str) -> list[str]: ...
+
+    async def remove_queued(self, session_id: str, position: int) -> str: ...
+
+    async def approvals(self, session_id: str, *, finished: bool = False) -> list[dict[str, Any]]: ...
+
+    async def resolve_approval(
+        self, session_id: str, request_id: str, decision: str, *, reason: str | None, remember: bool, by: str
+    ) -> dict[str, Any]: ...
+
+    async def inspect(self, session_id: str, part: Part) -> list[dict[str, Any]]:
+        """Load the session if need be, and list one kind of what is mounted in it."""
+        ...
+
+    async def perform(self, session_id: str, method: str, /, **arguments: Any) -> Any:
+        """Call a method of `home.sessions` in the process that has the session, else in this one.
+
+        For what changes a stored session and may find it live: `update`, `tag`, `end`, `truncate`,
+        `delete_last_message`, `append_message`, `undo`, `change_profile`, `delete`.
+        """
+        ...
+
+    async def replay(self, session_id: str, **options: Any) -> dict[str, Any]:
+        """Run a recorded session again, in a process of its own kind."""
+        ...

@@ -1,0 +1,26 @@
+"""The daemon itself: is it there, is it ready, and what is it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Response
+
+from amplifier_core import __version__
+from amplifierd.http.dependencies import TheDaemon
+
+unversioned = APIRouter(tags=["system"])
+
+
+@unversioned.get("/health")
+async def health(daemon: TheDaemon) -> dict[str, Any]:
+    """Say that the daemon answers; touches neither disk nor locks."""
+    return {"status": "healthy", "version": __version__, "uptime_seconds": daemon.uptime_seconds}
+
+
+@unversioned.get("/ready")
+async def ready(daemon: TheDaemon, response: Response) -> dict[str, Any]:
+    """Say whether sessions can be created: 200 when they can, else 503 with the phase."""
+    if daemon.phase != "ready":
+        response.status_code = 503
+    return {"ready": daemon.phase == "ready", "phase": daemon.phase}

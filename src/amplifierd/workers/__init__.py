@@ -1,0 +1,1 @@
+"""Worker processes: each runs the sessions of one build and speaks JSON-RPC with the daemon."""

@@ -1,0 +1,22 @@
+"""The application as a whole: several in one process, each with a daemon of its own."""
+
+from pathlib import Path
+
+from fastapi.testclient import TestClient
+
+from amplifierd import open_home
+from amplifierd.app import create_app
+
+
+def test_it_answers_and_is_ready_while_it_runs(tmp_path: Path) -> None:
+    with TestClient(create_app(home=open_home(tmp_path / "home"))) as client:
+        assert client.get("/health").json()["status"] == "healthy"
+        assert client.get("/ready").json() == {"ready": True, "phase": "ready"}
+
+
+def test_an_unknown_path_is_answered_as_a_problem(tmp_path: Path) -> None:
+    with TestClient(create_app(home=open_home(tmp_path / "home"))) as client:
+        answer = client.get("/nowhere")
+    assert answer.status_code == 404
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.json()["code"] == "not-found"
