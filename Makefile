@@ -98,7 +98,8 @@ compat: install peer ## Run our contract suites on the reference kernel, and exp
 
 soak: install ## Kill sessions and the command a hundred times at random moments, and look at what is left
 	@$(VENV)/bin/python tests/stand_ins/crash_soak.py --kills 100
-	@$(VENV)/bin/python tests/stand_ins/command_soak.py --kills 100
+	@$(VENV)/bin/python tests/stand_ins/command_soak.py --kills 100 --way continue
+	@$(VENV)/bin/python tests/stand_ins/command_soak.py --kills 100 --way run
 
 clean: ## Remove the virtual environments, build results and caches
 	@rm -rf $(VENV) $(PEER) build dist $(CACHES)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,20 @@ class SessionStartError(AmplifierError):
 
 @asynccontextmanager
 async def started(opening: SessionOpening) -> AsyncIterator[Session]:
-    """Open a session for a block and close it after; what is degraded or was repaired is told.
+    """Open a session for a block and close it after.
+
+    Raises:
+        SessionStartError: a module that it cannot do without is broken.
+    """
+    session = await begun(opening, say)
+    try:
+        yield session
+    finally:
+        await session.close()
+
+
+async def begun(opening: SessionOpening, tell: Callable[[str], None]) -> Session:
+    """Open a session; what is degraded or was repaired is told.
 
     Raises:
         SessionStartError: a module that it cannot do without is broken.
@@ -36,14 +49,11 @@ async def started(opening: SessionOpening) -> AsyncIterator[Session]:
     except RuntimeError as error:  # the kernel's word for a plan that cannot be started
         hint = "amplifier profile verify says what is wrong with a profile, amplifier --debug shows the traceback"
         raise SessionStartError(f"the session cannot be started: {error}", hint=hint) from error
-    try:
-        for failure in session.record.load_warnings:
-            say(f"warning: {failure.get('module_id')} is not there: {failure.get('error')}")
-        if session.repaired:
-            say("note: the last turn was interrupted; the session has been repaired")
-        yield session
-    finally:
-        await session.close()
+    for failure in session.record.load_warnings:
+        tell(f"warning: {failure.get('module_id')} is not there: {failure.get('error')}")
+    if session.repaired:
+        tell("note: the last turn was interrupted; the session has been repaired")
+    return session
 
 
 _FIXED = ("bundle",)

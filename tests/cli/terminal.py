@@ -1,6 +1,7 @@
 """The command at a pseudo-terminal, with somebody who types."""
 
 import re
+import signal
 from typing import Any
 
 import pexpect
@@ -29,10 +30,14 @@ class Terminal:
 
     def expect(self, text: str) -> str:
         """Wait until a text is shown, and return what was shown up to it."""
-        self._process.expect_exact(text)
-        before = f"{self._process.before}{self._process.after}"
-        self._shown.append(before)
-        return _CODES.sub("", before)
+        self.expect_any(text)
+        return _CODES.sub("", self._shown[-1])
+
+    def expect_any(self, *texts: str) -> str:
+        """Wait until one of some texts is shown, and return which."""
+        found = self._process.expect_exact([*texts])
+        self._shown.append(f"{self._process.before}{self._process.after}")
+        return texts[found]
 
     def type(self, text: str) -> None:
         """Type a line and press Enter."""
@@ -43,6 +48,14 @@ class Terminal:
 
     def resize(self, columns: int) -> None:
         self._process.setwinsize(30, columns)
+
+    def kill(self) -> str:
+        """End the command as a crash does, and return what it had shown since the last text that was waited for."""
+        self._process.kill(signal.SIGKILL)
+        self._process.expect(pexpect.EOF)
+        self._shown.append(self._process.before)
+        self._process.close()
+        return _CODES.sub("", self._process.before)
 
     def end(self) -> int:
         """Wait for the command's end and return its exit code."""

@@ -8,7 +8,7 @@ sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
 from command_soak import soak
 
 
-def test_a_session_goes_on_after_five_kills_and_nothing_is_lost_or_done_twice(tmp_path: Path) -> None:
-    met = soak(tmp_path / "killed", 5, 1)
+def test_amplifier_continue_goes_on_after_five_kills_and_nothing_is_lost_or_done_twice(tmp_path: Path) -> None:
+    met = soak(tmp_path / "killed", 5, 1, "continue")
 
     assert met.total() == 5

@@ -11,6 +11,7 @@ from typing import Any
 from amplifier_cli.approval_prompt import TerminalApprover, yes_to_all
 from amplifier_cli.config import ResolvedConfig
 from amplifier_cli.render import styled
+from amplifier_cli.resumption import begun
 from amplifier_cli.session_choice import short_id
 from amplifier_cli.turn_error import error_lines
 from amplifier_cli.turn_view import Event, TurnView, summary
@@ -66,8 +67,12 @@ class Chat:
             await self._close()
 
     async def switch(self, opening: SessionOpening) -> None:
-        """Go on in another session."""
-        session = await opening
+        """Go on in another session.
+
+        Raises:
+            SessionStartError: a module that it cannot do without is broken.
+        """
+        session = await begun(opening, self.page.line)
         await self._close()
         self.session = session
         self._watching = asyncio.create_task(self._watch(session))
