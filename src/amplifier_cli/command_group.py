@@ -9,6 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from .command_table import COMMANDS, SECTIONS
+from .unset_options import keep_defaults
 
 _WIDEST = 100
 
@@ -20,6 +21,10 @@ class RootGroup(TyperGroup):
         super().__init__(**attributes)
         self.commands = dict.fromkeys(COMMANDS)  # type: ignore[assignment] # imported by get_command
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        keep_defaults(self, ctx)
+        return super().parse_args(ctx, args)
+
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name not in COMMANDS:
             return None
@@ -28,6 +33,7 @@ class RootGroup(TyperGroup):
             module = importlib.import_module(f"{__package__}.commands.{file}")
             command = typer.main.get_command(module.app)
             command.name = cmd_name
+            keep_defaults(command, ctx)
             self.commands[cmd_name] = command
         return self.commands[cmd_name]
 
@@ -38,9 +44,20 @@ class RootGroup(TyperGroup):
                 formatter.write_dl([(f"{name:<{width}}", line) for name, line in section.commands.items()])
 
 
+class NounGroup(TyperGroup):
+    """The commands of one noun."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        command = super().get_command(ctx, cmd_name)
+        if command is not None:
+            keep_defaults(command, ctx)
+        return command
+
+
 def new_group(help: str, *lines: str) -> typer.Typer:
     """Return the group of a noun; `lines` are its examples."""
     return typer.Typer(
+        cls=NounGroup,
         help=help,
         epilog=examples(*lines) if lines else None,
         no_args_is_help=True,
