@@ -96,7 +96,7 @@ def write_sessions(sessions: Path, count: int) -> None:
             name=f"session about {choose.choice(WORDS)}",
             status=choose.choice(("active", "completed")),
             profile_name=f"foundation/p{choose.randrange(10)}",
-            working_dir=f"/work/project{choose.randrange(50)}",
+            working_dir=f"/srv/project{choose.randrange(50)}",
             created_at=BEGINNING,
             last_activity_at=f"2026-{choose.randrange(1, 13):02}-{choose.randrange(1, 29):02}T00:00:00Z",
             tags=[f"tag{choose.randrange(10)}"],

@@ -15,8 +15,8 @@ def root(tmp_path: Path) -> Path:
         "build/contexts/docs/sub/NEAR.md": "near",
         "build/contexts/secret.md": "secret",
         "collection/context/shared.md": "shared",
-        "work/notes.md": "notes",
-        "work/a b.md": "spaces",
+        "project/notes.md": "notes",
+        "project/a b.md": "spaces",
     }.items():
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -28,7 +28,7 @@ def resolver(root: Path, *, allow_home: bool = False) -> ProfileMentionResolver:
     return ProfileMentionResolver(
         contexts_dir=root / "build" / "contexts",
         collection_roots={"foundation": root / "collection"},
-        working_dir=root / "work",
+        working_dir=root / "project",
         allow_home=allow_home,
     )
 
@@ -40,8 +40,8 @@ def resolver(root: Path, *, allow_home: bool = False) -> ProfileMentionResolver:
         ("@docs:context/USAGE.md", "build/contexts/docs/USAGE.md"),
         ("@docs:sub/EXTRA.md.", "build/contexts/docs/sub/EXTRA.md"),
         ("@foundation:context/shared.md", "collection/context/shared.md"),
-        ("@notes.md", "work/notes.md"),
-        ("@./notes", "work/notes.md"),
+        ("@notes.md", "project/notes.md"),
+        ("@./notes", "project/notes.md"),
         ("@docs:", "build/contexts/docs"),
     ],
 )
@@ -56,7 +56,7 @@ def test_a_mention_leads_into_contexts_collections_and_the_working_directory(
     [
         ("@docs:../secret.md", "path_traversal_rejected"),
         ("@../build/contexts/secret.md", "path_traversal_rejected"),
-        ("@foundation:../work/notes.md", "path_traversal_rejected"),
+        ("@foundation:../project/notes.md", "path_traversal_rejected"),
         ("@unknown:x.md", "bundle_not_registered"),
         ("@docs:nothing.md", "not_found"),
         ("@~/x.md", "not_found"),
@@ -71,30 +71,30 @@ async def test_a_mention_never_leads_out_of_its_root(root: Path, mention: str, r
 
 
 def test_a_link_does_not_lead_out(root: Path) -> None:
-    (root / "work" / "link.md").symlink_to(root / "build" / "contexts" / "secret.md")
+    (root / "project" / "link.md").symlink_to(root / "build" / "contexts" / "secret.md")
 
     assert resolver(root).resolve("@link.md") is None
 
 
 def test_an_absolute_path_is_not_the_working_directory(root: Path) -> None:
     assert resolver(root).resolve(f"@{root}/build/contexts/secret.md") is None
-    assert resolver(root).resolve(f"@{root}/work/notes.md") == root / "work" / "notes.md"
+    assert resolver(root).resolve(f"@{root}/project/notes.md") == root / "project" / "notes.md"
 
 
 def test_the_home_directory_is_read_only_when_allowed(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", str(root / "work"))
+    monkeypatch.setenv("HOME", str(root / "project"))
 
     assert resolver(root).resolve("@~/notes.md") is None
-    assert resolver(root, allow_home=True).resolve("@~/notes.md") == root / "work" / "notes.md"
+    assert resolver(root, allow_home=True).resolve("@~/notes.md") == root / "project" / "notes.md"
 
 
 async def test_each_content_is_one_developer_message_that_names_its_mentions(root: Path) -> None:
-    (root / "work" / "copy.md").write_text("notes", encoding="utf-8")
+    (root / "project" / "copy.md").write_text("notes", encoding="utf-8")
 
     loaded = await load_mentioned('@notes.md @copy.md @"a b.md"', resolver(root))
 
     first, second = loaded.messages
-    work = root / "work"
+    work = root / "project"
     assert first["role"] == "developer"
     assert first["content"] == f"[Context from @notes.md → {work}/notes.md, @copy.md → {work}/copy.md]\n\nnotes"
     assert first["source_mentions"] == ["@notes.md", "@copy.md"]

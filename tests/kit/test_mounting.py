@@ -174,7 +174,7 @@ class TestPlaces:
         assert working_dir(coordinator) == Path.cwd()
 
     @pytest.mark.parametrize(
-        ("directory", "slug"), [("/srv/work/project", "-srv-work-project"), ("/", "-"), ("/a:b\\c", "-ab-c")]
+        ("directory", "slug"), [("/srv/code/project", "-srv-code-project"), ("/", "-"), ("/a:b\\c", "-ab-c")]
     )
     def test_a_project_is_named_by_its_directory(self, directory: str, slug: str) -> None:
         assert project_slug(Path(directory)) == slug

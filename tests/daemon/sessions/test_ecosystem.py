@@ -60,12 +60,12 @@ def everything_in(directory: Path) -> dict[str, tuple[str, int]]:
 
 
 async def test_a_session_is_presented_as_one_of_ours(projects: Projects) -> None:
-    directory = projects.add("s1", name="Shop", bundle="no-such-bundle", model="m", working_dir="/work/shop", extra=[1])
+    directory = projects.add("s1", name="Shop", bundle="no-such-bundle", model="m", working_dir="/srv/shop", extra=[1])
 
     record = await projects.sessions.read("s1")
 
     assert (record.origin, record.name, record.bundle, record.model) == ("amplifier", "Shop", "no-such-bundle", "m")
-    assert (record.working_dir, record.turn_count, record.message_count) == ("/work/shop", 2, 8)
+    assert (record.working_dir, record.turn_count, record.message_count) == ("/srv/shop", 2, 8)
     assert record.created_at == "2026-01-02T03:04:05.000000Z"
     assert record.metadata == {"extra": [1], "project": "-work-shop", "path": str(directory)}
     assert record.load_warnings == []

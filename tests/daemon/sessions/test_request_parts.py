@@ -92,9 +92,9 @@ async def test_every_message_has_its_origin(store: FileStore) -> None:
     async def prepare(session: Any) -> None:
         context, hooks = session.coordinator.get("context"), session.coordinator.hooks
         await context.add_message({"role": "system", "content": "You are careful."})
-        mentioned = "[Context from @notes.md → /work/notes.md]\n\nBuy milk."
+        mentioned = "[Context from @notes.md → /srv/notes.md]\n\nBuy milk."
         await context.add_message({"role": "developer", "content": mentioned})
-        agents = {"origin": {"kind": "context", "path": "/work/AGENTS.md"}}
+        agents = {"origin": {"kind": "context", "path": "/srv/AGENTS.md"}}
         await context.add_message({"role": "developer", "content": "Use tabs.", "metadata": agents})
 
         async def remind(event: str, data: Any) -> HookResult:
@@ -113,8 +113,8 @@ async def test_every_message_has_its_origin(store: FileStore) -> None:
     origins = [stored.part.origin.to_json() for stored in first.parts]
     assert origins == [
         {"kind": "instruction"},
-        {"kind": "mention", "sources": ["@notes.md → /work/notes.md"]},
-        {"kind": "context_file", "sources": ["/work/AGENTS.md"]},
+        {"kind": "mention", "sources": ["@notes.md → /srv/notes.md"]},
+        {"kind": "context_file", "sources": ["/srv/AGENTS.md"]},
         {"kind": "message"},
         {"kind": "injection", "hook": "clock", "event": "provider:request"},
     ]
