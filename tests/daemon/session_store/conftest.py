@@ -22,8 +22,12 @@ sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
 OpenStore = Callable[[], SessionStore]
 
 
-def files_in(directory: Path) -> OpenStore:
-    return lambda: FileStore(Paths.from_environment(directory, environ={}))
+def files_in(directory: Path) -> Callable[[], FileStore]:
+    return lambda: FileStore(paths_in(directory))
+
+
+def paths_in(directory: Path) -> Paths:
+    return Paths.from_environment(directory, environ={})
 
 
 IMPLEMENTATIONS = {"files": files_in}
@@ -38,6 +42,19 @@ def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> OpenStore:
 @pytest.fixture
 async def store(open_store: OpenStore) -> AsyncIterator[SessionStore]:
     store = open_store()
+    yield store
+    await store.close()
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> Paths:
+    """Where the store that keeps files has them."""
+    return paths_in(tmp_path)
+
+
+@pytest.fixture
+async def file_store(tmp_path: Path) -> AsyncIterator[FileStore]:
+    store = files_in(tmp_path)()
     yield store
     await store.close()
 

@@ -7,7 +7,7 @@ import os
 import stat
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,15 +32,8 @@ from stored_sessions import event, message, new_session
 
 
 @pytest.fixture
-def paths(tmp_path: Path) -> Paths:
-    return Paths.from_environment(tmp_path, environ={})
-
-
-@pytest.fixture
-async def store(paths: Paths) -> AsyncIterator[FileStore]:
-    store = FileStore(paths)
-    yield store
-    await store.close()
+def store(file_store: FileStore) -> FileStore:
+    return file_store
 
 
 async def test_everything_is_private_to_its_owner(store: FileStore, paths: Paths, me: Holder) -> None:

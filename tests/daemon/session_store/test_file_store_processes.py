@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,15 +25,8 @@ StartPython = Callable[..., Any]
 
 
 @pytest.fixture
-def paths(tmp_path: Path) -> Paths:
-    return Paths.from_environment(tmp_path, environ={})
-
-
-@pytest.fixture
-async def store(paths: Paths) -> AsyncIterator[FileStore]:
-    store = FileStore(paths)
-    yield store
-    await store.close()
+def store(file_store: FileStore) -> FileStore:
+    return file_store
 
 
 def wait_until_stopped(process: Any) -> None:
