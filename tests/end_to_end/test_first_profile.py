@@ -1,52 +1,21 @@
 """The example that goes from a profile to an answer: three phases, real tools, and nothing left behind."""
 
-import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
+from offline_example import run_offline
+
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "examples/first_profile.py"
-
-# Runs a script and ends it, with a message, when it looks up a name or connects to anything.
-OFFLINE = """
-import os, runpy, sys
-
-def refuse(event, args):
-    if event in ("socket.connect", "socket.getaddrinfo", "socket.gethostbyname", "socket.sendto"):
-        os.write(2, f"the script left the machine: {event} {args}".encode())
-        os._exit(3)
-
-sys.addaudithook(refuse)
-sys.argv = sys.argv[1:]
-runpy.run_path(sys.argv[0], run_name="__main__")
-"""
-
-
-def _run(folder: Path, *arguments: str) -> str:
-    """Run the example without any key, with an empty home directory and an empty place for temporary files."""
-    (folder / "home").mkdir()
-    (folder / "tmp").mkdir()
-    command = [sys.executable, "-c", OFFLINE, str(SCRIPT), *arguments]
-    environment = {
-        "PYTHONIOENCODING": "utf-8",
-        "PATH": os.environ["PATH"],
-        "HOME": str(folder / "home"),
-        "TMPDIR": str(folder / "tmp"),
-    }
-    run = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, encoding="utf-8", check=False
-    )
-    assert (run.returncode, run.stderr) == (0, "")
-    return run.stdout
 
 
 @pytest.fixture(scope="module")
 def printed(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return _run(tmp_path_factory.mktemp("first"))
+    return run_offline(SCRIPT, folder=tmp_path_factory.mktemp("first"))
 
 
 def test_it_shows_the_three_phases_in_order(printed: str) -> None:
@@ -87,7 +56,7 @@ def test_the_agent_uses_real_tools_on_real_files(printed: str) -> None:
 
 
 def test_nothing_is_left_behind(tmp_path: Path) -> None:
-    printed = _run(tmp_path, "read plan.txt")
+    printed = run_offline(SCRIPT, "read plan.txt", folder=tmp_path)
 
     assert "First the milk." in printed.partition("The answer:\n\n")[2]
     assert [*(tmp_path / "tmp").iterdir(), *(tmp_path / "home").iterdir()] == []

@@ -1,6 +1,5 @@
 """What `make run` shows: the phases of a profile, an answer that used real tools, and what to type next."""
 
-import os
 import re
 import shlex
 import subprocess
@@ -12,54 +11,16 @@ import pytest
 
 from amplifier_cli.command_table import COMMANDS
 
+sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
+from offline_example import offline_environment, run_offline
+
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "examples/first_run.py"
-
-# Ends every interpreter that looks up a name or connects to anything, with a message.
-OFFLINE = """
-import os, sys
-
-def refuse(event, args):
-    if event in ("socket.connect", "socket.getaddrinfo", "socket.gethostbyname", "socket.sendto"):
-        os.write(2, f"the machine was left: {event} {args}".encode())
-        os._exit(3)
-
-sys.addaudithook(refuse)
-"""
-
-
-def _environment(folder: Path) -> dict[str, str]:
-    """Return an environment without any key, with an empty home directory and an empty place for temporary files."""
-    for name in ("home", "tmp", "guard"):
-        (folder / name).mkdir()
-    (folder / "guard/sitecustomize.py").write_text(OFFLINE)
-    return {
-        "PYTHONIOENCODING": "utf-8",
-        "PYTHONPATH": str(folder / "guard"),
-        "PATH": os.environ["PATH"],
-        "HOME": str(folder / "home"),
-        "TMPDIR": str(folder / "tmp"),
-        "TERM": "xterm",
-    }
-
-
-def _run(folder: Path, *arguments: str) -> str:
-    run = subprocess.run(
-        [sys.executable, str(SCRIPT), *arguments],
-        cwd=folder,
-        env=_environment(folder),
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        check=False,
-    )
-    assert (run.returncode, run.stderr) == (0, "")
-    return run.stdout
 
 
 @pytest.fixture(scope="module")
 def printed(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return _run(tmp_path_factory.mktemp("first"))
+    return run_offline(SCRIPT, folder=tmp_path_factory.mktemp("first"))
 
 
 def test_it_shows_the_phases_in_a_line_each(printed: str) -> None:
@@ -96,7 +57,7 @@ def test_it_ends_with_three_commands_that_exist(printed: str) -> None:
 def test_nothing_is_left_behind_and_the_sample_is_untouched(tmp_path: Path) -> None:
     before = {file.name: file.read_bytes() for file in (ROOT / "examples/notes").iterdir()}
 
-    printed = _run(tmp_path, "read plan.txt")
+    printed = run_offline(SCRIPT, "read plan.txt", folder=tmp_path)
 
     assert "First the milk." in printed
     assert [*(tmp_path / "tmp").iterdir(), *(tmp_path / "home").iterdir()] == []
@@ -107,7 +68,7 @@ def test_a_terminal_shows_each_tool_at_work(tmp_path: Path) -> None:
     shown = pexpect.run(
         shlex.join([sys.executable, str(SCRIPT)]),
         cwd=str(tmp_path),
-        env=_environment(tmp_path),
+        env=offline_environment(tmp_path),
         encoding="utf-8",
         timeout=60,
     )

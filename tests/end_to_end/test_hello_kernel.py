@@ -7,40 +7,18 @@ from pathlib import Path
 
 import pytest
 
+sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
+from offline_example import run_offline
+
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "examples/hello_kernel.py"
 MODULES = sorted(path for path in (ROOT / "examples/modules").iterdir() if path.is_dir())
-
-# Runs a script and ends it, with a message, when it looks up a name or connects to anything.
-OFFLINE = """
-import os, runpy, sys
-
-def refuse(event, args):
-    if event in ("socket.connect", "socket.getaddrinfo", "socket.gethostbyname", "socket.sendto"):
-        os.write(2, f"the script left the machine: {event} {args}".encode())
-        os._exit(3)
-
-sys.addaudithook(refuse)
-sys.argv = sys.argv[1:]
-runpy.run_path(sys.argv[0], run_name="__main__")
-"""
-
-
-def _run(*arguments: str, folder: Path) -> str:
-    """Run the example without an environment, and so without any key, from some folder."""
-    command = [sys.executable, "-c", OFFLINE, str(SCRIPT), *arguments]
-    environment = {"PYTHONIOENCODING": "utf-8"}
-    run = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, encoding="utf-8", check=False
-    )
-    assert (run.returncode, run.stderr) == (0, "")
-    return run.stdout
 
 
 def test_a_session_counts_the_words_of_a_file_and_prints_every_event(tmp_path: Path) -> None:
     (tmp_path / "song.txt").write_text("The cat and the dog\nand the bird's song\n")
 
-    printed = _run("song.txt", folder=tmp_path)
+    printed = run_offline(SCRIPT, "song.txt", folder=tmp_path)
 
     assert re.findall(r"^ +(\d+)  (\S+)", printed, re.MULTILINE) == [
         ("1", "session:start"),
@@ -66,7 +44,7 @@ def test_a_session_counts_the_words_of_a_file_and_prints_every_event(tmp_path: P
 
 
 def test_it_names_the_modules_of_its_plan(tmp_path: Path) -> None:
-    printed = _run(folder=tmp_path)
+    printed = run_offline(SCRIPT, folder=tmp_path)
 
     assert all(f" {module.name} " in printed for module in MODULES)
     assert "0 errors, 0 warnings" in printed
@@ -74,7 +52,7 @@ def test_it_names_the_modules_of_its_plan(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_not_there_is_told_in_the_answer(tmp_path: Path) -> None:
-    printed = _run("missing.txt", folder=tmp_path)
+    printed = run_offline(SCRIPT, "missing.txt", folder=tmp_path)
 
     assert f"The answer: That did not work: there is no file 'missing.txt' in '{tmp_path.name}'" in printed
 

@@ -126,32 +126,14 @@ async def test_ignore_files_are_honoured_at_every_level_and_above(tmp_path: Path
     (outer / ".gitignore").write_text("*.out\n/packages/one/generated\n")
     (work / ".gitignore").write_text("!special.out\n")
     (work / "sub" / ".gitignore").write_text("/local\n")
-    for name in (
-        "a.out",
-        "special.out",
-        "generated",
-        "x.private",
-        "local",
-        "kept",
-        "sub/local",
-        "sub/kept",
-        "sub/b.out",
-    ):
-        (work / name).write_text(name)
+    ignored = ("a.out", "generated", "x.private", "sub/local", "sub/b.out")
+    files = [work / name for name in (*ignored, "special.out", "local", "kept", "sub/kept")]
+    for file in files:
+        file.write_text(file.name)
     checkpoints = Checkpoints(tmp_path / "checkpoints", work)
     before = await checkpoints.take(1)
-    for name in (
-        "a.out",
-        "special.out",
-        "generated",
-        "x.private",
-        "local",
-        "kept",
-        "sub/local",
-        "sub/kept",
-        "sub/b.out",
-    ):
-        (work / name).unlink()
+    for file in files:
+        file.unlink()
 
     changes = await checkpoints.changes(before)
 
