@@ -53,9 +53,10 @@ class StoredKey:
 
 
 class Keyring:
-    """The system's keyring, as long as it works; its first failure, or ten seconds of silence, ends its use."""
+    """The system's keyring, as long as it works; its first failure, or a silence, ends its use."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, patience_s: float = _KEYRING_PATIENCE_S) -> None:
+        self._patience_s = patience_s
         self._backend: Any = None
         self._is_tried = False
 
@@ -88,7 +89,7 @@ class Keyring:
             return otherwise
         thread = threading.Thread(target=run, name="keyring", daemon=True)
         thread.start()
-        thread.join(_KEYRING_PATIENCE_S)
+        thread.join(self._patience_s)
         if not outcome:
             if thread.is_alive():
                 logger.warning("the system's keyring does not answer; keys are kept in a file")

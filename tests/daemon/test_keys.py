@@ -1,6 +1,7 @@
 """Keys of providers: in the keyring where it works, else in a file for the owner alone; shown nowhere."""
 
 import stat
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,37 +9,19 @@ from typing import Any
 
 import keyring
 import pytest
-from keyring.backend import KeyringBackend
 from keyring.backends import fail
 
-from amplifierd import keys as keys_module
 from amplifierd.exceptions import SettingsError
-from amplifierd.keys import Keys
+from amplifierd.keys import Keyring, Keys
 from amplifierd.paths import Paths
+
+sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
+from memory_keyring import MemoryKeyring
 
 KEY = "sk-ant-0123456789abcdef"
 
 
-class WorkingKeyring(KeyringBackend):
-    """A keyring in memory."""
-
-    priority = -1  # type: ignore[assignment] # no choice of the package itself, which knows every class of this kind
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.kept: dict[tuple[str, str], str] = {}
-
-    def get_password(self, service: str, username: str) -> str | None:
-        return self.kept.get((service, username))
-
-    def set_password(self, service: str, username: str, password: str) -> None:
-        self.kept[service, username] = password
-
-    def delete_password(self, service: str, username: str) -> None:
-        del self.kept[service, username]
-
-
-class BrokenKeyring(WorkingKeyring):
+class BrokenKeyring(MemoryKeyring):
     """A keyring that fails, as one behind a bus that is not there does."""
 
     def get_password(self, service: str, username: str) -> str | None:
@@ -48,7 +31,7 @@ class BrokenKeyring(WorkingKeyring):
         raise RuntimeError("no bus")
 
 
-class SilentKeyring(WorkingKeyring):
+class SilentKeyring(MemoryKeyring):
     """A keyring that waits for a person who is not there."""
 
     def __init__(self) -> None:
@@ -79,7 +62,7 @@ def use(backend: Any) -> Any:
 
 
 def test_a_keyring_that_works_keeps_the_key_and_the_home_keeps_its_name_only(paths: Paths) -> None:
-    backend = use(WorkingKeyring())
+    backend = use(MemoryKeyring())
 
     assert Keys(paths).set("provider-anthropic", KEY) == "keyring"
 
@@ -106,10 +89,9 @@ def test_without_a_working_keyring_a_file_for_the_owner_alone_keeps_it(paths: Pa
     assert [(key.masked, key.stored_in) for key in Keys(paths).list()] == [("…cdef", "file")]
 
 
-def test_a_keyring_that_does_not_answer_is_left_alone(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keys_module, "_KEYRING_PATIENCE_S", 0.05)
+def test_a_keyring_that_does_not_answer_is_left_alone(paths: Paths) -> None:
     backend = use(SilentKeyring())
-    keys = Keys(paths)
+    keys = Keys(paths, Keyring(patience_s=0.05))
 
     assert keys.set("provider-openai", KEY) == "file"
     assert keys.find("provider-openai") == KEY
@@ -120,7 +102,7 @@ def test_a_keyring_that_does_not_answer_is_left_alone(paths: Paths, monkeypatch:
 def test_the_keyring_comes_before_the_file_and_takes_over_what_the_file_had(paths: Paths) -> None:
     use(fail.Keyring())
     Keys(paths).set("provider-openai", "sk-old-0000000000")
-    use(WorkingKeyring())
+    use(MemoryKeyring())
 
     assert Keys(paths).find("provider-openai") == "sk-old-0000000000"
     assert Keys(paths).set("provider-openai", KEY) == "keyring"
@@ -170,6 +152,6 @@ def test_a_file_that_cannot_be_read_is_named_and_not_quoted(paths: Paths, text: 
 
 @pytest.mark.parametrize(("module_id", "key"), [("Provider X", KEY), ("../x", KEY), ("provider-openai", "  ")])
 def test_what_is_not_a_module_or_not_a_key_is_refused(paths: Paths, module_id: str, key: str) -> None:
-    use(WorkingKeyring())
+    use(MemoryKeyring())
     with pytest.raises(SettingsError):
         Keys(paths).set(module_id, key)

@@ -19,7 +19,7 @@ def find_start(pid: int) -> float | None:
     The value is compared, never shown: on Linux it counts from the start of the machine, so no change of the clock
     moves it.
     """
-    return _start_from_proc(pid) if _has_proc() else _start_from_ps(pid)
+    return _start_from_proc(pid) if _has_proc() else find_start_from_ps(pid)
 
 
 @cache
@@ -49,7 +49,8 @@ def _start_from_proc(pid: int) -> float | None:
     return None if fields[0] in _DEAD_STATES else int(fields[_START_FIELD]) / os.sysconf("SC_CLK_TCK")
 
 
-def _start_from_ps(pid: int) -> float | None:
+def find_start_from_ps(pid: int) -> float | None:
+    """Return the same where there is no `/proc`, to the second, as seconds since 1970."""
     state, _, started = _output("ps", "-o", "state=,lstart=", "-p", str(pid)).strip().partition(" ")
     if not started or state.startswith("Z"):
         return None

@@ -224,18 +224,19 @@ async def test_a_session_without_a_gate_can_be_held(store: FileStore, paths: Pat
 
 
 async def test_a_clock_that_was_set_back_changes_no_order_and_no_hold(
-    store: FileStore, me: Holder, monkeypatch: pytest.MonkeyPatch
+    store: FileStore, paths: Paths, me: Holder
 ) -> None:
-    hold = await store.create(new_session("s1"), me)
-    await store.append_messages(hold, [message("a", timestamp="2026-01-01T00:00:00Z")])
+    future = "2199-01-01T00:00:00Z"
+    hold = await store.create(new_session("s1", created_at=future, last_activity_at=future), me)
+    await store.append_messages(hold, [message("a", timestamp=future)])
     await store.release(hold)
-    monkeypatch.setattr("amplifierd.session_store.session_writer.now", lambda: "1999-01-01T00:00:00Z")
-    monkeypatch.setattr("time.time", lambda: 900_000_000.0)
+    held = paths.sessions / "s1/hold.json"
+    held.write_text(json.dumps({**json.loads(held.read_text()), "since": future}))
 
     later = await store.acquire("s1", me)
-    await store.append_messages(later, [message("b", timestamp="1999-01-01T00:00:00Z")])
+    await store.append_messages(later, [message("b")])
 
-    assert later.epoch == hold.epoch + 1
+    assert (later.epoch, later.since < future) == (hold.epoch + 1, True)
     assert [entry["content"] for entry in await store.read_messages("s1")] == ["a", "b"]
 
 

@@ -7,13 +7,11 @@ import os
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-from amplifierd.session_store import process_identity
 from amplifierd.session_store.hold import Holder
-from amplifierd.session_store.process_identity import find_start
+from amplifierd.session_store.process_identity import find_start, find_start_from_ps
 
 
 def test_this_process_is_alive(me: Holder) -> None:
@@ -51,16 +49,14 @@ def test_nothing_survives_a_restart_of_the_machine(me: Holder) -> None:
 
 
 @pytest.mark.skipif(shutil.which("ps") is None, reason="there is no ps")
-def test_where_there_is_no_proc_the_system_is_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(process_identity, "_has_proc", lambda: False)
-    monkeypatch.setattr(process_identity, "_PROC", tmp_path)
+def test_where_there_is_no_proc_the_system_is_asked() -> None:
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
 
-    started = find_start(child.pid)
+    started = find_start_from_ps(child.pid)
     child.kill()
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
 
     assert started is not None
-    assert find_start(child.pid) is None
+    assert find_start_from_ps(child.pid) is None
     child.communicate()
-    assert find_start(child.pid) is None
+    assert find_start_from_ps(child.pid) is None

@@ -8,7 +8,9 @@ import os
 import sqlite3
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -199,12 +201,21 @@ async def test_building_the_index_is_reported(paths: Paths, caplog: pytest.LogCa
     assert "built the index of 3 sessions" in caplog.text
 
 
+class WithoutFullText(sqlite3.Connection):
+    """A connection of an SQLite that was built without full-text search."""
+
+    def execute(self, sql: str, *parameters: Any) -> sqlite3.Cursor:
+        if sql == "PRAGMA compile_options":
+            return super().execute("SELECT 'THREADSAFE=1'")
+        assert "fts5" not in sql
+        return super().execute(sql, *parameters)
+
+
 async def test_without_full_text_search_the_sessions_are_read(
     paths: Paths, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     paths.index_file.unlink()
-    for module in ("index_schema", "index_rows", "session_index"):
-        monkeypatch.setattr(f"amplifierd.session_store.{module}.has_full_text", lambda connection: False)
+    monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=WithoutFullText))
 
     store = FileStore(paths)
     assert await answers(store) == ALL

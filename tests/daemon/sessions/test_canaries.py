@@ -20,7 +20,7 @@ from typing import Any
 import keyring
 import pytest
 from agents_at_work import Agent, Kind, call
-from keyring.backend import KeyringBackend
+from memory_keyring import MemoryKeyring
 
 import amplifierd
 from amplifierd.home import Home
@@ -47,20 +47,6 @@ async def main():
 
 asyncio.run(main())
 """
-
-
-class MemoryKeyring(KeyringBackend):
-    priority = -1  # type: ignore[assignment] # no choice of the package itself, which knows every class of this kind
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.kept: dict[tuple[str, str], str] = {}
-
-    def get_password(self, service: str, username: str) -> str | None:
-        return self.kept.get((service, username))
-
-    def set_password(self, service: str, username: str, password: str) -> None:
-        self.kept[service, username] = password
 
 
 @pytest.fixture

@@ -98,7 +98,8 @@ async def test_without_a_ripgrep_that_starts_the_answer_says_what_to_install(
     install_ripgrep(tmp_path / "bin", "#!/no/such/program\n", monkeypatch)
 
     broken = await search.grep("needle")
-    monkeypatch.setattr("amplifier_module_tool_search.grep_tool.find_ripgrep", lambda: None)
+    monkeypatch.setenv("PATH", str(search.folder))
+    monkeypatch.setattr(sysconfig, "get_path", lambda name: str(search.folder))
     missing = await search.grep("needle")
 
     for result in (broken, missing):
