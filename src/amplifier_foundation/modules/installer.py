@@ -32,7 +32,8 @@ logger = logging.getLogger(__name__)
 
 _OWNER = "needed-by-"
 _DEPENDS = re.compile(r"^\s+(\S+) (\S+) depends on (.+?)\s*$", re.MULTILINE)
-_UV_DEPENDS = re.compile(r"([A-Za-z0-9._-]+)(?:==\S+)? depends\s+on\s+([A-Za-z0-9._-]+[^\s,]*)")
+_UV_DEPENDS = re.compile(r"([A-Za-z0-9._-]+)(?:==\S+)?\s+depends\s+on\s+([A-Za-z0-9._-]+[^\s,]*)")
+_UV_CAUSE = re.compile(r"\bBecause\s+(.+?),\s+we\s+can\s+conclude", re.DOTALL)
 _NO_WHEELS = re.compile(r"no\s+usable\s+wheels|building\s+(?:from\s+)?source|only wheels are installed", re.IGNORECASE)
 _KEPT_CHARACTERS = 20_000
 _ADDRESS = re.compile(r"^[^;]*@\s*\S")
@@ -251,9 +252,10 @@ def _failure(
     owners = {_anchor(owner): owner for owner in needed}
     listed = ", ".join(owners.values())
     lacks_wheels = not builds and _NO_WHEELS.search(output) is not None
-    if not lacks_wheels and (claims := _claims(output, owners, needed)):
-        told = [f"{owner} requires {line}" for owner, line in claims]
-        told += [f"the host provides {line}" for line in host.constraints(line for _, line in claims)]
+    claims = () if lacks_wheels else _claims(output, owners, needed)
+    told = [f"{owner} requires {line}" for owner, line in claims]
+    told += [f"the host provides {line}" for line in host.constraints(line for _, line in claims)]
+    if len(told) > 1:  # one alone contradicts nothing: uv explains in the same words what it does not find
         return RequirementConflict(
             f"the requirements of {listed} cannot be met together: {'; '.join(told)}",
             hint="loosen one of these requirements, or use versions of the modules that agree",
@@ -303,4 +305,5 @@ def _in_doubt(needed: Mapping[str, Sequence[str]], host: HostPackages) -> list[s
 def _last_words(output: str) -> str:
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     telling = [line.removeprefix("ERROR:").strip() for line in lines if line.startswith(("ERROR:", "error:", "×"))]
+    telling += [" ".join(cause.split()) for cause in _UV_CAUSE.findall(output)[:1]]
     return "; ".join((telling or lines)[-4:]) or "it gave no reason"

@@ -171,7 +171,7 @@ class DependencyInstaller:
                 failed += self._give_up(named or await self._find_culprits(left, host), error.message, error.hint)
             except NoInstallerError as error:
                 failed += self._give_up(list(left), error.message)
-        return failed
+        return [owner for owner in needs if owner in failed]
 
     def _give_up(self, owners: list[str], reason: str, hint: str = "") -> list[str]:
         fatal = [owner for owner in owners if owner in self._required]

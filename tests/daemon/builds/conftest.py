@@ -1,11 +1,8 @@
 """Homes of their own, real repositories over file://, modules, and a package index on disk."""
 
-import base64
-import hashlib
 import json
 import os
 import sys
-import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +15,7 @@ from amplifierd import Home, open_home
 sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
 
 from git_repository import Repository, use_plain_git, write_files
+from package_index import PackageIndex
 
 Files = Mapping[str, str | bytes]
 
@@ -114,33 +112,8 @@ def new_repository(tmp_path: Path) -> Callable[..., Repository]:
 
 @pytest.fixture
 def make_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
-    """Put a distribution into the only index that installers may use: one module of its name that says its version."""
-    index = tmp_path / "index"
-    index.mkdir()
-    for name, value in {"NO_INDEX": "1", "FIND_LINKS": str(index)}.items():
-        monkeypatch.setenv(f"PIP_{name}", value)
-        monkeypatch.setenv(f"UV_{name}", value)
-    monkeypatch.setenv("PIP_NO_CACHE_DIR", "1")
-
-    def make(name: str, version: str, requires: Sequence[str] = ()) -> Path:
-        info = f"{name}-{version}.dist-info"
-        metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
-        contents = {
-            f"{name}.py": f"VERSION = {version!r}\n",
-            f"{info}/METADATA": metadata + "".join(f"Requires-Dist: {line}\n" for line in requires),
-            f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-        }
-        wheel = index / f"{name}-{version}-py3-none-any.whl"
-        with zipfile.ZipFile(wheel, "w") as archive:
-            record = ""
-            for path, text in contents.items():
-                archive.writestr(path, text)
-                digest = base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=").decode()
-                record += f"{path},sha256={digest},{len(text)}\n"
-            archive.writestr(f"{info}/RECORD", f"{record}{info}/RECORD,,\n")
-        return wheel
-
-    return make
+    """Put a distribution into the only index that installers may use."""
+    return PackageIndex(tmp_path / "index", monkeypatch).add
 
 
 class Activity:

@@ -1,34 +1,30 @@
 """A package index on disk, modules that need what is in it, and a cache of their own."""
 
-import base64
-import hashlib
 import os
 import shlex
 import subprocess
 import sys
-import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import MappingProxyType
 
 import pytest
 
 sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
+from package_index import PackageIndex
 
 MakeWheel = Callable[..., Path]
 MakeModule = Callable[..., Path]
 
 
 @pytest.fixture
-def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PackageIndex:
+    return PackageIndex(tmp_path / "index", monkeypatch)
+
+
+@pytest.fixture
+def index(packages: PackageIndex) -> Path:
     """The only place installers may install from."""
-    directory = tmp_path / "index"
-    directory.mkdir()
-    for name, value in {"NO_INDEX": "1", "FIND_LINKS": str(directory)}.items():
-        monkeypatch.setenv(f"PIP_{name}", value)
-        monkeypatch.setenv(f"UV_{name}", value)
-    monkeypatch.setenv("PIP_NO_CACHE_DIR", "1")
-    return directory
+    return packages.directory
 
 
 @pytest.fixture
@@ -37,35 +33,8 @@ def cache_dir(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def make_wheel(index: Path) -> MakeWheel:
-    """Put a distribution into the index: one module of its own name that says its version."""
-
-    def make(
-        name: str,
-        version: str,
-        requires: tuple[str, ...] = (),
-        code: str = "",
-        more: Mapping[str, bytes] = MappingProxyType({}),
-    ) -> Path:
-        info = f"{name}-{version}.dist-info"
-        metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
-        texts = {
-            f"{name}.py": code or f"VERSION = {version!r}\n",
-            f"{info}/METADATA": metadata + "".join(f"Requires-Dist: {line}\n" for line in requires),
-            f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-        }
-        contents = {path: text.encode() for path, text in texts.items()} | more
-        wheel = index / f"{name}-{version}-py3-none-any.whl"
-        with zipfile.ZipFile(wheel, "w") as archive:
-            record = ""
-            for path, content in contents.items():
-                archive.writestr(path, content)
-                digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
-                record += f"{path},sha256={digest},{len(content)}\n"
-            archive.writestr(f"{info}/RECORD", f"{record}{info}/RECORD,,\n")
-        return wheel
-
-    return make
+def make_wheel(packages: PackageIndex) -> MakeWheel:
+    return packages.add
 
 
 @pytest.fixture

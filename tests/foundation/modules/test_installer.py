@@ -1,6 +1,7 @@
 """Requirements of several modules, resolved together with the real installer, beside what the host provides."""
 
 import importlib.metadata
+import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -66,6 +67,48 @@ async def test_contradicting_requirements_are_told_with_both_modules(
     assert set(caught.value.claims) == {("tool-a", "widget==1.0"), ("tool-b", "widget>=2")}
     assert "tool-a requires widget==1.0" in str(caught.value)
     assert "tool-b requires widget>=2" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("cause", "requires", "told"),
+    [
+        (
+            """Because only needed-by-tool-a==0 is available and needed-by-tool-a==0
+         depends on widget==1.0, we can conclude that all versions of
+         needed-by-tool-a depend on widget==1.0.
+         And because needed-by-tool-b==0 depends on widget>=2 and only
+         needed-by-tool-b==0 is available, we can conclude that all versions of
+         needed-by-tool-a and all versions of needed-by-tool-b are incompatible.
+         And because you require needed-by-tool-a and needed-by-tool-b, we can
+         conclude that your requirements are unsatisfiable.""",
+            {"tool-a": ["widget==1.0"], "tool-b": ["widget>=2"]},
+            "cannot be met together: tool-a requires widget==1.0; tool-b requires widget>=2",
+        ),
+        (
+            """Because widget was not found in the provided package locations and
+         needed-by-tool-a==0 depends on widget>=1, we can conclude that
+         needed-by-tool-a==0 cannot be used.""",
+            {"tool-a": ["widget>=1"]},
+            "widget was not found in the provided package locations and tool-a==0 depends on widget>=1",
+        ),
+    ],
+    ids=["a-conflict", "nothing-found"],
+)
+async def test_what_uv_says_on_a_narrow_terminal_is_told_in_the_same_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host: HostPackages, cause: str, requires: Any, told: str
+) -> None:
+    said = tmp_path / "said.txt"
+    said.write_text(f"error: No solution found when resolving dependencies\n  cause: {cause}\n")
+    uv = tmp_path / "bin/uv"
+    uv.parent.mkdir()
+    uv.write_text(f"#!/bin/sh\ncat '{said}'\nexit 1\n")
+    uv.chmod(0o755)
+    monkeypatch.setenv("PATH", str(uv.parent), prepend=os.pathsep)
+
+    with pytest.raises(InstallError) as caught:
+        await install_together(requires, tmp_path / "target", host)
+
+    assert told in caught.value.message
 
 
 async def test_a_requirement_that_excludes_the_hosts_version_fails(
