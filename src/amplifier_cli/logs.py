@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
@@ -12,9 +12,20 @@ _LARGEST = 1024 * 1024
 _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
+class _ScrubbedFormatter(logging.Formatter):
+    """Takes secrets out of a line and its traceback: modules put into errors what they like."""
+
+    def __init__(self, scrub: Callable[[str], str]) -> None:
+        super().__init__(_FORMAT)
+        self._scrub = scrub
+
+    def format(self, record: logging.LogRecord) -> str:
+        return self._scrub(super().format(record))
+
+
 @contextmanager
-def logging_to(directory: Path, *, debug: bool) -> Iterator[None]:
-    """Send logs to `command.log` in a directory, or to stderr, as long as a block runs."""
+def logging_to(directory: Path, *, debug: bool, scrub: Callable[[str], str]) -> Iterator[None]:
+    """Send logs without secrets to `command.log` in a directory, or to stderr, as long as a block runs."""
     handler: logging.Handler
     if debug:
         handler = logging.StreamHandler()
@@ -22,7 +33,7 @@ def logging_to(directory: Path, *, debug: bool) -> Iterator[None]:
         handler = RotatingFileHandler(directory / "command.log", maxBytes=_LARGEST, backupCount=1, delay=True)
         handler.addFilter(lambda record: _is_there(directory))
     handler.setLevel(logging.INFO if debug else logging.WARNING)
-    handler.setFormatter(logging.Formatter(_FORMAT))
+    handler.setFormatter(_ScrubbedFormatter(scrub))
     root = logging.getLogger()
     root.addHandler(handler)
     try:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, TypeVar
 
 import typer
@@ -27,13 +29,21 @@ async def opened_home(invocation: Invocation, *, offline: bool | None = None) ->
     home = amplifierd.open_home(invocation.home, offline=offline, progress=progress)
     for warning in home.settings.warnings:
         say(f"warning: {warning}")
-    with logging_to(home.paths.logs, debug=invocation.debug):
+    with logging_to(home.paths.logs, debug=invocation.debug, scrub=partial(_scrubbed, home)):
         try:
             yield home
         finally:
             progress.clear()
             if "sessions" in vars(home):  # nobody asked for them else
                 await home.sessions.close()
+
+
+def _scrubbed(home: Home, text: str) -> str:
+    """Return a text without the secrets of the environment and of the sessions that are open."""
+    from amplifierd.sessions.secret_values import SecretValues  # loaded when there is something to log
+
+    secrets = home.sessions.runtime.secrets if "sessions" in vars(home) else SecretValues.of(os.environ)
+    return str(secrets.scrubbed(text))
 
 
 def in_home(ctx: typer.Context, work: Callable[[Home], Awaitable[T]], *, offline: bool | None = None) -> T:

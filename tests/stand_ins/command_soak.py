@@ -109,18 +109,22 @@ class Command:
         return process.returncode < 0
 
     def continue_until(self, seen: str, delay_s: float, prompt: str) -> bool:
-        """Type a prompt and kill the command some time after something is seen; False when the turn had ended."""
+        """Type a prompt and kill the command some time after something is seen; False if that was too late."""
         terminal = self.terminal()
         terminal.type(prompt)
         if terminal.expect_any(seen, "tokens") == "tokens":
             raise SystemExit(f"a turn came to its end without {seen!r}: {terminal.read}")
         time.sleep(delay_s)
-        rest = terminal.kill()
-        is_stored = "●" in seen or "●" in rest
+        is_stored = "●" in terminal.read + terminal.kill()
         self._note(prompt, is_stored=is_stored)
-        is_cut = "tokens" not in rest
+        is_cut = self._last_step(prompt) not in (self.work / "runs.txt").read_text().split()
         self._is_broken = is_cut and is_stored
         return is_cut
+
+    @staticmethod
+    def _last_step(prompt: str) -> str:
+        """Return what the last command of a prompt writes; the terminal shows it later than it happens."""
+        return prompt.rpartition("echo ")[2].partition(" ")[0]
 
     def terminal(self) -> Terminal:
         """Return a terminal in which the session goes on; it begins in a chat."""

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from amplifier_cli.command_group import examples, new_group
+from amplifier_cli.config import resolve_app_config
 from amplifier_cli.exit_codes import ExitCode
 from amplifier_cli.failures import UsageError
 from amplifier_cli.invocation import invocation_of
@@ -83,7 +84,8 @@ def explain(
     """Say where a value of a profile's plan comes from: the file, the line, and what it overrode."""
 
     async def work(home: Home) -> None:
-        profile_id = await chosen_profile(home, profile)
+        own = resolve_app_config(home=invocation_of(ctx).home).source().get("profile")
+        profile_id = await chosen_profile(home, profile or own)
         build = await home.profiles.ensure(profile_id)
         try:
             found = _safe(key, await home.plans.explain(build, key))
