@@ -85,8 +85,18 @@ class CheckpointSettings(Section):
 
 
 class SessionSettings(Section):
+    idle_unload_minutes: Annotated[float, BeforeValidator(_no_boolean), Field(gt=0)] = Field(
+        default=60, description="after which the modules of an idle session are unloaded until its next turn"
+    )
+    max_loaded: AtLeastOne = Field(
+        default=2000, description="sessions with loaded modules; beyond it those idle longest are unloaded"
+    )
     max_queue: AtLeastOne = Field(default=32, description="prompts that wait while a turn runs")
     max_spawn_depth: AtLeastOne = Field(default=5, description="how deep agents may delegate to agents")
+    turn_timeout_seconds: Seconds | None = Field(default=None, description="after which a turn is cancelled")
+    retention_days: Annotated[float, BeforeValidator(_no_boolean), Field(ge=0)] | None = Field(
+        default=None, description="after which ended sessions are removed by a running daemon, and by a cleanup"
+    )
     limits: Annotated[Limits | None, BeforeValidator(_json)] = Field(
         default=None, description="what a session tree may use: cost_usd, total_tokens, tool_calls, turns, seconds"
     )

@@ -81,7 +81,7 @@ class Chat:
 
     @property
     def is_busy(self) -> bool:
-        return self.session.activity != "idle"
+        return self.session.activity not in ("idle", None)
 
     async def _enter(self, text: str) -> None:
         if self._answer is not None:
@@ -221,7 +221,7 @@ class Chat:
         return own_commands(folders)
 
     def agents(self) -> list[str]:
-        agents = self.session.runner.kernel.session.coordinator.config.get("agents") or {}
+        agents = self.home.sessions.plan(self.session.session_id).get("agents") or {}
         return sorted(str(name) for name in agents)
 
     @property

@@ -66,7 +66,7 @@ async def _status(chat: Chat, arguments: str) -> None:
 
 
 async def _tools(chat: Chat, arguments: str) -> None:
-    tools = chat.session.runner.kernel.session.coordinator.get("tools") or {}
+    tools = (await chat.session.load()).get("tools") or {}
     for name, tool in sorted(tools.items()):
         chat.page.line(f"  {styled(name, 'bold')}  {shortened(str(getattr(tool, 'description', '')), _WIDE)}")
 

@@ -12,10 +12,13 @@ from amplifierd.exceptions import InvalidTurnError
 from amplifierd.session_store.protocol import Holder, Message, NewSession, SessionStore, StoredEvent
 from amplifierd.session_store.record import SessionRecord, new_session_id, now
 
+from .announcements import Announcements
 from .context_messages import DOCUMENT, for_other_agent
 from .creation import Creation, SessionRequest
 from .export import ReadableSessions
 from .transcript import last_turn
+from .tree_events import TreeEvents
+from .tree_history import last_sequence
 
 _LONGEST_NAME = 190
 OrphanedTools = Literal["complete", "remove", "error"]
@@ -27,8 +30,9 @@ _RESET = {"status": "active", "ended_at": None, "revision": 0, "last_error": Non
 class Branches:
     """Makes forks and clones in one store."""
 
-    def __init__(self, store: SessionStore, holder: Holder, creation: Creation) -> None:
+    def __init__(self, store: SessionStore, holder: Holder, creation: Creation, announcements: Announcements) -> None:
         self._store, self._holder, self._creation = store, holder, creation
+        self._announcements = announcements
 
     async def fork(
         self,
@@ -90,12 +94,16 @@ class Branches:
         below = await self._store.descendants(record.session_id)
         for session_id in below:
             ids[session_id] = _child_id(session_id, ids)
-        copied = await self._copy(record, ids, name or f"{(record.name or '')[:_LONGEST_NAME]} (copy)".strip())
+        tree = self._announcements.tree(ids[record.session_id], await last_sequence(self._store, record.root_id))
+        name = name or f"{(record.name or '')[:_LONGEST_NAME]} (copy)".strip()
+        copied = await self._copy(record, ids, name, tree)
         for session_id in below:
-            await self._copy(await self._store.read(session_id), ids, None)
+            await self._copy(await self._store.read(session_id), ids, None, tree)
         return copied
 
-    async def _copy(self, record: SessionRecord, ids: Mapping[str, str], name: str | None) -> SessionRecord:
+    async def _copy(
+        self, record: SessionRecord, ids: Mapping[str, str], name: str | None, tree: TreeEvents
+    ) -> SessionRecord:
         own = ids[record.session_id]
         is_root = name is not None
         changes = {
@@ -115,7 +123,7 @@ class Branches:
             documents=await self._documents(record.session_id, None),
             parts=await self._store.read_parts(record.session_id),
         )
-        return await self._store_free(new)
+        return await self._store_free(new, tree)
 
     async def _plan(
         self, source: ReadableSessions, record: SessionRecord, profile: str | None
@@ -141,8 +149,8 @@ class Branches:
             found[DOCUMENT] = {**told, "messages": kept}
         return {name: value for name, value in found.items() if value is not None}
 
-    async def _store_free(self, new: NewSession) -> SessionRecord:
-        await self._store.release(await self._store.create(new, self._holder))
+    async def _store_free(self, new: NewSession, tree: TreeEvents | None = None) -> SessionRecord:
+        await self._store.release(await self._announcements.create(new, self._holder, tree))
         return await self._store.read(new.record.session_id)
 
 

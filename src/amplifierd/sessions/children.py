@@ -11,6 +11,7 @@ from amplifierd.exceptions import ExecutionError, SessionNotFoundError
 from amplifierd.session_store.protocol import Message, NewSession
 from amplifierd.session_store.record import SessionRecord, now
 
+from .journal import nesting_of
 from .spawning import ChildPlan, plan_child
 from .turn_result import TurnResult
 
@@ -60,7 +61,13 @@ class Children:
         child = await plan_child(
             runner.kernel.session, runner.equipment.bundle, agent_name, stored_plan=runner.kernel.plan, **known
         )
-        hold = await runner.runtime.store.create(self._new(child), runner.runtime.holder)
+        hold = await runner.runtime.announcements.create(
+            self._new(child),
+            runner.runtime.holder,
+            runner.tree.events,
+            correlation_id=runner.journal.correlation_id,
+            nesting=nesting_of(runner.depth + 1, child.metadata.get("tool_call_id")),
+        )
         self.invocations += 1
         record = await runner.runtime.store.read(child.session_id)
         equipment = runner.equipment.for_agent(agent_name, child.instruction, child.bundle)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from amplifier_foundation.session import find_orphaned_tool_calls
-from amplifier_system.tasks import run_to_end
 from amplifierd.builds.home_profiles import Profiles
 from amplifierd.checkpoints import Changes, UndoResult
 from amplifierd.exceptions import (
@@ -19,9 +18,8 @@ from amplifierd.exceptions import (
     SessionNotFoundError,
     SessionStateError,
 )
-from amplifierd.limits import Limits
 from amplifierd.session_store.protocol import Hold, Message, SessionQuery
-from amplifierd.session_store.record import SessionRecord, SessionState, checked_session_id, now
+from amplifierd.session_store.record import SessionRecord, checked_session_id
 from amplifierd.signing_keys import SigningKeys
 
 from .branches import Branches, OrphanedTools
@@ -30,92 +28,22 @@ from .context_messages import DOCUMENT, for_other_agent
 from .creation import SessionRequest
 from .export import ExportedSession, export_session
 from .interruption import RepairReport
-from .open_sessions import ENDED, OpenSessions, absolute_directory
+from .open_sessions import ENDED
 from .replay import ReplayResult, ReplaySource, replay
+from .session_changes import SessionChanges
 from .session_import import ImportedSession, import_session
 from .transcript import last_turn
 
-T = TypeVar("T")
-
-_CHANGEABLE = frozenset({"name", "tags", "metadata", "working_dir", "limits"})
+_KEPT_DAYS = 30.0
 
 
-class Sessions(OpenSessions):
+class Sessions(SessionChanges):
     """The sessions of one home. What only reads is plain; the rest is awaited."""
 
     def __init__(self, *parts: Any, profiles: Profiles, keys: SigningKeys) -> None:
         super().__init__(*parts)
         self._profiles, self._keys = profiles, keys
-        self._branches = Branches(self._store, self.runtime.holder, self._creation)
-
-    async def update(self, session_id: str, **changes: Any) -> SessionRecord:
-        """Change `name`, `tags`, `metadata`, `working_dir` or `limits` of a session; an empty name clears it.
-
-        Raises:
-            SessionStateError: another field is named, or a value cannot be used.
-            SessionHeldError: another process holds the session.
-            ExecutionInProgressError: a turn is running, and `working_dir` is to change.
-        """
-        unknown = set(changes) - _CHANGEABLE
-        if unknown:
-            raise SessionStateError(
-                f"{', '.join(sorted(unknown))} of a session cannot be changed",
-                hint=f"these can: {', '.join(sorted(_CHANGEABLE))}",
-            )
-        if "name" in changes:
-            changes["name"] = changes["name"] or None
-        if "limits" in changes:
-            changes["limits"] = Limits.read(changes["limits"]).to_json() or None
-        if "working_dir" in changes:
-            changes["working_dir"] = str(absolute_directory(changes["working_dir"]))
-        return await self._change(session_id, lambda record: changes)
-
-    async def _change(self, session_id: str, find: Callable[[SessionRecord], Mapping[str, Any]]) -> SessionRecord:
-        """Change the fields that `find` returns for the record as it is at that moment."""
-
-        async def change(hold: Hold) -> SessionRecord:
-            return await self._store.update(hold, **find(await self._store.read(session_id)))
-
-        async with self._alone(checked_session_id(session_id)):
-            runner = self._find_runner(session_id)
-            if runner is None:
-                return await self._held(session_id, change)
-            changes = dict(find(runner.record))
-            if directory := changes.pop("working_dir", None):
-                await runner.move(Path(directory))
-                runner.checkpoints = await self._checkpoints_of(runner)
-            return await runner.change(**changes) if changes else runner.record
-
-    async def rename(self, session_id: str, name: str | None) -> SessionRecord:
-        return await self.update(session_id, name=name)
-
-    async def tag(self, session_id: str, *, add: Sequence[str] = (), remove: Sequence[str] = ()) -> SessionRecord:
-        """Add and remove tags."""
-
-        def tagged(record: SessionRecord) -> dict[str, Any]:
-            present = [tag for tag in record.tags if tag not in remove]
-            return {"tags": [*dict.fromkeys([*present, *add])]}
-
-        return await self._change(session_id, tagged)
-
-    async def end(self, session_id: str, status: SessionState = "completed", **details: Any) -> SessionRecord:
-        """End a session and everything below it; `details` are `error_message` and `error_details` of a failed one.
-
-        Raises:
-            SessionStateError: it was never started, has ended, or the status is not an end.
-        """
-        record = self.get(session_id)
-        if status not in ENDED or record.status != "active":
-            raise SessionStateError(
-                f"session {session_id} is {record.status} and cannot become {status}",
-                hint="an active session can become completed, failed or terminated",
-            )
-        await self._unload(session_id)  # first, so that it delegates nothing any more
-        for below in reversed(await self._store.descendants(session_id)):
-            if (await self._store.read(below)).status == "active":
-                await self.end(below, status)
-        ended = {"status": status, "ended_at": now(), **details}
-        return await self._under_hold(session_id, lambda hold: self._store.update(hold, **ended))
+        self._branches = Branches(self._store, self.runtime.holder, self._creation, self.runtime.announcements)
 
     async def fork(
         self,
@@ -167,7 +95,9 @@ class Sessions(OpenSessions):
         async def switch(hold: Hold) -> SessionRecord:
             documents = {DOCUMENT: for_other_agent(await self._store.read_document(session_id, DOCUMENT))}
             await self._store.switch_plan(hold, plan, documents, **changes)
-            return await self._store.read(session_id)
+            switched = await self._store.read(session_id)
+            await self._tell(hold, switched, ("session:profile_changed", told))
+            return switched
 
         return await self._under_hold(session_id, switch)
 
@@ -202,7 +132,9 @@ class Sessions(OpenSessions):
 
         async def rewrite(hold: Hold) -> SessionRecord:
             await self._store.replace_messages(hold, messages)
-            return await self._store.update(hold, message_count=len(messages), turn_count=turn)
+            record = await self._store.update(hold, message_count=len(messages), turn_count=turn)
+            await self._tell(hold, record, ("message:deleted", {"turn": turn, "message_count": len(messages)}))
+            return record
 
         return await self._under_hold(session_id, rewrite)
 
@@ -237,25 +169,35 @@ class Sessions(OpenSessions):
         """
         for member in (session_id, *await self._store.descendants(session_id)):
             runner = self._find_runner(member)
-            if runner is not None and runner.activity != "idle" and not force:
+            if runner is not None and runner.status.is_busy and not force:
                 raise ExecutionInProgressError(f"session {member} is executing a turn", hint="cancel it, or use force")
         await self._unload(session_id)  # first, so that it delegates nothing any more
         whole_tree = (session_id, *await self._store.descendants(session_id))
         for below in whole_tree[1:]:
             await self._unload(below)
         holds: list[Hold] = []
-        try:
-            for member in whole_tree:
-                holds.append(await self._store.acquire(member, self.runtime.holder))
-            while holds:
-                await self._store.delete(holds[-1])
-                holds.pop()
-        finally:
-            for hold in holds:
-                await self._store.release(hold)
+        root_id = self.get(session_id).root_id
+        async with self._trees.held(root_id) as root_hold:
+            try:
+                for member in whole_tree:
+                    own = member == root_id
+                    holds.append(root_hold if own else await self._store.acquire(member, self.runtime.holder))
+                while holds:
+                    await self.runtime.announcements.delete(holds[-1], self.get(holds[-1].session_id))
+                    holds.pop()
+            finally:
+                for hold in holds:
+                    if hold is not root_hold:
+                        await self._store.release(hold)
 
-    async def cleanup(self, older_than_days: float = 30, *, dry_run: bool = False) -> Sequence[str]:
-        """Remove ended sessions that are older than some days; returns their ids. Active ones stay."""
+    async def cleanup(self, older_than_days: float | None = None, *, dry_run: bool = False) -> Sequence[str]:
+        """Remove ended sessions that are older than some days; returns their ids. Active ones stay.
+
+        Without a number the setting `sessions.retention_days` counts, else 30 days.
+        """
+        if older_than_days is None:
+            kept_for = self.runtime.settings.sessions.retention_days
+            older_than_days = _KEPT_DAYS if kept_for is None else kept_for
         oldest = (datetime.now(UTC) - timedelta(days=older_than_days)).isoformat().replace("+00:00", "Z")
         old: tuple[str, ...] = ()
         for status in ("created", *ENDED):
@@ -266,17 +208,6 @@ class Sessions(OpenSessions):
                 with suppress(SessionNotFoundError, SessionHeldError):  # gone with its parent, or in use
                     await self.delete(session_id)
         return old
-
-    async def _under_hold(self, session_id: str, work: Callable[[Hold], Awaitable[T]]) -> T:
-        async with self._alone(checked_session_id(session_id)):
-            return await self._held(session_id, work)
-
-    async def _held(self, session_id: str, work: Callable[[Hold], Awaitable[T]]) -> T:
-        hold = await self._store.acquire(session_id, self.runtime.holder)
-        try:
-            return await work(hold)
-        finally:
-            await run_to_end(self._store.release(hold))
 
     # --- what turns did to files
 
@@ -301,7 +232,7 @@ class Sessions(OpenSessions):
             ExecutionInProgressError: a turn is running.
         """
         opened = self._open.get(session_id)
-        if opened is not None and opened.activity != "idle":
+        if opened is not None and opened.runner.status.is_busy:
             raise ExecutionInProgressError(
                 f"session {session_id} is executing a turn", hint="wait for it, or cancel it"
             )
@@ -333,7 +264,9 @@ class Sessions(OpenSessions):
         Raises:
             SessionImportError: the file was changed, damaged or made by something else; nothing is stored.
         """
-        return await import_session(Path(path), self._store, self.runtime.holder, self._keys)
+        return await import_session(
+            Path(path), self._store, self.runtime.holder, self._keys, self.runtime.announcements
+        )
 
     def _find_lock(self, record: SessionRecord) -> Mapping[str, Any] | None:
         """Return the lock of the build that a session runs on."""

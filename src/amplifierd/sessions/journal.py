@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from amplifier_core import HookResult, ModuleCoordinator, events
@@ -71,6 +72,8 @@ _TELLING = (
 )
 """Events with configurations and errors in them: secrets are masked before any module that logs hears of them."""
 
+NOT_NESTED: Mapping[str, Any] = MappingProxyType({})
+
 
 class Journal:
     """Writes what happens in a session down and passes it on to the tree's subscribers.
@@ -85,9 +88,9 @@ class Journal:
         self.correlation_id: str | None = None
         self.lost: HoldLostError | None = None
         self.on_lost: Callable[[], None] = lambda: None
-        self.nesting: Mapping[str, Any] = {}
+        self.nesting: Mapping[str, Any] = NOT_NESTED
         self._store, self._hold, self._tree, self._secrets = store, hold, tree, secrets
-        self._session_id, self._parent_id = record.session_id, record.parent_session_id
+        self._record, self._session_id = record, record.session_id
         self._coordinator: ModuleCoordinator | None = None
         self._registered: set[str] = set()
 
@@ -111,16 +114,22 @@ class Journal:
         left_out = _KEPT_ELSEWHERE.get(event, ())
         kept = {key: value for key, value in data.items() if key not in left_out}
         told_data, stored = self._cleaned(event, json_safe(kept), by_name=True)
-        told = self._event(event, told_data)
-        if not is_delta(event):
+        await self._tell_anyway(self._event(event, told_data), stored)
+        return HookResult()
+
+    async def note(self, event: str, data: Mapping[str, Any]) -> None:
+        """Tell an event of ours, also when it cannot be stored."""
+        await self._tell_anyway(self._event(event, data), data)
+
+    async def _tell_anyway(self, told: Event, stored: Any) -> None:
+        if not is_delta(told["event"]):
             try:
                 await self._append((told, stored))
             except HoldLostError:
                 raise
             except SessionError as error:
-                logger.warning("event %s of session %s is not stored: %s", event, self._session_id, error)
+                logger.warning("event %s of session %s is not stored: %s", told["event"], self._session_id, error)
         self._tree.publish(told)
-        return HookResult()
 
     async def mask(self, event: str, data: dict[str, Any]) -> HookResult:
         """Take the secrets out of an event before others hear it."""
@@ -148,7 +157,7 @@ class Journal:
     async def _append(self, *told: tuple[Event, Any], lasting: bool = False) -> None:
         try:
             await self._store.append_events(
-                self._hold, [self._line(event, stored) for event, stored in told], lasting=lasting
+                self._hold, [stored_line(event, stored, self.nesting) for event, stored in told], lasting=lasting
             )
         except HoldLostError as error:
             if self.lost is None:
@@ -157,26 +166,47 @@ class Journal:
             raise
 
     def _event(self, event: str, data: Any) -> Event:
-        return {
-            "event": event,
-            "sequence": self._tree.next_sequence(),
-            "session_id": self._session_id,
-            "parent_id": self._parent_id,
-            "root_session_id": self._tree.root_session_id,
-            "timestamp": now(),
-            "correlation_id": self.correlation_id,
-            **self.nesting,
-            "data": data,
-        }
+        sequence = self._tree.next_sequence()
+        return event_of(event, data, self._record, sequence, correlation_id=self.correlation_id, nesting=self.nesting)
 
     def _cleaned(self, event: str, data: dict[str, Any], *, by_name: bool) -> tuple[Any, Any]:
         """Return an event's data as it is told, and as it is stored."""
         told, stored = self._secrets.cleaned(data, by_name=by_name)
         return told, told if event in _RECEIPTS else stored
 
-    def _line(self, told: Event, data: Any) -> StoredEvent:
-        name = told["event"]
-        level = _LEVELS.get(str(told["data"].get("level")), "ERROR" if name.endswith(":error") else "INFO")
-        head = {"seq": told["sequence"], "ts": told["timestamp"], "lvl": level, "event": name}
-        ids = {key: told[key] for key in ("session_id", "parent_id", "correlation_id")}
-        return {**head, **ids, **self.nesting, "data": data}
+
+def nesting_of(depth: int, tool_call_id: str | None) -> dict[str, Any]:
+    """Return what the events of a child say about its place in the tree."""
+    return {"nesting_depth": depth, "parent_tool_call_id": tool_call_id}
+
+
+def event_of(
+    name: str,
+    data: Any,
+    record: SessionRecord,
+    sequence: int | None,
+    *,
+    correlation_id: str | None = None,
+    nesting: Mapping[str, Any] = NOT_NESTED,
+) -> Event:
+    """Return an event of a session as it is told."""
+    return {
+        "event": name,
+        "sequence": sequence,
+        "session_id": record.session_id,
+        "parent_id": record.parent_session_id,
+        "root_session_id": record.root_id,
+        "timestamp": now(),
+        "correlation_id": correlation_id,
+        **nesting,
+        "data": data,
+    }
+
+
+def stored_line(told: Event, data: Any, nesting: Mapping[str, Any] = NOT_NESTED) -> StoredEvent:
+    """Return an event as it is stored, with the data that is kept of it."""
+    name = told["event"]
+    level = _LEVELS.get(str(told["data"].get("level")), "ERROR" if name.endswith(":error") else "INFO")
+    head = {"seq": told["sequence"], "ts": told["timestamp"], "lvl": level, "event": name}
+    ids = {key: told[key] for key in ("session_id", "parent_id", "correlation_id")}
+    return {**head, **ids, **nesting, "data": data}

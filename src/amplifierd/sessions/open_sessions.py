@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,30 +17,26 @@ from amplifier_system.tasks import run_to_end
 from amplifierd.checkpoints import Checkpoints
 from amplifierd.exceptions import CheckpointError, SessionStateError
 from amplifierd.limits import Limits
-from amplifierd.session_store.protocol import Hold, Holder, NewSession
+from amplifierd.session_store.protocol import Hold, NewSession
 from amplifierd.session_store.record import SessionRecord, SessionState, checked_session_id, now
 
-from .approvals import ApprovalQueue
 from .approvers import Approver, DenyAll
 from .calls import CallLayer
 from .checkpointing import DIRECTORY, TurnCheckpoints
 from .creation import Creation, SessionRequest
 from .ecosystem import EcosystemSessions
 from .equipment import Equipment
+from .open_trees import OpenTrees
 from .runner import ExecutionRunner
 from .runtime import Runtime
 from .session import Session, SessionOpening
 from .session_reading import SessionReading
 from .tree import SessionTree
-from .tree_budget import TreeBudget
-from .tree_events import UNSTORED, TreeEvents
-from .uncounted import counted_until, is_in_turn, used_in
-from .usage import Usage
+from .tree_events import Event, Subscription
 
 logger = logging.getLogger(__name__)
 
 ENDED: tuple[SessionState, ...] = ("completed", "failed", "terminated")
-APPROVALS = "approvals"
 
 FindCheckpoints = Callable[..., Checkpoints]
 
@@ -68,6 +65,7 @@ class OpenSessions(SessionReading):
         self._find_checkpoints = find_checkpoints
         self._open: dict[str, Session] = {}
         self._users: dict[str, int] = {}
+        self._trees = OpenTrees(runtime)
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def open(
@@ -92,6 +90,14 @@ class OpenSessions(SessionReading):
         request = self._request(profile, bundle, plan, working_dir, options)
         return SessionOpening(self._create_and_open(request, approver or DenyAll(), display))
 
+    def subscribe(self, wants: Callable[[Event], bool] | None = None) -> Subscription:
+        """Watch what happens from now on to all sessions of this home that this process works with.
+
+        Beside every event of every loaded session come `session:created`, `session:updated`, `session:status` and
+        `session:deleted`. Events of the same `root_session_id` belong to one tree and share one `sequence`.
+        """
+        return self.runtime.announcements.events.subscribe(wants)
+
     async def create(
         self,
         profile: str | None = None,
@@ -111,8 +117,7 @@ class OpenSessions(SessionReading):
             ProfileError, BundleError: what it should run cannot be used.
         """
         new, _ = await self._creation.prepare(await self._request(profile, bundle, plan, working_dir, options))
-        hold = await self._store.create(new, self.runtime.holder)
-        await self._store.release(hold)
+        await self._store.release(await self.runtime.announcements.create(new, self.runtime.holder))
         return await self._store.read(new.record.session_id)
 
     def resume(
@@ -166,13 +171,16 @@ class OpenSessions(SessionReading):
         request = await asked
         absolute_directory(request.working_dir)
         new, equipment = await self._creation.prepare(request)
-        async with self._alone(new.record.session_id):
-            hold = await self._store.create(new, self.runtime.holder)
+        session_id = new.record.session_id
+        async with self._alone(session_id):
+            hold = await self.runtime.announcements.create(new, self.runtime.holder)
+            self._trees.begin(hold)
             try:
-                tree = await self._tree(new.record, hold, approver, display)
+                tree = await self._trees.tree(session_id, approver, display)
                 return await self._start(new.record, hold, tree, equipment, ())
             except BaseException:
-                await run_to_end(self._store.delete(hold))
+                await run_to_end(self.runtime.announcements.delete(hold, new.record))
+                await run_to_end(self._trees.leave(session_id))
                 raise
 
     async def _resume(
@@ -188,30 +196,28 @@ class OpenSessions(SessionReading):
                 self._users[session_id] += 1
                 return known.shared()
             await self._adopt(session_id)
-            before = await self._store.holder_of(session_id) if take_over else None
-            hold = await self._store.acquire(session_id, self.runtime.holder, take_over=take_over)
-            try:
-                record = await self._store.read(session_id)  # now nobody else changes it
-                if before is not None:
-                    await self._take_children_over(session_id, before.holder)
-                if record.status != "active":
-                    started = record.started_at or now()
-                    record = await self._store.update(hold, status="active", started_at=started, ended_at=None)
-                equipment = await self.runtime.outfitter.of_record(record)
-                equipment = await self._as_agent(record, equipment)
-                root = self._find_runner(record.root_id)  # a child joins the tree of a root that is open here
-                tree = root.tree if root is not None else await self._tree(record, hold, approver, display)
-                return await self._start(record, hold, tree, equipment, layers)
-            except BaseException:
-                await run_to_end(self._store.release(hold))
-                raise
+            root_id = (await self._store.read(session_id)).root_id
+            async with AsyncExitStack() as undo:
+                hold = await self._trees.enter(root_id, take_over=take_over)
+                undo.push_async_callback(lambda: run_to_end(self._trees.leave(root_id)))
+                if root_id != session_id:
+                    own = hold = await self._store.acquire(session_id, self.runtime.holder, take_over=take_over)
+                    undo.push_async_callback(lambda: run_to_end(self._store.release(own)))
+                session = await self._load(hold, approver, display, layers)
+                undo.pop_all()
+                return session
 
-    async def _take_children_over(self, session_id: str, holder: Holder) -> None:
-        """Let no child go on in the process that its parent was taken from."""
-        for below in await self._store.descendants(session_id):
-            hold = await self._store.holder_of(below)
-            if hold is not None and hold.holder == holder:
-                await self._store.release(await self._store.acquire(below, self.runtime.holder, take_over=True))
+    async def _load(
+        self, hold: Hold, approver: Approver, display: DisplaySystem | None, layers: Sequence[CallLayer]
+    ) -> Session:
+        """Start a stored session that nobody else can change any more."""
+        record = await self._store.read(hold.session_id)
+        if record.status != "active":
+            started = record.started_at or now()
+            record = await self._store.update(hold, status="active", started_at=started, ended_at=None)
+        equipment = await self._as_agent(record, await self.runtime.outfitter.of_record(record))
+        tree = await self._trees.tree(record.root_id, approver, display)
+        return await self._start(record, hold, tree, equipment, layers)
 
     async def _adopt(self, session_id: str) -> None:
         """Copy a session of another application, which stays as it is; one of ours needs nothing."""
@@ -227,7 +233,7 @@ class OpenSessions(SessionReading):
             "build_id": build.build_id if build else None,
         }
         new: NewSession = await self._elsewhere.copied(session_id, plan, **changes)
-        await self._store.release(await self._store.create(new, self.runtime.holder))
+        await self._store.release(await self.runtime.announcements.create(new, self.runtime.holder))
 
     async def _plan_of_foreign(self, record: SessionRecord) -> tuple[Equipment, dict[str, Any]]:
         """Return what a session of another application goes on with: its bundle, else the default profile."""
@@ -246,35 +252,6 @@ class OpenSessions(SessionReading):
             return equipment
         agent = await self._store.read_document(record.session_id, "agent") or {}
         return equipment.for_agent(record.agent_name or "self", str(agent.get("instruction") or ""), equipment.bundle)
-
-    async def _tree(
-        self, record: SessionRecord, hold: Hold, approver: Approver, display: DisplaySystem | None
-    ) -> SessionTree:
-        """Return what a session shares with its children, with what the whole tree used so far."""
-        root = record if record.root_id == record.session_id else await self._store.read(record.root_id)
-        last, used = 0, Usage()
-        for session_id in (root.session_id, *await self._store.descendants(root.session_id)):
-            member, last_seq = await self._store.read(session_id), await self._store.last_seq(session_id)
-            uncounted = await self._store.read_events(session_id, after_seq=counted_until(member, last_seq))
-            last = max(last, last_seq + (UNSTORED if is_in_turn(uncounted) else 0))
-            agent = member.agent_name if member.created_by == "agent" else None
-            used += (Usage.from_json(member.usage) + used_in(uncounted)).for_agent(agent)
-
-        async def emit(event: str, data: dict[str, Any]) -> None:
-            asking = tree.runners.get(str(data.get("session_id"))) or tree.runners.get(record.session_id)
-            if asking is not None:
-                await asking.journal.write(event, data)
-
-        async def load() -> Any:
-            return await self._store.read_document(record.session_id, APPROVALS)
-
-        async def save(value: Any) -> None:
-            await self._store.put_document(hold, APPROVALS, value)
-
-        approvals = ApprovalQueue(record.session_id, emit=emit, load=load, save=save, approver=approver)
-        budget = TreeBudget(Limits.read(root.limits), used)
-        tree = SessionTree(TreeEvents(root.session_id, last), budget, approvals, display)
-        return tree
 
     async def _start(
         self, record: SessionRecord, hold: Hold, tree: SessionTree, equipment: Equipment, layers: Sequence[CallLayer]
@@ -328,7 +305,13 @@ class OpenSessions(SessionReading):
         self._users.pop(session_id, None)
         if opened is not None:
             opened.turn_away()
-            await run_to_end(opened.runner.cleanup())
+            await run_to_end(self._end(opened.runner))
+
+    async def _end(self, runner: ExecutionRunner) -> None:
+        try:
+            await runner.cleanup()
+        finally:
+            await self._trees.leave(runner.record.root_id)
 
     def _alone(self, session_id: str) -> asyncio.Lock:
         """Return the lock of a session: it is opened, changed and closed by one at a time."""

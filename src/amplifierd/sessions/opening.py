@@ -17,10 +17,12 @@ from amplifierd.session_store.hold import Holder
 from amplifierd.settings import Settings
 from amplifierd.signing_keys import SigningKeys
 
+from .announcements import Announcements
 from .creation import Creation
 from .ecosystem import EcosystemSessions
 from .equipment import Outfitter, Resolvers
 from .home_sessions import Sessions
+from .loaded_sessions import LoadedSessions
 from .open_sessions import Defaults, FindCheckpoints
 from .runtime import Runtime
 from .secret_values import SecretValues
@@ -52,8 +54,9 @@ def open_sessions(
     outfitter = Outfitter(
         paths, profiles, catalogue, resolvers, bundles=bundles, allow_home=security.allow_home_mentions
     )
+    store = FileStore(paths)
     runtime = Runtime(
-        store=FileStore(paths),
+        store=store,
         holder=Holder.of_this_process(),
         paths=paths,
         settings=settings,
@@ -61,6 +64,8 @@ def open_sessions(
         environment=environment,
         find_key=find_key,
         secrets=secrets,
+        announcements=Announcements(store, secrets),
+        loaded=LoadedSessions(most=settings.sessions.max_loaded, idle_s=settings.sessions.idle_unload_minutes * 60),
     )
     creation = Creation(profiles, plans, outfitter, allow_modules=security.allow_override_modules)
     defaults = Defaults(

@@ -7,6 +7,7 @@ tool runs, and everything that is written lies in a directory that is removed ag
 from __future__ import annotations
 
 import asyncio
+import math
 import shutil
 import tempfile
 from collections.abc import Mapping
@@ -24,12 +25,14 @@ from amplifierd.session_store.file_store import FileStore
 from amplifierd.session_store.protocol import NewSession
 from amplifierd.session_store.record import SessionRecord
 
+from .announcements import Announcements
 from .approval import ALLOW, DENY, Approval, ApprovalDecision
 from .approvals import ApprovalQueue
 from .context_messages import DOCUMENT
 from .creation import Creation, SessionRequest
 from .divergence import Divergence, RequestComparison
 from .equipment import Equipment
+from .loaded_sessions import LoadedSessions
 from .recorded_session import RecordedSession
 from .replay_layer import ReplayLayer, Totals
 from .replay_plan import ReplayPlan
@@ -190,7 +193,15 @@ class _Stage:
         keys = _stand_in_keys(plan, equipment)
         known = runtime.environment
         environment = {name: value if secrets.masked(value) == value else _KEY for name, value in known.items()}
-        aside = replace(runtime, store=store, paths=paths, environment=environment, find_key=keys.get)
+        aside = replace(
+            runtime,
+            store=store,
+            paths=paths,
+            environment=environment,
+            find_key=keys.get,
+            announcements=Announcements(store, secrets),
+            loaded=LoadedSessions(most=1, idle_s=math.inf),
+        )
         record = recorded.record.changed(
             **{name: None for name in ("limits", "usage", "usage_tree", "token_usage", "root_session_id")},
             message_count=len(recorded.earlier),
@@ -200,7 +211,7 @@ class _Stage:
         names = {str(runtime.paths.sessions): "<sessions>", str(paths.sessions): "<sessions>"}
         comparison = RequestComparison(secrets.scrubbed, names)
         layer = ReplayLayer(recorded, comparison, lambda text: runner.steer(text))
-        tree = SessionTree(TreeEvents(session_id, 0), TreeBudget(), _approvals(session_id, recorded))
+        tree = SessionTree(store, hold, TreeEvents(session_id), TreeBudget(), _approvals(session_id, recorded))
         runner = ExecutionRunner(
             aside, session_id, hold=hold, record=record, tree=tree, equipment=equipment, layers=(layer,)
         )

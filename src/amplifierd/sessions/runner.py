@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from amplifierd.exceptions import ExecutionInProgressError, NothingToSteerError, SessionStateError
+from amplifierd.exceptions import NothingToSteerError
 from amplifierd.limits import Limits
 from amplifierd.session_store.protocol import Hold, Message
 from amplifierd.session_store.record import Activity, SessionRecord
@@ -22,12 +22,14 @@ from .children import Children
 from .context_messages import DOCUMENT, for_other_agent
 from .equipment import Equipment
 from .interruption import RepairReport
-from .journal import Journal
+from .journal import Journal, nesting_of
 from .kernel_session import KernelSession
 from .partial_answer import PartialAnswer
+from .prompt_queue import PromptQueue
 from .receipts import Receipts
 from .request_parts import RequestRecorder
 from .runtime import Runtime
+from .session_status import SessionStatus
 from .transcript import Transcript, last_turn
 from .tree import SessionTree
 from .turn import LONGEST_END_S, Turn
@@ -64,7 +66,15 @@ class ExecutionRunner:
         self.journal.on_lost = self._stop_now
         self.journal.correlation_id = parent.journal.correlation_id if parent else None
         if parent is not None:
-            self.journal.nesting = {"nesting_depth": self.depth, "parent_tool_call_id": parent_tool_call_id}
+            self.journal.nesting = nesting_of(self.depth, parent_tool_call_id)
+        self.queue = PromptQueue(session_manager.settings.sessions.max_queue, self._announce_queued)
+        self.status = SessionStatus(
+            session_id,
+            self.journal,
+            state=lambda: self.record.status,
+            approvals=tree.approvals,
+            queue=self.queue,
+        )
         self.summary = TurnSummary()
         self.transcript = Transcript(session_manager.store, hold, agent=record.agent_name, hear=self.summary.hear)
         self.budget = BudgetLayer(
@@ -83,11 +93,10 @@ class ExecutionRunner:
         own = (self.summary, self.requests, self.budget, Receipts(self.journal.write))
         self._layers: tuple[CallLayer, ...] = (*layers, *own)
         self._kernel: KernelSession | None = None
+        self._loading = asyncio.Lock()
+        self._loaded_sessions = session_manager.loaded
         self._turn = 0
         self._running: Turn | None = None
-        self._is_busy = self._is_cancelling = self._is_closed = False
-        self._is_idle = asyncio.Event()
-        self._is_idle.set()
         self._is_ended = asyncio.Event()
         tree.runners[session_id] = self
 
@@ -102,13 +111,8 @@ class ExecutionRunner:
         return self.record.root_id == self.session_id
 
     @property
-    def activity(self) -> Activity:
-        if not self._is_busy:
-            return "idle"
-        if self._is_cancelling:
-            return "cancelling"
-        waits = any(approval.session_id == self.session_id for approval in self.tree.approvals.pending())
-        return "waiting_approval" if waits else "executing"
+    def activity(self) -> Activity | None:
+        return self.status.activity
 
     @property
     def kernel(self) -> KernelSession:
@@ -138,6 +142,43 @@ class ExecutionRunner:
             self.record = await self.runtime.store.update(self.hold, **changes)
         if changes.get("stale"):
             await self.journal.write("session:stale", {"build_id": self.equipment.newer_build})
+        self.status.is_loaded = True
+        if not self.status.is_busy:
+            self._rest()
+        await self.status.tell()
+
+    async def load(self) -> KernelSession:
+        """Load the modules if they were unloaded.
+
+        Raises:
+            RuntimeError: a module that the session cannot do without is broken.
+        """
+        async with self._loading:
+            if self._kernel is None and not self.status.is_closed:
+                await self._reload()
+        return self.kernel
+
+    async def unload(self) -> None:
+        """End the modules of a session that has nothing to do; its next turn loads them again."""
+        async with self._loading:
+            if self.status.is_busy or self._kernel is None:
+                return
+            await self._close_kernel()
+            self._rest()
+        await self.status.tell()
+
+    async def _close_kernel(self) -> None:
+        kernel, self._kernel = self._kernel, None
+        self.status.is_loaded = False
+        if kernel is not None:
+            await kernel.close()
+
+    def _rest(self) -> None:
+        """Let the modules be unloaded some time; those of a child end with its turn."""
+        if self._kernel is None or self.parent is not None:
+            self._loaded_sessions.forget(self)
+        else:
+            self._loaded_sessions.rests(self)
 
     def _found_at_start(self, kernel: KernelSession) -> dict[str, Any]:
         """Return what the record has to say differently, now that the modules are loaded."""
@@ -149,24 +190,27 @@ class ExecutionRunner:
         return {name: value for name, value in found.items() if value != getattr(self.record, name)}
 
     async def cleanup(self) -> None:
-        """End the modules and give the hold back; a running turn is cancelled first."""
-        self._is_closed = True
-        if self._is_busy:
+        """End the modules and give the hold back, unless it is that of the tree; a running turn is cancelled first."""
+        self.status.is_closed = True
+        if self.status.is_busy:
             await self.cancel(immediate=True)
             self._stop_now()
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._is_idle.wait(), LONGEST_END_S)
+                await asyncio.wait_for(self.status.wait_until_idle(), LONGEST_END_S)
         self.tree.runners.pop(self.session_id, None)
         try:
-            if self._kernel is not None:
-                await self._kernel.close()
+            async with self._loading:
+                await self._close_kernel()
+                self._rest()
+            await self.status.tell()
         finally:
-            await self.runtime.store.release(self.hold)
+            if not self.is_root:
+                await self.runtime.store.release(self.hold)
             self._is_ended.set()
 
     async def stop(self) -> None:
         """Let a child's turn end at once, and wait until whoever runs it has cleaned up."""
-        self._is_closed = True
+        self.status.is_closed = True
         await self.cancel(immediate=True)
         self._stop_now()
         await self._is_ended.wait()
@@ -187,30 +231,29 @@ class ExecutionRunner:
             ExecutionInProgressError: a turn is running.
             HoldLostError: another process has taken the session over.
         """
-        with self._working():
-            if self.transcript.is_behind or self._kernel is None:
-                await self._reload()
+        async with self._working():
             self._turn += 1
             self._running = Turn(self, self._turn, correlation_id)
-            return await self._running.run(prompt, metadata, images)
+            try:
+                return await self._running.run(prompt, metadata, images)
+            finally:
+                self._running = None
 
-    @contextmanager
-    def _working(self) -> Iterator[None]:
-        """Keep everything else away from the conversation meanwhile."""
-        if self._is_closed:
-            raise closed(self.session_id)
-        if self._is_busy:
-            raise ExecutionInProgressError(
-                f"session {self.session_id} is executing a turn", hint="wait for it, queue the prompt, or cancel it"
-            )
-        self._is_busy = True
-        self._is_idle.clear()
-        try:
-            yield
-        finally:
-            self._is_busy = self._is_cancelling = False
-            self._running = None
-            self._is_idle.set()
+    async def _announce_queued(self, position: int) -> None:
+        await self.journal.write("execution:queued", {"position": position})
+
+    @asynccontextmanager
+    async def _working(self, *, load: bool = True) -> AsyncIterator[None]:
+        """Keep everything else away from the conversation meanwhile, with the modules loaded if they are needed."""
+        async with self.status.working():
+            self._loaded_sessions.works(self)
+            try:
+                async with self._loading:
+                    if load and (self.transcript.is_behind or self._kernel is None):
+                        await self._reload()
+                yield
+            finally:
+                self._rest()
 
     # --- between turns
 
@@ -225,7 +268,7 @@ class ExecutionRunner:
 
     async def append_message(self, message: Message) -> Message:
         """Add a message to transcript and context without running a turn."""
-        with self._working():
+        async with self._working():
             self.transcript.turn = self._turn
             line = await self.transcript.add(message, lasting=True)
             await self.kernel.add_to_context(message)
@@ -234,7 +277,7 @@ class ExecutionRunner:
 
     async def rewrite(self, messages: list[Message], turn: int) -> SessionRecord:
         """Put a shorter transcript in place of the whole one; the context is built from it again."""
-        with self._working():
+        async with self._working():
             await self.runtime.store.replace_messages(self.hold, messages)
             self._turn = turn
             self.transcript.install(messages)
@@ -247,7 +290,7 @@ class ExecutionRunner:
         self, equipment: Equipment, plan: Mapping[str, Any], changes: Mapping[str, Any], told: Mapping[str, Any]
     ) -> SessionRecord:
         """Go on with another plan: the modules are ended, and loaded anew with the whole history."""
-        with self._working():
+        async with self._working(load=False):
             told_so_far = await self.runtime.store.read_document(self.session_id, DOCUMENT)
             await self.runtime.store.switch_plan(self.hold, plan, {DOCUMENT: for_other_agent(told_so_far)}, **changes)
             self.equipment = equipment
@@ -257,7 +300,7 @@ class ExecutionRunner:
 
     async def move(self, working_dir: Path) -> SessionRecord:
         """Go on in another directory: the modules are loaded anew, with the whole history."""
-        with self._working():
+        async with self._working(load=False):
             await self.change(working_dir=str(working_dir))
             places = replace(self.equipment.places, working_dir=working_dir)
             self.equipment = replace(self.equipment, places=places)
@@ -269,9 +312,7 @@ class ExecutionRunner:
 
         So it is after something could not be stored: what the context has and what the transcript has may differ.
         """
-        if self._kernel is not None:
-            await self._kernel.close()
-            self._kernel = None
+        await self._close_kernel()
         self.record = await self.runtime.store.read(self.session_id)
         await self.start()
 
@@ -284,30 +325,27 @@ class ExecutionRunner:
             NothingToSteerError: no turn is running.
             SteeringUnsupportedError: the orchestrator takes no steering.
         """
-        if not self._is_busy:
+        if not self.status.is_busy:
             raise NothingToSteerError(f"session {self.session_id} is not executing", hint="send it as a prompt")
         await self.kernel.steer(text)
         return {"correlation_id": self.journal.correlation_id, "delivered": True}
 
     async def cancel(self, *, immediate: bool = False) -> dict[str, Any]:
         """Ask the running turn to stop: after the tools in flight, or at once, as it does when it is asked twice."""
-        if not self._is_busy or self._kernel is None:
+        if not self.status.is_busy or self._kernel is None:
             return {"state": "none", "running_tools": []}
-        immediate = immediate or self._is_cancelling
-        self._is_cancelling = True
+        immediate = immediate or self.status.is_cancelling
+        self.status.is_cancelling = True
         running = self._kernel.running_tools()
         await self._kernel.session.coordinator.request_cancel(immediate=immediate)
         below = {self.session_id, *self.children.running_ids()}
         self.tree.approvals.deny_all_pending("the turn was cancelled", session_ids=below)
         if immediate and self._running is not None:
             self._running.cancel_soon(is_model_alone=not running and not self.children.running_ids())
+        await self.status.tell()
         return {"state": "immediate" if immediate else "graceful", "running_tools": running}
 
     def _stop_now(self) -> None:
         """Cancel the running turn without waiting for its modules: the session is closed, or another process has it."""
         if self._running is not None:
             self._running.cancel_now()
-
-
-def closed(session_id: str) -> SessionStateError:
-    return SessionStateError(f"session {session_id} is closed", hint="open it again with sessions.resume")

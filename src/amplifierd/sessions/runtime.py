@@ -9,7 +9,9 @@ from amplifierd.paths import Paths
 from amplifierd.session_store.protocol import Holder, SessionStore
 from amplifierd.settings import Settings
 
+from .announcements import Announcements
 from .equipment import Outfitter
+from .loaded_sessions import LoadedSessions
 from .secret_values import SecretValues
 
 
@@ -25,3 +27,5 @@ class Runtime:
     environment: Mapping[str, str]
     find_key: Callable[[str], str | None]
     secrets: SecretValues
+    announcements: Announcements
+    loaded: LoadedSessions

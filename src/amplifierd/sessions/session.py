@@ -5,18 +5,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
+from amplifier_core import ModuleCoordinator
 from amplifier_system.openings import Opening
 from amplifierd.limits import Limits
 from amplifierd.session_store.protocol import Message
 from amplifierd.session_store.record import Activity, SessionRecord
 
+from .announcements import STATUS
 from .approvals import ApprovalQueue
 from .equipment import Equipment
 from .interruption import RepairReport
-from .prompt_queue import PromptQueue
-from .runner import ExecutionRunner, closed
+from .runner import ExecutionRunner
+from .session_status import closed
 from .tree_events import Event, Subscription
 from .turn_result import TurnResult
 
@@ -27,17 +29,13 @@ class Session:
     Whoever opens it has a `Session` of their own; they share the runner and the queue of prompts.
     """
 
-    def __init__(
-        self, runner: ExecutionRunner, close: Callable[[str], Awaitable[None]], queue: PromptQueue | None = None
-    ) -> None:
-        self._runner, self._close = runner, close
-        longest = runner.runtime.settings.sessions.max_queue
-        self._queue = queue or PromptQueue(longest, self._announce_queued)
+    def __init__(self, runner: ExecutionRunner, close: Callable[[str], Awaitable[None]]) -> None:
+        self._runner, self._close, self._queue = runner, close, runner.queue
         self._is_closed = False
 
     def shared(self) -> Session:
         """Return the same session for one more user."""
-        return Session(self._runner, self._close, self._queue)
+        return Session(self._runner, self._close)
 
     def __repr__(self) -> str:
         return f"<Session {self.session_id} {self.activity}>"
@@ -52,7 +50,8 @@ class Session:
         return self._runner.record
 
     @property
-    def activity(self) -> Activity:
+    def activity(self) -> Activity | None:
+        """What it does at this moment; None while its modules are not loaded."""
         return self._runner.activity
 
     @property
@@ -104,6 +103,8 @@ class Session:
         correlation_id: str | None = None,
         timeout_s: float | None = None,
     ) -> TurnResult:
+        if timeout_s is None:
+            timeout_s = self._runner.runtime.settings.sessions.turn_timeout_seconds
         async with asyncio.timeout(timeout_s):
             return await self._runner.execute(prompt, correlation_id, metadata, images=images)
 
@@ -117,12 +118,26 @@ class Session:
         Takes what `execute` takes. While it waits for its turn nothing comes. Whoever stops reading stops the turn.
         """
         self._require_open()
-        has_begun = asyncio.Event()
-        watching = self.subscribe(lambda event: has_begun.is_set())
+        state: Literal["waiting", "begun", "running", "done"] = "waiting"
+
+        def belongs(event: Event) -> bool:
+            nonlocal state
+            if event["session_id"] == self.session_id:
+                if event["event"] == "user_message:saved" and state == "begun":
+                    state = "running"
+                elif event["event"] == STATUS and state == "begun":
+                    return False  # that it begins to work is no part of the turn
+                elif event["event"] == "execution:done" and state == "running":
+                    state = "done"
+                    return True
+            return state in ("begun", "running")
+
+        watching = self.subscribe(belongs)
 
         async def run() -> None:
+            nonlocal state
             async with self._queue.turn(prompt, may_wait=queue, session_id=self.session_id):
-                has_begun.set()
+                state = "begun"
                 await self._execute(prompt, **options)
 
         running = asyncio.create_task(run())
@@ -161,10 +176,11 @@ class Session:
         """Take a waiting prompt out of the queue; the first one has position 1."""
         return self._queue.remove(position)
 
-    async def _announce_queued(self, position: int) -> None:
-        await self._runner.journal.write("execution:queued", {"position": position})
-
     # --- beside turns
+
+    async def load(self) -> ModuleCoordinator:
+        """Return what the modules are mounted on; those of a session that was idle for long are loaded again."""
+        return (await self._runner.load()).session.coordinator
 
     async def messages(self) -> list[Message]:
         """Return the transcript."""

@@ -25,6 +25,7 @@ from amplifierd.session_store.protocol import Hold, Holder, Message, NewSession,
 from amplifierd.session_store.record import SessionRecord, checked_session_id, new_session_id
 from amplifierd.signing_keys import Signer, SigningKeys
 
+from .announcements import Announcements
 from .export import (
     CARRIED_DOCUMENTS,
     DOCUMENTS,
@@ -60,7 +61,13 @@ class ImportedSession:
 
 
 async def import_session(
-    path: Path, store: SessionStore, holder: Holder, keys: SigningKeys, *, limits: ArchiveLimits | None = None
+    path: Path,
+    store: SessionStore,
+    holder: Holder,
+    keys: SigningKeys,
+    announcements: Announcements,
+    *,
+    limits: ArchiveLimits | None = None,
 ) -> ImportedSession:
     """Store the sessions of an exported file under their own ids, or under new ones where these are taken.
 
@@ -75,7 +82,7 @@ async def import_session(
         ids = await _free_ids(store, [session.record for session in sessions])
         adopted = [_adopted(session, ids, signer) for session in sessions]
         try:
-            await run_to_end(_store_all(store, adopted, holder))
+            await run_to_end(_store_all(store, adopted, holder, announcements))
         except SessionExistsError:
             continue  # another process took an id meanwhile
         return ImportedSession(await store.read(adopted[0].record.session_id), ids, signer)
@@ -216,15 +223,20 @@ def _renamed(value: Any, ids: Mapping[str, str]) -> Any:
     return [_renamed(item, ids) for item in value] if isinstance(value, list) else value
 
 
-async def _store_all(store: SessionStore, sessions: list[NewSession], holder: Holder) -> None:
+async def _store_all(
+    store: SessionStore, sessions: list[NewSession], holder: Holder, announcements: Announcements
+) -> None:
     """Store sessions; when one cannot be, none of them stays."""
-    holds: list[Hold] = []
+    numbers = (event.get("seq") for session in sessions for event in session.events)
+    last = max((number for number in numbers if isinstance(number, int)), default=0)
+    tree = announcements.tree(sessions[0].record.session_id, last)
+    stored: list[tuple[Hold, SessionRecord]] = []
     try:
         for session in sessions:
-            holds.append(await store.create(session, holder))
+            stored.append((await announcements.create(session, holder, tree), session.record))
     except BaseException:
-        for hold in reversed(holds):
-            await store.delete(hold)
+        for hold, record in reversed(stored):
+            await announcements.delete(hold, record)
         raise
-    for hold in holds:
+    for hold, _ in stored:
         await store.release(hold)

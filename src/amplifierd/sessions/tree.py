@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from amplifier_core.display import DisplaySystem
+from amplifierd.session_store.protocol import Hold, SessionStore
 
 from .approvals import ApprovalQueue
 from .tree_budget import TreeBudget
@@ -17,10 +18,22 @@ if TYPE_CHECKING:
 
 @dataclass
 class SessionTree:
-    """One counter of events, one budget, one queue of approvals, and one display for all of them."""
+    """One counter of events, one budget, one queue of approvals, and one display for all of them.
 
+    `hold` is that of the root, under which everything is written that belongs to the tree as a whole.
+    """
+
+    store: SessionStore
+    hold: Hold
     events: TreeEvents
     budget: TreeBudget
     approvals: ApprovalQueue
     display: DisplaySystem | None = None
     runners: dict[str, ExecutionRunner] = field(default_factory=dict)
+
+    async def keep_usage(self) -> None:
+        """Store what the whole tree used so far in the record of its root."""
+        record = await self.store.update(self.hold, usage_tree=self.budget.used.to_json())
+        root = self.runners.get(self.events.root_session_id)
+        if root is not None:
+            root.record = record

@@ -1,4 +1,4 @@
-"""The events of a session tree: one counter for all of them, and everyone who watches."""
+"""Events and everyone who watches them: those of a session tree, with one counter, and those of a whole home."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 Event = dict[str, Any]
-"""`{event, sequence, session_id, parent_id, root_session_id, timestamp, correlation_id, data}`."""
+"""`{event, sequence, session_id, parent_id, root_session_id, timestamp, correlation_id, data}`.
+
+`sequence` is None where no tree counts any more: a session was deleted.
+"""
 
 _RING = 10_000
 UNSTORED = _RING
@@ -20,32 +23,16 @@ def is_delta(event: str) -> bool:
     return event.endswith(":delta") or event == "llm:stream_block_delta"
 
 
-class TreeEvents:
-    """Numbers the events of a root session and its descendants and hands them to subscribers; never waits for one."""
+class EventSource:
+    """Hands events to everyone who watches; never waits for one."""
 
-    def __init__(self, root_session_id: str, last_sequence: int = 0, *, keep: int = _RING) -> None:
-        self.root_session_id = root_session_id
-        self._sequence = last_sequence
-        self._recent: deque[Event] = deque(maxlen=keep)
+    def __init__(self) -> None:
         self._subscribers: dict[Subscription, None] = {}
-
-    @property
-    def last_sequence(self) -> int:
-        return self._sequence
-
-    def next_sequence(self) -> int:
-        self._sequence += 1
-        return self._sequence
 
     def publish(self, event: Event) -> None:
         """Tell everyone who watches."""
-        self._recent.append(event)
         for subscription in tuple(self._subscribers):
             subscription.put(event)
-
-    def recent(self, after: int) -> list[Event]:
-        """Return the events after a number, as far back as they are remembered."""
-        return [event for event in self._recent if event["sequence"] > after]
 
     def subscribe(self, wants: Callable[[Event], bool] | None = None) -> Subscription:
         subscription = Subscription(self, wants)
@@ -56,10 +43,40 @@ class TreeEvents:
         self._subscribers.pop(subscription, None)
 
 
+class TreeEvents(EventSource):
+    """Numbers the events of a root session and its descendants; what is told here is told `beyond` as well."""
+
+    def __init__(
+        self, root_session_id: str, last_sequence: int = 0, *, beyond: EventSource | None = None, keep: int = _RING
+    ) -> None:
+        super().__init__()
+        self.root_session_id = root_session_id
+        self._sequence, self._beyond = last_sequence, beyond
+        self._recent: deque[Event] = deque(maxlen=keep)
+
+    @property
+    def last_sequence(self) -> int:
+        return self._sequence
+
+    def next_sequence(self) -> int:
+        self._sequence += 1
+        return self._sequence
+
+    def publish(self, event: Event) -> None:
+        self._recent.append(event)
+        super().publish(event)
+        if self._beyond is not None:
+            self._beyond.publish(event)
+
+    def recent(self, after: int) -> list[Event]:
+        """Return the events after a number, as far back as they are remembered."""
+        return [event for event in self._recent if event["sequence"] > after]
+
+
 class Subscription:
     """The events that come from now on: `async for event in subscription`, until it is closed."""
 
-    def __init__(self, source: TreeEvents, wants: Callable[[Event], bool] | None = None) -> None:
+    def __init__(self, source: EventSource, wants: Callable[[Event], bool] | None = None) -> None:
         self._source, self._wants = source, wants
         self._queue: asyncio.Queue[Event | None] = asyncio.Queue()
 

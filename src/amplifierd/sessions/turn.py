@@ -52,6 +52,7 @@ class Turn:
         runner.journal.correlation_id = runner.transcript.correlation_id = self.correlation_id
         runner.transcript.turn = runner.requests.turn = self.number
         runner.summary.begin()
+        await runner.status.tell()
         if runner.parent is None:  # a child runs for one turn, and its parent may have been asked to stop already
             runner.kernel.reset_cancellation()
         status, response, error = await self._attempt(prompt, metadata, images)
@@ -197,6 +198,8 @@ class Turn:
                 await runner.journal.write("assistant_message:complete", {**message, "content": result.response})
             await runner.journal.write("execution:done", done, lasting=True)
             runner.record = await runner.runtime.store.update(runner.hold, **self._counted(result))
+            if runner.parent is None and not runner.is_root:  # nobody above it counts
+                await runner.tree.keep_usage()
         except HoldLostError:
             logger.warning("session %s was taken over during turn %d", self._session_id, result.turn)
         except (SessionError, OSError) as failure:

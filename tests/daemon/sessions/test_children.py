@@ -7,6 +7,8 @@ import pytest
 from agents_at_work import Agent, Kind, call
 
 from amplifierd.home import Home
+from amplifierd.sessions.approval import Approval, ApprovalDecision
+from amplifierd.sessions.approvers import Callback
 from amplifierd.sessions.session import Session
 
 HELPER = {
@@ -137,3 +139,57 @@ async def test_a_child_that_is_opened_beside_its_root_counts_in_the_same_tree(ho
     numbers = [event["seq"] for member in members for event in home.sessions.events(member)]
     assert len(numbers) == len(set(numbers))
     assert home.sessions.get(child.session_id).usage_tree is None
+
+
+async def test_a_child_that_is_opened_on_its_own_holds_its_whole_tree(home: Home, work: Path) -> None:
+    async with home.sessions.open(plan=delegating([*SCRIPT, "Again."]).sections(), working_dir=work) as session:
+        await session.execute("Ask the helper")
+    root_id, child_id = session.session_id, child_of(home, session)
+    before = home.sessions.get(root_id).usage_tree
+    assert before is not None
+
+    async with home.sessions.resume(child_id) as child:
+        assert home.sessions.holder(root_id) is not None
+        await child.execute("More")
+        alone = home.sessions.get(root_id).usage_tree
+        async with home.sessions.resume(root_id) as root:
+            assert root.approvals is child.approvals
+            await root.execute("And you?")
+        assert home.sessions.holder(root_id) is not None
+        await child.execute("Still more")
+
+    assert (home.sessions.holder(root_id), home.sessions.holder(child_id)) == (None, None)
+    after = home.sessions.get(root_id).usage_tree
+    assert alone is not None
+    assert after is not None
+    used = [tree["by_agent"]["helper"]["tokens"]["total"] for tree in (before, alone, after)]
+    assert used == sorted(set(used))
+    children = home.sessions.children(root_id)
+    assert used[-1] == sum((child.usage or {})["tokens"]["total"] for child in children)
+    members = (root_id, *(child.session_id for child in children))
+    numbers = [event["seq"] for member in members for event in home.sessions.events(member)]
+    assert len(numbers) == len(set(numbers))
+
+
+async def test_what_is_allowed_for_ever_in_a_child_is_allowed_in_its_tree(home: Home, work: Path) -> None:
+    run = call("bash", command="true")
+    helper = {**HELPER, "providers": [{"module": "provider-mock", "config": {"script": [run, "Done."]}}]}
+    guard = {"module": "hooks-approval", "config": {"ask_user_fallback": True}}
+    agent = Agent(SCRIPT, [{"module": "tool-task"}, {"module": "tool-bash"}], [guard], {"helper": helper})
+    async with home.sessions.open(plan=agent.sections(), working_dir=work) as session:
+        await session.execute("Ask the helper, whom no one allows anything")
+    asked: list[str] = []
+
+    def always(approval: Approval) -> ApprovalDecision:
+        asked.append(approval.session_id)
+        return ApprovalDecision("allow", remember=True)
+
+    async with home.sessions.resume(child_of(home, session), approver=Callback(always)) as child:
+        alone = await child.execute("Run it")
+    async with home.sessions.resume(session.session_id, approver=Callback(always)) as root:
+        await root.execute("Ask the helper again")
+
+    assert [tool.status for tool in alone.tool_calls] == ["done"]
+    assert asked == [child.session_id]
+    for below in home.sessions.children(session.session_id):
+        assert "tool:outcome" in [event["event"] for event in home.sessions.events(below.session_id)]

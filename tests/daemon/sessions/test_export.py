@@ -17,7 +17,9 @@ from amplifierd.paths import Paths
 from amplifierd.session_store.file_store import FileStore
 from amplifierd.session_store.protocol import Hold, Holder, NewSession, SessionQuery
 from amplifierd.session_store.record import SessionRecord, now
+from amplifierd.sessions.announcements import Announcements
 from amplifierd.sessions.export import export_session
+from amplifierd.sessions.secret_values import SecretValues
 from amplifierd.sessions.session_archive import ArchiveLimits, read_archive
 from amplifierd.sessions.session_import import import_session
 from amplifierd.signing_keys import SigningKeys
@@ -46,7 +48,8 @@ class OneHome:
         return (await export_session(self.store, session_id, path, self.keys, **options)).path
 
     async def take(self, path: Path, **options: Any) -> Any:
-        return await import_session(path, self.store, ME, self.keys, **options)
+        announcements = Announcements(self.store, SecretValues())
+        return await import_session(path, self.store, ME, self.keys, announcements, **options)
 
     async def session_ids(self) -> list[str]:
         page = await self.store.list(SessionQuery(limit=100))
@@ -120,7 +123,7 @@ async def test_a_session_and_its_children_arrive_whole_in_another_home(exported:
     child = await other.store.read("s1-0123456789abcdef_helper")
     assert (child.parent_session_id, child.root_session_id, child.verified) == ("s1", "s1", False)
     assert (await other.store.read_messages("s1"))[0]["content"] == f"token {SECRET}"
-    assert [event["seq"] for event in await other.store.read_events("s1")] == [1, 2, 3, 4, 5]
+    assert [event["seq"] for event in await other.store.read_events("s1")] == [1, 2, 3, 4, 5, 6]
     assert await other.store.read_document("s1", "context_messages") == {"messages": []}
     assert await other.store.read_document("s1", "imported_lock") == {"build_id": "b1"}
     assert await other.store.read_document("s1", "approvals") is None
@@ -192,7 +195,7 @@ async def test_ids_that_are_taken_are_replaced_throughout(exported: Path, home: 
     assert (await home.store.read(child)).parent_session_id == root
     events = await home.store.read_events(root)
     assert {event["session_id"] for event in events} == {root}
-    assert events[-1]["data"]["child"] == child
+    assert events[-2]["data"]["child"] == child
     assert len(await home.session_ids()) == 4
 
 

@@ -204,7 +204,8 @@ async def test_numbers_that_a_killed_process_may_have_told_are_not_given_again(r
     async with remains.home.sessions.resume(remains.session_id):
         pass
 
-    assert remains.home.sessions.events(remains.session_id)[2]["seq"] > 10_000
+    numbers = [event["seq"] for event in remains.home.sessions.events(remains.session_id)]
+    assert min(number for number in numbers if number > 3) > 10_000
 
 
 async def test_a_fork_of_a_repaired_session_is_whole(remains: Remains) -> None:

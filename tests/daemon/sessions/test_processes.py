@@ -16,6 +16,7 @@ sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
 from crashing_sessions import make_place, open_home, plan
 
 from amplifier_core.utils.tool_messages import calls_in, results_in
+from amplifierd.exceptions import SessionHeldError
 
 PROGRAM = Path(__file__).parents[2] / "stand_ins/session_process.py"
 
@@ -164,6 +165,26 @@ async def test_the_children_of_a_session_that_was_taken_over_stop_as_well(place:
     runs = (place / "work/runs.txt").read_text().splitlines()
     assert [line for line in runs if line.startswith("begin")] == ["begin quick2t0.0"]
     _assert_whole(home, child, turns=[1, 2])
+
+
+async def test_a_child_is_not_opened_or_changed_while_another_process_has_its_root(place: Path, start: Start) -> None:
+    holder = start("root")
+    holder.send("quick1t0: task")
+    assert holder.outcome() == {"result": "completed"}
+    home = open_home(place)
+    (child,) = home.sessions.children("root")
+
+    with pytest.raises(SessionHeldError, match=f"process {holder.pid} "):
+        await home.sessions.resume(child.session_id)
+    with pytest.raises(SessionHeldError, match=f"process {holder.pid} "):
+        await home.sessions.rename(child.session_id, "Mine")
+    assert home.sessions.messages(child.session_id)
+
+    async with home.sessions.resume(child.session_id, take_over=True) as taken:
+        holder.send("quick1t1: look")
+        assert holder.outcome()["error"] == "HoldLostError"
+        assert (await taken.execute("quick2t0: look")).status == "completed"
+    _assert_whole(home, child.session_id, turns=[1, 2])
 
 
 def _assert_whole(home: Any, session_id: str, *, turns: list[int]) -> None:

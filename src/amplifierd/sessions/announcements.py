@@ -1,0 +1,84 @@
+"""What becomes of sessions as a whole: created, changed and deleted, and where a home's events can be watched.
+
+A loaded session tells everything through its own journal. This is for sessions that are not loaded; their events are
+numbered and stored like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from amplifierd.session_store.protocol import Hold, Holder, NewSession, SessionStore
+from amplifierd.session_store.record import SessionRecord
+
+from .journal import NOT_NESTED, Journal, event_of, stored_line
+from .secret_values import SecretValues
+from .tree_events import EventSource, TreeEvents
+from .tree_history import last_sequence
+
+CREATED, UPDATED, DELETED = "session:created", "session:updated", "session:deleted"
+STATUS = "session:status"
+
+
+class Announcements:
+    """Stores and tells what becomes of the sessions of one home; `events` has all of it, of loaded sessions too."""
+
+    def __init__(self, store: SessionStore, secrets: SecretValues) -> None:
+        self.events = EventSource()
+        self._store, self._secrets = store, secrets
+
+    def tree(self, root_session_id: str, last: int = 0) -> TreeEvents:
+        """Return the events of a tree, which the whole home hears."""
+        return TreeEvents(root_session_id, last, beyond=self.events)
+
+    async def create(
+        self,
+        new: NewSession,
+        holder: Holder,
+        tree: TreeEvents | None = None,
+        *,
+        correlation_id: str | None = None,
+        nesting: Mapping[str, Any] = NOT_NESTED,
+    ) -> Hold:
+        """Store a session and hold it. That it was created is the first, or for a copy the latest, of its events.
+
+        `tree` is the one that it is created in; `correlation_id` and `nesting` say for which prompt and call.
+
+        Raises:
+            SessionExistsError: the id is taken.
+        """
+        record = new.record
+        tree = tree or self.tree(record.root_id, max((_number(event) for event in new.events), default=0))
+        named = ("session_id", "name", "profile_name", "working_dir", "created_by")
+        data = self._secrets.scrubbed({name: getattr(record, name) for name in named})
+        sequence = tree.next_sequence()
+        event = event_of(CREATED, data, record, sequence, correlation_id=correlation_id, nesting=nesting)
+        line = stored_line(event, data, nesting)
+        hold = await self._store.create(replace(new, events=[*new.events, line]), holder)
+        tree.publish(event)
+        return hold
+
+    async def tell(
+        self, hold: Hold, record: SessionRecord, *entries: tuple[str, Mapping[str, Any]], tree: TreeEvents | None = None
+    ) -> None:
+        """Store events of a session that is not loaded, and tell them; `tree` is that of its root if it is loaded."""
+        tree = tree or self.tree(record.root_id, await last_sequence(self._store, record.root_id))
+        await Journal(self._store, hold, record, tree, self._secrets).write_all(entries)
+
+    async def delete(self, hold: Hold, record: SessionRecord) -> None:
+        """Remove a session, and tell it."""
+        await self._store.delete(hold)
+        self.events.publish(event_of(DELETED, {}, record, None))
+
+
+def changes_told(record: SessionRecord, fields: Sequence[str]) -> tuple[tuple[str, dict[str, Any]], ...]:
+    """Return the events for fields that were changed while a session was not loaded."""
+    updated = (UPDATED, {"fields_changed": sorted(fields), "revision": record.revision})
+    return (updated, (STATUS, {"status": record.status, "activity": None})) if "status" in fields else (updated,)
+
+
+def _number(event: Mapping[str, Any]) -> int:
+    number = event.get("seq")
+    return number if isinstance(number, int) else 0

@@ -1,0 +1,92 @@
+"""What a session does at this moment: one thing at a time, and whoever watches is told when it changes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from amplifier_system.tasks import run_to_end
+from amplifierd.exceptions import ExecutionInProgressError, HoldLostError, SessionStateError
+from amplifierd.session_store.record import Activity, SessionState
+
+from .announcements import STATUS
+from .approvals import ApprovalQueue
+from .journal import Journal
+from .prompt_queue import PromptQueue
+
+
+class SessionStatus:
+    """The status of one session of this process. `is_loaded` says whether its modules are."""
+
+    def __init__(
+        self,
+        session_id: str,
+        journal: Journal,
+        *,
+        state: Callable[[], SessionState],
+        approvals: ApprovalQueue,
+        queue: PromptQueue,
+    ) -> None:
+        self.is_loaded = self.is_busy = self.is_cancelling = self.is_closed = False
+        self._session_id, self._journal, self._state = session_id, journal, state
+        self._approvals, self._queue = approvals, queue
+        self._is_idle = asyncio.Event()
+        self._is_idle.set()
+        self._told: dict[str, Any] = {}
+
+    @property
+    def activity(self) -> Activity | None:
+        """What it does; None while its modules are not loaded."""
+        if self.is_busy:
+            if self.is_cancelling:
+                return "cancelling"
+            waits = any(approval.session_id == self._session_id for approval in self._approvals.pending())
+            return "waiting_approval" if waits else "executing"
+        if self._queue.prompts():
+            return "queued"
+        return "idle" if self.is_loaded else None
+
+    @asynccontextmanager
+    async def working(self) -> AsyncIterator[None]:
+        """Keep everything else away from the conversation meanwhile.
+
+        Raises:
+            SessionStateError: the session is closed.
+            ExecutionInProgressError: something else is at work.
+        """
+        if self.is_closed:
+            raise closed(self._session_id)
+        if self.is_busy:
+            raise ExecutionInProgressError(
+                f"session {self._session_id} is executing a turn", hint="wait for it, queue the prompt, or cancel it"
+            )
+        self.is_busy = True
+        self._is_idle.clear()
+        try:
+            yield
+        finally:
+            self.is_busy = self.is_cancelling = False
+            try:
+                await run_to_end(self.tell())
+            finally:
+                self._is_idle.set()
+
+    async def wait_until_idle(self) -> None:
+        await self._is_idle.wait()
+
+    async def tell(self) -> None:
+        """Tell `session:status` if it is not what was told last."""
+        status = {"status": self._state(), "activity": self.activity}
+        if status == self._told:
+            return
+        self._told = status
+        try:
+            await self._journal.note(STATUS, status)
+        except HoldLostError:
+            return  # the process that has the session now tells what becomes of it
+
+
+def closed(session_id: str) -> SessionStateError:
+    return SessionStateError(f"session {session_id} is closed", hint="open it again with sessions.resume")
