@@ -1,7 +1,7 @@
 """Which addresses belong to the public internet, and which host a piece of text means, however it is spelt."""
 
 import re
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 
 Address = IPv4Address | IPv6Address
 
@@ -24,6 +24,15 @@ def is_public(address: Address) -> bool:
     return address in _GLOBAL_UNICAST and address.is_global and not address.teredo
 
 
+def is_loopback(host: str) -> bool:
+    """Say whether a host is this machine and nothing that others can reach; a name other than `localhost` is not."""
+    try:
+        canonical = canonical_host(host.strip("[]"))
+    except ValueError:
+        return False
+    return canonical == "localhost" or (_is_address(canonical) and ip_address(canonical).is_loopback)
+
+
 def canonical_host(text: str) -> str:
     """Return the one spelling of a host: a name in lower case and ASCII, or an address; raises `ValueError`.
 
@@ -39,6 +48,10 @@ def canonical_host(text: str) -> str:
         raise ValueError("not a host name")
     parts = name.split(".")
     return _ipv4(parts) if _NUMBER.fullmatch(parts[-1]) else name
+
+
+def _is_address(canonical: str) -> bool:
+    return ":" in canonical or canonical.rpartition(".")[2].isdigit()
 
 
 def _carried(address: IPv6Address) -> IPv4Address | None:

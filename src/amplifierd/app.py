@@ -11,8 +11,12 @@ from amplifier_core import __version__
 
 from .daemon.daemon import Daemon
 from .home import Home, open_home
+from .http.authentication import Authentication
+from .http.cross_site import CrossSite
+from .http.openapi import describe
 from .http.problem_answers import add_problem_answers
-from .routers import system
+from .http.request_guard import RequestGuard
+from .routers import auth, system
 from .settings import Settings
 
 API = "/api/v1"
@@ -37,8 +41,23 @@ def create_app(settings: Settings | None = None, *, home: Home | None = None) ->
         finally:
             await daemon.stop()
 
-    app = FastAPI(title="amplifierd", version=__version__, lifespan=lifespan, redirect_slashes=False)
+    app = FastAPI(
+        title="amplifierd",
+        version=__version__,
+        lifespan=lifespan,
+        redirect_slashes=False,
+        docs_url=None,
+        redoc_url=None,
+    )
     app.state.daemon = daemon
+    app.openapi = lambda: describe(app)  # type: ignore[method-assign] # the way FastAPI documents
     add_problem_answers(app)
+    app.add_middleware(
+        RequestGuard,
+        authentication=Authentication(served.settings, daemon.tokens, daemon.tickets),
+        cross_site=CrossSite(served.settings),
+        audit=daemon.audit,
+    )
     app.include_router(system.unversioned)
+    app.include_router(auth.router, prefix=API)
     return app

@@ -12,6 +12,20 @@ AmplifierError
 ├── AgentNotFoundError (ValueError)       caller: the plan has no such agent
 ├── FormatUnsupportedError                owner of the home: a newer version wrote the file
 ├── SettingsError                         owner of the home: the settings file or a variable is invalid
+├── AccessError                           caller of the daemon
+│   ├── UnauthorizedError                   caller: it did not say who it is, or not credibly
+│   ├── ForbiddenError                      caller: it may not do this
+│   ├── TokenNotFoundError                  caller: there is no token of that name
+│   └── TokenExistsError                    caller: the name is taken
+├── RequestRefusedError                   caller: the request cannot be taken on; `code` says why
+├── IdempotencyError                      caller: the key of the request was used before
+│   ├── IdempotencyConflictError            for another request
+│   └── RequestInterruptedError             for a request whose end the daemon did not live to see
+├── OperationError                        anything about one operation
+│   ├── OperationNotFoundError              caller: there is no operation of that id
+│   ├── OperationFinishedError              caller: it is over
+│   └── OperationCancelledError             caller: somebody cancelled it
+├── NotReadyError                         caller: the daemon is coming up, or going down
 ├── CheckpointError                       owner of the working directory: a snapshot or an undo is not possible
 │   └── SnapshotRefusedError                this directory is never snapshotted; the message says why
 ├── TrustError                            caller: such a directory cannot be trusted
@@ -53,6 +67,7 @@ if TYPE_CHECKING:
     from .issues import Issue
 
 __all__ = [
+    "AccessError",
     "AgentNotFoundError",
     "ApprovalAlreadyResolvedError",
     "ApprovalDecisionError",
@@ -64,14 +79,22 @@ __all__ = [
     "CollectionError",
     "ExecutionError",
     "ExecutionInProgressError",
+    "ForbiddenError",
     "FormatUnsupportedError",
     "HoldLostError",
+    "IdempotencyConflictError",
+    "IdempotencyError",
     "InvalidLimitsError",
     "InvalidSessionIdError",
     "InvalidTurnError",
     "MountPlanError",
     "MountPlanMissingError",
+    "NotReadyError",
     "NothingToSteerError",
+    "OperationCancelledError",
+    "OperationError",
+    "OperationFinishedError",
+    "OperationNotFoundError",
     "ProfileCircularInheritanceError",
     "ProfileCompilationError",
     "ProfileError",
@@ -80,6 +103,8 @@ __all__ = [
     "QueueFullError",
     "RefResolutionError",
     "ReplayError",
+    "RequestInterruptedError",
+    "RequestRefusedError",
     "SessionError",
     "SessionExistsError",
     "SessionHeldError",
@@ -89,7 +114,10 @@ __all__ = [
     "SettingsError",
     "SnapshotRefusedError",
     "SteeringUnsupportedError",
+    "TokenExistsError",
+    "TokenNotFoundError",
     "TrustError",
+    "UnauthorizedError",
 ]
 
 
@@ -150,6 +178,66 @@ class FormatUnsupportedError(AmplifierError):
 
 class SettingsError(AmplifierError):
     """The settings file or a variable of the environment is invalid; the message names the key."""
+
+
+class AccessError(AmplifierError):
+    """A caller of the daemon is refused, or a token is not there."""
+
+
+class UnauthorizedError(AccessError):
+    """A caller did not say who it is, or not credibly."""
+
+
+class ForbiddenError(AccessError):
+    """A caller may not do what it asks for."""
+
+
+class TokenNotFoundError(AccessError):
+    """There is no token of that name."""
+
+
+class TokenExistsError(AccessError):
+    """There is a token of that name already."""
+
+
+class RequestRefusedError(AmplifierError):
+    """A request cannot be taken on; `code` is a stable word of the table of problems."""
+
+    def __init__(self, message: str, *, code: str, hint: str = "", retry_after: float | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.code, self.retry_after = code, retry_after
+
+
+class IdempotencyError(AmplifierError):
+    """The key of a request was used before."""
+
+
+class IdempotencyConflictError(IdempotencyError):
+    """The key belongs to another request."""
+
+
+class RequestInterruptedError(IdempotencyError):
+    """The daemon ended while it worked on the first request with this key; what came of it is not known."""
+
+
+class OperationError(AmplifierError):
+    """Something is wrong with an operation."""
+
+
+class OperationNotFoundError(OperationError):
+    """There is no operation of that id."""
+
+
+class OperationFinishedError(OperationError):
+    """The operation is over and cannot be cancelled."""
+
+
+class OperationCancelledError(OperationError):
+    """The operation was cancelled before it was done."""
+
+
+class NotReadyError(AmplifierError):
+    """The daemon takes no new work at the moment."""
 
 
 class CheckpointError(AmplifierError):

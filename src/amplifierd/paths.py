@@ -69,6 +69,10 @@ class Paths:
         return self.config / "token"
 
     @property
+    def tokens_file(self) -> Path:
+        return self.config / "tokens.json"
+
+    @property
     def certs(self) -> Path:
         return self.config / "certs"
 
@@ -112,6 +116,14 @@ class Paths:
     @property
     def active_profile_file(self) -> Path:
         return self.state / "active_profile"
+
+    @property
+    def idempotency(self) -> Path:
+        return self.state / "idempotency"
+
+    @property
+    def audit_file(self) -> Path:
+        return self.logs / "audit.jsonl"
 
     @property
     def run(self) -> Path:

@@ -78,6 +78,25 @@ PROBLEMS: Mapping[type[BaseException], Problem] = {
     ours.NothingToSteerError: Problem(409, "nothing-to-steer"),
     ours.SteeringUnsupportedError: Problem(409, "steering-unsupported"),
     ours.BudgetExhaustedError: Problem(429, "budget-exhausted"),
+    ours.UnauthorizedError: Problem(401, "unauthorized"),
+    ours.ForbiddenError: Problem(403, "forbidden"),
+    ours.TokenNotFoundError: Problem(404, "token-not-found"),
+    ours.TokenExistsError: Problem(409, "token-exists"),
+    ours.IdempotencyConflictError: Problem(409, "idempotency-conflict"),
+    ours.RequestInterruptedError: Problem(409, "request-interrupted"),
+    ours.OperationNotFoundError: Problem(404, "operation-not-found"),
+    ours.OperationFinishedError: Problem(409, "operation-finished"),
+    ours.OperationCancelledError: Problem(409, "operation-cancelled"),
+    ours.NotReadyError: Problem(503, "not-ready", retryable=True),
+    ours.ApprovalNotFoundError: Problem(404, "approval-not-found"),
+    ours.ApprovalAlreadyResolvedError: Problem(409, "approval-already-resolved"),
+    ours.ApprovalExpiredError: Problem(410, "approval-expired"),
+    ours.ApprovalDecisionError: Problem(422, "validation-error"),
+    ours.TrustError: Problem(400, "invalid-request"),
+    ours.InvalidLimitsError: Problem(422, "validation-error"),
+    ours.SessionImportError: Problem(422, "validation-error"),
+    ours.ReplayError: Problem(409, "session-state-conflict"),
+    ours.CheckpointError: Problem(409, "session-state-conflict"),
     BundleNotFoundError: Problem(404, "bundle-not-found"),
     BundleLoadError: Problem(422, "bundle-load-error"),
     BundleDependencyError: Problem(422, "bundle-dependency-error"),
@@ -86,11 +105,72 @@ PROBLEMS: Mapping[type[BaseException], Problem] = {
 }
 """The most specific class of an error counts; what is not here is a mistake of ours."""
 
+_NAMED = (
+    Problem(400, "malformed-request"),
+    Problem(400, "invalid-request"),
+    Problem(400, "invalid-identifier"),
+    Problem(403, "forbidden"),
+    Problem(403, "host-rejected"),
+    Problem(403, "origin-rejected"),
+    Problem(403, "profile-read-only"),
+    Problem(404, "not-found"),
+    Problem(404, "collection-not-found"),
+    Problem(404, "module-not-found"),
+    Problem(409, "collection-exists"),
+    Problem(409, "collection-in-use"),
+    Problem(409, "collection-disabled"),
+    Problem(409, "collections-file-invalid"),
+    Problem(409, "profile-exists"),
+    Problem(409, "profile-in-use"),
+    Problem(409, "ambiguous-profile"),
+    Problem(409, "bundle-exists"),
+    Problem(409, "bundle-in-use"),
+    Problem(413, "payload-too-large"),
+    Problem(415, "unsupported-media-type"),
+    Problem(422, "validation-error"),
+    Problem(422, "overlay-source-forbidden"),
+    Problem(429, "rate-limit", retryable=True),
+    Problem(431, "headers-too-large"),
+    Problem(503, "offline"),
+)
+
+_BUSY = Problem(409, "busy", retryable=True)
+_NOT_POSSIBLE = Problem(422, "profile-invalid")
+_REFUSED = Problem(403, "forbidden")
+_UNREADABLE = Problem(400, "invalid-request")
+
+BY_CODE: Mapping[str, Problem] = {problem.code: problem for problem in _NAMED} | {
+    **dict.fromkeys(("collection-busy", "collections-file-busy", "collections-lock-busy", "unsettled"), _BUSY),
+    **dict.fromkeys(("reserved-collection", "builtin-collection", "source-not-allowed", "source-not-pinned"), _REFUSED),
+    **dict.fromkeys(("source-not-directory", "syntax", "unsafe-path", "subpath-missing"), _UNREADABLE),
+    **dict.fromkeys(("bad-ref", "source-conflict", "agent-not-file", "agent-unreadable"), _NOT_POSSIBLE),
+    **dict.fromkeys(("context-not-directory", "dependency-conflict", "module-not-installed"), _NOT_POSSIBLE),
+    **dict.fromkeys(("module-package-missing", "frozen"), _NOT_POSSIBLE),
+    "sync-failed": Problem(502, "ref-resolution-failed", retryable=True),
+}
+"""Problems of errors that have a `code` or a `reason`, where it tells more than their class."""
+
 _FACTS = ("provider", "model", "tool_name", "raw_arguments")
 
 
 def find_problem(error: BaseException) -> Problem:
+    """Return the kind of problem that an error is: by the word it carries, else by its most specific class."""
+    for word in _words(error):
+        if word in BY_CODE:
+            return BY_CODE[word]
     return next((PROBLEMS[kind] for kind in type(error).__mro__ if kind in PROBLEMS), INTERNAL)
+
+
+def _words(error: BaseException) -> tuple[str, ...]:
+    match error:
+        case ours.CollectionError() | ours.ProfileCompilationError() | ours.RequestRefusedError():
+            return (error.code,)
+        case ours.RefResolutionError():
+            return (error.reason,)
+        case ours.ProfileValidationError():
+            return tuple(issue.code for issue in error.issues if issue.code == "overlay-source-forbidden")
+        case _:
+            return ()
 
 
 def hint_for(error: BaseException) -> str:

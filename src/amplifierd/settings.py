@@ -110,6 +110,10 @@ class MentionSettings(Section):
 
 
 class SecuritySettings(Section):
+    allowed_hosts: Texts = Field(default=(), description="names, beside its own, by which clients may call the daemon")
+    allowed_origins: Texts = Field(
+        default=(), description="web pages, `scheme://host[:port]`, that may call the daemon from a browser"
+    )
     allowed_sources: Texts = Field(default=("*",), description="patterns of the sources that profiles may use")
     require_pinned: bool = Field(default=False, description="refuse sources that can move, such as branches")
     module_roots: tuple[AbsolutePath, ...] = Field(
@@ -120,6 +124,15 @@ class SecuritySettings(Section):
     allow_home_mentions: bool = Field(default=False, description="mentions may reach files below ~")
 
 
+class AuthSettings(Section):
+    mode: Literal["token", "proxy", "none"] = Field(
+        default="token", description="who may use the daemon: token, proxy (a trusted one says who it is) or none"
+    )
+    tokens: Texts = Field(
+        default=(), description="tokens beside those of `amplifierd token`, each `name:scope:sha256:<hex>`"
+    )
+
+
 class Settings(BaseSettings):
     """What an owner of a home can set; frozen. `model_fields_set` has the keys that were set.
 
@@ -128,6 +141,8 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(frozen=True, extra="ignore", validate_default=True)
 
+    host: str = Field(default="127.0.0.1", description="address that the daemon listens on")
+    uds: AbsolutePath | None = Field(default=None, description="Unix socket to listen on in place of host and port")
     working_dir: AbsolutePath = Field(
         default=Path("~/amplifier"), description="working directory of sessions that name none; made on first use"
     )
@@ -144,6 +159,8 @@ class Settings(BaseSettings):
     sessions: SessionSettings = SessionSettings()
     mentions: MentionSettings = MentionSettings()
     security: SecuritySettings = SecuritySettings()
+    auth: AuthSettings = AuthSettings()
+    trusted_proxies: Texts = Field(default=(), description="addresses of proxies whose word about clients counts")
 
     _warnings: tuple[str, ...] = PrivateAttr(())
 

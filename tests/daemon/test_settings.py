@@ -21,6 +21,8 @@ from amplifierd.settings_layers import keys_of
 ROOT = Path(__file__).parents[2]
 
 DEFAULTS: dict[str, Any] = {
+    "host": "127.0.0.1",
+    "uds": None,
     "working_dir": Path("~/amplifier"),
     "default_profile": None,
     "offline": False,
@@ -36,6 +38,11 @@ DEFAULTS: dict[str, Any] = {
     "checkpoints.max_files": 20000,
     "checkpoints.max_bytes": 524288000,
     "checkpoints.timeout_seconds": 5,
+    "security.allowed_hosts": (),
+    "security.allowed_origins": (),
+    "auth.mode": "token",
+    "auth.tokens": (),
+    "trusted_proxies": (),
     "security.allowed_sources": ("*",),
     "security.require_pinned": False,
     "security.module_roots": (),
@@ -56,6 +63,13 @@ DEFAULTS: dict[str, Any] = {
 }
 
 OTHER: dict[str, tuple[str, Any]] = {
+    "host": ("0.0.0.0", "0.0.0.0"),
+    "uds": ("/srv/socket", Path("/srv/socket")),
+    "security.allowed_hosts": ("daemon.example", ("daemon.example",)),
+    "security.allowed_origins": ("https://page.example,", ("https://page.example",)),
+    "auth.mode": ("proxy", "proxy"),
+    "auth.tokens": (f"ci:run:sha256:{'0' * 64}", (f"ci:run:sha256:{'0' * 64}",)),
+    "trusted_proxies": ("10.0.0.1,10.1.0.0/16", ("10.0.0.1", "10.1.0.0/16")),
     "working_dir": ("/srv/work", Path("/srv/work")),
     "default_profile": ("local/mine", "local/mine"),
     "offline": ("on", True),

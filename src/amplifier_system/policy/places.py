@@ -51,7 +51,7 @@ SECRET_PLACES = (
 
 HARMLESS_DEVICES = frozenset({"/dev/null", "/dev/zero", "/dev/random", "/dev/urandom", "/dev/tty"})
 
-_HOME_SECRETS = ("secrets.yaml", "token", "certs", "keys")
+_HOME_SECRETS = ("secrets.yaml", "token", "tokens.json", "certs", "keys")
 
 
 def secret_places(environ: Mapping[str, str] | None = None) -> Iterator[str]:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 import uuid
 from typing import Literal
 
 from amplifierd.home import Home
+
+from .audit import AuditLog
+from .tickets import Tickets
+from .tokens import Tokens
 
 Phase = Literal["starting", "ready", "stopping"]
 
@@ -19,6 +24,9 @@ class Daemon:
         self.boot_id = uuid.uuid4().hex
         self.phase: Phase = "starting"
         self.warnings: list[str] = []
+        self.tokens = Tokens(home.paths, home.settings.auth.tokens)
+        self.tickets = Tickets()
+        self.audit = AuditLog(home.paths.audit_file)
         self._started = time.monotonic()
 
     @property
@@ -27,9 +35,12 @@ class Daemon:
 
     async def start(self) -> None:
         """Come up; what fails on the way is a warning, and never keeps the server from answering."""
+        if self.home.settings.auth.mode != "none":
+            await asyncio.to_thread(self.tokens.ensure_first)
         self.phase = "ready"
 
     async def stop(self) -> None:
         """Refuse new work, end what runs, and give back what is held."""
         self.phase = "stopping"
         await self.home.sessions.close()
+        self.audit.close()

@@ -1,12 +1,17 @@
-"""What endpoints ask for by type: the daemon that serves them."""
+"""What endpoints ask for by type: the daemon that serves them, and who calls."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, Any
 
 from fastapi import Depends, Request
 
+from amplifierd.daemon.callers import Caller, Scope
 from amplifierd.daemon.daemon import Daemon
+from amplifierd.exceptions import UnauthorizedError
+
+from .request_guard import AUDIT_DETAILS
 
 
 def _daemon(request: Request) -> Daemon:
@@ -14,4 +19,25 @@ def _daemon(request: Request) -> Daemon:
     return daemon
 
 
+def requires(scope: Scope) -> Callable[[Request], Caller]:
+    """Return a dependency: the caller, who has the scope."""
+
+    def find(request: Request) -> Caller:
+        caller: Caller | None = request.state.caller
+        if caller is None:
+            raise UnauthorizedError("a token is needed")
+        caller.check(scope)
+        return caller
+
+    return find
+
+
+def note(request: Request, **facts: Any) -> None:
+    """Have the audit log say more about a request than its path."""
+    setattr(request.state, AUDIT_DETAILS, facts)
+
+
 TheDaemon = Annotated[Daemon, Depends(_daemon)]
+Reader = Annotated[Caller, Depends(requires("read"))]
+Runner = Annotated[Caller, Depends(requires("run"))]
+Admin = Annotated[Caller, Depends(requires("admin"))]

@@ -11,26 +11,38 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from amplifierd.problems import problem_document
+from amplifier_core.exceptions import AmplifierError
+from amplifierd.problems import INTERNAL, PROBLEMS, problem_document
 
 MEDIA_TYPE = "application/problem+json"
 
 logger = logging.getLogger(__name__)
 
 _CODES = {404: "not-found", 405: "method-not-allowed", 413: "payload-too-large", 415: "unsupported-media-type"}
+_GENERIC = "the daemon failed; its log says more under this request id"
 
 
 def add_problem_answers(app: FastAPI) -> None:
-    """Let every failure of an endpoint be answered as a problem."""
+    """Let every expected failure of an endpoint be answered as a problem; the others reach the request guard."""
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _refused)
-    app.add_exception_handler(Exception, _failed)
+    for kind in (AmplifierError, *PROBLEMS):
+        app.add_exception_handler(kind, _failed)  # type: ignore[arg-type] # PROBLEMS has only subclasses of Exception
+
+
+def error_answer(request: Request, error: Exception) -> JSONResponse:
+    """Return an error as a response; of one that was not expected only the log tells more."""
+    document = problem_document(error)
+    if document["code"] == INTERNAL.code:
+        facts = {"detail": _GENERIC, "error_class": None}
+        document = {key: value for key, value in {**document, **facts}.items() if value is not None}
+    return problem_answer(request, document)
 
 
 def problem_answer(request: Request, document: Mapping[str, Any]) -> JSONResponse:
     """Return a problem as a response; it says which request it was."""
     told = {**document, "instance": request.url.path, "request_id": getattr(request.state, "request_id", None)}
-    headers = {}
+    headers = {"WWW-Authenticate": "Bearer"} if told["status"] == 401 else {}
     if (seconds := told.get("retry_after_seconds")) is not None:
         headers["Retry-After"] = str(max(1, round(seconds)))
     return JSONResponse(told, status_code=told["status"], headers=headers, media_type=MEDIA_TYPE)
@@ -62,7 +74,7 @@ async def _refused(request: Request, error: Exception) -> JSONResponse:
 
 
 async def _failed(request: Request, error: Exception) -> JSONResponse:
-    document = problem_document(error)
-    if document["status"] == 500:
+    answer = error_answer(request, error)
+    if answer.status_code == 500:
         logger.error("%s %s failed", request.method, request.url.path, exc_info=error)
-    return problem_answer(request, document)
+    return answer

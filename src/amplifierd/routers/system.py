@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import HTMLResponse
 
 from amplifier_core import __version__
 from amplifierd.http.dependencies import TheDaemon
+from amplifierd.http.documentation import documentation_page
 
 unversioned = APIRouter(tags=["system"])
 
@@ -16,6 +18,12 @@ unversioned = APIRouter(tags=["system"])
 async def health(daemon: TheDaemon) -> dict[str, Any]:
     """Say that the daemon answers; touches neither disk nor locks."""
     return {"status": "healthy", "version": __version__, "uptime_seconds": daemon.uptime_seconds}
+
+
+@unversioned.get("/docs", response_class=HTMLResponse)
+async def docs(request: Request) -> HTMLResponse:
+    """Show the endpoints to a reader."""
+    return HTMLResponse(documentation_page(request.app.openapi()))
 
 
 @unversioned.get("/ready")

@@ -14,9 +14,9 @@ def test_it_answers_and_is_ready_while_it_runs(tmp_path: Path) -> None:
         assert client.get("/ready").json() == {"ready": True, "phase": "ready"}
 
 
-def test_an_unknown_path_is_answered_as_a_problem(tmp_path: Path) -> None:
-    with TestClient(create_app(home=open_home(tmp_path / "home"))) as client:
-        answer = client.get("/nowhere")
+def test_an_unknown_path_is_answered_as_a_problem(client: TestClient) -> None:
+    answer = client.get("/nowhere")
+
     assert answer.status_code == 404
     assert answer.headers["content-type"] == "application/problem+json"
     assert answer.json()["code"] == "not-found"

@@ -1,0 +1,52 @@
+"""Who calls the daemon, and what they may do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from amplifierd.exceptions import ForbiddenError
+from amplifierd.limits import Limits
+
+Scope = Literal["read", "run", "admin"]
+SCOPES: tuple[Scope, ...] = get_args(Scope)
+"""What a caller may do, each including those before it: look, run sessions, change the daemon itself."""
+
+Via = Literal["token", "ticket", "proxy", "open"]
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Whoever sent a request. `limits` are the most that a session of theirs may use.
+
+    A session belongs to the `owner` of the caller that created it; only an `admin` sees the sessions of others.
+    """
+
+    name: str
+    owner: str
+    scope: Scope
+    via: Via = "token"
+    limits: Limits | None = None
+
+    def may(self, scope: Scope) -> bool:
+        return SCOPES.index(self.scope) >= SCOPES.index(scope)
+
+    def check(self, scope: Scope) -> None:
+        """Raise unless the caller has a scope.
+
+        Raises:
+            ForbiddenError: it has a lesser one.
+        """
+        if not self.may(scope):
+            raise ForbiddenError(
+                f"this needs the scope {scope}, and {self.name!r} has {self.scope}",
+                hint=f"use a token of scope {scope}: amplifierd token create NAME --scope {scope}",
+            )
+
+    def sees(self, owner: str | None) -> bool:
+        """Say whether something that belongs to `owner` is there for this caller; what has no owner is the admin's."""
+        return self.scope == "admin" or (owner is not None and owner == self.owner)
+
+
+EVERYONE = Caller("local", "local", "admin", via="open")
+"""The caller of a daemon that asks for no authentication."""

@@ -1,0 +1,116 @@
+"""Who a request comes from: a token, a ticket, or what a trusted proxy says."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import OrderedDict, deque
+from collections.abc import Mapping
+from urllib.parse import parse_qs
+
+from starlette.types import Scope
+
+from amplifier_system.addresses import is_loopback
+from amplifierd.daemon.callers import EVERYONE, Caller
+from amplifierd.daemon.tickets import Tickets
+from amplifierd.daemon.tokens import Tokens
+from amplifierd.exceptions import RequestRefusedError, UnauthorizedError
+from amplifierd.settings import Settings
+
+from .client_address import TrustedProxies, client_of, is_direct, peer_of
+
+Headers = Mapping[bytes, bytes]
+
+_PUBLIC = frozenset({"/health", "/ready"})
+_DOCUMENTATION = frozenset({"/docs", "/openapi.json"})
+_STREAM = re.compile(r"/api/v1/(?:events|sessions/[^/]+/stream)")
+_USER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,127}")
+_ATTEMPTS, _PER_SECONDS = 5, 60.0
+_MOST_ADDRESSES = 10_000
+
+
+class Authentication:
+    """Answers for each request who sent it. The settings are those that the daemon was started with."""
+
+    def __init__(self, settings: Settings, tokens: Tokens, tickets: Tickets) -> None:
+        self._mode, self._tokens, self._tickets = settings.auth.mode, tokens, tickets
+        self._proxies = TrustedProxies(settings.trusted_proxies)
+        self._is_local_bind = settings.uds is not None or is_loopback(settings.host)
+        self._failures = FailedAttempts()
+
+    def address_of(self, scope: Scope, headers: Headers) -> str:
+        return client_of(peer_of(scope), headers, self._proxies)
+
+    def identify(self, scope: Scope, headers: Headers) -> Caller | None:
+        """Return who sent a request; None for one that anybody may send.
+
+        Raises:
+            UnauthorizedError: it does not say who it is from, or not credibly.
+            RequestRefusedError: too many attempts of this kind came from the address.
+        """
+        path, peer = scope["path"], peer_of(scope)
+        if path in _PUBLIC:
+            return None
+        direct = is_direct(peer, headers, self._proxies)
+        if path in _DOCUMENTATION and self._is_local_bind and direct:
+            return None
+        if self._mode == "none":
+            if direct:
+                return EVERYONE
+            raise UnauthorizedError("without authentication only this machine is served")
+        if (authorization := headers.get(b"authorization")) is not None:
+            return self._by_token(authorization, self.address_of(scope, headers))
+        if self._mode == "proxy" and self._proxies.has(peer):
+            return _by_user(headers.get(b"x-authenticated-user", b""))
+        if scope["method"] == "GET" and _STREAM.fullmatch(path):
+            return self._by_ticket(scope, headers)
+        raise UnauthorizedError("a token is needed", hint="send the header Authorization: Bearer TOKEN")
+
+    def _by_token(self, authorization: bytes, address: str) -> Caller:
+        scheme, _, presented = authorization.decode("latin-1").partition(" ")
+        caller = self._tokens.find(presented.strip()) if scheme.lower() == "bearer" else None
+        if caller is None:
+            self._failures.count(address)
+            raise UnauthorizedError("the token is not known here", hint="use the one in config/token of the home")
+        return caller
+
+    def _by_ticket(self, scope: Scope, headers: Headers) -> Caller:
+        query = parse_qs(scope.get("query_string", b"").decode("latin-1"))
+        tickets = query.get("ticket", [])
+        caller = self._tickets.redeem(tickets[0]) if len(tickets) == 1 else None
+        if caller is None:
+            if tickets:
+                self._failures.count(self.address_of(scope, headers))
+            raise UnauthorizedError("a token or a ticket is needed", hint="POST /api/v1/auth/ticket gives one")
+        return caller
+
+
+class FailedAttempts:
+    """Counts the failures of each address; five a minute are answered, more are refused."""
+
+    def __init__(self) -> None:
+        self._failed: OrderedDict[str, deque[float]] = OrderedDict()
+
+    def count(self, address: str) -> None:
+        """Take note of a failure.
+
+        Raises:
+            RequestRefusedError: there were too many lately.
+        """
+        moment = time.monotonic()
+        lately = self._failed.setdefault(address, deque(maxlen=_ATTEMPTS))
+        self._failed.move_to_end(address)
+        if len(self._failed) > _MOST_ADDRESSES:
+            self._failed.popitem(last=False)
+        if len(lately) == _ATTEMPTS and moment - lately[0] < _PER_SECONDS:
+            wait = _PER_SECONDS - (moment - lately[0])
+            raise RequestRefusedError("too many failed attempts", code="rate-limit", retry_after=wait)
+        lately.append(moment)
+
+
+def _by_user(user: bytes) -> Caller:
+    """Return whom a trusted proxy names; everybody it lets through may run sessions, and none is an admin."""
+    name = user.decode("latin-1")
+    if not _USER.fullmatch(name):
+        raise UnauthorizedError("the proxy does not say who the user is", hint="it has to set X-Authenticated-User")
+    return Caller(name, name, "run", via="proxy")

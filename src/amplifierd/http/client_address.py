@@ -1,0 +1,75 @@
+"""Where a request comes from, as far as that can be believed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+
+from starlette.types import Scope
+
+from amplifierd.exceptions import SettingsError
+
+Address = IPv4Address | IPv6Address
+Headers = Mapping[bytes, bytes]
+
+UNIX = "unix"
+"""Stands in `trusted_proxies` for whoever can open the daemon's Unix socket."""
+
+_FORWARDED = (b"x-forwarded-for", b"forwarded", b"x-real-ip", b"x-forwarded-host")
+
+
+class TrustedProxies:
+    """The proxies whose word about a client counts: addresses, networks, or `unix`."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self._unix = UNIX in texts
+        try:
+            self._networks: tuple[IPv4Network | IPv6Network, ...] = tuple(
+                ip_network(text, strict=False) for text in texts if text != UNIX
+            )
+        except ValueError as error:
+            raise SettingsError(f"trusted_proxies: {error}", hint="write addresses, networks or unix") from error
+
+    def has(self, peer: Address | None) -> bool:
+        """Say whether a peer is one of them; None is a peer without an address."""
+        if peer is None:
+            return self._unix
+        return any(peer in network for network in self._networks if network.version == peer.version)
+
+
+def peer_of(scope: Scope) -> Address | None:
+    """Return the address at the other end of the connection, None where there is none."""
+    client = scope.get("client")
+    return _parse(client[0]) if client else None
+
+
+def client_of(peer: Address | None, headers: Headers, proxies: TrustedProxies) -> str:
+    """Return the client's address as the last trusted proxy saw it; the peer's own where that is no proxy.
+
+    `X-Forwarded-For` is read from right to left: what stands left of the first address that is not a proxy of ours was
+    written by a stranger.
+    """
+    if not proxies.has(peer):
+        return str(peer or UNIX)
+    for text in reversed(headers.get(b"x-forwarded-for", b"").decode("latin-1").split(",")):
+        address = _parse(text.strip())
+        if address is None:
+            return "unknown"
+        if not proxies.has(address):
+            return str(address)
+    return "unknown"
+
+
+def is_direct(peer: Address | None, headers: Headers, proxies: TrustedProxies) -> bool:
+    """Say whether a request comes from this machine and was not forwarded for somebody else."""
+    if any(name in headers for name in _FORWARDED) or proxies.has(peer):
+        return False
+    return peer is None or peer.is_loopback
+
+
+def _parse(text: str) -> Address | None:
+    try:
+        address = ip_address(text)
+    except ValueError:
+        return None
+    return (address.ipv4_mapped or address) if isinstance(address, IPv6Address) else address

@@ -1,0 +1,101 @@
+"""What requests and answers have in common: bodies that allow nothing unknown, pages of lists, problems."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, TypeVar
+
+from fastapi import Query
+from pydantic import BaseModel, ConfigDict, Field
+
+from .problem_answers import MEDIA_TYPE
+
+T = TypeVar("T")
+
+MAX_PAGE = 1000
+PageLimit = Annotated[int, Query(ge=1, le=MAX_PAGE, description="how many at most")]
+PageOffset = Annotated[int, Query(ge=0, le=2**31, description="how many to skip")]
+
+
+class Body(BaseModel):
+    """The body of a request; a field that is not known is refused, so that nothing is silently ignored."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Answer(BaseModel):
+    """A part of an answer."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+
+class Page(Answer):
+    """Part of a list: `total` counts all there is."""
+
+    total: int
+    limit: int
+    offset: int
+    has_more: bool
+
+
+class Problem(BaseModel):
+    """A problem document (RFC 9457)."""
+
+    model_config = ConfigDict(extra="allow")
+
+    type: str = Field(examples=["urn:amplifier:error:profile-not-found"])
+    title: str
+    status: int
+    detail: str
+    instance: str | None = None
+    code: str = Field(description="a stable word", examples=["profile-not-found"])
+    request_id: str | None = None
+    retryable: bool = Field(description="whether trying again may help")
+    retry_after_seconds: float | None = None
+    hint: str | None = Field(default=None, description="what to do about it")
+    errors: list[dict[str, Any]] | None = Field(default=None, description="invalid fields: loc, msg and type of each")
+    issues: list[str] | None = None
+
+
+def paged(items: Sequence[T], limit: int, offset: int) -> tuple[Sequence[T], dict[str, Any]]:
+    """Return the part of a list that was asked for, and what a `Page` says about it."""
+    part = items[offset : offset + limit]
+    return part, page_facts(len(items), len(part), limit, offset)
+
+
+def page_facts(total: int, count: int, limit: int, offset: int) -> dict[str, Any]:
+    """Return what a `Page` says of itself; `count` items are on it."""
+    return {"total": total, "limit": limit, "offset": offset, "has_more": offset + count < total}
+
+
+def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Return the `responses` of an endpoint that may answer with problems of these statuses, beside the usual ones."""
+    return {status: problem_response(status) for status in statuses}
+
+
+def problem_response(status: int) -> dict[str, Any]:
+    content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    return {"description": DESCRIPTIONS[status], "content": content}
+
+
+DESCRIPTIONS = {
+    400: "The request cannot be understood",
+    401: "It is not known who calls",
+    403: "The caller may not do this",
+    404: "There is no such thing",
+    409: "The state of things does not allow it",
+    410: "It is too late",
+    413: "The request is too large",
+    415: "The body is not JSON",
+    422: "The request is not valid",
+    429: "Too much at a time",
+    431: "The headers are too large",
+    499: "The turn was cancelled",
+    500: "The daemon failed",
+    502: "Something that the daemon asked failed",
+    503: "Not now",
+    504: "It took too long",
+}
+
+USUAL = (400, 401, 403, 413, 415, 422, 429, 431, 500, 503)
+"""Problems that any endpoint may answer with."""

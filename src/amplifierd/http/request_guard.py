@@ -1,0 +1,139 @@
+"""What every request passes first: it gets an id, is let in or refused, and is written down if it changes something."""
+
+from __future__ import annotations
+
+import logging
+import re
+import uuid
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from starlette.requests import Request
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from amplifier_core.exceptions import AmplifierError
+from amplifierd.daemon.audit import AuditLog
+from amplifierd.daemon.callers import Caller
+from amplifierd.exceptions import RequestRefusedError
+
+from .authentication import Authentication
+from .client_address import UNIX, peer_of
+from .cross_site import SAFE_METHODS, CrossSite
+from .problem_answers import error_answer
+from .request_body import bounded, check_body
+from .request_headers import read_headers
+from .response_headers import ResponseHeaders
+
+MAX_OPEN_REQUESTS = 1024
+"""Requests of one address that may be open at the same time, streams included."""
+
+AUDIT_DETAILS = "audit_details"
+"""Where an endpoint puts, in the state of its request, what the audit log should say beside the path."""
+
+Headers = Mapping[bytes, bytes]
+
+_REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}")
+_REFUSALS = {
+    "host-rejected": "the name by which the daemon was called is not one of its own",
+    "origin-rejected": "the web page that sent this may not call the daemon",
+}
+
+logger = logging.getLogger(__name__)
+
+
+class RequestGuard:
+    """The outermost layer of the application. What it lets through knows its `caller`, `address` and `request_id`."""
+
+    def __init__(self, app: ASGIApp, *, authentication: Authentication, cross_site: CrossSite, audit: AuditLog) -> None:
+        self._app, self._authentication, self._cross_site, self._audit = app, authentication, cross_site, audit
+        self._open: Counter[str] = Counter()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            await self._serve(scope, receive, send)
+        elif scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+        else:
+            await send({"type": "websocket.close", "code": 1008})
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        state = scope["state"] = dict(scope.get("state", ()))
+        state["request_id"] = _request_id(scope)
+        _drop_trailing_slash(scope)
+        answer = ResponseHeaders(send, state["request_id"])
+        try:
+            headers = read_headers(scope["headers"])
+            self._check_cross_site(scope, headers)
+            answer.origin = self._cross_site.allowed_origin(headers)
+            if scope["method"] == "OPTIONS" and answer.origin and b"access-control-request-method" in headers:
+                await answer.preflight()
+                return
+            state["address"] = self._authentication.address_of(scope, headers)
+            state["caller"] = self._authentication.identify(scope, headers)
+            check_body(headers)
+            with self._counted(state["address"]):
+                await self._run(scope, bounded(receive), answer)
+        except AmplifierError as error:
+            logger.info("%s %s was refused: %s", scope["method"], scope["path"], error.message)
+            await error_answer(Request(scope), error)(scope, receive, answer.send)
+
+    async def _run(self, scope: Scope, receive: Receive, answer: ResponseHeaders) -> None:
+        try:
+            await self._app(scope, receive, answer.send)
+        except Exception as error:
+            logger.exception("%s %s failed", scope["method"], scope["path"])
+            if answer.status is not None:
+                raise  # the answer has begun: only the end of the connection can tell the client
+            await error_answer(Request(scope), error)(scope, receive, answer.send)
+        finally:
+            if scope["method"] not in SAFE_METHODS:
+                self._write_down(scope, answer.status)
+
+    def _check_cross_site(self, scope: Scope, headers: Headers) -> None:
+        has_address = peer_of(scope) is not None
+        verdict = self._cross_site.judge(scope["method"], scope["scheme"], headers, has_address=has_address)
+        if verdict != "allowed":
+            raise RequestRefusedError(_REFUSALS[verdict], code=verdict)
+
+    @contextmanager
+    def _counted(self, address: str) -> Iterator[None]:
+        if address != UNIX and self._open[address] >= MAX_OPEN_REQUESTS:
+            raise RequestRefusedError("too many requests of this address are open", code="rate-limit", retry_after=1.0)
+        self._open[address] += 1
+        try:
+            yield
+        finally:
+            self._open[address] -= 1
+            if not self._open[address]:
+                del self._open[address]
+
+    def _write_down(self, scope: Scope, status: int | None) -> None:
+        state = scope["state"]
+        caller: Caller | None = state["caller"]
+        if caller is None:
+            return
+        self._audit.record(
+            request_id=state["request_id"],
+            caller=caller.name,
+            owner=caller.owner,
+            via=caller.via,
+            address=state["address"],
+            method=scope["method"],
+            path=scope["path"],
+            status=status,
+            **({"details": state[AUDIT_DETAILS]} if AUDIT_DETAILS in state else {}),
+        )
+
+
+def _request_id(scope: Scope) -> str:
+    """Return the id that the client chose, if it can be one, else a new one."""
+    given = next((value for name, value in scope["headers"] if name == b"x-request-id"), b"")
+    return given.decode() if _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
+
+
+def _drop_trailing_slash(scope: Scope) -> None:
+    """Let a path mean the same with and without a slash at its end."""
+    if len(scope["path"]) > 1 and scope["path"].endswith("/"):
+        scope["path"] = scope["path"].rstrip("/") or "/"
+        scope["raw_path"] = scope.get("raw_path", b"").rstrip(b"/") or b"/"

@@ -1,0 +1,53 @@
+"""The headers that every answer carries."""
+
+from __future__ import annotations
+
+from starlette.types import Message, Send
+
+HTML_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; font-src 'self'; "
+    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+_PREFLIGHT = [
+    (b"access-control-allow-methods", b"GET, POST, PUT, PATCH, DELETE"),
+    (b"access-control-allow-headers", b"Authorization, Content-Type, Idempotency-Key, Last-Event-ID, X-Request-Id"),
+    (b"access-control-max-age", b"600"),
+]
+_EXPOSED = b"X-Request-Id, Location, Retry-After"
+_ALWAYS = [(b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"no-referrer")]
+
+
+class ResponseHeaders:
+    """Sends the answer to one request, and remembers its status. `origin` may read it, beside the daemon's own."""
+
+    def __init__(self, send: Send, request_id: str) -> None:
+        self._send, self._request_id = send, request_id.encode()
+        self.origin: bytes | None = None
+        self.status: int | None = None
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            message = {**message, "headers": [*message.get("headers", ()), *self._own(message)]}
+        await self._send(message)
+
+    async def preflight(self) -> None:
+        """Tell a browser what the page at `origin` may send."""
+        await self.send({"type": "http.response.start", "status": 204, "headers": _PREFLIGHT})
+        await self.send({"type": "http.response.body", "body": b""})
+
+    def _own(self, message: Message) -> list[tuple[bytes, bytes]]:
+        given = dict(message.get("headers", ()))
+        own = [(b"x-request-id", self._request_id), *_ALWAYS]
+        if b"cache-control" not in given:
+            own.append((b"cache-control", b"no-store"))
+        if given.get(b"content-type", b"").startswith(b"text/html"):
+            own.append((b"content-security-policy", HTML_POLICY.encode()))
+        if self.origin is not None:
+            own += [
+                (b"access-control-allow-origin", self.origin),
+                (b"access-control-allow-credentials", b"true"),
+                (b"access-control-expose-headers", _EXPOSED),
+                (b"vary", b"Origin"),
+            ]
+        return own

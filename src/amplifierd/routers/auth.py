@@ -1,0 +1,96 @@
+"""Tokens and tickets: who may use the daemon."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Path, Request
+from pydantic import Field
+
+from amplifierd.daemon.callers import Scope
+from amplifierd.daemon.tickets import LIFETIME_S
+from amplifierd.http.dependencies import Reader, TheDaemon, note, requires
+from amplifierd.http.models import Answer, Body, Page, PageLimit, PageOffset, paged, problems
+from amplifierd.limits import Limits
+
+router = APIRouter(tags=["auth"])
+
+_ADMIN = [Depends(requires("admin"))]
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+
+
+class Ticket(Answer):
+    """Good for one stream, for a minute."""
+
+    ticket: str
+    expires_in_seconds: int
+
+
+class Me(Answer):
+    """The caller, as the daemon knows it."""
+
+    name: str
+    owner: str
+    scope: Scope
+    via: str
+
+
+class TokenInfo(Answer):
+    """A token without its secret."""
+
+    name: str
+    scope: Scope
+    owner: str
+    created_at: str | None = None
+    limits: dict[str, Any] | None = None
+
+
+class TokenPage(Page):
+    tokens: list[TokenInfo]
+
+
+class NewToken(Body):
+    name: Name
+    scope: Scope = "run"
+    owner: Name | None = Field(default=None, description="whose sessions it sees; by default its name")
+    limits: Limits | None = Field(default=None, description="the most that a session of its may use")
+
+
+class CreatedToken(TokenInfo):
+    token: str = Field(description="the secret; it is not shown again")
+
+
+@router.post("/auth/ticket", status_code=201)
+async def create_ticket(daemon: TheDaemon, caller: Reader) -> Ticket:
+    """Give out a ticket for a stream, to be sent as `?ticket=` where a header cannot be."""
+    return Ticket(ticket=daemon.tickets.issue(caller), expires_in_seconds=LIFETIME_S)
+
+
+@router.get("/auth/me")
+async def show_caller(caller: Reader) -> Me:
+    """Say who the caller is to the daemon."""
+    return Me.model_validate(caller)
+
+
+@router.get("/tokens", dependencies=_ADMIN)
+async def list_tokens(daemon: TheDaemon, limit: PageLimit = 100, offset: PageOffset = 0) -> TokenPage:
+    """List the tokens, without their secrets."""
+    tokens, facts = paged(await asyncio.to_thread(daemon.tokens.list), limit, offset)
+    return TokenPage(tokens=[TokenInfo(**token.to_json()) for token in tokens], **facts)
+
+
+@router.post("/tokens", status_code=201, dependencies=_ADMIN, responses=problems(409))
+async def create_token(daemon: TheDaemon, request: Request, body: NewToken) -> CreatedToken:
+    """Create a named token; this answer alone has its secret, so it is not kept for an `Idempotency-Key`."""
+    note(request, name=body.name, scope=body.scope)
+    token, secret = await asyncio.to_thread(
+        daemon.tokens.create, body.name, body.scope, owner=body.owner, limits=body.limits
+    )
+    return CreatedToken(**token.to_json(), token=secret)
+
+
+@router.delete("/tokens/{name}", status_code=204, dependencies=_ADMIN, responses=problems(404))
+async def revoke_token(daemon: TheDaemon, name: Annotated[Name, Path()]) -> None:
+    """Make a token worthless at once; `default` gets a new secret in `config/token`."""
+    await asyncio.to_thread(daemon.tokens.revoke, name)
