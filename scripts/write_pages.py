@@ -19,8 +19,8 @@ from amplifier_cli.command_table import SECTIONS
 from amplifier_cli.config import AppConfig, variable_of
 from amplifier_cli.exit_codes import MEANINGS
 from amplifier_cli.main import main
+from amplifier_system.homes import PREFIX
 from amplifierd import Settings
-from amplifierd.paths import PREFIX
 from amplifierd.settings_layers import keys_of
 
 DOCS = Path(__file__).parents[1] / "docs"

@@ -1,9 +1,10 @@
-"""Groups of commands: the root, which imports a command only when it is called, and those of one noun."""
+"""Groups of commands: those of one noun, those that import a command only when it is called, and the root."""
 
 import importlib
 import keyword
 import shutil
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import typer
 from typer.core import TyperGroup
@@ -12,36 +13,6 @@ from .command_table import COMMANDS, SECTIONS
 from .unset_options import keep_defaults
 
 _WIDEST = 100
-
-
-class RootGroup(TyperGroup):
-    """The commands of the table, each imported from `commands/<name>.py` when it is called."""
-
-    def __init__(self, **attributes: Any) -> None:
-        super().__init__(**attributes)
-        self.commands = dict.fromkeys(COMMANDS)  # type: ignore[assignment] # imported by get_command
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        keep_defaults(self, ctx)
-        return super().parse_args(ctx, args)
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        if cmd_name not in COMMANDS:
-            return None
-        if self.commands[cmd_name] is None:
-            file = f"{cmd_name}_" if keyword.iskeyword(cmd_name) else cmd_name
-            module = importlib.import_module(f"{__package__}.commands.{file}")
-            command = typer.main.get_command(module.app)
-            command.name = cmd_name
-            keep_defaults(command, ctx)
-            self.commands[cmd_name] = command
-        return self.commands[cmd_name]
-
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
-        width = max(map(len, COMMANDS))
-        for section in SECTIONS:
-            with formatter.section(section.title):
-                formatter.write_dl([(f"{name:<{width}}", line) for name, line in section.commands.items()])
 
 
 class NounGroup(TyperGroup):
@@ -54,10 +25,50 @@ class NounGroup(TyperGroup):
         return command
 
 
-def new_group(help: str, *lines: str) -> typer.Typer:
+class LazyGroup(NounGroup):
+    """Commands that are imported when they are called: `files` has the name of each one's file in `commands/`."""
+
+    files: ClassVar[Mapping[str, str]] = {}
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.commands = dict.fromkeys(self.files)  # type: ignore[assignment] # imported by get_command
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name in self.files and self.commands[cmd_name] is None:
+            module = importlib.import_module(f"{__package__}.commands.{self.files[cmd_name]}")
+            self.commands[cmd_name] = self.chosen(typer.main.get_command(module.app), cmd_name)
+        return super().get_command(ctx, cmd_name)
+
+    def chosen(self, found: Any, cmd_name: str) -> Any:
+        """Return the command of a name, given what its file has: one command, or several."""
+        return found.commands[cmd_name] if isinstance(found, TyperGroup) else found
+
+
+class RootGroup(LazyGroup):
+    """The commands of the table."""
+
+    files: ClassVar[Mapping[str, str]] = {name: f"{name}_" if keyword.iskeyword(name) else name for name in COMMANDS}
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        keep_defaults(self, ctx)
+        return super().parse_args(ctx, args)
+
+    def chosen(self, found: Any, cmd_name: str) -> Any:
+        found.name = cmd_name
+        return found
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        width = max(map(len, COMMANDS))
+        for section in SECTIONS:
+            with formatter.section(section.title):
+                formatter.write_dl([(f"{name:<{width}}", line) for name, line in section.commands.items()])
+
+
+def new_group(help: str, *lines: str, cls: type[NounGroup] = NounGroup) -> typer.Typer:
     """Return the group of a noun; `lines` are its examples."""
     return typer.Typer(
-        cls=NounGroup,
+        cls=cls,
         help=help,
         epilog=examples(*lines) if lines else None,
         no_args_is_help=True,

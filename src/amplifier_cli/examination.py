@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from amplifier_core.exceptions import AmplifierError
+from amplifier_sessions.session_directory import is_session_id
 from amplifierd.exceptions import SessionHeldError
 from amplifierd.home import Home
 from amplifierd.session_defaults import WITHOUT_KEYS, default_profile
 from amplifierd.session_store.hold import Holder
-from amplifierd.session_store.record import is_session_id
 
 Grade = Literal["ok", "warning", "error"]
 _LEAST_PYTHON = (3, 11)

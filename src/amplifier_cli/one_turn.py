@@ -13,7 +13,7 @@ from .failures import say
 from .interrupts import Interrupts
 from .prompt_input import Prompt
 from .render import styled, write
-from .session_choice import short_id
+from .session_names import short_id
 from .terminal_page import page_for
 from .turn_error import error_lines
 from .turn_view import TurnView, summary

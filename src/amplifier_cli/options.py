@@ -7,8 +7,6 @@ from typing import Annotated
 
 import typer
 
-from .failures import UsageError
-
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 ProfileOption = Annotated[
@@ -43,4 +41,6 @@ def checked_source(profile: str | None, bundle: str | None, plan: Path | None) -
         UsageError: two are named.
     """
     if len([each for each in (profile, bundle, plan) if each]) > 1:
+        from .failures import UsageError  # loads the kernel, which options alone do not need
+
         raise UsageError("--profile, --bundle and --plan each name an agent", hint="use one of them")

@@ -17,7 +17,8 @@ from amplifierd.sessions.session import Session, SessionOpening
 
 from .config import AppConfig
 from .failures import UsageError, say
-from .session_choice import find_profile, overrides, short_id
+from .session_choice import find_profile, overrides
+from .session_names import short_id
 
 
 class SessionStartError(AmplifierError):

@@ -12,26 +12,22 @@ import yaml
 
 from amplifier_core.mount_plan import MountPlan, PlanEntry
 from amplifier_foundation.io import load_yaml, yaml_problem
+from amplifier_sessions.session_directory import is_session_id
 from amplifierd.builds.build import Build
 from amplifierd.exceptions import SessionNotFoundError
 from amplifierd.home import Home
 from amplifierd.identifiers import ProfileId
 from amplifierd.plans.module_declarations import key_variables
 from amplifierd.session_defaults import WITHOUT_KEYS, default_profile
-from amplifierd.session_store.record import SessionRecord, is_session_id
+from amplifierd.session_store.record import SessionRecord
 
 from .config import AppConfig, ResolvedConfig
 from .failures import UsageError, say
+from .session_names import PREFIX
 from .suggestions import pick
 
-_PREFIX = "session_"
 _PROVIDER = "provider-"
 _LOOKED_AT = 10_000
-
-
-def short_id(session_id: str) -> str:
-    """Return what people type of a session's id."""
-    return session_id.removeprefix(_PREFIX)[:8] if session_id.startswith(_PREFIX) else session_id
 
 
 def find_session(home: Home, typed: str) -> SessionRecord:
@@ -52,7 +48,7 @@ def find_session(home: Home, typed: str) -> SessionRecord:
     if len(named) == 1:
         return named[0]
     see = "amplifier session list shows them"
-    return known[pick(typed, known, "session", key=lambda each: each.removeprefix(_PREFIX), see=see)]
+    return known[pick(typed, known, "session", key=lambda each: each.removeprefix(PREFIX), see=see)]
 
 
 def last_session(home: Home, working_dir: Path | None = None) -> SessionRecord:

@@ -7,13 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from amplifier_sessions.session_directory import INDEX, SESSIONS
+from amplifier_system.homes import PREFIX, daemon_directory, daemon_home, daemon_state
+
 from .exceptions import SettingsError
 from .identifiers import ProfileId
-
-PREFIX = "AMPLIFIERD_"
-"""Every variable of the environment that we read begins with it."""
-
-DEFAULT_HOME = "~/.amplifierd"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +35,12 @@ class Paths:
             SettingsError: a file is where a directory should be.
         """
         environ = os.environ if environ is None else environ
-        root = _directory("HOME", home or environ.get(f"{PREFIX}HOME") or DEFAULT_HOME)
+        root = _checked("HOME", daemon_home(home, environ))
 
         def subtree(name: str, default: Path) -> Path:
-            return _directory(f"{name}_DIR", environ.get(f"{PREFIX}{name}_DIR") or default)
+            return _checked(f"{name}_DIR", daemon_directory(name, default, environ))
 
-        state = subtree("STATE", root / "state")
+        state = _checked("STATE_DIR", daemon_state(home, environ))
         return cls(
             home=root,
             config=subtree("CONFIG", root / "config"),
@@ -103,11 +101,11 @@ class Paths:
 
     @property
     def sessions(self) -> Path:
-        return self.state / "sessions"
+        return self.state / SESSIONS
 
     @property
     def index_file(self) -> Path:
-        return self.state / "index.db"
+        return self.state / INDEX
 
     @property
     def bundles_file(self) -> Path:
@@ -148,9 +146,7 @@ class Paths:
         return self.overlays / known.collection / f"{known.name}.md"
 
 
-def _directory(name: str, path: Path | str) -> Path:
-    found = Path(path).expanduser().absolute()
-    found = Path(os.path.normpath(found))
+def _checked(name: str, found: Path) -> Path:
     nearest = next(parent for parent in (found, *found.parents) if parent.exists())
     if not nearest.is_dir():
         raise SettingsError(f"{PREFIX}{name}: {nearest} is not a directory", hint="move the file, or name another path")

@@ -14,9 +14,9 @@ from pydantic.fields import FieldInfo
 
 from amplifier_foundation.dicts import deep_merge
 from amplifier_foundation.io import load_yaml, yaml_problem
+from amplifier_system.homes import PREFIX
 
 from .exceptions import SettingsError
-from .paths import PREFIX
 
 NESTED = "daemon"
 """The section under which top-level keys may stand as well."""

@@ -1,11 +1,19 @@
 """Which packages the quick commands may load: what they print is there before a person notices the wait."""
 
+import asyncio
 import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from amplifierd.paths import Paths
+from amplifierd.session_store.file_store import FileStore
+from amplifierd.session_store.hold import Holder
+
+sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
+from stored_sessions import message, new_session
 
 PROBE = """
 import json, sys
@@ -21,14 +29,30 @@ MAY_LOAD = {
     ("--help",): {"amplifier_cli"},
     ("--version",): {"amplifier_cli"},
     ("version",): {"amplifier_cli"},
+    ("session", "list"): {"amplifier_cli", "amplifier_sessions", "amplifier_system"},
 }
 
 
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home with a session in it."""
+    home = tmp_path_factory.mktemp("home")
+    asyncio.run(store_a_session(Paths.from_environment(home / ".amplifierd", environ={})))
+    return home
+
+
+async def store_a_session(paths: Paths) -> None:
+    store = FileStore(paths)
+    new = new_session("session_of_a_test", message_count=1, messages=[message("What is this?")])
+    await store.release(await store.create(new, Holder.of_this_process("test")))
+    await store.close()
+
+
 @pytest.mark.parametrize("arguments", MAY_LOAD, ids=" ".join)
-def test_a_quick_command_loads_typer_and_little_else(arguments: tuple[str, ...], tmp_path: Path) -> None:
-    environment = {"PATH": "", "HOME": str(tmp_path)}
+def test_a_quick_command_loads_typer_and_little_else(arguments: tuple[str, ...], home: Path) -> None:
+    environment = {"PATH": "", "HOME": str(home)}
     command = [sys.executable, "-c", PROBE, *arguments]
-    run = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=True)
+    run = subprocess.run(command, env=environment, cwd=home, capture_output=True, text=True, check=True)
     code, loaded = json.loads(run.stdout.splitlines()[-1])
 
     packages = {name.partition(".")[0] for name in loaded}

@@ -35,6 +35,7 @@ ALLOWANCES = [
             {
                 "amplifier_core",
                 "amplifier_foundation",
+                "amplifier_sessions",
                 "amplifier_system",
                 "amplifierd",
                 "httpx2",
@@ -73,6 +74,7 @@ ALLOWANCES = [
             {
                 "amplifier_core",
                 "amplifier_foundation",
+                "amplifier_sessions",
                 "amplifier_system",
                 "filelock",
                 "pydantic",
@@ -92,6 +94,7 @@ ALLOWANCES = [
         },
     ),
     Allowance("amplifier_kit", everywhere=frozenset({"amplifier_core", "amplifier_system"})),
+    Allowance("amplifier_sessions", everywhere=frozenset()),
     Allowance("amplifier_system", everywhere=frozenset()),
 ]
 

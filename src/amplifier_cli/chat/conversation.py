@@ -12,7 +12,7 @@ from amplifier_cli.approval_prompt import TerminalApprover, yes_to_all
 from amplifier_cli.config import ResolvedConfig
 from amplifier_cli.render import styled
 from amplifier_cli.resumption import begun
-from amplifier_cli.session_choice import short_id
+from amplifier_cli.session_names import short_id
 from amplifier_cli.turn_error import error_lines
 from amplifier_cli.turn_view import Event, TurnView, summary
 from amplifier_core.exceptions import AmplifierError

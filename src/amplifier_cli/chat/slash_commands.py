@@ -11,7 +11,8 @@ from amplifier_cli.failures import UsageError
 from amplifier_cli.message_text import message_text
 from amplifier_cli.render import money, shortened, styled
 from amplifier_cli.resumption import change_agent, like
-from amplifier_cli.session_choice import find_profile, short_id
+from amplifier_cli.session_choice import find_profile
+from amplifier_cli.session_names import short_id
 from amplifier_cli.suggestions import did_you_mean
 from amplifierd.session_store.protocol import Message
 

@@ -17,7 +17,8 @@ from amplifier_cli.open_home import in_home
 from amplifier_cli.project_trust import trusted_config
 from amplifier_cli.render import styled, write
 from amplifier_cli.resumption import resumed
-from amplifier_cli.session_choice import chosen_agent, find_session, last_session, short_id
+from amplifier_cli.session_choice import chosen_agent, find_session, last_session
+from amplifier_cli.session_names import short_id
 from amplifierd.home import Home
 from amplifierd.sessions.session import SessionOpening
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from amplifier_cli.command_group import examples, new_group
 from amplifier_cli.message_text import message_text
 from amplifier_cli.open_home import in_home
 from amplifier_cli.options import Json, PlanFile
 from amplifier_cli.render import ago, money, shortened, styled, write, write_fields, write_json, write_table
-from amplifier_cli.session_choice import find_profile, find_session, read_plan_file, short_id
+from amplifier_cli.session_choice import find_profile, find_session, read_plan_file
+from amplifier_cli.session_names import agent_of, short_id
 from amplifierd.exceptions import MountPlanMissingError
 from amplifierd.home import Home
 from amplifierd.session_store.record import SessionRecord
@@ -21,47 +22,10 @@ SessionArgument = Annotated[
 ]
 _WIDE = 100
 
-
-def list_sessions(
-    ctx: typer.Context,
-    here: Annotated[bool, typer.Option("--here", help="Only those of the current directory.")] = False,
-    profile: Annotated[str | None, typer.Option(metavar="ID", help="Only those of a profile.")] = None,
-    status: Annotated[
-        str | None, typer.Option(help="Only those that are created, active, completed, failed or terminated.")
-    ] = None,
-    agents: Annotated[bool, typer.Option("--agents", help="Also those in which agents worked for another.")] = False,
-    limit: Annotated[int, typer.Option("-n", "--limit", min=1, help="How many.")] = 20,
-    as_json: Json = False,
-) -> None:
-    """List sessions, the latest first; those of other Amplifier applications are among them."""
-
-    async def work(home: Home) -> None:
-        where = str(Path.cwd()) if here else None
-        page = home.sessions.list(
-            working_dir=where, profile_name=profile, status=status, roots_only=not agents, limit=limit
-        )
-        if as_json:
-            write_json([record.model_dump(mode="json") for record in page.sessions])
-            return
-        rows = [
-            (
-                short_id(r.session_id),
-                ago(r.last_activity_at),
-                r.turn_count,
-                _agent_of(r),
-                r.name or _first_words(home, r),
-            )
-            for r in page.sessions
-        ]
-        write_table(
-            ("ID", "USED", "TURNS", "AGENT", "ABOUT"), rows, empty="There is no session yet: amplifier run begins one"
-        )
-        if page.total > len(page.sessions):
-            write(styled(f"{len(page.sessions)} of {page.total}; -n shows more", "dim"))
-
-    in_home(ctx, work)
+app = new_group("What reads and opens sessions.")
 
 
+@app.command(epilog=examples("amplifier session show last", "amplifier session show 3fa9a888 --json"))
 def show(ctx: typer.Context, session: SessionArgument, as_json: Json = False) -> None:
     """Show what was said in a session, and what it used; with --json also its plan."""
 
@@ -80,6 +44,7 @@ def show(ctx: typer.Context, session: SessionArgument, as_json: Json = False) ->
     in_home(ctx, work)
 
 
+@app.command(epilog=examples('amplifier session search "database migration"'))
 def search(
     ctx: typer.Context,
     text: Annotated[list[str], typer.Argument(help="Words that were said.", show_default=False)],
@@ -105,6 +70,7 @@ def search(
     in_home(ctx, work)
 
 
+@app.command(epilog=examples("amplifier session resume last", "amplifier session resume 3fa9a888 --profile coding"))
 def resume(
     ctx: typer.Context,
     session: SessionArgument,
@@ -117,6 +83,7 @@ def resume(
     raise typer.Exit(continue_chat(ctx, session, flags={"profile": profile}, yes=yes))
 
 
+@app.command(epilog=examples("amplifier session replay last", "amplifier session replay last --profile coding"))
 def replay(
     ctx: typer.Context,
     session: SessionArgument,
@@ -141,6 +108,7 @@ def replay(
     raise typer.Exit(in_home(ctx, work))
 
 
+@app.command(epilog=examples("amplifier session diff last", "amplifier session diff last --turn 2"))
 def diff(
     ctx: typer.Context,
     session: SessionArgument,
@@ -162,18 +130,6 @@ def diff(
     in_home(ctx, work)
 
 
-def _agent_of(record: SessionRecord) -> str:
-    return record.profile_name or record.bundle or record.origin or "plan"
-
-
-def _first_words(home: Home, record: SessionRecord) -> str:
-    messages = home.sessions.messages(record.session_id) if record.message_count else ()
-    said = next(
-        (m.get("content") for m in messages if m.get("role") == "user" and isinstance(m.get("content"), str)), ""
-    )
-    return shortened(str(said), _WIDE)
-
-
 def _plan_of(home: Home, record: SessionRecord) -> dict[str, Any] | None:
     try:
         return home.sessions.plan(record.session_id)
@@ -186,7 +142,7 @@ def _about(record: SessionRecord) -> dict[str, Any]:
     return {
         "session": record.session_id,
         "name": record.name,
-        "agent": _agent_of(record),
+        "agent": agent_of(record),
         "model": record.model,
         "directory": record.working_dir,
         "status": record.status,

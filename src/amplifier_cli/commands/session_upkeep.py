@@ -7,17 +7,22 @@ from typing import Annotated, Literal
 
 import typer
 
+from amplifier_cli.command_group import examples, new_group
 from amplifier_cli.confirmation import Force, confirm
 from amplifier_cli.failures import UsageError, say
 from amplifier_cli.open_home import in_home
 from amplifier_cli.options import Json
 from amplifier_cli.render import write, write_json
-from amplifier_cli.session_choice import find_profile, find_session, short_id
+from amplifier_cli.session_choice import find_profile, find_session
+from amplifier_cli.session_names import short_id
 from amplifierd.home import Home
 
 from .session_reading import SessionArgument
 
+app = new_group("What changes sessions.")
 
+
+@app.command(epilog=examples("amplifier session fork last", "amplifier session fork 3fa9a888 --turn 2"))
 def fork(
     ctx: typer.Context,
     session: SessionArgument,
@@ -41,6 +46,7 @@ def fork(
     in_home(ctx, work)
 
 
+@app.command(epilog=examples('amplifier session rename last "The migration"'))
 def rename(
     ctx: typer.Context,
     session: SessionArgument,
@@ -56,6 +62,7 @@ def rename(
     in_home(ctx, work)
 
 
+@app.command(epilog=examples("amplifier session undo last", "amplifier session undo last --files"))
 def undo(
     ctx: typer.Context,
     session: SessionArgument,
@@ -88,6 +95,7 @@ def undo(
     in_home(ctx, work)
 
 
+@app.command(epilog=examples("amplifier session export last talk.zip"))
 def export(
     ctx: typer.Context,
     session: SessionArgument,
@@ -104,6 +112,7 @@ def export(
     in_home(ctx, work)
 
 
+@app.command("import", epilog=examples("amplifier session import talk.zip"))
 def import_(
     ctx: typer.Context,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="What export wrote.", show_default=False)],
@@ -128,6 +137,7 @@ def import_(
     in_home(ctx, work)
 
 
+@app.command(epilog=examples("amplifier session delete 3fa9a888"))
 def delete(ctx: typer.Context, session: SessionArgument, force: Force = False) -> None:
     """Remove a session and those of its agents for good."""
 
@@ -141,6 +151,7 @@ def delete(ctx: typer.Context, session: SessionArgument, force: Force = False) -
     in_home(ctx, work)
 
 
+@app.command(epilog=examples("amplifier session cleanup --older-than 90 --dry-run"))
 def cleanup(
     ctx: typer.Context,
     older_than: Annotated[float, typer.Option(min=0, metavar="DAYS", help="Only those that ended before.")] = 30,
@@ -161,6 +172,7 @@ def cleanup(
     in_home(ctx, work)
 
 
+@app.command(epilog=examples("amplifier session repair last"))
 def repair(ctx: typer.Context, session: SessionArgument, as_json: Json = False) -> None:
     """Make a session whole that a crash left in the middle of a turn; resuming does the same."""
 

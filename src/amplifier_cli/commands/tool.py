@@ -21,7 +21,8 @@ from amplifier_cli.invocation import invocation_of
 from amplifier_cli.open_home import in_home
 from amplifier_cli.options import Bundle, Json, PlanFile, ProfileOption, Yes, checked_source
 from amplifier_cli.render import styled, write, write_json, write_table
-from amplifier_cli.session_choice import chosen_agent, short_id
+from amplifier_cli.session_choice import chosen_agent
+from amplifier_cli.session_names import short_id
 from amplifier_cli.suggestions import pick
 from amplifier_cli.tool_input import read_input
 from amplifierd.exceptions import ExecutionError

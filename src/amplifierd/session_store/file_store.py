@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from amplifier_foundation.sources import Progress
+from amplifier_sessions.session_directory import METADATA, TRANSCRIPT
 from amplifier_system.tasks import run_to_end
 from amplifier_system.threads import in_thread
 from amplifierd.exceptions import HoldLostError, SessionError, SessionExistsError, SessionNotFoundError
@@ -19,11 +20,11 @@ from amplifierd.stored_json import json_text
 
 from .hold import Hold, Holder
 from .json_lines import encoded_lines, read_last
-from .metadata_file import METADATA, metadata_text
+from .metadata_file import metadata_text
 from .parts_file import PartsFile, part_lines
 from .protocol import Message, NewSession, SearchHit, SessionPage, SessionQuery, StoredEvent
 from .record import SessionRecord, checked_session_id, now
-from .session_files import EVENTS, GATE, HOLD, PARTS, PLAN, TRANSCRIPT, SessionFiles, document_file_name
+from .session_files import EVENTS, GATE, HOLD, PARTS, PLAN, SessionFiles, document_file_name
 from .session_index import SessionIndex
 from .session_writer import SessionWriter, find_hold
 from .staging import create_directory, remove_leftovers, trash_path

@@ -20,14 +20,14 @@ from pathlib import Path
 from amplifier_foundation.sources import Progress, ProgressEvent
 from amplifier_foundation.sources.resolved import Phase, report
 from amplifier_foundation.sources.store import make_directory
+from amplifier_sessions.index_schema import FORMAT_VERSION, connect, create, finish, format_version, note_seen
+from amplifier_sessions.session_directory import METADATA
 from amplifier_system.files import PRIVATE
 from amplifier_system.threads import Stop
 from amplifierd.exceptions import FormatUnsupportedError
 
 from .index_rows import IndexRows
-from .index_schema import FORMAT_VERSION, connect, create, finish, format_version
 from .listing import session_names
-from .metadata_file import METADATA
 
 logger = logging.getLogger(__name__)
 
@@ -74,6 +74,15 @@ class IndexDatabase:
             stop.check()
             with self._turn, self._translated(), self._open_for_writing(stop) as connection:
                 _write(connection, (self._sessions / name for name in waiting[start : start + _BATCH]))
+
+    def note_seen(self, changed: int, stop: Stop) -> None:
+        """Remember that the index knew every session when their directory had this time.
+
+        Raises:
+            IndexUnusableError: it cannot be written.
+        """
+        with self._turn, self._translated(), self._open_for_writing(stop) as connection:
+            note_seen(connection, changed)
 
     def close(self) -> None:
         with self._turn:

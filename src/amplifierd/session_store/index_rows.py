@@ -7,12 +7,15 @@ import sqlite3
 from dataclasses import dataclass
 from pathlib import Path
 
-from .index_schema import COLUMNS, TAG_COLUMNS, has_full_text, place
+from amplifier_sessions.index_schema import COLUMNS, TAG_COLUMNS, has_full_text, owner_word, place, storable
+from amplifier_sessions.search_text import indexed_text, message_text
+from amplifier_sessions.session_directory import TRANSCRIPT
+from amplifier_sessions.session_query import sort_value
+
 from .json_lines import parse_line, whole_lines
-from .listing import find_record, sort_value
+from .listing import find_record
 from .record import SessionRecord
-from .search_text import indexed_text, message_text
-from .session_files import TRANSCRIPT, SessionFiles
+from .session_files import SessionFiles
 
 _KNOWN = "SELECT id, name, owner, transcript_inode, transcript_bytes, texts FROM sessions WHERE session_id = ?"
 _INSERT = f"INSERT INTO sessions ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"
@@ -106,16 +109,6 @@ class IndexRows:
         execute("DELETE FROM sessions WHERE id = ?", (row.number,))
         execute("DELETE FROM tags WHERE id = ?", (row.number,))
         execute("UPDATE meta SET value = value + ? WHERE key = 'garbage'", (row.texts,))
-
-
-def owner_word(owner: str | None) -> str:
-    """Return an owner's name as one word of the index."""
-    return "" if owner is None else f"o{owner.encode('utf-8', 'surrogatepass').hex()}"
-
-
-def storable(text: str) -> str:
-    """Return a text as SQLite takes it, which knows no halves of surrogate pairs."""
-    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _value(record: SessionRecord, column: str) -> str | int | None:

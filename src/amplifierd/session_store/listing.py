@@ -8,29 +8,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from amplifier_core.exceptions import AmplifierError
+from amplifier_sessions.search_text import Wanted, message_text
+from amplifier_sessions.session_directory import TRANSCRIPT, is_session_id
+from amplifier_sessions.session_query import SessionQuery, matches, sort_order, sort_value
 from amplifierd.exceptions import SessionNotFoundError
 
 from .json_lines import read_lines
-from .protocol import SearchHit, SessionPage, SessionQuery
-from .record import SessionRecord, is_session_id
-from .search_text import Wanted, message_text
-from .session_files import TRANSCRIPT, SessionFiles
+from .protocol import SearchHit, SessionPage
+from .record import SessionRecord
+from .session_files import SessionFiles
 
 logger = logging.getLogger(__name__)
-
-SORT_FIELDS = ("session_id", "name", "status", "created_at", "ended_at", "last_activity_at", "message_count")
-
-
-def sort_order(query: SessionQuery) -> tuple[str, bool]:
-    """Return the field by which a list is sorted, and whether the last comes first.
-
-    Raises:
-        ValueError: sessions cannot be sorted by that.
-    """
-    field = query.sort.removeprefix("-")
-    if field not in SORT_FIELDS:
-        raise ValueError(f"sessions cannot be sorted by {field!r}; use one of {', '.join(SORT_FIELDS)}")
-    return field, query.sort.startswith("-")
 
 
 def scan_records(sessions: Path) -> Iterator[SessionRecord]:
@@ -104,26 +92,6 @@ def below(session_id: str, tree: list[tuple[str, str | None]]) -> tuple[str, ...
         found += generation
         waiting = generation
     return tuple(found)
-
-
-def matches(record: SessionRecord, query: SessionQuery) -> bool:
-    """Say whether a session satisfies every condition of a query but that on its text."""
-    exact = ("status", "profile_name", "bundle", "working_dir", "parent_session_id", "owner")
-    return (
-        all(getattr(query, name) in (None, getattr(record, name)) for name in exact)
-        and query.root_session_id in (None, record.root_id)
-        and (query.tag is None or query.tag in record.tags)
-        and (query.since is None or str(sort_value(record, "last_activity_at")) >= query.since)
-        and (not query.roots_only or record.root_id == record.session_id)
-    )
-
-
-def sort_value(record: SessionRecord, field: str) -> str | int:
-    """Return what a session is sorted by; one without any activity is as old as its creation."""
-    value = getattr(record, field)
-    if value is None:
-        return record.created_at if field == "last_activity_at" else ""
-    return value if isinstance(value, int) else str(value)
 
 
 def _find_hit(sessions: Path, record: SessionRecord, wanted: Wanted) -> SearchHit | None:

@@ -12,8 +12,6 @@ from amplifierd.stored_json import KEY, StoredFormat, json_text
 
 from .record import SessionRecord, now
 
-METADATA = "metadata.json"
-
 
 def _from_the_foundation(value: dict[str, Any]) -> dict[str, Any]:
     """Give the metadata of a session that an application without this store kept the fields that ours have."""

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from amplifier_sessions.session_query import SessionQuery
+
 from .hold import Hold, Holder
 from .record import SessionRecord
 
@@ -31,26 +33,6 @@ Message = dict[str, Any]
 
 StoredEvent = dict[str, Any]
 """A line of the events: `{seq, ts, lvl, event, session_id, parent_id, correlation_id, data}`."""
-
-
-@dataclass(frozen=True)
-class SessionQuery:
-    """Which sessions are listed, and in which order; `sort` is a field of the index, with `-` the last first."""
-
-    status: str | None = None
-    profile_name: str | None = None
-    bundle: str | None = None
-    working_dir: str | None = None
-    parent_session_id: str | None = None
-    root_session_id: str | None = None
-    owner: str | None = None
-    tag: str | None = None
-    since: str | None = None
-    text: str | None = None
-    roots_only: bool = False
-    sort: str = "-last_activity_at"
-    limit: int = 50
-    offset: int = 0
 
 
 @dataclass(frozen=True)

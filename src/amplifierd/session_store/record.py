@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import re
 import uuid
 from datetime import UTC, datetime
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from amplifier_sessions.session_directory import is_session_id
 from amplifierd.exceptions import InvalidSessionIdError, SessionStateError
 
 SessionState = Literal["created", "active", "completed", "failed", "terminated"]
 Activity = Literal["idle", "queued", "executing", "waiting_approval", "cancelling"]
-
-_SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 
 
 class SessionRecord(BaseModel):
@@ -99,10 +97,6 @@ def checked_record(**fields: Any) -> SessionRecord:
 
 def new_session_id() -> str:
     return f"session_{uuid.uuid4().hex}"
-
-
-def is_session_id(text: str) -> bool:
-    return _SESSION_ID.fullmatch(text) is not None
 
 
 def checked_session_id(text: str) -> str:

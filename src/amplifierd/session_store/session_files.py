@@ -7,27 +7,25 @@ moment it takes effect; then each file is moved out of it. Whoever reads looks t
 from __future__ import annotations
 
 import json
-import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from amplifier_sessions.session_directory import METADATA, SWITCH, TRANSCRIPT, read_file
 from amplifierd.exceptions import MountPlanMissingError, SessionError, SessionNotFoundError
 
 from .hold import Hold, Holder
 from .json_lines import read_lines, read_since
-from .metadata_file import METADATA, parse_metadata
+from .metadata_file import parse_metadata
 from .record import SessionRecord
 
-TRANSCRIPT = "transcript.jsonl"
 EVENTS = "events.jsonl"
 PARTS = "parts.jsonl"
 LINE_FILES = (TRANSCRIPT, EVENTS, PARTS)
 PLAN = "mount_plan.json"
 HOLD = "hold.json"
 GATE = "gate"
-SWITCH = "switch"
 
 _DOCUMENT = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _RESERVED = frozenset({"metadata", "mount_plan", "hold"})
@@ -52,8 +50,7 @@ class SessionFiles:
 
     def read(self, name: str) -> bytes | None:
         """Return what a file that is replaced as a whole says, None when there is none."""
-        found = _read(f"{self.directory}/{SWITCH}/{name}")
-        return _read(f"{self.directory}/{name}") if found is None else found
+        return read_file(self.directory, name)
 
     def read_record(self) -> SessionRecord:
         content = self.read(METADATA)
@@ -123,16 +120,6 @@ class SessionFiles:
             return json.loads(content)
         except ValueError as error:
             raise SessionError(f"{self.path(name)} is not JSON: {error}", hint="restore or delete the file") from error
-
-
-def _read(path: str) -> bytes | None:
-    """Return what a file says; lists read hundreds of them, each a few system calls."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    with open(descriptor, "rb", buffering=0) as file:  # noqa: PTH123 - there is no path any more
-        return file.read()
 
 
 def archived_plan_name(number: int) -> str:

@@ -8,23 +8,24 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 from typing import TypeVar
 
 from amplifier_foundation.sources import Progress
+from amplifier_sessions.index_query import select_page, select_places, select_tree
+from amplifier_sessions.index_schema import has_full_text, message_byte, seen_at
+from amplifier_sessions.search_text import Wanted, message_text
+from amplifier_sessions.session_directory import TRANSCRIPT, pending_directory
+from amplifier_sessions.session_list import changed_at, find_strangers, is_settled
+from amplifier_sessions.session_query import SessionQuery, matches
 from amplifier_system.threads import Stop
 from amplifierd.paths import Paths
 
 from .index_database import IndexDatabase, IndexUnusableError
 from .index_pending import PendingSessions
-from .index_query import select_ids, select_page, select_places, select_tree
-from .index_schema import has_full_text, message_byte
 from .json_lines import line_at, parse_line
-from .listing import below, find_record, matches, scan_descendants, scan_hits, scan_page, session_names
-from .protocol import SearchHit, SessionPage, SessionQuery
+from .listing import below, find_record, scan_descendants, scan_hits, scan_page
+from .protocol import SearchHit, SessionPage
 from .record import SessionRecord
-from .search_text import Wanted, message_text
-from .session_files import TRANSCRIPT
 
 logger = logging.getLogger(__name__)
 
@@ -43,7 +44,7 @@ class SessionIndex:
     def __init__(self, paths: Paths, progress: Progress | None = None) -> None:
         self._sessions = paths.sessions
         self._database = IndexDatabase(paths.index_file, paths.sessions, progress)
-        self._pending = PendingSessions(paths.index_file.with_suffix(".pending"))
+        self._pending = PendingSessions(pending_directory(paths.index_file))
         self._writing = threading.Lock()
         self._starting = threading.Lock()
         self._closing = threading.Event()
@@ -147,18 +148,20 @@ class SessionIndex:
         The names are compared when the directory changed, and seldom enough to cost next to nothing.
         """
         began = time.monotonic()
-        changed_at = _changed_at(self._sessions)
-        if changed_at == self._seen or began < self._next_look:
+        changed = changed_at(self._sessions)
+        if changed == self._seen or began < self._next_look:
             return
         abandoned, files = self._pending.take_abandoned()
-        names = set(session_names(self._sessions))
         with self._database.reading(stop) as connection:
-            known = select_ids(connection)
-        self._database.refresh((names ^ known) | abandoned, stop)
+            is_known = seen_at(connection) == changed
+            strangers = set() if is_known or not changed else find_strangers(connection, self._sessions)
+        self._database.refresh(strangers | abandoned, stop)
         for file in files:
             with suppress(OSError):
                 file.unlink()
-        self._seen = changed_at
+        if not is_known and is_settled(changed):
+            self._database.note_seen(changed, stop)
+        self._seen = changed
         self._next_look = time.monotonic() + _SHARE_OF_TIME * (time.monotonic() - began)
 
     def _write(self, stop: Stop) -> None:
@@ -199,10 +202,3 @@ class SessionIndex:
 def _require_full_text(connection: sqlite3.Connection) -> None:
     if not has_full_text(connection):
         raise IndexUnusableError("the SQLite of this Python has no full-text search (FTS5)")
-
-
-def _changed_at(directory: Path) -> int:
-    try:
-        return directory.stat().st_mtime_ns
-    except OSError:
-        return 0

@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
+from amplifier_sessions.session_directory import METADATA, SWITCH
 from amplifier_system.files import PRIVATE, remove_unfinished, sync_directory, write_atomically
 from amplifier_system.threads import in_thread
 from amplifierd.exceptions import SessionError, SessionHeldError
@@ -21,10 +22,10 @@ from amplifierd.stored_json import json_text
 from .gate import Gate
 from .hold import DELETED, FREE, Hold, Holder, fence, fence_epoch
 from .json_lines import append_whole, truncate_torn
-from .metadata_file import METADATA, METADATA_FORMAT, metadata_text
+from .metadata_file import METADATA_FORMAT, metadata_text
 from .parts_file import PartsFile
 from .record import SessionRecord, now
-from .session_files import GATE, HOLD, LINE_FILES, PARTS, PLAN, SWITCH, SessionFiles, archived_plan_name
+from .session_files import GATE, HOLD, LINE_FILES, PARTS, PLAN, SessionFiles, archived_plan_name
 from .staging import write_new
 
 T = TypeVar("T")

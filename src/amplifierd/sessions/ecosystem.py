@@ -14,9 +14,12 @@ from typing import Any, TypeVar
 
 from amplifier_foundation.paths import get_amplifier_home
 from amplifier_foundation.session import EVENTS_FILENAME, METADATA_FILENAME, TRANSCRIPT_FILENAME
+from amplifier_sessions.search_text import Wanted, message_text
+from amplifier_sessions.session_directory import is_session_id
+from amplifier_sessions.session_query import matches, sort_order, sort_value
 from amplifier_system.threads import in_thread
 from amplifierd.exceptions import MountPlanMissingError, SessionNotFoundError
-from amplifierd.session_store.listing import below, matches, sort_order, sort_value
+from amplifierd.session_store.listing import below
 from amplifierd.session_store.protocol import (
     Message,
     NewSession,
@@ -25,8 +28,7 @@ from amplifierd.session_store.protocol import (
     SessionQuery,
     StoredEvent,
 )
-from amplifierd.session_store.record import SessionRecord, checked_session_id, is_session_id
-from amplifierd.session_store.search_text import Wanted, message_text
+from amplifierd.session_store.record import SessionRecord, checked_session_id
 
 from .ecosystem_lines import as_events, as_messages, read_objects
 from .ecosystem_record import read_foreign_record

@@ -11,7 +11,8 @@ from typing import Any
 
 from amplifier_foundation.session import METADATA_FILENAME, TRANSCRIPT_FILENAME
 from amplifier_foundation.session.events import parse_timestamp
-from amplifierd.session_store.record import SessionRecord, is_session_id
+from amplifier_sessions.session_directory import is_session_id
+from amplifierd.session_store.record import SessionRecord
 
 logger = logging.getLogger(__name__)
 

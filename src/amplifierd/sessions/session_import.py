@@ -11,6 +11,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from amplifier_sessions.session_directory import TRANSCRIPT
 from amplifier_system.tasks import run_to_end
 from amplifier_system.threads import in_thread
 from amplifierd.exceptions import (
@@ -36,7 +37,6 @@ from .export import (
     PLAN,
     RECEIPTS,
     RECORD,
-    TRANSCRIPT,
 )
 from .session_archive import ArchiveLimits, SessionArchive, parse_json, read_archive
 

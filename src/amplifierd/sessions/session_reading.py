@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from amplifier_sessions.session_query import sort_order, sort_value
 from amplifierd.exceptions import SessionNotFoundError
-from amplifierd.session_store.listing import sort_order, sort_value
 from amplifierd.session_store.protocol import (
     Hold,
     Message,

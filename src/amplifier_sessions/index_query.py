@@ -6,11 +6,9 @@ import sqlite3
 from collections.abc import Iterator
 from itertools import islice
 
-from .index_rows import owner_word, storable
-from .index_schema import TAG_COLUMNS, place, session_number
-from .listing import sort_order
-from .protocol import SessionQuery
+from .index_schema import TAG_COLUMNS, owner_word, place, session_number, storable
 from .search_text import Wanted
+from .session_query import SessionQuery, sort_order
 
 _EXACT = ("status", "profile_name", "bundle", "working_dir", "parent_session_id", "root_session_id", "owner")
 _TAGGED = "id IN (SELECT id FROM tags WHERE tag = ?)"

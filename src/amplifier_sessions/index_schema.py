@@ -119,6 +119,26 @@ def format_version(connection: sqlite3.Connection) -> int:
     return int(row[0]) if row else 0
 
 
+def seen_at(connection: sqlite3.Connection) -> int:
+    """Return the time of the sessions' directory when its names were last compared with the index, 0 if never."""
+    row = connection.execute("SELECT value FROM meta WHERE key = 'seen_at'").fetchone()
+    return int(row[0]) if row else 0
+
+
+def note_seen(connection: sqlite3.Connection, changed: int) -> None:
+    connection.execute("INSERT OR REPLACE INTO meta VALUES ('seen_at', ?)", (changed,))
+
+
+def owner_word(owner: str | None) -> str:
+    """Return an owner's name as one word of the index."""
+    return "" if owner is None else f"o{owner.encode('utf-8', 'surrogatepass').hex()}"
+
+
+def storable(text: str) -> str:
+    """Return a text as SQLite takes it, which knows no halves of surrogate pairs."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
 def place(number: int, byte: int | None) -> int:
     """Return where a text is: a message that begins at a byte of the transcript, or the session's name."""
     return number << _PLACE_BITS | (0 if byte is None else byte + 1)

@@ -1,0 +1,96 @@
+"""`amplifier session list`: quick, however many there are; what runs sessions is imported when it is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from amplifier_cli.command_group import examples, single_command
+from amplifier_cli.invocation import invocation_of
+from amplifier_cli.options import Json
+from amplifier_cli.render import ago, shortened, styled, write, write_json, write_table
+from amplifier_cli.session_names import agent_of, short_id
+from amplifier_sessions.session_directory import SESSIONS, first_prompt
+from amplifier_sessions.session_list import find_page
+from amplifier_sessions.session_query import SessionQuery
+from amplifier_system.homes import daemon_state, ecosystem_home
+
+if TYPE_CHECKING:
+    from amplifier_sessions.session_summary import SessionSummary
+    from amplifierd.home import Home
+    from amplifierd.session_store.record import SessionRecord
+
+_WIDE = 100
+
+app = single_command()
+
+
+@app.command(epilog=examples("amplifier session list", "amplifier session list --here --limit 5"))
+def list_sessions(
+    ctx: typer.Context,
+    here: Annotated[bool, typer.Option("--here", help="Only those of the current directory.")] = False,
+    profile: Annotated[str | None, typer.Option(metavar="ID", help="Only those of a profile.")] = None,
+    status: Annotated[
+        str | None, typer.Option(help="Only those that are created, active, completed, failed or terminated.")
+    ] = None,
+    agents: Annotated[bool, typer.Option("--agents", help="Also those in which agents worked for another.")] = False,
+    limit: Annotated[int, typer.Option("-n", "--limit", min=1, help="How many.")] = 20,
+    as_json: Json = False,
+) -> None:
+    """List sessions, the latest first; those of other Amplifier applications are among them."""
+    where = str(Path.cwd()) if here else None
+    query = SessionQuery(working_dir=where, profile_name=profile, status=status, roots_only=not agents, limit=limit)
+    state = daemon_state(invocation_of(ctx).home)
+    page = None if as_json or _has_foreign_sessions() else find_page(state, query)
+    if page is None:
+        _list_with_library(ctx, query, as_json=as_json)
+    else:
+        _write_list(page.sessions, page.total, lambda session: first_prompt(state / SESSIONS / session.session_id))
+
+
+def _list_with_library(ctx: typer.Context, query: SessionQuery, *, as_json: bool) -> None:
+    from amplifier_cli.open_home import in_home  # needs the whole library
+
+    async def work(home: Home) -> None:
+        page = home.sessions.list(query)
+        if as_json:
+            write_json([record.model_dump(mode="json") for record in page.sessions])
+            return
+        _write_list(page.sessions, page.total, lambda session: _first_prompt(home, session.session_id))
+
+    in_home(ctx, work)
+
+
+def _write_list(
+    sessions: Sequence[SessionSummary | SessionRecord],
+    total: int,
+    find_prompt: Callable[[SessionSummary | SessionRecord], str],
+) -> None:
+    rows = [
+        (
+            short_id(each.session_id),
+            ago(each.last_activity_at),
+            each.turn_count,
+            agent_of(each),
+            each.name or (shortened(find_prompt(each), _WIDE) if each.message_count else ""),
+        )
+        for each in sessions
+    ]
+    write_table(
+        ("ID", "USED", "TURNS", "AGENT", "ABOUT"), rows, empty="There is no session yet: amplifier run begins one"
+    )
+    if total > len(sessions):
+        write(styled(f"{len(sessions)} of {total}; -n shows more", "dim"))
+
+
+def _first_prompt(home: Home, session_id: str) -> str:
+    said = (message.get("content") for message in home.sessions.messages(session_id) if message.get("role") == "user")
+    return next((content for content in said if isinstance(content, str)), "")
+
+
+def _has_foreign_sessions() -> bool:
+    """Say whether there may be sessions of other applications, which only the library can read."""
+    return any((ecosystem_home() / "projects").glob("*/sessions/*"))

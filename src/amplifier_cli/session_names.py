@@ -1,0 +1,20 @@
+"""What people call a session, and what it runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from amplifier_sessions.session_summary import SessionSummary
+    from amplifierd.session_store.record import SessionRecord
+
+PREFIX = "session_"
+
+
+def short_id(session_id: str) -> str:
+    """Return what people type of a session's id."""
+    return session_id.removeprefix(PREFIX)[:8] if session_id.startswith(PREFIX) else session_id
+
+
+def agent_of(session: SessionSummary | SessionRecord) -> str:
+    return session.profile_name or session.bundle or session.origin or "plan"

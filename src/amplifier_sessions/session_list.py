@@ -1,0 +1,92 @@
+"""A page of the list of sessions, straight from an index that is up to date."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from .index_query import select_ids, select_page
+from .index_schema import FORMAT_VERSION, connect, format_version, note_seen, seen_at
+from .session_directory import INDEX, SESSIONS, is_session_id, pending_directory
+from .session_query import SessionQuery, matches
+from .session_summary import SessionSummary, read_summary
+
+_SETTLED_NS = 2_000_000_000  # a directory that changed just now may change again within the same tick of its clock
+
+
+@dataclass(frozen=True)
+class SummaryPage:
+    """A page of a list, and how many there are in all."""
+
+    sessions: tuple[SessionSummary, ...]
+    total: int
+
+
+def find_page(state: Path, query: SessionQuery) -> SummaryPage | None:
+    """Return a page of the sessions in the state of a home; None when the daemon's library has to look itself.
+
+    That is so while the index lacks something, when a text is looked for, and for metadata of another version.
+    """
+    sessions, index = state / SESSIONS, state / INDEX
+    changed = changed_at(sessions)
+    if not changed:
+        return SummaryPage((), 0)
+    if query.text is not None or _is_behind(index):
+        return None
+    try:
+        with closing(connect(index)) as connection:
+            if format_version(connection) != FORMAT_VERSION or not _knows_all(connection, sessions, changed):
+                return None
+            session_ids, total = select_page(connection, query)
+    except (sqlite3.Error, OSError):
+        return None
+    found = [summary for each in session_ids if (summary := read_summary(sessions / each)) and matches(summary, query)]
+    return SummaryPage(tuple(found), total) if len(found) == len(session_ids) else None
+
+
+def changed_at(directory: Path) -> int:
+    """Return when a name in a directory last came or went, 0 when there is no directory."""
+    try:
+        return directory.stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+def is_settled(changed: int) -> bool:
+    """Say whether a later change of a directory would be seen by its time."""
+    return time.time_ns() - changed > _SETTLED_NS
+
+
+def find_strangers(connection: sqlite3.Connection, sessions: Path) -> set[str]:
+    """Return the sessions that only the index knows, or only the directory has."""
+    known = select_ids(connection)
+    return {
+        name
+        for name in known.symmetric_difference(os.listdir(sessions))  # noqa: PTH208 - a hundred thousand paths would take longer
+        if name in known or (is_session_id(name) and (sessions / name).is_dir())
+    }
+
+
+def _knows_all(connection: sqlite3.Connection, sessions: Path, changed: int) -> bool:
+    if seen_at(connection) == changed:
+        return True
+    if find_strangers(connection, sessions):
+        return False
+    if is_settled(changed):
+        with suppress(sqlite3.Error):  # another process writes, or nobody may
+            connection.execute("PRAGMA busy_timeout = 0")
+            note_seen(connection, changed)
+    return True
+
+
+def _is_behind(index: Path) -> bool:
+    """Say whether a process has still to index something, or was killed before it could."""
+    try:
+        with os.scandir(pending_directory(index)) as entries:
+            return any(entry.stat().st_size for entry in entries)
+    except FileNotFoundError:
+        return False
