@@ -16,7 +16,7 @@ from .http.cross_site import CrossSite
 from .http.openapi import describe
 from .http.problem_answers import add_problem_answers
 from .http.request_guard import RequestGuard
-from .routers import auth, system
+from .routers import auth, operations, system
 from .settings import Settings
 
 API = "/api/v1"
@@ -59,5 +59,6 @@ def create_app(settings: Settings | None = None, *, home: Home | None = None) ->
         audit=daemon.audit,
     )
     app.include_router(system.unversioned)
-    app.include_router(auth.router, prefix=API)
+    for module in (auth, operations):
+        app.include_router(module.router, prefix=API)
     return app

@@ -131,6 +131,10 @@ class Home:
         """Return this home as it is with other settings."""
         return replace(self, settings=settings, sources=_sources(self.paths, settings, self.progress))
 
+    def with_progress(self, progress: Progress) -> Home:
+        """Return this home as it is when it reports the steps of long work."""
+        return replace(self, progress=progress, sources=_sources(self.paths, self.settings, progress))
+
     def is_used(self, profile_id: ProfileId) -> bool:
         """Say whether a profile's builds and texts are still needed."""
         if self.in_use is not None:

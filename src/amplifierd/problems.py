@@ -202,3 +202,12 @@ def problem_document(error: BaseException, *, instance: str | None = None) -> di
     if issues := getattr(error, "issues", None):
         document["issues"] = [str(issue) for issue in issues]
     return {**document, **{name: getattr(error, name) for name in _FACTS if getattr(error, name, None) is not None}}
+
+
+def public_document(error: BaseException) -> dict[str, Any]:
+    """Return an error as clients of the daemon see it: of one that was not expected, only the log tells more."""
+    document = problem_document(error)
+    if document["code"] != INTERNAL.code:
+        return document
+    del document["error_class"]
+    return {**document, "detail": "the daemon failed; its log says more"}

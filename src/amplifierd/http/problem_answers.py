@@ -12,14 +12,13 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from amplifier_core.exceptions import AmplifierError
-from amplifierd.problems import INTERNAL, PROBLEMS, problem_document
+from amplifierd.problems import PROBLEMS, public_document
 
 MEDIA_TYPE = "application/problem+json"
 
 logger = logging.getLogger(__name__)
 
 _CODES = {404: "not-found", 405: "method-not-allowed", 413: "payload-too-large", 415: "unsupported-media-type"}
-_GENERIC = "the daemon failed; its log says more under this request id"
 
 
 def add_problem_answers(app: FastAPI) -> None:
@@ -32,11 +31,7 @@ def add_problem_answers(app: FastAPI) -> None:
 
 def error_answer(request: Request, error: Exception) -> JSONResponse:
     """Return an error as a response; of one that was not expected only the log tells more."""
-    document = problem_document(error)
-    if document["code"] == INTERNAL.code:
-        facts = {"detail": _GENERIC, "error_class": None}
-        document = {key: value for key, value in {**document, **facts}.items() if value is not None}
-    return problem_answer(request, document)
+    return problem_answer(request, public_document(error))
 
 
 def problem_answer(request: Request, document: Mapping[str, Any]) -> JSONResponse:

@@ -1,0 +1,184 @@
+"""Long work that goes on by itself: it reports how far it is, can be joined and cancelled, and is kept for a day."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import uuid
+from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from amplifier_foundation.sources import ProgressEvent
+from amplifier_foundation.sources.store import now
+from amplifierd.exceptions import OperationCancelledError, OperationFinishedError, OperationNotFoundError
+from amplifierd.problems import public_document
+
+from .callers import Caller
+
+Status = Literal["pending", "running", "succeeded", "failed", "cancelled"]
+Listener = Callable[[dict[str, Any]], None]
+
+KEPT_S = 24 * 3600.0
+MAX_KEPT = 1000
+
+logger = logging.getLogger(__name__)
+_current: ContextVar[Operation | None] = ContextVar("operation", default=None)
+
+
+@dataclass
+class Operation:
+    """One piece of long work. `owners` are those who asked for it."""
+
+    kind: str
+    target: str
+    owners: set[str]
+    id: str = field(default_factory=lambda: f"op_{uuid.uuid4().hex}")
+    status: Status = "pending"
+    done: int = 0
+    message: str = ""
+    result: Any = None
+    failure: Exception | None = None
+    error: dict[str, Any] | None = None
+    created_at: str = field(default_factory=now)
+    finished_at: str | None = None
+    ended: float | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "id": self.id,
+            "kind": self.kind,
+            "target": self.target,
+            "status": self.status,
+            "progress": {"done": self.done, "total": None, "message": self.message},
+            "result": self.result,
+            "error": self.error,
+            "created_at": self.created_at,
+            "finished_at": self.finished_at,
+        }
+
+    def outcome(self) -> Any:
+        """Return the result of work that succeeded.
+
+        Raises what the work raised, and `OperationCancelledError` if it was cancelled.
+        """
+        if self.failure is not None:
+            raise self.failure
+        if self.status == "cancelled":
+            raise OperationCancelledError(f"The operation {self.kind} of {self.target or 'all'} was cancelled")
+        return self.result
+
+
+class Operations:
+    """The long work of one daemon. `listeners` are told of every change, on the event loop."""
+
+    def __init__(self) -> None:
+        self.listeners: list[Listener] = []
+        self._operations: dict[str, Operation] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def start(self, kind: str, target: str, work: Callable[[], Awaitable[Any]], *, caller: Caller) -> Operation:
+        """Begin some work, or join the same work on the same thing that is under way."""
+        self._loop = asyncio.get_running_loop()
+        self._forget_old()
+        for known in self._operations.values():
+            if (known.kind, known.target) == (kind, target) and known.finished_at is None:
+                known.owners.add(caller.owner)
+                return known
+        operation = Operation(kind, target, {caller.owner})
+        self._operations[operation.id] = operation
+        self._tasks[operation.id] = asyncio.create_task(self._run(operation, work))
+        return operation
+
+    async def wait(self, operation: Operation, seconds: float) -> bool:
+        """Wait for an operation's end, and say whether it came; whoever stops waiting stops nothing else."""
+        task = self._tasks.get(operation.id)
+        if task is not None:
+            await asyncio.wait({task}, timeout=seconds)
+        return operation.finished_at is not None
+
+    def list(self, caller: Caller) -> list[Operation]:
+        """Return the operations that a caller may see, the newest first."""
+        self._forget_old()
+        return [each for each in reversed(self._operations.values()) if _sees(caller, each)]
+
+    def get(self, operation_id: str, caller: Caller) -> Operation:
+        """Return an operation.
+
+        Raises:
+            OperationNotFoundError: there is none of that id for this caller.
+        """
+        found = self._operations.get(operation_id)
+        if found is None or not _sees(caller, found):
+            raise OperationNotFoundError(f"Operation not found: {operation_id}", hint="they are kept for 24 hours")
+        return found
+
+    async def cancel(self, operation_id: str, caller: Caller) -> Operation:
+        """Stop an operation, and wait until it has stopped.
+
+        Raises:
+            OperationNotFoundError: there is none of that id.
+            OperationFinishedError: it is over.
+        """
+        operation = self.get(operation_id, caller)
+        task = self._tasks.get(operation_id)
+        if task is None:
+            raise OperationFinishedError(f"Operation {operation_id} has {operation.status}")
+        task.cancel()
+        await asyncio.wait({task})
+        return operation
+
+    async def stop(self) -> None:
+        """Cancel what runs."""
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def report(self, event: ProgressEvent) -> None:
+        """Take note of a step of the operation that it belongs to; from any thread."""
+        operation = _current.get()
+        if operation is not None:
+            operation.done += event.phase == "ready"
+            operation.message = " ".join(filter(None, (event.phase, event.what, event.ref, event.detail)))[:500]
+            self._tell(operation)
+
+    async def _run(self, operation: Operation, work: Callable[[], Awaitable[Any]]) -> None:
+        _current.set(operation)
+        operation.status = "running"
+        self._tell(operation)
+        try:
+            operation.result = await work()
+            operation.status = "succeeded"
+        except asyncio.CancelledError:
+            operation.status = "cancelled"
+        except Exception as error:
+            logger.info("operation %s of %s failed", operation.kind, operation.target, exc_info=error)
+            operation.status, operation.failure, operation.error = "failed", error, public_document(error)
+        finally:
+            operation.finished_at, operation.ended = now(), time.monotonic()
+            self._tasks.pop(operation.id, None)
+            self._tell(operation)
+
+    def _tell(self, operation: Operation) -> None:
+        told = operation.to_json()
+        if self._loop is not None and self.listeners:
+            self._loop.call_soon_threadsafe(self._tell_all, told)
+
+    def _tell_all(self, told: dict[str, Any]) -> None:
+        for listener in self.listeners:
+            listener(told)
+
+    def _forget_old(self) -> None:
+        over = [each for each in self._operations.values() if each.ended is not None]
+        too_many = len(self._operations) - MAX_KEPT
+        for number, each in enumerate(over):
+            if number < too_many or time.monotonic() - (each.ended or 0.0) > KEPT_S:
+                del self._operations[each.id]
+
+
+def _sees(caller: Caller, operation: Operation) -> bool:
+    return caller.scope == "admin" or caller.owner in operation.owners

@@ -1,0 +1,105 @@
+"""Endpoints whose POST can be sent twice: `APIRouter(route_class=IdempotentRoute)` is all that a router needs."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import re
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from fastapi import Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from starlette.exceptions import HTTPException
+
+from amplifier_core import llm_errors
+from amplifierd.daemon.daemon import Daemon
+from amplifierd.daemon.idempotency import StoredAnswer
+from amplifierd.exceptions import RequestRefusedError
+from amplifierd.problems import find_problem
+
+from .problem_answers import error_answer
+
+Handler = Callable[[Request], Coroutine[Any, Any, Response]]
+
+HEADER = "Idempotency-Key"
+REPEATED = "idempotency-repeated"
+"""The header of an answer that was kept from the first request with its key."""
+
+_KEY = re.compile(r"[\x21-\x7e]{1,255}")
+_REFUSALS = frozenset({400, 403, 404, 409, 410, 413, 422, 429, 503})
+_KEPT_HEADERS = ("content-type", "location", "retry-after")
+_PARAMETER = {
+    "name": HEADER,
+    "in": "header",
+    "required": False,
+    "description": "sent again with the same body within 24 hours, the request is answered as the first time",
+    "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": r"^[\x21-\x7e]+$"},
+}
+
+logger = logging.getLogger(__name__)
+
+
+class IdempotentRoute(APIRoute):
+    """A route that answers a repeated POST as it did the first, also while the first is still at work.
+
+    A stream cannot be repeated: its response needs an attribute `repeat`, the response that stands for it.
+    """
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        if "POST" in (options.get("methods") or ()):
+            extra = options.get("openapi_extra") or {}
+            options["openapi_extra"] = {**extra, "parameters": [*extra.get("parameters", ()), _PARAMETER]}
+        super().__init__(path, endpoint, **options)
+
+    def get_route_handler(self) -> Handler:
+        handle = super().get_route_handler()
+        return _repeatable(handle) if "POST" in (self.methods or ()) else handle
+
+
+def _repeatable(handle: Handler) -> Handler:
+    async def handler(request: Request) -> Response:
+        key = request.headers.get(HEADER)
+        if key is None:
+            return await handle(request)
+        if not _KEY.fullmatch(key):
+            message = f"{HEADER} has to have 1 to 255 visible ASCII characters"
+            raise RequestRefusedError(message, code="malformed-request")
+        first: list[Response] = []
+
+        async def work() -> StoredAnswer:
+            first.append(await _answered(handle, request))
+            return _stored(getattr(first[0], "repeat", first[0]))
+
+        daemon: Daemon = request.app.state.daemon
+        owner, fingerprint = request.state.caller.owner, await _fingerprint(request)
+        answer, was_kept = await daemon.idempotency.once(owner, key, fingerprint, work)
+        if not was_kept:
+            return first[0]
+        return Response(answer.body, answer.status, {**answer.headers, REPEATED: "true"})
+
+    return handler
+
+
+async def _answered(handle: Handler, request: Request) -> Response:
+    """Return what the endpoint answers. A failure after something was done is an answer; a refusal is raised."""
+    try:
+        return await handle(request)
+    except (RequestValidationError, HTTPException):
+        raise
+    except Exception as error:
+        if find_problem(error).status in _REFUSALS and not isinstance(error, llm_errors.LLMError):
+            raise
+        logger.exception("%s %s failed", request.method, request.url.path)
+        return error_answer(request, error)
+
+
+async def _fingerprint(request: Request) -> str:
+    said = f"{request.method} {request.url.path}?{request.url.query}\n".encode()
+    return hashlib.sha256(said + await request.body()).hexdigest()
+
+
+def _stored(response: Response) -> StoredAnswer:
+    headers = {name: response.headers[name] for name in _KEPT_HEADERS if name in response.headers}
+    return StoredAnswer(response.status_code, headers, bytes(response.body).decode())

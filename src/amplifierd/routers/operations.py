@@ -1,0 +1,57 @@
+"""Long work: how far it is, what came of it, and its end before the time."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from fastapi import APIRouter
+
+from amplifierd.http.dependencies import Reader, Runner, TheDaemon
+from amplifierd.http.models import Answer, Page, PageLimit, PageOffset, Problem, paged, problems
+
+router = APIRouter(prefix="/operations", tags=["operations"])
+
+
+class Progress(Answer):
+    done: int
+    total: int | None = None
+    message: str
+
+
+class OperationInfo(Answer):
+    """One piece of long work."""
+
+    id: str
+    kind: str
+    target: str
+    status: Literal["pending", "running", "succeeded", "failed", "cancelled"]
+    progress: Progress
+    result: Any = None
+    error: Problem | None = None
+    created_at: str
+    finished_at: str | None = None
+
+
+class OperationPage(Page):
+    operations: list[OperationInfo]
+
+
+@router.get("")
+async def list_operations(
+    daemon: TheDaemon, caller: Reader, limit: PageLimit = 100, offset: PageOffset = 0
+) -> OperationPage:
+    """List operations of the last 24 hours, the newest first: your own, or all for an admin."""
+    part, facts = paged(daemon.operations.list(caller), limit, offset)
+    return OperationPage(operations=[OperationInfo(**each.to_json()) for each in part], **facts)
+
+
+@router.get("/{operation_id}", responses=problems(404))
+async def get_operation(daemon: TheDaemon, caller: Reader, operation_id: str) -> OperationInfo:
+    """Say how far an operation is, and what came of it."""
+    return OperationInfo(**daemon.operations.get(operation_id, caller).to_json())
+
+
+@router.delete("/{operation_id}", responses=problems(404, 409))
+async def cancel_operation(daemon: TheDaemon, caller: Runner, operation_id: str) -> OperationInfo:
+    """Cancel an operation; answers when it has stopped."""
+    return OperationInfo(**(await daemon.operations.cancel(operation_id, caller)).to_json())

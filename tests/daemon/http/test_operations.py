@@ -1,0 +1,106 @@
+"""Long work: joined, watched, cancelled, and shown only to those whom it concerns."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from amplifier_foundation.sources import ProgressEvent
+from amplifierd.daemon.callers import Caller
+from amplifierd.daemon.operations import Operations
+from amplifierd.exceptions import OperationCancelledError, OperationFinishedError, OperationNotFoundError
+
+from .conftest import Served
+
+ADMIN = Caller("admin", "admin", "admin")
+ADA, BOB = Caller("ada", "ada", "run"), Caller("bob", "bob", "run")
+
+
+async def test_equal_work_is_done_once_and_all_get_its_result() -> None:
+    operations, gate, runs = Operations(), asyncio.Event(), list[str]()
+
+    async def work() -> str:
+        runs.append("ran")
+        await gate.wait()
+        return "done"
+
+    one = operations.start("sync", "team", work, caller=ADA)
+    two = operations.start("sync", "team", work, caller=BOB)
+    other = operations.start("sync", "other", work, caller=ADA)
+    gate.set()
+
+    assert await operations.wait(one, 10)
+    assert await operations.wait(other, 10)
+    assert (one is two, one.outcome(), len(runs)) == (True, "done", 2)
+    again = operations.start("sync", "team", work, caller=ADA)
+    assert again is not one
+    await operations.stop()
+
+
+async def test_progress_and_every_change_are_told() -> None:
+    operations, told = Operations(), list[dict[str, Any]]()
+    operations.listeners.append(told.append)
+
+    async def work() -> None:
+        await asyncio.to_thread(operations.report, ProgressEvent("source", "git+x", "fetching"))
+        operations.report(ProgressEvent("source", "git+x", "ready"))
+
+    operation = operations.start("compile", "a/b", work, caller=ADA)
+    await operations.wait(operation, 10)
+    await asyncio.sleep(0)
+
+    assert [each["status"] for each in told] == ["running", "running", "running", "succeeded"]
+    assert told[1]["progress"] == {"done": 0, "total": None, "message": "fetching source git+x"}
+    assert told[-1]["progress"]["done"] == 1
+
+
+async def test_what_is_cancelled_stops_and_says_so() -> None:
+    operations = Operations()
+    operation = operations.start("compile", "a/b", lambda: asyncio.Event().wait(), caller=ADA)
+    await asyncio.sleep(0)
+
+    assert (await operations.cancel(operation.id, ADA)).status == "cancelled"
+    with pytest.raises(OperationCancelledError):
+        operation.outcome()
+    with pytest.raises(OperationFinishedError):
+        await operations.cancel(operation.id, ADA)
+
+
+async def test_a_failure_is_a_problem_without_its_inside() -> None:
+    operations = Operations()
+
+    async def work() -> None:
+        raise RuntimeError("/srv/secret/path")
+
+    operation = operations.start("compile", "a/b", work, caller=ADA)
+    await operations.wait(operation, 10)
+
+    assert operation.error is not None
+    assert (operation.error["code"], operation.error["status"]) == ("internal-error", 500)
+    assert "/srv" not in str(operation.error)
+
+
+async def test_others_do_not_see_it_and_an_admin_does() -> None:
+    operations = Operations()
+    operation = operations.start("compile", "a/b", lambda: asyncio.sleep(0), caller=ADA)
+
+    assert operations.list(BOB) == []
+    assert operations.list(ADMIN) == operations.list(ADA) == [operation]
+    with pytest.raises(OperationNotFoundError):
+        operations.get(operation.id, BOB)
+    await operations.wait(operation, 10)
+
+
+def test_over_http(served: Served) -> None:
+    client = served.client()
+
+    assert client.get("/api/v1/operations").json() == {
+        **{"operations": [], "total": 0, "limit": 100, "offset": 0, "has_more": False}
+    }
+    for answer in (client.get("/api/v1/operations/op_none"), client.delete("/api/v1/operations/op_none")):
+        assert (answer.status_code, answer.json()["code"]) == (404, "operation-not-found")
+    reader = served.client(served.token_of("read", "op-reader"))
+    assert reader.delete("/api/v1/operations/op_none").status_code == 403
+    assert client.get("/api/v1/operations", params={"limit": 0}).status_code == 422
