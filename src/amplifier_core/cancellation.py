@@ -88,6 +88,11 @@ class CancellationToken:
         return set(self._running_tools)
 
     @property
+    def running_calls(self) -> dict[str, str]:
+        """The tool calls under way: their tools by their ids."""
+        return dict(self._running_tools)
+
+    @property
     def running_tool_names(self) -> list[str]:
         return list(self._running_tools.values())
 

@@ -15,6 +15,8 @@ are pipes. What it returns has
 - `await kill()`: the same without asking: SIGKILL to the whole group at once, so that nothing in it can start more;
 - `await find_pids()`: what is alive of the tree.
 
+`end_with_tree(marker)` ends the process that calls it, and before it everything that carries the marker.
+
 `reading` turns a pipe into a stream of the event loop. `is_marker` tells the variables that a filter of the
 environment must let pass; `start` itself adds those of the host to whatever environment it is given.
 """
@@ -32,7 +34,7 @@ import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO, NoReturn, Protocol
 
 from .tasks import run_to_end
 
@@ -329,6 +331,22 @@ class ProcessTree:
             tree = cls(process, marker, members, at_exit)
             await tree._end(None)
             tree.close_pipes()
+
+
+def end_with_tree(marker: str) -> NoReturn:
+    """Kill everything else that has the marker in its environment, and then this process, without delay."""
+    own = os.getpid()
+    limit = time.monotonic() + _KILL_LIMIT_S
+    members = MEMBERS(own, marker, lambda: False)
+    if isinstance(members, MarkedMembers):
+        while (others := [pid for pid in members.find() if pid != own]) and time.monotonic() < limit:
+            for pid in others:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
+    else:
+        members.signal_group(signal.SIGKILL)
+    os.kill(own, signal.SIGKILL)
+    os._exit(1)
 
 
 @contextlib.asynccontextmanager

@@ -25,10 +25,11 @@ AmplifierError
 │   ├── OperationNotFoundError              caller: there is no operation of that id
 │   ├── OperationFinishedError              caller: it is over
 │   └── OperationCancelledError             caller: somebody cancelled it
-├── NotReadyError                         caller: the daemon is coming up, or going down
+├── NotReadyError                         caller: the daemon comes up or goes down, or a worker process ended
 ├── CheckpointError                       owner of the working directory: a snapshot or an undo is not possible
 │   └── SnapshotRefusedError                this directory is never snapshotted; the message says why
 ├── TrustError                            caller: such a directory cannot be trusted
+├── RemoteError                           us: another process failed; carries the problem that it described
 ├── SessionError                          anything about one session
 │   ├── SessionNotFoundError                caller: there is no session of that id
 │   ├── SessionExistsError                  caller: the id is taken
@@ -49,6 +50,7 @@ AmplifierError
 └── ExecutionError                        a turn could not be run
     ├── ExecutionInProgressError            caller: one turn at a time
     ├── QueueFullError                      caller: too many prompts wait
+    ├── PromptRemovedError                  caller: the prompt was taken out of the queue
     ├── NothingToSteerError                 caller: no turn is running
     ├── SteeringUnsupportedError            author of the loop: it takes no steering
     └── BudgetExhaustedError                owner of the session: a limit is reached
@@ -56,7 +58,7 @@ AmplifierError
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from amplifier_core.exceptions import AmplifierError
@@ -100,8 +102,10 @@ __all__ = [
     "ProfileError",
     "ProfileNotFoundError",
     "ProfileValidationError",
+    "PromptRemovedError",
     "QueueFullError",
     "RefResolutionError",
+    "RemoteError",
     "ReplayError",
     "RequestInterruptedError",
     "RequestRefusedError",
@@ -237,7 +241,7 @@ class OperationCancelledError(OperationError):
 
 
 class NotReadyError(AmplifierError):
-    """The daemon takes no new work at the moment."""
+    """It cannot be done at the moment: the daemon takes no new work, or the process that had the session has ended."""
 
 
 class CheckpointError(AmplifierError):
@@ -250,6 +254,14 @@ class SnapshotRefusedError(CheckpointError):
 
 class TrustError(AmplifierError, ValueError):
     """A directory cannot be trusted, since everything of the user's would be."""
+
+
+class RemoteError(AmplifierError):
+    """Another process failed in a way that has no name; `problem` is the document that it gave."""
+
+    def __init__(self, message: str = "", *, problem: Mapping[str, Any], hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.problem = dict(problem)
 
 
 class SessionError(AmplifierError):
@@ -334,6 +346,10 @@ class ExecutionInProgressError(ExecutionError):
 
 class QueueFullError(ExecutionError):
     """As many prompts as the settings allow wait already."""
+
+
+class PromptRemovedError(ExecutionError):
+    """A prompt was taken out of the queue before its turn came."""
 
 
 class NothingToSteerError(ExecutionError):

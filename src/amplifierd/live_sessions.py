@@ -7,7 +7,7 @@ first. Nothing here belongs to a connection: a turn that was submitted runs to i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -43,6 +43,40 @@ class SubmittedTurn:
     result: asyncio.Future[dict[str, Any]]
 
 
+@dataclass(frozen=True, slots=True)
+class LiveEvent:
+    """An event of a live session. `envelope` is the whole of it as JSON, on one line, as clients get it (§17.2).
+
+    `sequence` is None for the last event of all: that a session was deleted.
+    """
+
+    name: str
+    session_id: str
+    root_session_id: str
+    sequence: int | None
+    is_delta: bool
+    envelope: bytes
+
+
+OnEvent = Callable[[LiveEvent], None]
+"""Hears every event of every live session, in order; it must not take long, and must not raise."""
+
+
+@dataclass(frozen=True)
+class WorkerState:
+    """A process that sessions run in. One that is `blocked` has not shown a sign of life for some seconds."""
+
+    worker_id: str
+    pid: int
+    status: Literal["starting", "spare", "ready", "blocked", "retiring"]
+    serves: str | None
+    sessions: int
+    turns: int
+    rss_bytes: int
+    loop_lag_ms: float
+    started_at: str
+
+
 @dataclass(frozen=True)
 class LiveState:
     """What is known about a live session without asking it."""
@@ -61,6 +95,8 @@ class LiveSessions(Protocol):
         ...
 
     def states(self) -> Sequence[LiveState]: ...
+
+    def workers(self) -> Sequence[WorkerState]: ...
 
     async def load(self, session_id: str, *, questions: Questions = "wait") -> LiveState:
         """Load a session's modules; one that is live already stays as it is.

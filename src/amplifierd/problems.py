@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from amplifier_core import llm_errors
-from amplifier_core.exceptions import AmplifierError, NoProviderError, describe
+from amplifier_core.exceptions import AmplifierError, ModuleLoadError, NoProviderError, describe
 from amplifier_foundation.exceptions import (
     BundleDependencyError,
     BundleError,
@@ -74,6 +74,7 @@ PROBLEMS: Mapping[type[BaseException], Problem] = {
     ours.HoldLostError: Problem(409, "session-held"),
     ours.MountPlanMissingError: Problem(409, "mount-plan-missing"),
     ours.ExecutionInProgressError: Problem(409, "execution-in-progress", retryable=True),
+    ours.PromptRemovedError: Problem(499, "aborted"),
     ours.QueueFullError: Problem(429, "queue-full", retryable=True),
     ours.NothingToSteerError: Problem(409, "nothing-to-steer"),
     ours.SteeringUnsupportedError: Problem(409, "steering-unsupported"),
@@ -97,6 +98,7 @@ PROBLEMS: Mapping[type[BaseException], Problem] = {
     ours.SessionImportError: Problem(422, "validation-error"),
     ours.ReplayError: Problem(409, "session-state-conflict"),
     ours.CheckpointError: Problem(409, "session-state-conflict"),
+    ModuleLoadError: Problem(422, "module-load-error"),
     BundleNotFoundError: Problem(404, "bundle-not-found"),
     BundleLoadError: Problem(422, "bundle-load-error"),
     BundleDependencyError: Problem(422, "bundle-dependency-error"),
@@ -181,6 +183,8 @@ def hint_for(error: BaseException) -> str:
 
 def problem_document(error: BaseException, *, instance: str | None = None) -> dict[str, Any]:
     """Return an error as clients see it. The text of an unexpected one is kept, its traceback is not."""
+    if isinstance(error, ours.RemoteError):
+        return {**error.problem, "instance": instance}
     problem = find_problem(error)
     retry_after = getattr(error, "retry_after", None)
     document: dict[str, Any] = {

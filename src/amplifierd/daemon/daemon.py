@@ -8,6 +8,7 @@ import uuid
 from typing import Literal
 
 from amplifierd.home import Home
+from amplifierd.workers.workers import Workers
 
 from .audit import AuditLog
 from .idempotency import IdempotencyKeys
@@ -24,6 +25,7 @@ class Daemon:
     def __init__(self, home: Home) -> None:
         self.operations = Operations()
         self.home = home if home.progress else home.with_progress(self.operations.report)
+        self.live = Workers(self.home)
         self.boot_id = uuid.uuid4().hex
         self.phase: Phase = "starting"
         self.warnings: list[str] = []
@@ -42,12 +44,14 @@ class Daemon:
         if self.home.settings.auth.mode != "none":
             await asyncio.to_thread(self.tokens.ensure_first)
         await asyncio.to_thread(self.idempotency.load)
+        await self.live.start()
         self.phase = "ready"
 
     async def stop(self) -> None:
         """Refuse new work, end what runs, and give back what is held."""
         self.phase = "stopping"
         await self.operations.stop()
+        await self.live.stop()
         await self.idempotency.close()
         await self.home.sessions.close()
         self.audit.close()

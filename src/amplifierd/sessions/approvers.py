@@ -1,6 +1,6 @@
 """Who answers when a session asks: one protocol, and the answers an application often wants.
 
-Without an approver a question waits for `ApprovalQueue.resolve`, which is how a daemon's clients answer.
+With `LeaveOpen` a question waits for `ApprovalQueue.resolve`, which is how a daemon's clients answer.
 """
 
 from __future__ import annotations
@@ -36,6 +36,14 @@ class DenyAll:
 
     async def decide(self, approval: Approval) -> ApprovalDecision:
         return ApprovalDecision(DENY, self._reason)
+
+
+class LeaveOpen:
+    """Answers nothing: every question waits for `resolve`, for its time-out, or for the end of its turn."""
+
+    async def decide(self, approval: Approval) -> ApprovalDecision:
+        await asyncio.get_running_loop().create_future()  # cancelled as soon as the question has its answer
+        raise AssertionError
 
 
 @dataclass(frozen=True)

@@ -68,6 +68,10 @@ class OpenSessions(SessionReading):
         self._trees = OpenTrees(runtime)
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
+    def is_open(self, session_id: str) -> bool:
+        """Say whether a session is open in this process."""
+        return session_id in self._open
+
     def open(
         self,
         profile: str | None = None,

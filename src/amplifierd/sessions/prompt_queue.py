@@ -17,7 +17,9 @@ from amplifierd.exceptions import (
 
 
 @dataclass(eq=False)
-class _Waiting:
+class Place:
+    """What a prompt has got: the turn, or a place in the queue for it."""
+
     prompt: str
     turn: asyncio.Future[None]
 
@@ -27,7 +29,7 @@ class PromptQueue:
 
     def __init__(self, longest: int, announce: Callable[[int], Awaitable[None]]) -> None:
         self._longest, self._announce = longest, announce
-        self._waiting: deque[_Waiting] = deque()
+        self._waiting: deque[Place] = deque()
         self._is_taken = False
 
     def prompts(self) -> list[str]:
@@ -54,25 +56,18 @@ class PromptQueue:
             if not waiting.turn.done():
                 waiting.turn.set_exception(reason)
 
-    @asynccontextmanager
-    async def turn(self, prompt: str, *, may_wait: bool, session_id: str) -> AsyncIterator[None]:
-        """Hold the turn while the block runs.
+    def reserve(self, prompt: str, *, may_wait: bool, session_id: str) -> Place:
+        """Take the turn, or a place in the queue, at once; `turn` waits for it and gives it back.
 
         Raises:
             ExecutionInProgressError: a turn is running and the prompt is not to wait.
             QueueFullError: too many wait already.
-            SessionStateError: the session was closed meanwhile.
-            asyncio.CancelledError: it was taken out of the queue.
         """
-        if self._is_taken:
-            await self._wait(prompt, may_wait=may_wait, session_id=session_id)
-        self._is_taken = True
-        try:
-            yield
-        finally:
-            self._pass_on()
-
-    async def _wait(self, prompt: str, *, may_wait: bool, session_id: str) -> None:
+        place = Place(prompt, asyncio.get_running_loop().create_future())
+        if not self._is_taken:
+            self._is_taken = True
+            place.turn.set_result(None)
+            return place
         if not may_wait:
             raise ExecutionInProgressError(
                 f"session {session_id} is executing a turn", hint="wait for it, queue the prompt, or cancel it"
@@ -81,15 +76,33 @@ class PromptQueue:
             raise QueueFullError(
                 f"{self._longest} prompts wait in session {session_id} already", hint="raise sessions.max_queue"
             )
-        waiting = _Waiting(prompt, asyncio.get_running_loop().create_future())
-        self._waiting.append(waiting)
+        self._waiting.append(place)
+        return place
+
+    @asynccontextmanager
+    async def turn(self, place: Place) -> AsyncIterator[None]:
+        """Hold the turn while the block runs.
+
+        Raises:
+            SessionStateError: the session was closed meanwhile.
+            asyncio.CancelledError: it was taken out of the queue.
+        """
+        if not place.turn.done():
+            await self._wait(place)
+        place.turn.result()  # it may have been taken out before anyone waited for it
         try:
-            await self._announce(len(self._waiting))
-            await waiting.turn
+            yield
+        finally:
+            self._pass_on()
+
+    async def _wait(self, place: Place) -> None:
+        try:
+            await self._announce(self._waiting.index(place) + 1)
+            await place.turn
         except BaseException:
-            if waiting in self._waiting:
-                self._waiting.remove(waiting)
-            elif _is_given(waiting.turn):  # it was its turn at this very moment
+            if place in self._waiting:
+                self._waiting.remove(place)
+            elif _is_given(place.turn):  # it was its turn at this very moment
                 self._pass_on()
             raise
 

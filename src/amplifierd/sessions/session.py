@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Literal, Self
 
@@ -21,6 +22,14 @@ from .runner import ExecutionRunner
 from .session_status import closed
 from .tree_events import Event, Subscription
 from .turn_result import TurnResult
+
+
+@dataclass(frozen=True)
+class SubmittedPrompt:
+    """A prompt that has its place: `run` is awaited once, and returns what came of its turn."""
+
+    is_queued: bool
+    run: Callable[[], Awaitable[TurnResult]]
 
 
 class Session:
@@ -91,9 +100,24 @@ class Session:
             HoldLostError: another process has taken the session over.
             SessionStateError: the session is closed.
         """
+        submitted = self.submit(
+            prompt, metadata=metadata, images=images, correlation_id=correlation_id, queue=queue, timeout_s=timeout_s
+        )
+        return await submitted.run()
+
+    def submit(self, prompt: str, *, queue: bool = False, **options: Any) -> SubmittedPrompt:
+        """Take the session's turn, or a place in its queue, for a prompt; what it returns is then run by the caller.
+
+        Takes what `execute` takes, and raises at once what keeps the prompt from being run.
+        """
         self._require_open()
-        async with self._queue.turn(prompt, may_wait=queue, session_id=self.session_id):
-            return await self._execute(prompt, metadata, images, correlation_id, timeout_s)
+        place = self._queue.reserve(prompt, may_wait=queue, session_id=self.session_id)
+
+        async def run() -> TurnResult:
+            async with self._queue.turn(place):
+                return await self._execute(prompt, **options)
+
+        return SubmittedPrompt(is_queued=not place.turn.done(), run=run)
 
     async def _execute(
         self,
@@ -118,6 +142,7 @@ class Session:
         Takes what `execute` takes. While it waits for its turn nothing comes. Whoever stops reading stops the turn.
         """
         self._require_open()
+        place = self._queue.reserve(prompt, may_wait=queue, session_id=self.session_id)
         state: Literal["waiting", "begun", "running", "done"] = "waiting"
 
         def belongs(event: Event) -> bool:
@@ -136,7 +161,7 @@ class Session:
 
         async def run() -> None:
             nonlocal state
-            async with self._queue.turn(prompt, may_wait=queue, session_id=self.session_id):
+            async with self._queue.turn(place):
                 state = "begun"
                 await self._execute(prompt, **options)
 
@@ -202,7 +227,7 @@ class Session:
         """Go on with another plan once the running turn has ended, or is cancelled."""
         if cancel:
             await self._runner.cancel(immediate=True)
-        async with self._queue.turn("", may_wait=True, session_id=self.session_id):
+        async with self._queue.turn(self._queue.reserve("", may_wait=True, session_id=self.session_id)):
             return await self._runner.switch(equipment, plan, changes, told)
 
     async def append_message(self, role: str, content: str) -> Message:

@@ -1,0 +1,91 @@
+"""What is mounted in a loaded session, and how far its cancellation is, as plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from amplifier_core import ModuleCoordinator
+from amplifier_core.mount_plan import MountPlan
+from amplifier_core.utils import json_safe
+from amplifierd.live_sessions import Part
+from amplifierd.sessions.session import Session
+
+Listed = list[dict[str, Any]]
+
+
+def _modules(session: Session) -> Listed:
+    kernel = session.runner.kernel
+    failed = {str(one.get("module_id")): one for one in kernel.load_failures}
+    return [
+        {
+            "id": entry.module_id,
+            "type": entry.module_type,
+            "mount_point": entry.section,
+            "status": "failed" if entry.module_id in failed else "loaded",
+            "error": failed.get(entry.module_id),
+        }
+        for entry in MountPlan(kernel.plan).entries()
+    ]
+
+
+def _tools(session: Session) -> Listed:
+    tools: Mapping[str, Any] = _coordinator(session).get("tools") or {}
+    return [
+        {
+            "name": name,
+            "description": str(getattr(tool, "description", "")),
+            "input_schema": json_safe(getattr(tool, "input_schema", None)),
+        }
+        for name, tool in tools.items()
+    ]
+
+
+def _hooks(session: Session) -> Listed:
+    handlers = _coordinator(session).hooks.list_handlers()
+    return [{"event": event, "handlers": names} for event, names in sorted(handlers.items()) if names]
+
+
+def _capabilities(session: Session) -> Listed:
+    return [{"name": name} for name in sorted(_coordinator(session).to_dict()["capabilities"])]
+
+
+def _agents(session: Session) -> Listed:
+    agents: Mapping[str, Any] = session.runner.kernel.plan.get("agents") or {}
+    return [
+        {"name": name, "description": agent.get("description") if isinstance(agent, Mapping) else None}
+        for name, agent in sorted(agents.items())
+    ]
+
+
+INSPECTIONS: Mapping[Part, Callable[[Session], Listed]] = {
+    "modules": _modules,
+    "tools": _tools,
+    "hooks": _hooks,
+    "capabilities": _capabilities,
+    "agents": _agents,
+}
+
+
+def cancellation_of(session: Session) -> dict[str, Any]:
+    """Return `{state, is_cancelled, is_graceful, is_immediate, running_tools}` of the running turn."""
+    if session.activity in ("idle", "queued", None):
+        return no_cancellation()
+    token = _coordinator(session).cancellation
+    return {
+        "state": token.state,
+        "is_cancelled": token.is_cancelled,
+        "is_graceful": token.is_graceful,
+        "is_immediate": token.is_immediate,
+        "running_tools": [{"call_id": call, "name": name} for call, name in token.running_calls.items()],
+    }
+
+
+def no_cancellation() -> dict[str, Any]:
+    """Return the same where nothing runs."""
+    states = dict.fromkeys(("is_cancelled", "is_graceful", "is_immediate"), False)
+    return {"state": "none", **states, "running_tools": []}
+
+
+def _coordinator(session: Session) -> ModuleCoordinator:
+    return session.runner.kernel.session.coordinator

@@ -1,0 +1,202 @@
+"""JSON-RPC 2.0 between two processes, one message per line; either side may ask, and answer while it waits itself.
+
+A call that is cancelled cancels the work on the other side (notification `cancel`). When the other side is gone, every
+call that waits raises `PeerGoneError`, and every request that is being answered is cancelled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import logging
+import socket
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from .error_transfer import described_error, error_of
+
+Method = Callable[..., Awaitable[Any]]
+Hear = Callable[..., None]
+
+logger = logging.getLogger(__name__)
+
+PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS, FAILED = -32700, -32600, -32601, -32602, -32000
+CANCEL = "cancel"
+
+_LONGEST_LINE = 256 * 1024 * 1024
+
+
+class PeerGoneError(ConnectionError):
+    """The process on the other side is gone, or does not listen any more."""
+
+
+class Peer(asyncio.Protocol):
+    """One end of a connection. `methods` answer requests, `hears` take notifications, both by name.
+
+    Every request is answered in a task of its own. Notifications are heard in the order in which they came, at once;
+    what hears them must not take long. `at_end` is called once, when the connection is over.
+    """
+
+    def __init__(
+        self,
+        methods: Mapping[str, Method] | None = None,
+        hears: Mapping[str, Hear] | None = None,
+        *,
+        at_end: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._methods, self._hears, self._at_end = methods or {}, hears or {}, at_end
+        self._transport: asyncio.Transport | None = None
+        self._received = bytearray()
+        self._last_id = 0
+        self._asked: dict[int, asyncio.Future[Any]] = {}
+        self._answering: dict[int, asyncio.Task[None]] = {}
+        self._is_over = False
+
+    @classmethod
+    async def connect(cls, connection: socket.socket, *parts: Any, **options: Any) -> Peer:
+        """Return the end of a connected stream socket, which belongs to the peer from then on."""
+        loop = asyncio.get_running_loop()
+        _, peer = await loop.create_unix_connection(lambda: cls(*parts, **options), sock=connection)
+        return peer
+
+    @property
+    def is_over(self) -> bool:
+        return self._is_over
+
+    # --- asking and telling
+
+    async def call(self, method: str, /, **params: Any) -> Any:
+        """Ask the other side, and return its answer.
+
+        Raises what the other side raised: the same exception of the library, else `RemoteError`.
+
+        Raises:
+            PeerGoneError: there is no other side any more.
+        """
+        if self._is_over:
+            raise PeerGoneError(f"{method}: the other process is gone")
+        self._last_id += 1
+        request_id = self._last_id
+        answer = self._asked[request_id] = asyncio.get_running_loop().create_future()
+        self._send({"jsonrpc": "2.0", "id": request_id, "method": method, "params": params})
+        try:
+            return await answer
+        except asyncio.CancelledError:
+            self.notify(CANCEL, id=request_id)
+            raise
+        finally:
+            self._asked.pop(request_id, None)
+
+    def notify(self, method: str, /, **params: Any) -> None:
+        """Tell the other side; one that is gone is told nothing."""
+        if not self._is_over:
+            self._send({"jsonrpc": "2.0", "method": method, "params": params})
+
+    def close(self) -> None:
+        """End the connection once everything that was said is sent."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def _send(self, message: Mapping[str, Any]) -> None:
+        if self._transport is not None:
+            self._transport.write(json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode() + b"\n")
+
+    # --- the connection
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self._received += data
+        if b"\n" not in data:
+            if len(self._received) > _LONGEST_LINE and self._transport is not None:
+                logger.error("a message of more than %d bytes ends the connection", _LONGEST_LINE)
+                self._transport.abort()
+            return
+        *lines, rest = bytes(self._received).split(b"\n")
+        self._received = bytearray(rest)
+        for line in lines:
+            self._take(line)
+
+    def eof_received(self) -> bool:
+        return False
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._is_over = True
+        for waiting in self._asked.values():
+            if not waiting.done():
+                waiting.set_exception(PeerGoneError("the other process is gone"))
+        for task in self._answering.values():
+            task.cancel()
+        self._at_end()
+
+    # --- what comes in
+
+    def _take(self, line: bytes) -> None:
+        try:
+            message = json.loads(line)
+        except ValueError as error:
+            self._refuse(None, PARSE_ERROR, f"not JSON: {error}")
+            return
+        match message:
+            case {"method": str(method), "id": int(request_id)}:
+                self._begin_answer(request_id, method, message.get("params"))
+            case {"method": str(method)}:
+                self._hear(method, message.get("params"))
+            case {"id": int(request_id), "result": result}:
+                if (asked := self._asked.get(request_id)) is not None and not asked.done():
+                    asked.set_result(result)
+            case {"id": int(request_id), "error": dict(described)}:
+                if (asked := self._asked.get(request_id)) is not None and not asked.done():
+                    asked.set_exception(error_of(described))
+            case {"id": None, "error": described}:
+                logger.error("the other process could not read a message: %s", described)
+            case _:
+                self._refuse(None, INVALID_REQUEST, "neither a request nor an answer")
+
+    def _hear(self, method: str, params: Any) -> None:
+        if method == CANCEL:
+            task = self._answering.get(int((params or {}).get("id") or 0))
+            if task is not None:
+                task.cancel()
+            return
+        hear = self._hears.get(method)
+        if hear is None:
+            logger.warning("the other process tells %r, which nothing here hears", method)
+            return
+        hear(**(params or {}))
+
+    def _begin_answer(self, request_id: int, method: str, params: Any) -> None:
+        function = self._methods.get(method)
+        if function is None:
+            self._refuse(request_id, METHOD_NOT_FOUND, f"there is no method {method!r}")
+            return
+        try:
+            arguments = inspect.signature(function).bind(**(params or {}))
+        except TypeError as error:
+            self._refuse(request_id, INVALID_PARAMS, f"{method}: {error}")
+            return
+        work = function(*arguments.args, **arguments.kwargs)
+        task = self._answering[request_id] = asyncio.ensure_future(self._answer(request_id, work))
+        task.add_done_callback(lambda done: self._answering.pop(request_id, None))
+
+    async def _answer(self, request_id: int, work: Awaitable[Any]) -> None:
+        try:
+            result = await work
+        except asyncio.CancelledError:
+            self._refuse(request_id, FAILED, "cancelled")
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever it is, the caller is told, and it is logged there or here
+            described = described_error(error)
+            self._reply({"id": request_id, "error": {"code": FAILED, **described}})
+            return
+        self._reply({"id": request_id, "result": result})
+
+    def _refuse(self, request_id: int | None, code: int, message: str) -> None:
+        self._reply({"id": request_id, "error": {"code": code, "message": message}})
+
+    def _reply(self, answer: Mapping[str, Any]) -> None:
+        if not self._is_over:
+            self._send({"jsonrpc": "2.0", **answer})

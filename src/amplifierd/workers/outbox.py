@@ -1,0 +1,48 @@
+"""What a worker has to tell, in order, many things in one write."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from amplifierd.sessions.tree_events import Event, is_delta
+
+from .json_rpc import Peer
+
+_PAUSE_S = 0.004
+"""How long an event may wait for others; a person does not notice it."""
+
+
+class Outbox:
+    """Collects events and other news for the daemon. An event is made into text here, once for all who read it."""
+
+    def __init__(self, peer: Peer) -> None:
+        self._peer = peer
+        self._events: list[list[Any]] = []
+        self._timer: asyncio.TimerHandle | None = None
+
+    def put_event(self, event: Event) -> None:
+        """Tell an event, soon: `[name, session_id, root_session_id, sequence, is_delta, envelope]`."""
+        name = event["event"]
+        envelope = json.dumps(event, ensure_ascii=False, separators=(",", ":"))
+        self._events.append(
+            [name, event["session_id"], event["root_session_id"], event["sequence"], is_delta(name), envelope]
+        )
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(_PAUSE_S, self.flush)
+
+    def put(self, method: str, params: Mapping[str, Any]) -> None:
+        """Tell something else, after the events so far, at once."""
+        self.flush()
+        self._peer.notify(method, **params)
+
+    def flush(self) -> None:
+        """Send the events that wait."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._events:
+            events, self._events = self._events, []
+            self._peer.notify("events", events=events)

@@ -1,0 +1,91 @@
+"""A session that is loaded in a worker, and the turns that it was given."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from amplifierd.live_sessions import LiveState, Questions, TurnRequest
+
+from .worker_process import WorkerProcess
+
+
+@dataclass(frozen=True)
+class Submission:
+    """A turn that was given to a worker, until it is over."""
+
+    session_id: str
+    correlation_id: str
+    turn: TurnRequest
+    result: asyncio.Future[dict[str, Any]] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+
+    def params(self) -> dict[str, Any]:
+        """Return what the worker is asked for."""
+        return {
+            "session_id": self.session_id,
+            "correlation_id": self.correlation_id,
+            "prompt": self.turn.prompt,
+            "metadata": dict(self.turn.metadata),
+            "images": [dict(image) for image in self.turn.images],
+            "queue": self.turn.queue,
+            "timeout_s": self.turn.timeout_s,
+        }
+
+    def settle(self, result: dict[str, Any] | None, error: Exception | None) -> None:
+        """Let whoever waits know how it ended."""
+        if self.result.done():
+            return
+        if error is not None:
+            self.result.set_exception(error)
+            self.result.exception()  # whether anyone waits is not known here
+        else:
+            self.result.set_result(result or {})
+
+
+class PlacedSession:
+    """Where a session is, what it was told to do, and what its worker said about it last."""
+
+    def __init__(self, session_id: str, worker: WorkerProcess, questions: Questions, told: Mapping[str, Any]) -> None:
+        self.session_id, self.worker, self.questions = session_id, worker, questions
+        self.told: Mapping[str, Any] = told
+        self.submissions: dict[str, Submission] = {}
+        self._last_number = 0
+
+    @property
+    def root_id(self) -> str:
+        return str(self.told.get("root_session_id") or self.session_id)
+
+    def state(self) -> LiveState:
+        return LiveState(
+            self.session_id, self.told["activity"], self.worker.worker_id, tuple(self.told["pending_approvals"])
+        )
+
+    def reserve(self, turn: TurnRequest) -> Submission:
+        """Return the next turn, with an id of its own: that of the turn's number, unless a queued one is taken out."""
+        number = max(self._last_number, self.told["turn_count"]) + 1
+        submission = Submission(self.session_id, f"prompt_{self.session_id}_{number}", turn)
+        self._last_number = number
+        self.submissions[submission.correlation_id] = submission
+        self.worker.turns.add(submission.correlation_id)
+        return submission
+
+    def take_back(self, submission: Submission) -> None:
+        """Forget a turn that was refused; its number is free again."""
+        self.ended(submission.correlation_id)
+        self._last_number -= 1
+
+    def renumber(self) -> None:
+        """Count turns from what is stored again: some may have been removed."""
+        if not self.submissions:
+            self._last_number = 0
+
+    def ended(self, correlation_id: str) -> Submission | None:
+        self.worker.turns.discard(correlation_id)
+        return self.submissions.pop(correlation_id, None)
+
+    def leave(self) -> None:
+        """Take note that it is not in its worker any more."""
+        self.worker.sessions.discard(self.session_id)
+        self.worker.turns.difference_update(self.submissions)

@@ -1,0 +1,247 @@
+"""What a worker does when the daemon asks: sessions are opened through the home, and driven."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from amplifier_core.exceptions import ModuleLoadError, describe
+from amplifier_foundation.sources import Sources
+from amplifierd.exceptions import PromptRemovedError, SessionStateError
+from amplifierd.home import Home
+from amplifierd.live_sessions import Part
+from amplifierd.paths import Paths
+from amplifierd.sessions.approvers import DenyAll, LeaveOpen
+from amplifierd.sessions.session import Session, SubmittedPrompt
+from amplifierd.sessions.tree_events import Event, is_delta
+from amplifierd.settings import Settings
+
+from .error_transfer import described_error
+from .inspection import INSPECTIONS, cancellation_of
+from .json_rpc import Method
+from .outbox import Outbox
+from .transferred import RETURNS, plain
+
+logger = logging.getLogger(__name__)
+
+
+class WorkerMethods:
+    """The methods of one worker. `open` comes first; everything else is about one session of that home."""
+
+    def __init__(self, *, at_stop: Callable[[], None]) -> None:
+        self._at_stop = at_stop
+        self._outbox: Outbox | None = None
+        self._opened: Home | None = None
+        self._sessions: dict[str, Session] = {}
+        self._told: dict[str, Mapping[str, Any]] = {}
+        self._turns: set[asyncio.Task[None]] = set()
+
+    def begin(self, outbox: Outbox) -> None:
+        self._outbox = outbox
+
+    def table(self) -> dict[str, Method]:
+        """Return the methods by the names under which the daemon calls them."""
+        return {
+            "open": self.open,
+            "load": self.load,
+            "unload": self.unload,
+            "submit": self.submit,
+            "steer": self.steer,
+            "cancel": self.cancel,
+            "cancellation": self.cancellation,
+            "queued": self.queued,
+            "remove_queued": self.remove_queued,
+            "approvals": self.approvals,
+            "resolve_approval": self.resolve_approval,
+            "inspect": self.inspect,
+            "perform": self.perform,
+            "replay": self.replay,
+            "stop": self.stop,
+        }
+
+    # --- the home
+
+    async def open(
+        self, paths: Mapping[str, str], settings: Mapping[str, Any], shipped_collection: str | None
+    ) -> dict[str, Any]:
+        """Open the home that this worker serves."""
+        known = Paths(**{name: Path(path) for name, path in paths.items()})
+        read = Settings.model_validate(settings)
+        shipped = Path(shipped_collection) if shipped_collection else None
+        self._opened = Home(known, read, Sources(known.cache), shipped_collection=shipped).with_settings(read)
+        self._home.sessions.subscribe(self._hear)
+        return {}
+
+    @property
+    def _home(self) -> Home:
+        if self._opened is None:
+            raise SessionStateError("the worker has no home yet", hint="call open first")
+        return self._opened
+
+    @property
+    def _out(self) -> Outbox:
+        assert self._outbox is not None
+        return self._outbox
+
+    async def stop(self) -> None:
+        """Close every session and end the process."""
+        await self._home.sessions.close()
+        self._out.flush()
+        asyncio.get_running_loop().call_soon(self._at_stop)
+
+    # --- sessions
+
+    async def load(self, session_id: str, questions: str = "wait") -> dict[str, Any]:
+        """Open a session; one that is open stays as it is."""
+        if session_id not in self._sessions:
+            approver = LeaveOpen() if questions == "wait" else DenyAll()
+            try:
+                opened = await self._home.sessions.resume(session_id, approver=approver)
+            except RuntimeError as error:  # the kernel's word for a module that it cannot do without
+                raise ModuleLoadError(describe(error)) from error
+            if session_id in self._sessions:
+                await opened.close()
+            else:
+                self._sessions[session_id] = opened
+        self._tell_state(session_id)
+        self._out.flush()
+        return self._state(session_id)
+
+    async def unload(self, session_id: str) -> None:
+        """Close a session; a running turn is cancelled first."""
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            await session.close()
+        self._tell_gone(session_id)
+
+    async def submit(
+        self,
+        session_id: str,
+        correlation_id: str,
+        prompt: str,
+        metadata: Mapping[str, Any],
+        images: Sequence[Mapping[str, Any]],
+        queue: bool,
+        timeout_s: float | None,
+    ) -> dict[str, Any]:
+        """Take a prompt on; `turn_ended` follows when its turn is over."""
+        session = self._session(session_id)
+        submitted = session.submit(
+            prompt, metadata=metadata, images=images, correlation_id=correlation_id, queue=queue, timeout_s=timeout_s
+        )
+        turn = asyncio.create_task(self._run(session_id, correlation_id, submitted))
+        self._turns.add(turn)
+        turn.add_done_callback(self._turns.discard)
+        return {"status": "queued" if submitted.is_queued else "accepted"}
+
+    async def _run(self, session_id: str, correlation_id: str, submitted: SubmittedPrompt) -> None:
+        """Run a prompt to its end and tell how that was."""
+        ended: dict[str, Any] = {"session_id": session_id, "correlation_id": correlation_id}
+        try:
+            ended["result"] = (await submitted.run()).to_json()
+        except asyncio.CancelledError:
+            removed = PromptRemovedError(f"the prompt was taken out of the queue of session {session_id}")
+            ended["error"] = described_error(removed)
+        except Exception as error:  # noqa: BLE001 - whatever ended it, whoever waits for it is told
+            ended["error"] = described_error(error)
+        self._tell_state(session_id)
+        self._out.put("turn_ended", ended)
+
+    async def steer(self, session_id: str, text: str) -> dict[str, Any]:
+        """Let a text reach the running turn."""
+        return await self._session(session_id).steer(text)
+
+    async def cancel(self, session_id: str, immediate: bool) -> dict[str, Any]:
+        """Stop the running turn."""
+        return await self._session(session_id).cancel(immediate=immediate)
+
+    async def cancellation(self, session_id: str) -> dict[str, Any]:
+        """Say how far the cancellation of the running turn is."""
+        return cancellation_of(self._session(session_id))
+
+    async def queued(self, session_id: str) -> list[str]:
+        """List the prompts that wait."""
+        return self._session(session_id).queued()
+
+    async def remove_queued(self, session_id: str, position: int) -> str:
+        """Take a prompt out of the queue."""
+        return self._session(session_id).remove_queued(position)
+
+    async def approvals(self, session_id: str, finished: bool) -> list[dict[str, Any]]:
+        """List the questions that wait, or all of them."""
+        queue = self._session(session_id).approvals
+        return [approval.to_dict() for approval in (queue.all() if finished else queue.pending())]
+
+    async def resolve_approval(
+        self, session_id: str, request_id: str, decision: str, reason: str | None, remember: bool, by: str
+    ) -> dict[str, Any]:
+        """Answer a question."""
+        queue = self._session(session_id).approvals
+        answered = await queue.resolve(request_id, decision, reason=reason, remember=remember, by=by)
+        return answered.to_dict()
+
+    async def inspect(self, session_id: str, part: Part) -> list[dict[str, Any]]:
+        """List what is mounted in a session."""
+        return INSPECTIONS[part](self._session(session_id))
+
+    async def perform(self, session_id: str, method: str, arguments: Mapping[str, Any]) -> Any:
+        """Call a method of the home's sessions."""
+        if method not in RETURNS:
+            raise SessionStateError(f"{method!r} is not called on a session", hint=f"these are: {', '.join(RETURNS)}")
+        try:
+            return plain(await getattr(self._home.sessions, method)(session_id, **arguments))
+        finally:
+            self._notice_closed()
+            self._tell_state(session_id)
+
+    async def replay(self, session_id: str, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Run a recorded session again."""
+        result: dict[str, Any] = plain(await self._home.sessions.replay(session_id, **options))
+        return result
+
+    def _session(self, session_id: str) -> Session:
+        session = self._sessions.get(session_id)
+        if session is None:
+            raise SessionStateError(f"session {session_id} is not loaded in this worker", hint="load it")
+        return session
+
+    # --- what the daemon is told
+
+    def _hear(self, event: Event) -> bool:
+        self._out.put_event(event)
+        if not is_delta(event["event"]):
+            self._tell_state(event["session_id"])
+        return False
+
+    def _state(self, session_id: str) -> dict[str, Any]:
+        session = self._sessions[session_id]
+        pending = [approval.to_dict() for approval in session.approvals.pending()]
+        return {
+            "session_id": session_id,
+            "root_session_id": session.record.root_id,
+            "activity": session.activity or "idle",
+            "turn_count": session.record.turn_count,
+            "pending_approvals": pending,
+        }
+
+    def _tell_state(self, session_id: str) -> None:
+        """Tell what a session does, if it is not what was told last."""
+        if session_id in self._sessions:
+            state = self._state(session_id)
+            if state != self._told.get(session_id):
+                self._told[session_id] = state
+                self._out.put("state", state)
+
+    def _tell_gone(self, session_id: str) -> None:
+        self._told.pop(session_id, None)
+        self._out.put("unloaded", {"session_id": session_id})
+
+    def _notice_closed(self) -> None:
+        """Let go of sessions that the library has ended."""
+        for session_id in tuple(self._sessions):
+            if not self._home.sessions.is_open(session_id):
+                del self._sessions[session_id]
+                self._tell_gone(session_id)

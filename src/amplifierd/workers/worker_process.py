@@ -1,0 +1,174 @@
+"""One worker process, as the daemon sees it: how it is started, asked, watched and ended."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import sys
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack, suppress
+from dataclasses import asdict
+from typing import Any
+
+from amplifier_system.processes import MARKER_PREFIX, ProcessTree
+from amplifierd.exceptions import NotReadyError
+from amplifierd.home import Home
+from amplifierd.live_sessions import WorkerState
+from amplifierd.session_store.record import now
+
+from .environment import worker_environment
+from .json_rpc import Hear, Peer, PeerGoneError
+
+logger = logging.getLogger(__name__)
+
+BLOCKED_S = 3.0
+"""After how long without a sign of life a worker counts as blocked."""
+
+_OPEN_S = 60.0
+_STOP_S = 30.0
+_SETTINGS = frozenset(
+    {
+        *("working_dir", "default_profile", "offline"),
+        *("startup", "compile", "cache", "checkpoints", "sessions", "mentions", "security"),
+    }
+)
+"""What a worker is told of the settings; how the daemon is reached is none of its business."""
+
+
+class WorkerProcess:
+    """A running worker. `serves` is what its sessions run, None while it is a spare."""
+
+    def __init__(self, tree: ProcessTree, worker_id: str) -> None:
+        self.worker_id, self.pid = worker_id, tree.pid
+        self.serves: str | None = None
+        self.sessions: set[str] = set()
+        self.turns: set[str] = set()
+        self.loading = 0
+        self.is_retiring = self.is_stopping = self.is_over = False
+        self.idle_since = self._beat_at = time.monotonic()
+        self.rss_bytes, self.lag_ms = 0, 0.0
+        self._tree, self._started_at = tree, now()
+        self._peer = Peer()
+        self._watching: asyncio.Task[None] | None = None
+
+    @classmethod
+    async def start(
+        cls, home: Home, hears: Callable[[WorkerProcess], Mapping[str, Hear]], at_end: Callable[[WorkerProcess], None]
+    ) -> WorkerProcess:
+        """Start a worker for a home, and wait until it has opened it.
+
+        `hears` returns what takes the worker's notifications; `at_end` is called once, when it has ended by itself.
+        """
+        ours, theirs = socket.socketpair()
+        marker = f"{MARKER_PREFIX}WORKER_{uuid.uuid4().hex}"
+        arguments = [sys.executable, "-m", "amplifierd.workers.worker", str(theirs.fileno()), str(os.getpid()), marker]
+        environment = {**worker_environment(os.environ), marker: "1"}
+        async with AsyncExitStack() as undo:
+            undo.callback(ours.close)
+            with theirs:
+                tree = await ProcessTree.start(
+                    arguments, environment=environment, stdout=2, stderr=2, descriptors=[theirs.fileno()]
+                )
+            undo.push_async_callback(tree.kill)
+            worker = cls(tree, f"worker_{tree.pid}")
+            own: dict[str, Hear] = {"heartbeat": worker._hear_heartbeat}
+            worker._peer = await Peer.connect(ours, None, {**own, **hears(worker)})
+            undo.callback(worker._peer.close)
+            async with asyncio.timeout(_OPEN_S):
+                await worker.call("open", **_home_of(home))
+            undo.pop_all()
+        worker._watching = asyncio.create_task(worker._watch(at_end))
+        return worker
+
+    # --- use
+
+    @property
+    def work(self) -> int:
+        """How much it has to do at this moment."""
+        return len(self.turns) + self.loading
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether it takes further sessions."""
+        return not (self.is_retiring or self.is_stopping or self.is_over)
+
+    @property
+    def is_blocked(self) -> bool:
+        return time.monotonic() - self._beat_at > BLOCKED_S
+
+    def state(self) -> WorkerState:
+        if self.is_retiring or self.is_stopping:
+            status = "retiring"
+        elif self.is_blocked:
+            status = "blocked"
+        else:
+            status = "spare" if self.serves is None else "ready"
+        return WorkerState(
+            worker_id=self.worker_id,
+            pid=self.pid,
+            status=status,  # type: ignore[arg-type] # one of the words above
+            serves=self.serves,
+            sessions=len(self.sessions),
+            turns=len(self.turns),
+            rss_bytes=self.rss_bytes,
+            loop_lag_ms=self.lag_ms,
+            started_at=self._started_at,
+        )
+
+    async def call(self, method: str, /, **params: Any) -> Any:
+        """Ask the worker.
+
+        Raises what the library raised there.
+
+        Raises:
+            NotReadyError: it ended before it answered.
+        """
+        try:
+            return await self._peer.call(method, **params)
+        except PeerGoneError as error:
+            raise NotReadyError(
+                f"worker {self.pid} ended before it had answered {method!r}", hint="try again"
+            ) from error
+
+    def _hear_heartbeat(self, lag_ms: float, rss_bytes: int) -> None:
+        self._beat_at = time.monotonic()
+        self.lag_ms, self.rss_bytes = lag_ms, rss_bytes
+
+    # --- end
+
+    async def stop(self) -> None:
+        """Let it close its sessions and end; one that takes too long is killed."""
+        self.is_stopping = True
+        with suppress(NotReadyError, TimeoutError):
+            async with asyncio.timeout(_STOP_S):
+                await self.call("stop")
+                await self._tree.wait()
+        await self.kill()
+
+    async def kill(self) -> None:
+        """End it, and everything that it started, without asking."""
+        await self._tree.kill()
+        self._peer.close()
+        if self._watching is not None and self._watching is not asyncio.current_task():
+            await asyncio.wait({self._watching})
+
+    async def _watch(self, at_end: Callable[[WorkerProcess], None]) -> None:
+        """Take note of its end."""
+        code = await self._tree.wait()
+        self.is_over = True
+        self._peer.close()
+        if not self.is_stopping:
+            logger.error("worker %d (%s) ended by itself with %d", self.pid, self.serves or "spare", code)
+        at_end(self)
+
+
+def _home_of(home: Home) -> dict[str, Any]:
+    return {
+        "paths": {name: str(path) for name, path in asdict(home.paths).items()},
+        "settings": home.settings.model_dump(mode="json", include=set(_SETTINGS)),
+        "shipped_collection": str(home.shipped_collection) if home.shipped_collection else None,
+    }

@@ -1,0 +1,21 @@
+"""One home and one set of worker processes for the tests of a file; each test has sessions of its own."""
+
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+sys.path.append(str(Path(__file__).parent))
+
+from worker_bench import WorkerBench
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def bench(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[WorkerBench]:
+    bench = WorkerBench(tmp_path_factory.mktemp("bench"))
+    await bench.live.start()
+    yield bench
+    await bench.live.stop()
+    await bench.home.sessions.close()

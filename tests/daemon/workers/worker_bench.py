@@ -1,0 +1,80 @@
+"""A home with worker processes, and sessions with modules that misbehave."""
+
+import asyncio
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+sys.path.append(str(Path(__file__).parents[1] / "sessions"))
+
+from agents_at_work import Agent, call
+
+import amplifierd
+from amplifierd.home import Home
+from amplifierd.live_sessions import LiveEvent, SubmittedTurn, TurnRequest
+from amplifierd.workers.workers import Workers
+
+MODULES = Path(__file__).parents[2] / "stand_ins/worker_modules"
+FAULTS = {"module": "tool-faults", "source": str(MODULES / "tool-faults")}
+PATIENCE_S = 60.0
+PROMPT = "misbehave"
+
+
+class WorkerBench:
+    """A home with its workers, and everything that they told."""
+
+    def __init__(self, folder: Path, **settings: Any) -> None:
+        overrides = {"security": {"module_roots": [str(MODULES)]}, **settings}
+        self.home: Home = amplifierd.open_home(folder / "home", offline=True, overrides=overrides)
+        self.events: list[LiveEvent] = []
+        self.live = Workers(self.home, on_event=self._hear)
+        self._folder, self._number = folder, 0
+
+    def _hear(self, event: LiveEvent) -> None:
+        self.events.append(event)
+
+    def folder(self) -> Path:
+        """Return a working directory of its own."""
+        self._number += 1
+        folder = self._folder / f"work{self._number}"
+        folder.mkdir()
+        (folder / "notes.md").write_text("# Notes\n")
+        return folder
+
+    async def session(self, script: Sequence[Any] = ("Done.",), **parts: Any) -> tuple[str, Path]:
+        """Store a session whose model says a script; returns its id and its working directory."""
+        folder = self.folder()
+        plan = Agent(script, **{"tools": [FAULTS], **parts}).sections()
+        record = await self.home.sessions.create(plan=plan, working_dir=folder)
+        return record.session_id, folder
+
+    async def run(self, session_id: str, prompt: str = "Hello", **options: Any) -> dict[str, Any]:
+        """Run a turn to its end."""
+        submitted = await self.live.submit(session_id, TurnRequest(prompt, **options))
+        return await self.result(submitted)
+
+    async def result(self, submitted: SubmittedTurn) -> dict[str, Any]:
+        return await asyncio.wait_for(asyncio.shield(submitted.result), PATIENCE_S)
+
+    def told(self, session_id: str) -> list[str]:
+        """Return the names of what was told of a session, without pieces of answers."""
+        return [one.name for one in self.events if one.session_id == session_id and not one.is_delta]
+
+    def worker_of(self, session_id: str) -> int:
+        """Return the pid of the worker that has a session."""
+        state = self.live.state(session_id)
+        assert state is not None
+        return next(one.pid for one in self.live.workers() if one.worker_id == state.worker_id)
+
+
+async def until(condition: Callable[[], Any]) -> None:
+    """Wait until something outside of this process has happened."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not condition():  # noqa: ASYNC110 - it happens in another process, which cannot set an event
+            await asyncio.sleep(0.02)
+
+
+def faulty(fault: str, **more: Any) -> list[Any]:
+    """Return a script in which the model calls the faulty tool when the prompt says so."""
+    return [{**call("fault", fault=fault, **more), "when": {"contains": PROMPT}}, "Done."]

@@ -1,0 +1,49 @@
+"""Tools that behave as modules should not, or wait until a test lets them go on."""
+
+import asyncio
+import os
+import subprocess
+import time
+from pathlib import Path
+from typing import Any, ClassVar
+
+__amplifier_module_type__ = "tool"
+
+_kept: list[bytearray] = []
+
+
+class FaultTool:
+    """`{"fault": …}`; it writes its pid into `begun` of the working directory before it does anything."""
+
+    name = "fault"
+    description = "Does what it should not."
+    input_schema: ClassVar[dict[str, Any]] = {"type": "object", "properties": {"fault": {"type": "string"}}}
+
+    def __init__(self, working_dir: Path) -> None:
+        self._working_dir = working_dir
+
+    def get_schema(self) -> dict[str, Any]:
+        return self.input_schema
+
+    async def execute(self, input: dict[str, Any]) -> dict[str, Any]:
+        (self._working_dir / "begun").write_text(str(os.getpid()))
+        match input["fault"]:
+            case "wait":
+                while not (self._working_dir / "go").exists():  # noqa: ASYNC110 - another process says so
+                    await asyncio.sleep(0.02)
+            case "start":
+                child = subprocess.Popen(["sleep", "600"], start_new_session=True)  # noqa: ASYNC220 - it outlives this
+                (self._working_dir / "child").write_text(str(child.pid))
+                await asyncio.sleep(600)
+            case "exit":
+                os._exit(3)
+            case "block":
+                time.sleep(float(input.get("seconds", 3)))  # noqa: ASYNC251 - that is the fault
+            case "leak":
+                _kept.append(bytearray(os.urandom(1)) * (int(input["megabytes"]) << 20))
+        return {"pid": os.getpid()}
+
+
+async def mount(coordinator: Any, config: dict[str, Any] | None = None) -> None:
+    directory = Path((config or {})["working_dir"])
+    await coordinator.mount("tools", FaultTool(directory), name="fault")
