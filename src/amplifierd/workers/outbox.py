@@ -14,22 +14,21 @@ from .json_rpc import Peer
 _PAUSE_S = 0.004
 """How long an event may wait for others; a person does not notice it."""
 
+DescribedEvent = tuple[str, str, str, int | None, bool, str]
+"""`[name, session_id, root_session_id, sequence, is_delta, envelope]`; the envelope is JSON, as clients get it."""
+
 
 class Outbox:
     """Collects events and other news for the daemon. An event is made into text here, once for all who read it."""
 
     def __init__(self, peer: Peer) -> None:
         self._peer = peer
-        self._events: list[list[Any]] = []
+        self._events: list[DescribedEvent] = []
         self._timer: asyncio.TimerHandle | None = None
 
     def put_event(self, event: Event) -> None:
-        """Tell an event, soon: `[name, session_id, root_session_id, sequence, is_delta, envelope]`."""
-        name = event["event"]
-        envelope = json.dumps(event, ensure_ascii=False, separators=(",", ":"))
-        self._events.append(
-            [name, event["session_id"], event["root_session_id"], event["sequence"], is_delta(name), envelope]
-        )
+        """Tell an event, soon."""
+        self._events.append(described_event(event))
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(_PAUSE_S, self.flush)
 
@@ -46,3 +45,10 @@ class Outbox:
         if self._events:
             events, self._events = self._events, []
             self._peer.notify("events", events=events)
+
+
+def described_event(event: Event) -> DescribedEvent:
+    """Return an event as text, and what must be known about it without reading that."""
+    name = event["event"]
+    envelope = json.dumps(event, ensure_ascii=False, separators=(",", ":"))
+    return name, event["session_id"], event["root_session_id"], event["sequence"], is_delta(name), envelope

@@ -21,10 +21,12 @@ from amplifierd.live_sessions import (
     WorkerState,
 )
 from amplifierd.session_store.record import SessionRecord, checked_session_id
+from amplifierd.sessions.tree_events import Event, Subscription
 
 from .error_transfer import error_of
 from .inspection import no_cancellation
 from .json_rpc import Hear
+from .outbox import described_event
 from .placed_session import PlacedSession
 from .recovery import Recovery
 from .transferred import RETURNS
@@ -38,7 +40,7 @@ logger = logging.getLogger(__name__)
 class Workers:
     """Runs sessions in worker processes; implements `LiveSessions`. This process imports none of their modules.
 
-    `on_event` hears every event of every session.
+    `on_event` hears every event of every session, those included that are changed in this process.
     """
 
     def __init__(self, home: Home, *, on_event: OnEvent = lambda event: None) -> None:
@@ -47,10 +49,12 @@ class Workers:
         self._placed: dict[str, PlacedSession] = {}
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._recovering: set[asyncio.Task[None]] = set()
+        self._watching: Subscription | None = None
         self._is_stopping = False
 
     async def start(self) -> None:
         """Come up; returns at once, and a first worker is started soon."""
+        self._watching = self._home.sessions.subscribe(self._hear_own)
         self._pool.begin()
 
     async def stop(self) -> None:
@@ -59,6 +63,8 @@ class Workers:
         await self._pool.stop()
         if self._recovering:
             await asyncio.wait(self._recovering)
+        if self._watching is not None:
+            self._watching.close()
 
     # --- looking
 
@@ -234,6 +240,12 @@ class Workers:
     def _hear_events(self, events: Sequence[Sequence[Any]]) -> None:
         for name, session_id, root_id, sequence, is_delta, envelope in events:
             self._on_event(LiveEvent(name, session_id, root_id, sequence, is_delta, envelope.encode()))
+
+    def _hear_own(self, event: Event) -> bool:
+        """Pass on what happens to a session that is not loaded."""
+        name, session_id, root_id, sequence, is_delta, envelope = described_event(event)
+        self._on_event(LiveEvent(name, session_id, root_id, sequence, is_delta, envelope.encode()))
+        return False
 
     def _hear_state(self, session_id: str, **told: Any) -> None:
         placed = self._placed.get(session_id)

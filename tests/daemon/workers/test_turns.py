@@ -35,7 +35,8 @@ async def test_a_turn_runs_in_another_process_and_its_events_arrive_in_order(ben
     assert bench.worker_of(session_id) != os.getpid()
     own = [one for one in bench.events if one.session_id == session_id]
     assert [one.sequence for one in own] == list(range(1, len(own) + 1))
-    assert (own[0].name, own[-1].name) == ("user_message:saved", "execution:done")
+    told = bench.told(session_id)
+    assert (told[0], told[1], told[-1]) == ("session:created", "user_message:saved", "execution:done")
     for event in own:
         envelope = json.loads(event.envelope)
         assert (envelope["event"], envelope["sequence"]) == (event.name, event.sequence)

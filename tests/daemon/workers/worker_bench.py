@@ -58,8 +58,9 @@ class WorkerBench:
         return await asyncio.wait_for(asyncio.shield(submitted.result), PATIENCE_S)
 
     def told(self, session_id: str) -> list[str]:
-        """Return the names of what was told of a session, without pieces of answers."""
-        return [one.name for one in self.events if one.session_id == session_id and not one.is_delta]
+        """Return the names of what was told of a session, without pieces of answers and what it does at the moment."""
+        own = [one for one in self.events if one.session_id == session_id and not one.is_delta]
+        return [one.name for one in own if one.name != "session:status"]
 
     def worker_of(self, session_id: str) -> int:
         """Return the pid of the worker that has a session."""
