@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 
+from amplifier_system.homes import PREFIX
 from amplifier_system.policy.environment_access import SECRET_VARIABLES
-from amplifierd.paths import PREFIX
 
 _PROVIDER_KEYS = ("*API_KEY*", "AZURE_*", "AWS_*", "GOOGLE_APPLICATION_*")
 _NEEDED = ("PIP_*", "UV_*", "SSH_AUTH_SOCK")
