@@ -52,7 +52,7 @@ endef
 # Scripts and tests that compare with the reference kernel find its interpreter in this variable.
 WITH_PEER := AMPLIFIER_PEER_PYTHON="$$(pwd -P)/$(PEER)/bin/python"
 
-.PHONY: help install run test check format lint types imports pages bench compat soak clean peer
+.PHONY: help install run serve test check format lint types imports pages bench compat soak clean peer
 
 help: ## List these verbs
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' Makefile
@@ -63,6 +63,9 @@ install: ## Create .venv with the pinned packages; instant when nothing changed
 
 run: install ## Show an agent at work: the shipped offline profile, in a sample project
 	@$(VENV)/bin/python examples/first_run.py
+
+serve: install ## Serve the home of this user over HTTP until Ctrl-C
+	@$(VENV)/bin/python -m amplifierd serve
 
 test: check ## Run everything CI runs: lint, types, imports, then the test suite
 	@$(VENV)/bin/python -m pytest --numprocesses 3 --dist worksteal

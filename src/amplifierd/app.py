@@ -59,6 +59,6 @@ def create_app(settings: Settings | None = None, *, home: Home | None = None) ->
         audit=daemon.audit,
     )
     app.include_router(system.unversioned)
-    for module in (auth, operations):
+    for module in (auth, operations, system):
         app.include_router(module.router, prefix=API)
     return app

@@ -26,6 +26,9 @@ AmplifierError
 │   ├── OperationFinishedError              caller: it is over
 │   └── OperationCancelledError             caller: somebody cancelled it
 ├── NotReadyError                         caller: the daemon comes up or goes down, or a worker process ended
+├── HomeInUseError                        owner of the home: another daemon serves it
+├── UnsafeBindError                       owner of the home: strangers could reach the daemon that way
+├── PortInUseError                        owner of the home: another program listens there
 ├── CheckpointError                       owner of the working directory: a snapshot or an undo is not possible
 │   └── SnapshotRefusedError                this directory is never snapshotted; the message says why
 ├── TrustError                            caller: such a directory cannot be trusted
@@ -84,6 +87,7 @@ __all__ = [
     "ForbiddenError",
     "FormatUnsupportedError",
     "HoldLostError",
+    "HomeInUseError",
     "IdempotencyConflictError",
     "IdempotencyError",
     "InvalidLimitsError",
@@ -97,6 +101,7 @@ __all__ = [
     "OperationError",
     "OperationFinishedError",
     "OperationNotFoundError",
+    "PortInUseError",
     "ProfileCircularInheritanceError",
     "ProfileCompilationError",
     "ProfileError",
@@ -122,6 +127,7 @@ __all__ = [
     "TokenNotFoundError",
     "TrustError",
     "UnauthorizedError",
+    "UnsafeBindError",
 ]
 
 
@@ -242,6 +248,18 @@ class OperationCancelledError(OperationError):
 
 class NotReadyError(AmplifierError):
     """It cannot be done at the moment: the daemon takes no new work, or the process that had the session has ended."""
+
+
+class HomeInUseError(AmplifierError):
+    """Another daemon serves the home."""
+
+
+class UnsafeBindError(AmplifierError):
+    """A daemon that listens there could be used by strangers; the message says what would make it safe."""
+
+
+class PortInUseError(AmplifierError):
+    """Another program listens at the address."""
 
 
 class CheckpointError(AmplifierError):

@@ -152,6 +152,10 @@ BY_CODE: Mapping[str, Problem] = {problem.code: problem for problem in _NAMED} |
 }
 """Problems of errors that have a `code` or a `reason`, where it tells more than their class."""
 
+
+INTERRUPTED = "interrupted"
+"""The code of a turn that ended with the process that ran it."""
+
 _FACTS = ("provider", "model", "tool_name", "raw_arguments")
 
 
@@ -215,3 +219,16 @@ def public_document(error: BaseException) -> dict[str, Any]:
         return document
     del document["error_class"]
     return {**document, "detail": "the daemon failed; its log says more"}
+
+
+def interrupted_document(session_id: str) -> dict[str, Any]:
+    """Return the problem of a turn that ended with the process that ran it."""
+    return {
+        "type": f"urn:amplifier:error:{INTERRUPTED}",
+        "title": INTERRUPTED,
+        "status": 500,
+        "detail": f"the process that ran the turn of session {session_id} ended before the turn did",
+        "instance": None,
+        "code": INTERRUPTED,
+        "retryable": True,
+    }

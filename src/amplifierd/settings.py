@@ -25,6 +25,10 @@ def _no_boolean(value: Any) -> Any:
     return value
 
 
+def _off(value: Any) -> Any:
+    return "off" if value is False else value  # what YAML makes of the plain word
+
+
 def _profile_id(text: str) -> str:
     return str(ProfileId.parse(text))
 
@@ -51,6 +55,8 @@ class Section(BaseModel):
 
 
 class StartupSettings(Section):
+    check_on_start: bool = Field(default=True, description="look at start which profiles are stale")
+    update_on_start: bool = Field(default=False, description="sync the collections when the daemon has started")
     auto_compile: bool = Field(default=True, description="compile what a sync changed, and what a plan needs")
     max_parallel_workers: Annotated[Whole, Field(ge=1, le=16)] = Field(
         default=4, description="collections synced, and profiles compiled, at a time"
@@ -133,6 +139,18 @@ class AuthSettings(Section):
     )
 
 
+class TlsSettings(Section):
+    mode: Annotated[Literal["off", "auto", "manual"], BeforeValidator(_off)] = Field(
+        default="off", description="off, auto (a certificate of our own making) or manual (that of `tls.certfile`)"
+    )
+    certfile: AbsolutePath | None = Field(default=None, description="certificate for `manual`, PEM with its chain")
+    keyfile: AbsolutePath | None = Field(default=None, description="its private key, PEM")
+
+
+class MetricsSettings(Section):
+    enabled: bool = Field(default=False, description="serve `/api/v1/metrics`")
+
+
 class Settings(BaseSettings):
     """What an owner of a home can set; frozen. `model_fields_set` has the keys that were set.
 
@@ -142,7 +160,14 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(frozen=True, extra="ignore", validate_default=True)
 
     host: str = Field(default="127.0.0.1", description="address that the daemon listens on")
+    port: Annotated[Whole, Field(ge=0, le=65535)] = Field(
+        default=8420, description="port of the daemon; 0 takes any; unset: the next of ten when it is taken"
+    )
     uds: AbsolutePath | None = Field(default=None, description="Unix socket to listen on in place of host and port")
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="what the daemon logs: debug, info, warning or error"
+    )
+    log_json: bool = Field(default=False, description="write `daemon.log` as JSON lines")
     working_dir: AbsolutePath = Field(
         default=Path("~/amplifier"), description="working directory of sessions that name none; made on first use"
     )
@@ -161,6 +186,8 @@ class Settings(BaseSettings):
     security: SecuritySettings = SecuritySettings()
     auth: AuthSettings = AuthSettings()
     trusted_proxies: Texts = Field(default=(), description="addresses of proxies whose word about clients counts")
+    tls: TlsSettings = TlsSettings()
+    metrics: MetricsSettings = MetricsSettings()
 
     _warnings: tuple[str, ...] = PrivateAttr(())
 

@@ -85,7 +85,9 @@ ALLOWANCES = [
         ),
         below={
             "app.py": WEB,
-            "control": frozenset({"typer", "uvicorn"}),
+            "control": frozenset({"typer", "uvicorn"}) | WEB,
+            "control/certificates.py": frozenset({"cryptography"}),
+            "daemon/metrics.py": frozenset({"prometheus_client"}),
             "http": WEB,
             "routers": WEB,
             "sessions": frozenset({"amplifier_kit"}),

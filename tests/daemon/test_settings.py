@@ -22,10 +22,15 @@ ROOT = Path(__file__).parents[2]
 
 DEFAULTS: dict[str, Any] = {
     "host": "127.0.0.1",
+    "port": 8420,
     "uds": None,
+    "log_level": "info",
+    "log_json": False,
     "working_dir": Path("~/amplifier"),
     "default_profile": None,
     "offline": False,
+    "startup.check_on_start": True,
+    "startup.update_on_start": False,
     "startup.auto_compile": True,
     "startup.max_parallel_workers": 4,
     "compile.install_dependencies": "auto",
@@ -53,6 +58,12 @@ DEFAULTS: dict[str, Any] = {
     "sessions.max_loaded": 2000,
     "sessions.turn_timeout_seconds": None,
     "sessions.retention_days": None,
+    "auth.mode": "token",
+    "trusted_proxies": (),
+    "tls.mode": "off",
+    "tls.certfile": None,
+    "tls.keyfile": None,
+    "metrics.enabled": False,
     "sessions.max_queue": 32,
     "sessions.max_spawn_depth": 5,
     "sessions.limits": None,
@@ -63,13 +74,22 @@ DEFAULTS: dict[str, Any] = {
 }
 
 OTHER: dict[str, tuple[str, Any]] = {
-    "host": ("0.0.0.0", "0.0.0.0"),
-    "uds": ("/srv/socket", Path("/srv/socket")),
+    "auth.tokens": (f"ci:run:sha256:{'0' * 64}", (f"ci:run:sha256:{'0' * 64}",)),
     "security.allowed_hosts": ("daemon.example", ("daemon.example",)),
     "security.allowed_origins": ("https://page.example,", ("https://page.example",)),
+    "host": ("::1", "::1"),
+    "port": ("9000", 9000),
+    "uds": ("/run/amplifierd.sock", Path("/run/amplifierd.sock")),
+    "log_level": ("debug", "debug"),
+    "log_json": ("on", True),
+    "startup.check_on_start": ("off", False),
+    "startup.update_on_start": ("on", True),
     "auth.mode": ("proxy", "proxy"),
-    "auth.tokens": (f"ci:run:sha256:{'0' * 64}", (f"ci:run:sha256:{'0' * 64}",)),
-    "trusted_proxies": ("10.0.0.1,10.1.0.0/16", ("10.0.0.1", "10.1.0.0/16")),
+    "trusted_proxies": ("10.0.0.1,10.0.0.2", ("10.0.0.1", "10.0.0.2")),
+    "tls.mode": ("auto", "auto"),
+    "tls.certfile": ("/etc/ssl/daemon.pem", Path("/etc/ssl/daemon.pem")),
+    "tls.keyfile": ("/etc/ssl/daemon.key", Path("/etc/ssl/daemon.key")),
+    "metrics.enabled": ("on", True),
     "working_dir": ("/srv/work", Path("/srv/work")),
     "default_profile": ("local/mine", "local/mine"),
     "offline": ("on", True),
@@ -138,13 +158,12 @@ def test_every_key_has_its_default(load: Callable[..., Settings]) -> None:
     assert (settings.model_fields_set, settings.warnings) == (set(), ())
 
 
-@pytest.mark.parametrize("key", DEFAULTS)
-def test_every_key_is_read_by_something(key: str) -> None:
+def test_every_key_is_read_by_something() -> None:
     """A setting without a reader is a promise that nobody keeps."""
     files = [path for path in (ROOT / "src").rglob("*.py") if not path.name.startswith("settings")]
     names = {node.attr for path in files for node in ast.walk(ast.parse(path.read_text())) if _is_read(node)}
 
-    assert set(key.split(".")) <= names
+    assert [key for key in DEFAULTS if not set(key.split(".")) <= names] == []
 
 
 def _is_read(node: ast.AST) -> TypeGuard[ast.Attribute]:
@@ -181,7 +200,7 @@ def test_flags_outrank_the_environment_which_outranks_the_file(load: Callable[..
     settings = load(text, environ, startup={"auto_compile": True})
 
     assert (settings.offline, settings.compile.keep_going) == (False, True)
-    assert settings.startup.model_dump() == {"auto_compile": True, "max_parallel_workers": 3}
+    assert (settings.startup.auto_compile, settings.startup.max_parallel_workers) == (True, 3)
 
 
 def test_the_usual_spelling_of_a_variable_outranks_the_older_one(load: Callable[..., Settings]) -> None:
@@ -256,13 +275,13 @@ def test_an_invalid_variable_is_named(load: Callable[..., Settings]) -> None:
 
 def test_unknown_keys_are_warnings(load: Callable[..., Settings], file: Path) -> None:
     settings = load(
-        "port: 1\nstartup: {check: true}\nworkers: {count: 2}\n",
+        "ports: 1\nstartup: {check: true}\nworkers: {count: 2}\n",
         {"AMPLIFIERD_STARTUP__CHECK": "1", "AMPLIFIERD_HOME": "/x", "AMPLIFIERD_CACHE_DIR": "/y"},
     )
 
     assert settings.warnings == (
         "AMPLIFIERD_STARTUP__CHECK is not a setting and has no effect",
-        f"{file}: port is not a setting and has no effect",
+        f"{file}: ports is not a setting and has no effect",
         f"{file}: startup.check is not a setting and has no effect",
         f"{file}: workers is not a setting and has no effect",
     )

@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 import uuid
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Literal
 
+from amplifier_core.exceptions import AmplifierError
 from amplifierd.home import Home
 from amplifierd.workers.workers import Workers
 
 from .audit import AuditLog
+from .freshness import Freshness
 from .idempotency import IdempotencyKeys
+from .loop_lag import LoopLag
+from .metrics import Metrics
 from .operations import Operations
 from .tickets import Tickets
 from .tokens import Tokens
 
 Phase = Literal["starting", "ready", "stopping"]
+
+logger = logging.getLogger(__name__)
+
+_MOMENT_S = 0.5
 
 
 class Daemon:
@@ -28,30 +39,78 @@ class Daemon:
         self.live = Workers(self.home)
         self.boot_id = uuid.uuid4().hex
         self.phase: Phase = "starting"
-        self.warnings: list[str] = []
         self.tokens = Tokens(home.paths, home.settings.auth.tokens)
         self.tickets = Tickets()
         self.idempotency = IdempotencyKeys(home.paths.idempotency)
         self.audit = AuditLog(home.paths.audit_file)
+        self.step = ""
+        self.warnings: list[str] = [*home.settings.warnings]
+        self.freshness = Freshness(home)
+        self.loop_lag = LoopLag()
+        self.metrics = Metrics()
+        self.metrics.gauge("uptime_seconds", "Time since the start", lambda: self.uptime_seconds)
+        self.metrics.gauge("loop_lag_seconds", "How late the event loop was last", lambda: self.loop_lag.last_s)
         self._started = time.monotonic()
+        self._coming_up: asyncio.Task[None] | None = None
+        self._is_ready = asyncio.Event()
 
     @property
     def uptime_seconds(self) -> float:
         return time.monotonic() - self._started
 
     async def start(self) -> None:
-        """Come up; what fails on the way is a warning, and never keeps the server from answering."""
+        """Come up; what takes longer than a moment goes on while the server answers."""
         if self.home.settings.auth.mode != "none":
             await asyncio.to_thread(self.tokens.ensure_first)
         await asyncio.to_thread(self.idempotency.load)
         await self.live.start()
-        self.phase = "ready"
+        self.loop_lag.start()
+        self._coming_up = asyncio.create_task(self._come_up())
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._is_ready.wait(), _MOMENT_S)
+
+    async def _come_up(self) -> None:
+        """Take every step; one that fails is a warning and keeps the others from nothing."""
+        steps: list[tuple[str, Callable[[], Awaitable[object]]]] = [
+            ("session index", self._open_index),
+            ("interrupted turns", self.home.sessions.mark_interrupted),
+        ]
+        for name, step in steps:
+            await self._take(name, step)
+        self.step = ""
+        if self.phase == "starting":
+            self.phase = "ready"
+            self._is_ready.set()
+            logger.info("ready after %.2f s", self.uptime_seconds)
+        await self._take("profile freshness", self.freshness.look)
+        if self.home.settings.startup.update_on_start and not self.home.settings.offline:
+            await self._take("sync of the collections", self.home.collections.sync)
+
+    async def _open_index(self) -> None:
+        await asyncio.to_thread(self.home.sessions.list, limit=1)
+
+    async def _take(self, name: str, step: Callable[[], Awaitable[object]]) -> None:
+        self.step = name
+        try:
+            await step()
+        except (AmplifierError, OSError, ValueError) as error:
+            logger.warning("%s failed: %s", name, error)
+            self.warnings.append(f"{name}: {error}")
 
     async def stop(self) -> None:
         """Refuse new work, end what runs, and give back what is held."""
+        if self.phase == "stopping":
+            return
         self.phase = "stopping"
         await self.operations.stop()
         await self.live.stop()
         await self.idempotency.close()
+        if self._coming_up is not None:
+            self._coming_up.cancel()
+            await asyncio.gather(self._coming_up, return_exceptions=True)
+        self.loop_lag.stop()
         await self.home.sessions.close()
         self.audit.close()
+
+    def hurry(self) -> None:
+        """Let a stop that is under way end turns at once."""

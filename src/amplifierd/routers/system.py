@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, HTTPException, Request, Response
 from fastapi.responses import HTMLResponse
 
 from amplifier_core import __version__
+from amplifierd.daemon.metrics import MEDIA_TYPE
 from amplifierd.http.dependencies import TheDaemon
 from amplifierd.http.documentation import documentation_page
 
@@ -32,3 +33,14 @@ async def ready(daemon: TheDaemon, response: Response) -> dict[str, Any]:
     if daemon.phase != "ready":
         response.status_code = 503
     return {"ready": daemon.phase == "ready", "phase": daemon.phase}
+
+
+router = APIRouter(tags=["system"])
+
+
+@router.get("/metrics", response_class=Response)
+async def metrics(daemon: TheDaemon) -> Response:
+    """Return what the daemon counts, as Prometheus reads it; 404 unless `metrics.enabled` is set."""
+    if not daemon.home.settings.metrics.enabled:
+        raise HTTPException(404, "metrics are switched off (metrics.enabled)")
+    return Response(daemon.metrics.text(), media_type=MEDIA_TYPE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,13 +13,14 @@ from typing import Any, TypeVar
 from amplifier_foundation.sources import Progress
 from amplifier_sessions.session_directory import METADATA, TRANSCRIPT
 from amplifier_system.tasks import run_to_end
-from amplifier_system.threads import in_thread
+from amplifier_system.threads import Stop, in_thread
 from amplifierd.exceptions import HoldLostError, SessionError, SessionExistsError, SessionNotFoundError
 from amplifierd.paths import Paths
 from amplifierd.stored_json import json_text
 
 from .hold import Hold, Holder
 from .json_lines import encoded_lines, read_last
+from .listing import session_names
 from .metadata_file import metadata_text
 from .parts_file import PartsFile, part_lines
 from .protocol import Message, NewSession, SearchHit, SessionPage, SessionQuery, StoredEvent
@@ -152,6 +153,12 @@ class FileStore:
         files = self._files(session_id)
         return await in_thread(lambda _: _find_live_hold(files))
 
+    async def abandoned(self) -> Sequence[str]:
+        def work(stop: Stop) -> list[str]:
+            return [name for name in session_names(self._sessions) if _is_abandoned(self._files(name), stop)]
+
+        return await in_thread(work)
+
     async def append_messages(self, hold: Hold, messages: Iterable[Message], *, lasting: bool = False) -> None:
         await self._append(hold, TRANSCRIPT, encoded_lines(messages), lasting)
 
@@ -241,3 +248,9 @@ def _find_live_hold(files: SessionFiles) -> Hold | None:
     files.check_exists()
     hold = find_hold(files)
     return hold if hold is not None and hold.holder.is_alive() else None
+
+
+def _is_abandoned(files: SessionFiles, stop: Stop) -> bool:
+    stop.check()
+    hold = files.read_hold()
+    return hold is not None and not hold.holder.is_alive()

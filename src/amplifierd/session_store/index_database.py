@@ -125,11 +125,7 @@ class IndexDatabase:
             return False
         try:
             with closing(connect(self._path)) as connection:
-                version = format_version(connection)
-                if version > FORMAT_VERSION:
-                    raise FormatUnsupportedError(
-                        f"{self._path} has format {version}, this version reads up to {FORMAT_VERSION}"
-                    )
+                version = _checked_version(self._path, connection)
                 return version == FORMAT_VERSION and not _is_full_of_garbage(connection)
         except sqlite3.DatabaseError as error:
             if not _is_damage(error):
@@ -204,6 +200,24 @@ class IndexDatabase:
             raise IndexUnusableError(f"{self._path}: {error}") from error
         except (OSError, FormatUnsupportedError) as error:
             raise IndexUnusableError(str(error)) from error
+
+
+def check_index_format(path: Path) -> None:
+    """Make sure that an index was not made by a newer version; one that is missing or damaged is built when needed.
+
+    Raises:
+        FormatUnsupportedError: a newer version made it.
+    """
+    if path.exists():
+        with suppress(sqlite3.DatabaseError), closing(connect(path)) as connection:
+            _checked_version(path, connection)
+
+
+def _checked_version(path: Path, connection: sqlite3.Connection) -> int:
+    version = format_version(connection)
+    if version > FORMAT_VERSION:
+        raise FormatUnsupportedError(f"{path} has format {version}, this version reads up to {FORMAT_VERSION}")
+    return version
 
 
 def _write(connection: sqlite3.Connection, directories: Iterable[Path]) -> None:

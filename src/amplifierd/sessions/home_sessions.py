@@ -27,6 +27,7 @@ from .checkpointing import Undone, changes_of, undo_files
 from .context_messages import DOCUMENT, for_other_agent
 from .creation import SessionRequest
 from .export import ExportedSession, export_session
+from .interrupted_turns import mark_interrupted
 from .interruption import RepairReport
 from .open_sessions import ENDED
 from .replay import ReplayResult, ReplaySource, replay
@@ -159,6 +160,10 @@ class Sessions(SessionChanges):
         """Make a session whole that a crash broke off in a turn, as resuming it does, and say what was done."""
         async with self.resume(session_id) as session:
             return session.repaired
+
+    async def mark_interrupted(self) -> Sequence[str]:
+        """Mark the sessions whose turn ended with the process that ran it; returns their ids."""
+        return await mark_interrupted(self._store, self.runtime.holder)
 
     async def delete(self, session_id: str, *, force: bool = False) -> None:
         """Remove a session and everything below it.

@@ -1,0 +1,111 @@
+"""The daemon in the background: started as a process of its own, found again by what it wrote in `state/run`."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from amplifierd.daemon.log_files import LOG_FILE
+from amplifierd.daemon.run_file import RunningDaemon, find_running
+from amplifierd.exceptions import HomeInUseError, SettingsError
+from amplifierd.paths import Paths
+
+from .exit_codes import ExitCode
+
+_START_PATIENCE_S = 30.0
+_STOP_PATIENCE_S = 60.0
+_LOOK_S = 0.05
+_OUTPUT = "daemon.out"
+_STARTED: list[subprocess.Popen[bytes]] = []  # they outlive whoever started them, so nothing is to be said about it
+
+
+class StartFailedError(Exception):
+    """The daemon ended before it served; `code` is its exit code and the text what it said."""
+
+    def __init__(self, text: str, code: int) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+def start(paths: Paths, arguments: Sequence[str]) -> RunningDaemon:
+    """Start a daemon that outlives this process, and wait until it listens.
+
+    Raises:
+        HomeInUseError: one runs already.
+        StartFailedError: it ended at once.
+    """
+    if (running := find_running(paths)) is not None:
+        raise HomeInUseError(f"{running.process} serves it already at {running.url}", hint="stop it: amplifierd stop")
+    paths.logs.mkdir(parents=True, exist_ok=True, mode=0o700)
+    output = paths.logs / _OUTPUT
+    output.touch(mode=0o600)
+    with output.open("wb") as sink:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "amplifierd", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=sink,
+            stderr=sink,
+            start_new_session=True,
+            cwd=paths.home if paths.home.is_dir() else None,
+        )
+    _STARTED.append(process)
+    deadline = time.monotonic() + _START_PATIENCE_S
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            said = output.read_text(encoding="utf-8", errors="replace").strip()
+            raise StartFailedError(said or f"it ended with code {process.returncode}", process.returncode)
+        if (running := find_running(paths)) is not None and running.process.pid == process.pid:
+            return running
+        time.sleep(_LOOK_S)
+    process.terminate()
+    raise StartFailedError(f"it did not listen within {_START_PATIENCE_S:.0f} s", ExitCode.FAILURE)
+
+
+def stop(paths: Paths) -> RunningDaemon | None:
+    """Ask the daemon to stop, and wait until it has; returns it, None when none runs.
+
+    Raises:
+        SettingsError: it does not stop; the message says what to do.
+    """
+    running = find_running(paths)
+    if running is None:
+        return None
+    os.kill(running.process.pid, signal.SIGTERM)
+    deadline = time.monotonic() + _STOP_PATIENCE_S
+    while running.process.is_alive():
+        if time.monotonic() > deadline:
+            raise SettingsError(
+                f"{running.process} has not stopped within {_STOP_PATIENCE_S:.0f} s",
+                hint=f"see {paths.logs / LOG_FILE}; a second `amplifierd stop` hurries it",
+            )
+        time.sleep(_LOOK_S)
+    return running
+
+
+def last_lines(file: Path, count: int) -> list[str]:
+    """Return the last lines of a log."""
+    if not file.exists():
+        return []
+    return file.read_text(encoding="utf-8", errors="replace").splitlines()[-count:] if count else []
+
+
+def following(file: Path) -> Iterator[str]:
+    """Yield the lines that a log gets from now on, also when it is rotated."""
+    position = file.stat().st_size if file.exists() else 0
+    inode = file.stat().st_ino if file.exists() else None
+    while True:
+        if file.exists():
+            found = file.stat()
+            if found.st_ino != inode or found.st_size < position:
+                position, inode = 0, found.st_ino
+            with file.open(encoding="utf-8", errors="replace") as lines:
+                lines.seek(position)
+                while (line := lines.readline()).endswith("\n"):
+                    yield line.rstrip("\n")
+                    position = lines.tell()
+        time.sleep(_LOOK_S * 4)

@@ -1,0 +1,200 @@
+"""The command `amplifierd`: serve a home, in this terminal or in the background."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from amplifier_core import __version__
+from amplifier_core.exceptions import AmplifierError
+from amplifierd.daemon.log_files import LOG_FILE
+from amplifierd.daemon.run_file import find_running
+from amplifierd.paths import Paths
+
+from . import background, service
+from .exit_codes import ExitCode, code_of
+from .serve import serve as serve_home
+
+app = typer.Typer(
+    name="amplifierd",
+    help="Keep sessions alive for many clients: HTTP and server-sent events, one home.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+services = typer.Typer(help="Start the daemon with the machine.", no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(services, name="service")
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What stands before the command: which home, and which settings file."""
+
+    home: Path | None
+    config: Path | None
+
+    @property
+    def paths(self) -> Paths:
+        return Paths.from_environment(self.home)
+
+    @property
+    def arguments(self) -> list[str]:
+        home = ["--home", str(self.home)] if self.home else []
+        return [*home, *(["--config", str(self.config)] if self.config else [])]
+
+
+@app.callback()
+def root(
+    ctx: typer.Context,
+    home: Annotated[Path | None, typer.Option(metavar="DIR", help="The home to serve, not AMPLIFIERD_HOME.")] = None,
+    config: Annotated[Path | None, typer.Option(metavar="FILE", help="Settings, not config/daemon.yaml.")] = None,
+) -> None:
+    ctx.obj = Chosen(home, config)
+
+
+Host = Annotated[str | None, typer.Option(help="Address to listen on.")]
+Port = Annotated[int | None, typer.Option(help="Port to listen on; 0 takes any.")]
+Socket = Annotated[Path | None, typer.Option(help="Unix socket to listen on.")]
+LogLevel = Annotated[str | None, typer.Option(help="debug, info, warning or error.")]
+Offline = Annotated[bool | None, typer.Option("--offline", help="Use no network.")]
+DefaultProfile = Annotated[str | None, typer.Option(help="Profile of sessions that name none.")]
+WorkingDir = Annotated[Path | None, typer.Option(help="Directory of sessions that name none.")]
+Tls = Annotated[str | None, typer.Option(help="off, auto or manual.")]
+Certificate = Annotated[Path | None, typer.Option("--ssl-certfile", help="Certificate for --tls manual.")]
+Key = Annotated[Path | None, typer.Option("--ssl-keyfile", help="Its private key.")]
+Auth = Annotated[str | None, typer.Option(help="token, proxy or none.")]
+Insecure = Annotated[bool, typer.Option("--insecure", help="Allow a routable address without TLS.")]
+Reload = Annotated[bool, typer.Option("--reload", help="Start again when the code changes (development).")]
+
+
+@app.command()
+def serve(
+    ctx: typer.Context,
+    host: Host = None,
+    port: Port = None,
+    uds: Socket = None,
+    log_level: LogLevel = None,
+    offline: Offline = None,
+    default_profile: DefaultProfile = None,
+    working_dir: WorkingDir = None,
+    tls: Tls = None,
+    ssl_certfile: Certificate = None,
+    ssl_keyfile: Key = None,
+    auth: Auth = None,
+    insecure: Insecure = False,
+    reload: Reload = False,
+) -> None:
+    """Serve in this terminal until Ctrl-C; a second Ctrl-C does not wait for running turns."""
+    chosen: Chosen = ctx.obj
+    plain = {"host": host, "port": port, "uds": uds, "log_level": log_level, "offline": offline}
+    plain |= {"default_profile": default_profile, "working_dir": working_dir}
+    flags: dict[str, Any] = {name: value for name, value in plain.items() if value is not None}
+    sections: dict[str, dict[str, Any]] = {
+        "tls": {"mode": tls, "certfile": ssl_certfile, "keyfile": ssl_keyfile},
+        "auth": {"mode": auth},
+    }
+    for name, values in sections.items():
+        if given := {key: value for key, value in values.items() if value is not None}:
+            flags[name] = given
+    if reload:
+        from .reloading import serve_again_on_changes  # for development only
+
+        raise typer.Exit(serve_again_on_changes([argument for argument in sys.argv[1:] if argument != "--reload"]))
+    serve_home(chosen.home, chosen.config, flags, insecure=insecure, quiet=False)
+
+
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def start(ctx: typer.Context) -> None:
+    """Start the daemon in the background; takes the options of `serve`."""
+    chosen: Chosen = ctx.obj
+    running = background.start(chosen.paths, [*chosen.arguments, "serve", *ctx.args])
+    typer.echo(f"amplifierd {running.version} serves {chosen.paths.home} at {running.url} (pid {running.process.pid})")
+
+
+@app.command()
+def stop(ctx: typer.Context) -> None:
+    """Stop the daemon of this home: turns are ended and stored first."""
+    stopped = background.stop(ctx.obj.paths)
+    typer.echo("no daemon serves this home" if stopped is None else f"stopped {stopped.process}")
+
+
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def restart(ctx: typer.Context) -> None:
+    """Stop the daemon and start it again; takes the options of `serve`."""
+    background.stop(ctx.obj.paths)
+    start(ctx)
+
+
+@app.command()
+def status(ctx: typer.Context, as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+    """Say whether a daemon serves this home; exit code 1 when none does."""
+    chosen: Chosen = ctx.obj
+    running = find_running(chosen.paths)
+    if as_json:
+        typer.echo(json.dumps({"running": running is not None, **(running.to_dict() if running else {})}))
+    elif running is None:
+        typer.echo(f"no daemon serves {chosen.paths.home}; start one: amplifierd start")
+    else:
+        typer.echo(f"{running.process} serves {chosen.paths.home} at {running.url} since {running.since}")
+    raise typer.Exit(ExitCode.OK if running else ExitCode.FAILURE)
+
+
+@app.command()
+def logs(
+    ctx: typer.Context,
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on with new lines.")] = False,
+    count: Annotated[int, typer.Option("-n", "--lines", min=0, help="How many lines.")] = 50,
+) -> None:
+    """Show the daemon's log."""
+    file = ctx.obj.paths.logs / LOG_FILE
+    for line in background.last_lines(file, count):
+        typer.echo(line)
+    if follow:
+        with suppress(KeyboardInterrupt):
+            for line in background.following(file):
+                typer.echo(line)
+
+
+@services.command("install")
+def install_service(ctx: typer.Context) -> None:
+    """Write a systemd user unit, enable it and start it."""
+    file = service.install(ctx.obj.paths)
+    typer.echo(f"wrote {file}")
+    if not service.is_running_systemd():
+        typer.echo("systemd does not run here: enable it yourself with systemctl --user enable --now amplifierd")
+
+
+@services.command("uninstall")
+def uninstall_service() -> None:
+    """Stop the service and remove its unit."""
+    file = service.uninstall()
+    typer.echo("there is no unit" if file is None else f"removed {file}")
+
+
+@app.command()
+def version() -> None:
+    """Print the version."""
+    typer.echo(f"amplifierd {__version__}")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command and return its exit code."""
+    try:
+        app(args=list(sys.argv[1:] if argv is None else argv), prog_name="amplifierd")
+    except SystemExit as ended:
+        return ended.code if isinstance(ended.code, int) else ExitCode.OK if ended.code is None else ExitCode.FAILURE
+    except background.StartFailedError as error:
+        typer.echo(f"error: the daemon did not start:\n{error}", err=True)
+        return error.code
+    except AmplifierError as error:
+        typer.echo(f"error: {error.message}" + (f"\n  fix: {error.hint}" if error.hint else ""), err=True)
+        return code_of(error)
+    return ExitCode.OK

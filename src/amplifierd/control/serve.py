@@ -1,0 +1,64 @@
+"""Serving a home in this process, until it is told to stop."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from amplifier_core import __version__
+from amplifierd.app import create_app
+from amplifierd.daemon.log_files import DaemonLog
+from amplifierd.daemon.run_file import serving, write_run_file
+from amplifierd.home import Home, open_home
+from amplifierd.session_store.index_database import check_index_format
+from amplifierd.settings_file import create_settings_file
+
+from .binding import Binding, bind, refuse_unsafe
+from .certificates import tls_files
+from .server import Server
+
+
+def serve(home_dir: Path | None, config: Path | None, flags: Mapping[str, Any], *, insecure: bool, quiet: bool) -> None:
+    """Serve a home until a signal ends it.
+
+    Raises:
+        SettingsError: a setting is invalid.
+        HomeInUseError: another daemon serves the home.
+        UnsafeBindError: strangers could reach it.
+        PortInUseError: another program listens there.
+        FormatUnsupportedError: a newer version wrote the index of its sessions.
+    """
+    home = open_home(home_dir, overrides=flags, config_file=config)
+    settings, paths = home.settings, home.paths
+    refuse_unsafe(settings, insecure=insecure)
+    with serving(paths):
+        if config is None:
+            create_settings_file(paths.settings_file)
+        check_index_format(paths.index_file)
+        tls = tls_files(settings, paths)
+        secrets = home.sessions.runtime.secrets
+        log = DaemonLog(
+            paths.logs, secrets, level=settings.log_level, as_json=settings.log_json, echo=not quiet and _is_watched()
+        )
+        try:
+            binding = bind(settings)
+            server = Server(create_app(home=home), tls=tls, on_started=lambda: _announce(home, binding, quiet=quiet))
+            server.run(sockets=[binding.listener])
+        finally:
+            log.close()
+            if settings.uds is not None:
+                settings.uds.unlink(missing_ok=True)
+
+
+def _announce(home: Home, binding: Binding, *, quiet: bool) -> None:
+    write_run_file(home.paths, url=binding.url, uds=str(binding.uds) if binding.uds else None, version=__version__)
+    if not quiet:
+        sys.stdout.write(f"amplifierd {__version__} serves {home.paths.home} at {binding.url}\n")
+        sys.stdout.write(f"API: {binding.url}/docs; token: {home.paths.token_file}; stop with Ctrl-C\n")
+        sys.stdout.flush()
+
+
+def _is_watched() -> bool:
+    return sys.stderr.isatty()

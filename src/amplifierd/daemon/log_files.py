@@ -1,0 +1,88 @@
+"""The daemon's log: a file that rotates, each line with the request, session and turn that it is about."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from contextvars import ContextVar
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+from typing import Any
+
+from amplifierd.sessions.secret_values import SecretValues
+
+LOG_FILE = "daemon.log"
+
+_LARGEST = 10 * 1024 * 1024
+_KEPT = 5
+_FORMAT = "%(asctime)s %(levelname)s %(name)s%(about)s: %(message)s"
+_TIME = "%Y-%m-%dT%H:%M:%SZ"
+_FIELDS = ("request_id", "session_id", "correlation_id")
+
+about: ContextVar[dict[str, str]] = ContextVar("about")
+"""What the work that logs is about: `request_id`, `session_id`, `correlation_id`."""
+
+
+class DaemonLog:
+    """Everything that the process logs, in one file of the home, and on stderr when somebody watches."""
+
+    def __init__(self, directory: Path, secrets: SecretValues, *, level: str, as_json: bool, echo: bool) -> None:
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self.file = directory / LOG_FILE
+        handlers: list[logging.Handler] = [RotatingFileHandler(self.file, maxBytes=_LARGEST, backupCount=_KEPT)]
+        if echo:
+            handlers.append(logging.StreamHandler())
+        formatter = _JsonLines(secrets) if as_json else _Lines(secrets)
+        for handler in handlers:
+            handler.setFormatter(formatter)
+        self.file.chmod(0o600)
+        self._handlers = handlers
+        root = logging.getLogger()
+        root.setLevel(level.upper())
+        for handler in handlers:
+            root.addHandler(handler)
+
+    def close(self) -> None:
+        root = logging.getLogger()
+        for handler in self._handlers:
+            root.removeHandler(handler)
+            handler.close()
+
+
+def _known(record: logging.LogRecord) -> dict[str, Any]:
+    context = about.get({})
+    found = {name: getattr(record, name, None) or context.get(name) for name in _FIELDS}
+    return {name: value for name, value in found.items() if value}
+
+
+class _Lines(logging.Formatter):
+    """Text for people."""
+
+    converter = staticmethod(time.gmtime)
+
+    def __init__(self, secrets: SecretValues) -> None:
+        super().__init__(_FORMAT, _TIME)
+        self._secrets = secrets
+
+    def format(self, record: logging.LogRecord) -> str:
+        known = _known(record)
+        record.about = " [" + " ".join(f"{name}={value}" for name, value in known.items()) + "]" if known else ""
+        return str(self._secrets.scrubbed(super().format(record)))
+
+
+class _JsonLines(logging.Formatter):
+    """Objects for programs."""
+
+    converter = staticmethod(time.gmtime)
+
+    def __init__(self, secrets: SecretValues) -> None:
+        super().__init__(datefmt=_TIME)
+        self._secrets = secrets
+
+    def format(self, record: logging.LogRecord) -> str:
+        value = {"ts": self.formatTime(record, _TIME), "level": record.levelname.lower(), "logger": record.name}
+        value |= {**_known(record), "message": record.getMessage()}
+        if record.exc_info:
+            value["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(self._secrets.scrubbed(value), ensure_ascii=False)

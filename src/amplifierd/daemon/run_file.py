@@ -1,0 +1,84 @@
+"""Which daemon serves a home: one at a time, found by the file that it leaves in `state/run`, never by its name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from amplifierd.exceptions import FormatUnsupportedError, HomeInUseError
+from amplifierd.paths import Paths
+from amplifierd.session_store.hold import Holder
+from amplifierd.session_store.record import now
+from amplifierd.stored_json import StoredFormat
+
+_FORMAT = StoredFormat(private=True)
+
+
+@dataclass(frozen=True)
+class RunningDaemon:
+    """A daemon that runs: its process, where it listens, and since when."""
+
+    process: Holder
+    url: str
+    uds: str | None
+    version: str
+    since: str
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def run_file(paths: Paths) -> Path:
+    return paths.run / "daemon.json"
+
+
+def find_running(paths: Paths) -> RunningDaemon | None:
+    """Return the daemon that serves a home, None when there is none; a file that a dead one left counts for nothing."""
+    try:
+        value = _FORMAT.read(run_file(paths))
+    except (OSError, ValueError, FormatUnsupportedError):
+        return None
+    if value is None:
+        return None
+    try:
+        known = {name: value[name] for name in ("url", "uds", "version", "since")}
+        running = RunningDaemon(process=Holder(**value["process"]), **known)
+    except (KeyError, TypeError):
+        return None
+    return running if running.process.is_alive() else None
+
+
+def write_run_file(paths: Paths, *, url: str, uds: str | None, version: str) -> RunningDaemon:
+    """Say that this process serves a home."""
+    running = RunningDaemon(Holder.of_this_process("daemon"), url, uds, version, now())
+    _FORMAT.write(run_file(paths), running.to_dict())
+    return running
+
+
+@contextmanager
+def serving(paths: Paths) -> Iterator[None]:
+    """Be the one daemon of a home while the block runs; the system frees the lock of one that dies.
+
+    Raises:
+        HomeInUseError: another daemon serves it.
+    """
+    paths.run.mkdir(parents=True, exist_ok=True, mode=0o700)
+    lock = FileLock(paths.run / "daemon.lock", thread_local=False)
+    try:
+        lock.acquire(blocking=False)
+    except Timeout:
+        other = find_running(paths)
+        who = f"{other.process} at {other.url}" if other else "another process"
+        raise HomeInUseError(
+            f"the home {paths.home} is served by {who}", hint="stop it first: amplifierd stop; or name another --home"
+        ) from None
+    try:
+        yield
+    finally:
+        run_file(paths).unlink(missing_ok=True)
+        lock.release()

@@ -1,0 +1,134 @@
+"""The command `amplifierd`, as a process: it serves, is found again, and ends; what is unsafe it refuses."""
+
+import json
+import os
+import signal
+import socket
+import sqlite3
+import ssl
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+import httpx2
+import pytest
+
+from amplifierd.control.main import main
+
+
+@dataclass(frozen=True)
+class Ended:
+    code: int
+    out: str
+    err: str
+
+
+Run = Callable[..., Ended]
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def amplifierd(home: Path, capfd: pytest.CaptureFixture[str]) -> Iterator[Run]:
+    """Run the command on a home of its own; what it starts is a process, and is stopped at the end."""
+
+    def run(*arguments: str) -> Ended:
+        capfd.readouterr()
+        code = main(["--home", str(home), *arguments])
+        return Ended(code, *capfd.readouterr())
+
+    yield run
+    run("stop")
+
+
+def running(amplifierd: Run) -> dict[str, Any]:
+    shown: dict[str, Any] = json.loads(amplifierd("status", "--json").out)
+    return shown
+
+
+def test_a_daemon_is_started_found_read_and_stopped(amplifierd: Run, home: Path) -> None:
+    started = amplifierd("start", "--port", "0", "--offline")
+    assert started.code == 0, started.err
+    url = running(amplifierd)["url"]
+    assert json.load(urlopen(f"{url}/health"))["status"] == "healthy"
+    again = amplifierd("start", "--port", "0")
+    assert (again.code, "serves it already" in again.err) == (3, True)
+    beside = amplifierd("serve", "--port", "0")
+    assert (beside.code, "amplifierd stop" in beside.err) == (3, True)
+    assert "ready after" in amplifierd("logs", "-n", "100").out
+    assert amplifierd("stop").code == 0
+    assert amplifierd("status").code == 1
+    assert not (home / "state/run/daemon.json").exists()
+    assert (home / "config/daemon.yaml").exists()
+
+
+def test_one_that_was_killed_is_not_running_and_leaves_nothing_in_the_way(amplifierd: Run) -> None:
+    amplifierd("start", "--port", "0")
+    os.kill(running(amplifierd)["process"]["pid"], signal.SIGKILL)
+    while amplifierd("status").code == 0:
+        pass
+    assert amplifierd("start", "--port", "0").code == 0
+
+
+def test_a_port_that_was_asked_for_and_is_taken_ends_it(amplifierd: Run) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        ended = amplifierd("serve", "--port", str(other.getsockname()[1]))
+    assert ended.code == 98
+    assert "--port" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--host", "0.0.0.0", "--auth", "none"], "everybody who can reach"),
+        (["--host", "0.0.0.0"], "in the clear"),
+        (["--host", "0.0.0.0", "--auth", "proxy", "--insecure"], "trusted_proxies"),
+    ],
+)
+def test_where_strangers_could_use_it_it_does_not_listen(amplifierd: Run, flags: list[str], said: str) -> None:
+    ended = amplifierd("serve", "--port", "0", *flags)
+    assert ended.code == 4
+    assert said in ended.err
+
+
+def test_settings_that_cannot_be_used_end_it(amplifierd: Run, home: Path) -> None:
+    (home / "config").mkdir(parents=True)
+    (home / "config/daemon.yaml").write_text("port: many\n")
+    ended = amplifierd("serve")
+    assert ended.code == 2
+    assert "daemon.yaml: port" in ended.err
+
+
+def test_an_index_of_a_newer_version_ends_it(amplifierd: Run, home: Path) -> None:
+    (home / "state").mkdir(parents=True)
+    with sqlite3.connect(home / "state/index.db") as index:
+        index.execute("PRAGMA user_version = 99")
+        index.execute("CREATE TABLE meta (key TEXT PRIMARY KEY, value)")
+        index.execute("INSERT INTO meta VALUES ('format_version', 99)")
+    ended = amplifierd("serve", "--port", "0")
+    assert ended.code == 2, ended.err
+    assert "this version reads up to" in ended.err
+
+
+def test_it_listens_on_a_unix_socket_that_only_its_owner_may_use(amplifierd: Run, tmp_path: Path) -> None:
+    path = tmp_path / "daemon.sock"
+    assert amplifierd("start", "--uds", str(path)).code == 0
+    assert path.stat().st_mode & 0o777 == 0o600
+    with httpx2.Client(transport=httpx2.HTTPTransport(uds=str(path))) as client:
+        assert client.get("http://localhost/health").json()["status"] == "healthy"
+    amplifierd("stop")
+    assert not path.exists()
+
+
+def test_it_speaks_tls_with_a_certificate_of_its_own(amplifierd: Run, home: Path) -> None:
+    assert amplifierd("start", "--port", "0", "--tls", "auto").code == 0
+    url = running(amplifierd)["url"]
+    assert url.startswith("https://")
+    trusting = ssl.create_default_context(cafile=str(home / "config/certs/daemon.crt"))
+    assert json.load(urlopen(f"{url}/health", context=trusting))["status"] == "healthy"
+    assert (home / "config/certs/daemon.key").stat().st_mode & 0o777 == 0o600
