@@ -58,8 +58,6 @@ DEFAULTS: dict[str, Any] = {
     "sessions.max_loaded": 2000,
     "sessions.turn_timeout_seconds": None,
     "sessions.retention_days": None,
-    "auth.mode": "token",
-    "trusted_proxies": (),
     "tls.mode": "off",
     "tls.certfile": None,
     "tls.keyfile": None,

@@ -18,7 +18,7 @@ from amplifierd.daemon.log_files import LOG_FILE
 from amplifierd.daemon.run_file import find_running
 from amplifierd.paths import Paths
 
-from . import background, service
+from . import background, service, tokens
 from .exit_codes import ExitCode, code_of
 from .serve import serve as serve_home
 
@@ -30,6 +30,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.add_typer(tokens.app, name="token")
 services = typer.Typer(help="Start the daemon with the machine.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(services, name="service")
 

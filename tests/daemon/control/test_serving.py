@@ -132,3 +132,17 @@ def test_it_speaks_tls_with_a_certificate_of_its_own(amplifierd: Run, home: Path
     trusting = ssl.create_default_context(cafile=str(home / "config/certs/daemon.crt"))
     assert json.load(urlopen(f"{url}/health", context=trusting))["status"] == "healthy"
     assert (home / "config/certs/daemon.key").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_named_token_is_printed_once_listed_without_its_secret_and_revoked(amplifierd: Run, home: Path) -> None:
+    secret = amplifierd("token", "create", "ci", "--scope", "read").out.strip()
+    listed = amplifierd("token", "list", "--json").out
+    assert json.loads(listed)[0] | {"created_at": None} == {
+        **{"name": "ci", "scope": "read", "owner": "ci", "created_at": None, "limits": None}
+    }
+    assert secret not in listed
+    assert secret not in (home / "config/tokens.json").read_text()
+    assert amplifierd("token", "create", "ci").code == 1
+    assert amplifierd("token", "create", "other", "--scope", "all").code == 2
+    assert amplifierd("token", "revoke", "ci").code == 0
+    assert amplifierd("token", "revoke", "ci").code == 1

@@ -1,0 +1,59 @@
+"""`amplifierd token`: who may use the daemon, beside whoever can read `config/token`."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, cast
+
+import typer
+
+from amplifierd.daemon.callers import SCOPES, Scope
+from amplifierd.daemon.tokens import Tokens
+from amplifierd.exceptions import SettingsError
+from amplifierd.home import open_home
+from amplifierd.limits import Limits
+
+app = typer.Typer(help="Named tokens, each with a scope.", no_args_is_help=True, rich_markup_mode=None)
+
+Name = Annotated[str, typer.Argument(help="The name of the token.")]
+
+
+def _tokens(ctx: typer.Context) -> Tokens:
+    home = open_home(ctx.obj.home, config_file=ctx.obj.config)
+    return Tokens(home.paths, home.settings.auth.tokens)
+
+
+@app.command("create")
+def create(
+    ctx: typer.Context,
+    name: Name,
+    scope: Annotated[str, typer.Option(help=f"One of {', '.join(SCOPES)}.")] = "run",
+    owner: Annotated[str | None, typer.Option(help="Whose sessions it sees; by default its name.")] = None,
+    max_cost: Annotated[float | None, typer.Option(min=0, help="What each of its sessions may cost, in USD.")] = None,
+) -> None:
+    """Make a token and print it once: only its hash is kept."""
+    if scope not in SCOPES:
+        raise SettingsError(f"{scope!r} is not a scope", hint=f"use one of {', '.join(SCOPES)}")
+    limits = Limits.read({"cost_usd": max_cost}) if max_cost is not None else None
+    _, secret = _tokens(ctx).create(name, cast(Scope, scope), owner=owner, limits=limits)
+    typer.echo(secret)
+
+
+@app.command("list")
+def list_tokens(
+    ctx: typer.Context, as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False
+) -> None:
+    """Show the tokens, without their secrets."""
+    shown: list[dict[str, Any]] = [token.to_json() for token in _tokens(ctx).list()]
+    if as_json:
+        typer.echo(json.dumps(shown, indent=2))
+        return
+    for token in shown:
+        typer.echo(f"{token['name']}  {token['scope']}  owner {token['owner']}  {token['created_at'] or ''}".rstrip())
+
+
+@app.command("revoke")
+def revoke(ctx: typer.Context, name: Name) -> None:
+    """Make a token worthless at once."""
+    _tokens(ctx).revoke(name)
+    typer.echo(f"revoked {name}")
