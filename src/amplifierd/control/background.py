@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -21,7 +20,6 @@ _START_PATIENCE_S = 30.0
 _STOP_PATIENCE_S = 60.0
 _LOOK_S = 0.05
 _OUTPUT = "daemon.out"
-_STARTED: list[subprocess.Popen[bytes]] = []  # they outlive whoever started them, so nothing is to be said about it
 
 
 class StartFailedError(Exception):
@@ -43,27 +41,30 @@ def start(paths: Paths, arguments: Sequence[str]) -> RunningDaemon:
         raise HomeInUseError(f"{running.process} serves it already at {running.url}", hint="stop it: amplifierd stop")
     paths.logs.mkdir(parents=True, exist_ok=True, mode=0o700)
     output = paths.logs / _OUTPUT
-    output.touch(mode=0o600)
-    with output.open("wb") as sink:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "amplifierd", *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=sink,
-            stderr=sink,
-            start_new_session=True,
-            cwd=paths.home if paths.home.is_dir() else None,
-        )
-    _STARTED.append(process)
+    pid = _spawn([sys.executable, "-m", "amplifierd", *arguments], output)
     deadline = time.monotonic() + _START_PATIENCE_S
     while time.monotonic() < deadline:
-        if process.poll() is not None:
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        if ended:
             said = output.read_text(encoding="utf-8", errors="replace").strip()
-            raise StartFailedError(said or f"it ended with code {process.returncode}", process.returncode)
-        if (running := find_running(paths)) is not None and running.process.pid == process.pid:
+            code = os.waitstatus_to_exitcode(status)
+            raise StartFailedError(said or f"it ended with code {code}", code)
+        if (running := find_running(paths)) is not None and running.process.pid == pid:
             return running
         time.sleep(_LOOK_S)
-    process.terminate()
+    os.kill(pid, signal.SIGTERM)
     raise StartFailedError(f"it did not listen within {_START_PATIENCE_S:.0f} s", ExitCode.FAILURE)
+
+
+def _spawn(command: Sequence[str], output: Path) -> int:
+    """Start a process that outlives this one, in a session of its own; returns its id."""
+    new_file = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+    actions = [
+        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+        (os.POSIX_SPAWN_OPEN, 1, str(output), new_file, 0o600),
+        (os.POSIX_SPAWN_DUP2, 1, 2),
+    ]
+    return os.posix_spawn(command[0], command, os.environ, file_actions=actions, setsid=True)
 
 
 def stop(paths: Paths) -> RunningDaemon | None:
