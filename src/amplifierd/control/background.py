@@ -56,7 +56,7 @@ def start(paths: Paths, arguments: Sequence[str]) -> RunningDaemon:
     raise StartFailedError(f"it did not listen within {_START_PATIENCE_S:.0f} s", ExitCode.FAILURE)
 
 
-def _spawn(command: Sequence[str], output: Path) -> int:
+def _spawn(command: list[str], output: Path) -> int:
     """Start a process that outlives this one, in a session of its own; returns its id."""
     new_file = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
     actions = [

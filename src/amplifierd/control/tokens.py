@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 import typer
 
-from amplifierd.daemon.callers import SCOPES, Scope
+from amplifierd.daemon.callers import SCOPES
 from amplifierd.daemon.tokens import Tokens
 from amplifierd.exceptions import SettingsError
 from amplifierd.home import open_home
@@ -35,7 +35,7 @@ def create(
     if scope not in SCOPES:
         raise SettingsError(f"{scope!r} is not a scope", hint=f"use one of {', '.join(SCOPES)}")
     limits = Limits.read({"cost_usd": max_cost}) if max_cost is not None else None
-    _, secret = _tokens(ctx).create(name, cast(Scope, scope), owner=owner, limits=limits)
+    _, secret = _tokens(ctx).create(name, scope, owner=owner, limits=limits)
     typer.echo(secret)
 
 
