@@ -32,7 +32,13 @@ class Command:
     """The command with a home of its own."""
 
     def __init__(self, home: Path) -> None:
-        own = {"AMPLIFIERD_HOME": str(home), "AMPLIFIERD_OFFLINE": "1", "NO_COLOR": "1"}
+        elsewhere = home.parent / "ecosystem"  # where other applications keep sessions: none of this machine's
+        own = {
+            "AMPLIFIERD_HOME": str(home),
+            "AMPLIFIER_HOME": str(elsewhere),
+            "AMPLIFIERD_OFFLINE": "1",
+            "NO_COLOR": "1",
+        }
         dropped = ("AMPLIFIER", "ANTHROPIC_", "OPENAI_", "PYTHONDONTWRITEBYTECODE")
         self._environment = {n: v for n, v in os.environ.items() if not n.startswith(dropped)} | own
         self._work = home.parent

@@ -10,6 +10,7 @@ from amplifier_core.module_sources import ModuleSourceResolver
 from amplifier_core.mount_plan import MountPlan, PlanEntry
 from amplifierd.identifiers import ProfileId
 
+from .module_declarations import key_variables
 from .runtime_values import RuntimePlaces, RuntimeValues
 
 _VARIABLE = re.compile(r"\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-?(?P<default>[^}]*))?\}")
@@ -27,8 +28,9 @@ def inject_runtime(
 ) -> tuple[dict[str, Any], list[str]]:
     """Return the plan that the kernel gets, and warnings such as `env-missing: VAR`; the stored plan is not changed.
 
-    `find_key(module_id)` gives a provider's stored key; a key in the profile comes first. `resolver` is the one that
-    the session's loader asks: what a compiled module declares is read where its code lies.
+    `find_key(module_id)` gives a provider's stored key. It may have to ask the system's keyring, and is called for
+    those that have use for a key and none in the profile. `resolver` is the one that the session's loader asks: what a
+    compiled module declares is read where its code lies.
     """
     missing: list[str] = []
     expanded = expand_variables(dict(plan), environment, missing)
@@ -39,7 +41,9 @@ def inject_runtime(
     values = RuntimeValues(places, resolver)
 
     def fill_in(entry: PlanEntry) -> Mapping[str, Any]:
-        config = {**_defaults(entry, working_dir, find_key), **entry.config}
+        wants_key = entry.module_type == "provider" and "api_key" not in entry.config and key_variables(entry, resolver)
+        key = find_key(entry.module_id) if wants_key else None
+        config = {**_defaults(entry, working_dir, key), **entry.config}
         config = values.fill_in(entry, config)
         return {**entry.spec, "config": config} if config else entry.spec
 
@@ -47,13 +51,11 @@ def inject_runtime(
     return injected, [f"env-missing: {name}" for name in dict.fromkeys(missing)]
 
 
-def _defaults(entry: PlanEntry, working_dir: str, find_key: Callable[[str], str | None]) -> dict[str, Any]:
-    """Return what every tool and every provider gets."""
+def _defaults(entry: PlanEntry, working_dir: str, key: str | None) -> dict[str, Any]:
+    """Return what every tool gets, and every provider with a stored key."""
     if entry.module_type == "tool":
         return {"working_dir": working_dir}
-    if entry.module_type == "provider" and (key := find_key(entry.module_id)):
-        return {"api_key": key}
-    return {}
+    return {"api_key": key} if key else {}
 
 
 def expand_variables(value: Any, environment: Mapping[str, str], missing: list[str]) -> Any:

@@ -70,6 +70,21 @@ def test_a_stored_key_is_given_where_the_profile_has_none() -> None:
     assert [entry["config"]["api_key"] for entry in injected["providers"]] == ["stored", "own"]
 
 
+def test_a_key_is_looked_for_only_where_there_is_use_for_one() -> None:
+    asked: list[str] = []
+    plan = {
+        "providers": [
+            {"module": "provider-mock"},
+            {"module": "provider-x"},
+            {"module": "provider-y", "config": {"api_key": "own"}},
+        ]
+    }
+
+    inject_runtime(plan, profile_id=None, places=PLACES, environment={}, find_key=asked.append)
+
+    assert asked == ["provider-x"]
+
+
 @pytest.mark.parametrize(
     ("written", "expected"),
     [
