@@ -50,6 +50,7 @@ AmplifierError
 │   ├── ApprovalAlreadyResolvedError        caller: it has its answer
 │   ├── ApprovalExpiredError                caller: it was not answered in time
 │   └── ApprovalDecisionError (ValueError)  caller: the answer is not one of its options
+├── TooManySubscribersError               caller: as many clients watch events as may
 └── ExecutionError                        a turn could not be run
     ├── ExecutionInProgressError            caller: one turn at a time
     ├── QueueFullError                      caller: too many prompts wait
@@ -125,6 +126,7 @@ __all__ = [
     "SteeringUnsupportedError",
     "TokenExistsError",
     "TokenNotFoundError",
+    "TooManySubscribersError",
     "TrustError",
     "UnauthorizedError",
     "UnsafeBindError",
@@ -352,6 +354,10 @@ class ApprovalExpiredError(ApprovalError):
 
 class ApprovalDecisionError(ApprovalError, ValueError):
     """An answer is not one of the options of the question."""
+
+
+class TooManySubscribersError(AmplifierError):
+    """As many clients watch events as the daemon serves at a time."""
 
 
 class ExecutionError(AmplifierError):

@@ -108,6 +108,13 @@ class SessionSettings(Section):
     )
 
 
+class StreamSettings(Section):
+    queue_events: AtLeastOne = Field(default=10000, description="events that wait for one client that reads slowly")
+    queue_bytes: AtLeastOne = Field(default=8388608, description="the same for the sum of their sizes")
+    ring_events: AtLeastOne = Field(default=10000, description="latest events of a session kept for who connects again")
+    keepalive_seconds: Seconds = Field(default=15, description="how often a silent stream shows that it is alive")
+
+
 class MentionSettings(Section):
     max_file_bytes: AtLeastOne = Field(default=1048576, description="largest file that a mention brings in")
     max_total_bytes: AtLeastOne = Field(default=4194304, description="all files that one text brings in")
@@ -182,6 +189,7 @@ class Settings(BaseSettings):
     cache: CacheSettings = CacheSettings()
     checkpoints: CheckpointSettings = CheckpointSettings()
     sessions: SessionSettings = SessionSettings()
+    stream: StreamSettings = StreamSettings()
     mentions: MentionSettings = MentionSettings()
     security: SecuritySettings = SecuritySettings()
     auth: AuthSettings = AuthSettings()

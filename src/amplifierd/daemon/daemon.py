@@ -12,14 +12,19 @@ from typing import Literal
 
 from amplifier_core.exceptions import AmplifierError
 from amplifierd.home import Home
+from amplifierd.live_sessions import LiveEvent
+from amplifierd.sessions.announcements import DELETED
 from amplifierd.workers.workers import Workers
 
 from .audit import AuditLog
+from .event_hub import EventHub
 from .freshness import Freshness
 from .idempotency import IdempotencyKeys
 from .loop_lag import LoopLag
 from .metrics import Metrics
 from .operations import Operations
+from .published_event import PublishedEvent
+from .subscriber import StreamLimits
 from .tickets import Tickets
 from .tokens import Tokens
 
@@ -36,8 +41,15 @@ class Daemon:
     def __init__(self, home: Home) -> None:
         self.operations = Operations()
         self.home = home if home.progress else home.with_progress(self.operations.report)
-        self.live = Workers(self.home)
         self.boot_id = uuid.uuid4().hex
+        stream = home.settings.stream
+        self.events = EventHub(
+            self.boot_id,
+            StreamLimits(
+                queue_events=stream.queue_events, queue_bytes=stream.queue_bytes, ring_events=stream.ring_events
+            ),
+        )
+        self.live = Workers(self.home, on_event=self._hear)
         self.phase: Phase = "starting"
         self.tokens = Tokens(home.paths, home.settings.auth.tokens)
         self.tickets = Tickets()
@@ -81,10 +93,25 @@ class Daemon:
         if self.phase == "starting":
             self.phase = "ready"
             self._is_ready.set()
+            self.events.tell("daemon:ready", {})
             logger.info("ready after %.2f s", self.uptime_seconds)
         await self._take("profile freshness", self.freshness.look)
         if self.home.settings.startup.update_on_start and not self.home.settings.offline:
             await self._take("sync of the collections", self.home.collections.sync)
+
+    def _hear(self, event: LiveEvent) -> None:
+        self.events.publish(
+            PublishedEvent(
+                event.name,
+                event.envelope,
+                session_id=event.session_id,
+                root_id=event.root_session_id,
+                sequence=event.sequence,
+                is_delta=event.is_delta,
+            )
+        )
+        if event.name == DELETED and event.session_id == event.root_session_id:
+            self.events.forget(event.session_id)
 
     async def _open_index(self) -> None:
         await asyncio.to_thread(self.home.sessions.list, limit=1)
@@ -104,6 +131,7 @@ class Daemon:
         self.phase = "stopping"
         await self.operations.stop()
         await self.live.stop()
+        self.events.close()
         await self.idempotency.close()
         if self._coming_up is not None:
             self._coming_up.cancel()

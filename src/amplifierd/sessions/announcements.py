@@ -56,9 +56,8 @@ class Announcements:
         sequence = tree.next_sequence()
         event = event_of(CREATED, data, record, sequence, correlation_id=correlation_id, nesting=nesting)
         line = stored_line(event, data, nesting)
-        hold = await self._store.create(replace(new, events=[*new.events, line]), holder)
-        tree.publish(event)
-        return hold
+        with tree.telling(event):
+            return await self._store.create(replace(new, events=[*new.events, line]), holder)
 
     async def tell(
         self, hold: Hold, record: SessionRecord, *entries: tuple[str, Mapping[str, Any]], tree: TreeEvents | None = None

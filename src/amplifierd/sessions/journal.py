@@ -104,9 +104,8 @@ class Journal:
         """Store events of ours in one step, all of them or none, and tell them."""
         cleaned = [(name, *self._cleaned(name, json_safe(dict(data)), by_name=False)) for name, data in entries]
         told = [(self._event(name, data), stored) for name, data, stored in cleaned]
-        await self._append(*told, lasting=lasting)
-        for event, _ in told:
-            self._tree.publish(event)
+        with self._tree.telling(*(event for event, _ in told)):
+            await self._append(*told, lasting=lasting)
         return [event for event, _ in told]
 
     async def hear(self, event: str, data: dict[str, Any]) -> HookResult:
@@ -122,14 +121,17 @@ class Journal:
         await self._tell_anyway(self._event(event, data), data)
 
     async def _tell_anyway(self, told: Event, stored: Any) -> None:
-        if not is_delta(told["event"]):
-            try:
-                await self._append((told, stored))
-            except HoldLostError:
-                raise
-            except SessionError as error:
-                logger.warning("event %s of session %s is not stored: %s", told["event"], self._session_id, error)
-        self._tree.publish(told)
+        with self._tree.telling(told):
+            if not is_delta(told["event"]):
+                await self._try_append(told, stored)
+
+    async def _try_append(self, told: Event, stored: Any) -> None:
+        try:
+            await self._append((told, stored))
+        except HoldLostError:
+            raise
+        except SessionError as error:
+            logger.warning("event %s of session %s is not stored: %s", told["event"], self._session_id, error)
 
     async def mask(self, event: str, data: dict[str, Any]) -> HookResult:
         """Take the secrets out of an event before others hear it."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 Event = dict[str, Any]
@@ -44,7 +45,11 @@ class EventSource:
 
 
 class TreeEvents(EventSource):
-    """Numbers the events of a root session and its descendants; what is told here is told `beyond` as well."""
+    """Numbers the events of a root session and its descendants; what is told here is told `beyond` as well.
+
+    An event with a number is told once every earlier one was told or skipped: those who watch get them in order,
+    however long each took to be stored.
+    """
 
     def __init__(
         self, root_session_id: str, last_sequence: int = 0, *, beyond: EventSource | None = None, keep: int = _RING
@@ -53,16 +58,48 @@ class TreeEvents(EventSource):
         self.root_session_id = root_session_id
         self._sequence, self._beyond = last_sequence, beyond
         self._recent: deque[Event] = deque(maxlen=keep)
+        self._numbered: deque[int] = deque()
+        self._ready: dict[int, Event | None] = {}
 
     @property
     def last_sequence(self) -> int:
         return self._sequence
 
     def next_sequence(self) -> int:
+        """Return a number of its own; whoever takes it is `telling` its event."""
         self._sequence += 1
+        self._numbered.append(self._sequence)
         return self._sequence
 
     def publish(self, event: Event) -> None:
+        """Tell everyone who watches, as soon as it is this event's turn."""
+        self._ready[event["sequence"]] = event
+        self._tell_ready()
+
+    @contextmanager
+    def telling(self, *events: Event) -> Iterator[None]:
+        """Tell events once they are stored; where that fails, later ones do not wait for them."""
+        try:
+            yield
+        except BaseException:
+            for event in events:
+                self.skip(event["sequence"])
+            raise
+        for event in events:
+            self.publish(event)
+
+    def skip(self, sequence: int) -> None:
+        """Let later events pass: the one with this number is not told."""
+        self._ready[sequence] = None
+        self._tell_ready()
+
+    def _tell_ready(self) -> None:
+        while self._numbered and self._numbered[0] in self._ready:
+            event = self._ready.pop(self._numbered.popleft())
+            if event is not None:
+                self._tell(event)
+
+    def _tell(self, event: Event) -> None:
         self._recent.append(event)
         super().publish(event)
         if self._beyond is not None:

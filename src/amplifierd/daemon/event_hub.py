@@ -1,0 +1,204 @@
+"""Where all events come together: numbered for all sessions, remembered for a while, and handed to whoever watches.
+
+Everything here happens on the event loop of the daemon and without waiting: no one who watches can hold up a turn.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from amplifierd.exceptions import TooManySubscribersError
+
+from .event_filter import EventFilter
+from .event_ring import EventRing
+from .published_event import PublishedEvent, daemon_event
+from .session_ancestry import SessionAncestry
+from .subscriber import Missing, StreamLimits, Subscriber
+
+Visible = Callable[[str], bool]
+"""Says whether a client may see the tree of a root session."""
+
+
+class EventHub:
+    """The events of one daemon. The ring of a tree forgets first those that were active longest ago."""
+
+    def __init__(self, boot_id: str, limits: StreamLimits | None = None) -> None:
+        self.boot_id = boot_id
+        self.limits = limits or StreamLimits()
+        self.dropped = 0
+        self._everything = EventRing(0, max_events=self.limits.ring_events, max_bytes=self.limits.ring_bytes)
+        self._rings: OrderedDict[str, EventRing] = OrderedDict()
+        self._rings_size = 0
+        self._ancestry = SessionAncestry()
+        self._of_all: dict[Subscriber, None] = {}
+        self._of_root: dict[str, dict[Subscriber, str]] = {}
+        self._is_closed = False
+
+    # --- what happens
+
+    def publish(self, event: PublishedEvent) -> None:
+        """Hand on an event of a session. Those of a tree come with growing numbers."""
+        root_id = event.root_id
+        if root_id is not None and event.sequence is not None:
+            self._ancestry.learn(event)
+            self._remember(root_id, event, event.sequence)
+        self._hand_out(event)
+
+    def tell(
+        self, name: str, data: Mapping[str, Any], *, session_id: str | None = None, root_id: str | None = None
+    ) -> None:
+        """Hand on an event of the daemon itself; one about a session reaches those who watch it at this moment."""
+        self._hand_out(daemon_event(name, data, session_id=session_id, root_id=root_id or session_id))
+
+    def forget(self, root_id: str) -> None:
+        """Let go of a tree that is gone; those who watched it are done."""
+        self._drop_ring(root_id)
+        self._ancestry.forget(root_id)
+        for subscriber in self._of_root.pop(root_id, {}):
+            subscriber.close()
+
+    def close(self) -> None:
+        """Say goodbye to everyone."""
+        if not self._is_closed:
+            self.tell("daemon:shutdown", {})
+            self._is_closed = True
+            for subscriber in (*self._of_all, *(one for watching in self._of_root.values() for one in watching)):
+                subscriber.close()
+
+    def _hand_out(self, event: PublishedEvent) -> None:
+        event.number = self._everything.last + 1
+        self._everything.add(event.number, event)
+        for subscriber in self._of_all:
+            subscriber.offer(event)
+        if event.root_id is not None:
+            for subscriber in self._of_root.get(event.root_id, ()):
+                subscriber.offer(event)
+
+    def _remember(self, root_id: str, event: PublishedEvent, sequence: int) -> None:
+        ring = self._rings.get(root_id)
+        if ring is None:
+            ring = self._rings[root_id] = EventRing(
+                sequence - 1, max_events=self.limits.ring_events, max_bytes=self.limits.ring_bytes
+            )
+        elif sequence != ring.last + 1:
+            self._skip(root_id, ring, sequence)
+        before = ring.size
+        ring.add(sequence, event)
+        self._rings_size += ring.size - before
+        self._rings.move_to_end(root_id)
+        self._make_room()
+
+    def _skip(self, root_id: str, ring: EventRing, sequence: int) -> None:
+        """Begin a ring anew: what lies between was told to no one here, but may be stored."""
+        last, self._rings_size = ring.last, self._rings_size - ring.size
+        ring.clear(sequence - 1)
+        gap = {"requested": None, "resumed_at": sequence, "session_id": root_id, "reason": "missed"}
+        for subscriber in self._of_root.get(root_id, ()):
+            if sequence > last:
+                subscriber.put(Missing(last, sequence - 1))
+            else:
+                subscriber.put(daemon_event("stream:gap", gap | {"reason": "begun-anew"}, root_id=root_id))
+        for subscriber in self._of_all:
+            subscriber.offer(daemon_event("stream:gap", gap, root_id=root_id))
+
+    def _drop_ring(self, root_id: str) -> EventRing | None:
+        ring = self._rings.pop(root_id, None)
+        self._rings_size -= ring.size if ring is not None else 0
+        return ring
+
+    def _make_room(self) -> None:
+        for ring in self._rings.values():
+            if self._rings_size <= self.limits.all_rings_bytes:
+                return
+            self._rings_size -= ring.size
+            ring.clear()
+
+    # --- who watches
+
+    @property
+    def subscribers(self) -> int:
+        return len(self._of_all) + sum(len(watching) for watching in self._of_root.values())
+
+    def last_sequence(self, root_id: str) -> int | None:
+        """Return the number of the latest event of a tree, None when none was heard of."""
+        ring = self._rings.get(root_id)
+        return None if ring is None else ring.last
+
+    def ring(self, root_id: str) -> EventRing | None:
+        return self._rings.get(root_id)
+
+    @property
+    def everything(self) -> EventRing:
+        return self._everything
+
+    def is_within(self, session_id: str | None, ancestor: str) -> bool:
+        """Say whether a session is another one or lies below it."""
+        return self._ancestry.is_within(session_id, ancestor)
+
+    def _is_below(self, session_id: str | None, sessions: frozenset[str]) -> bool:
+        return any(self.is_within(session_id, watched) for watched in sessions)
+
+    def watch(self, session_id: str, root_id: str, names: EventFilter, *, children: bool = True) -> Subscriber:
+        """Watch a session from now on, by default with everything below it.
+
+        Raises:
+            TooManySubscribersError: as many watch already as may.
+        """
+        watching = self._of_root.get(root_id, {})
+        if sum(watched == session_id for watched in watching.values()) >= self.limits.subscribers_per_session:
+            raise TooManySubscribersError(f"session {session_id} is watched by as many clients as may watch one")
+        self._check_room()
+
+        def wants(event: PublishedEvent) -> bool:
+            if not names.passes(event.name):
+                return False
+            return self.is_within(event.session_id, session_id) if children else event.session_id == session_id
+
+        subscriber = Subscriber(self.limits, wants)
+        self._of_root.setdefault(root_id, {})[subscriber] = session_id
+        return subscriber
+
+    def watch_all(
+        self,
+        names: EventFilter,
+        may_see: Visible,
+        *,
+        sessions: frozenset[str] = frozenset(),
+        children: bool = True,
+    ) -> Subscriber:
+        """Watch every session that may be seen, or some of them with what is below, and the daemon itself.
+
+        Raises:
+            TooManySubscribersError: as many watch already as may.
+        """
+        self._check_room()
+
+        def wants(event: PublishedEvent) -> bool:
+            if not names.passes(event.name):
+                return False
+            if event.root_id is None:
+                return not sessions
+            if sessions and event.session_id not in sessions:
+                return children and self._is_below(event.session_id, sessions) and may_see(event.root_id)
+            return (children or event.session_id in (None, event.root_id) or bool(sessions)) and may_see(event.root_id)
+
+        subscriber = Subscriber(self.limits, wants)
+        self._of_all[subscriber] = None
+        return subscriber
+
+    def leave(self, subscriber: Subscriber) -> None:
+        """Watch no longer; what was queued is freed."""
+        self.dropped += subscriber.dropped
+        subscriber.dropped = 0
+        subscriber.close()
+        subscriber.clear()
+        self._of_all.pop(subscriber, None)
+        for root_id, watching in tuple(self._of_root.items()):
+            if watching.pop(subscriber, None) is not None and not watching:
+                del self._of_root[root_id]
+
+    def _check_room(self) -> None:
+        if self._is_closed or self.subscribers >= self.limits.subscribers:
+            raise TooManySubscribersError("as many clients watch events already as may", hint="try again later")

@@ -1,0 +1,185 @@
+"""One client's way through events: what it missed, and then what happens, each event once and in order."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import Any
+
+from .event_filter import EventFilter
+from .event_hub import EventHub, Visible
+from .published_event import PublishedEvent, daemon_event
+from .stored_tree import StoredTree
+from .subscriber import Item, Missing, Subscriber
+
+Batch = Sequence[PublishedEvent]
+"""Events that are there together; none when nothing happened for a while."""
+
+Facts = Callable[[], Mapping[str, Any]]
+
+
+class EventWatch:
+    """Yields batches of events until it is closed. Whoever makes one closes it."""
+
+    def __init__(self, hub: EventHub, subscriber: Subscriber) -> None:
+        self._hub, self._subscriber = hub, subscriber
+
+    @property
+    def is_overflowed(self) -> bool:
+        return self._subscriber.is_overflowed
+
+    async def batches(self, keepalive_s: float) -> AsyncIterator[Batch]:
+        yield await self._opening()
+        while not self._subscriber.is_done:
+            if not await self._subscriber.news(keepalive_s):
+                yield ()
+            elif batch := await self._resolved(self._subscriber.take()):
+                yield batch
+        if self._subscriber.is_overflowed:
+            yield [daemon_event("stream:overflow", {"dropped": self._subscriber.dropped})]
+
+    def frame(self, event: PublishedEvent) -> bytes:
+        """Return an event as this stream has it on the wire."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        self._hub.leave(self._subscriber)
+
+    async def _opening(self) -> Batch:
+        raise NotImplementedError
+
+    async def _resolved(self, items: Sequence[Item]) -> Batch:
+        return [item for item in items if isinstance(item, PublishedEvent)]
+
+
+class SessionWatch(EventWatch):
+    """A session and what is below it, from the ring and the disk and then live.
+
+    What is published from the moment on at which it is made is in its queue; everything earlier is in the ring or on
+    the disk already, since events are stored before they are told.
+    """
+
+    def __init__(
+        self,
+        hub: EventHub,
+        stored: StoredTree,
+        session_id: str,
+        root_id: str,
+        names: EventFilter,
+        *,
+        children: bool = True,
+        after: str | int | None = None,
+        replay: int = 0,
+        facts: Facts = dict,
+    ) -> None:
+        """Watch from now on, with what came after the event with the id `after`, or with the last `replay` events."""
+        super().__init__(hub, hub.watch(session_id, root_id, names, children=children))
+        self._stored, self._session_id, self._root_id = stored, session_id, root_id
+        self._after, self._replay, self._facts = after, replay, facts
+        ring = hub.ring(root_id)
+        self._floor: int | None = ring.floor if ring is not None else None
+        self._last: int | None = ring.last if ring is not None else None
+        wanted = ring.after(_number(after) or 0) if ring is not None and (after is not None or replay) else []
+        self._recent = [event for event in wanted if self._subscriber.wants(event)]
+        self._position = 0
+
+    def frame(self, event: PublishedEvent) -> bytes:
+        return event.frame()
+
+    async def _opening(self) -> Batch:
+        begun = await self._again() if self._after is not None else await self._anew()
+        self._recent = []
+        return [*begun]
+
+    async def _anew(self) -> Batch:
+        last = self._last if self._last is not None else await self._stored.last_sequence()
+        told = {"session_id": self._session_id, "sequence": last, **self._facts()}
+        connected = daemon_event("stream:connected", told, session_id=self._session_id, root_id=self._root_id)
+        recent = self._recent[-self._replay :] if self._replay else []
+        if missing := self._replay - len(recent):
+            older = await self._fill(Missing(0, self._floor))
+            recent = [*older[-missing:], *recent]
+        self._position = max([last, *(event.sequence or 0 for event in recent[-1:])])
+        return [connected, *recent]
+
+    async def _again(self) -> Batch:
+        after = _number(self._after)
+        last = self._last if self._last is not None else await self._stored.last_sequence()
+        if after is None or after > last:
+            self._position = last
+            reason = "unknown" if after is not None else "not-an-id"
+            return [_gap(self._after, last, reason, session_id=self._session_id, root_id=self._root_id)]
+        missed: Batch = ()
+        if self._floor is None or after < self._floor:
+            missed = await self._fill(Missing(after, self._floor))
+        whole = [*missed, *self._recent]
+        self._position = max([after, *(event.sequence or 0 for event in whole[-1:])])
+        return whole
+
+    async def _fill(self, missing: Missing) -> Batch:
+        """Read what is missing; where its end is not known, up to what has been heard of meanwhile."""
+        found = await self._stored.between(max(missing.after, self._position), missing.until)
+        ring = self._hub.ring(self._root_id)
+        if missing.until is None and ring is not None:
+            return [event for event in found if (event.sequence or 0) <= ring.floor]
+        return found
+
+    async def _resolved(self, items: Sequence[Item]) -> Batch:
+        batch: list[PublishedEvent] = []
+        for item in items:
+            for event in await self._fill(item) if isinstance(item, Missing) else (item,):
+                if event.name == "stream:gap":
+                    self._position = 0
+                if event.sequence is None or event.sequence > self._position:
+                    self._position = event.sequence or self._position
+                    batch.append(event)
+        return batch
+
+
+class GlobalWatch(EventWatch):
+    """Every session that may be seen, and the daemon itself, from the ring and then live."""
+
+    def __init__(
+        self,
+        hub: EventHub,
+        names: EventFilter,
+        may_see: Visible,
+        *,
+        sessions: frozenset[str] = frozenset(),
+        children: bool = True,
+        after: str | None = None,
+        replay: int = 0,
+    ) -> None:
+        super().__init__(hub, hub.watch_all(names, may_see, sessions=sessions, children=children))
+        ring = hub.everything
+        known = _number_of_boot(after, hub.boot_id)
+        if after is None:
+            recent = [event for event in ring.after(0) if self._subscriber.wants(event)] if replay else []
+            told = {"session_id": None, "sequence": f"{hub.boot_id}-{ring.last}"}
+            self._first = [daemon_event("stream:connected", told), *recent[-replay:]]
+        elif known is None or not ring.floor <= known <= ring.last:
+            reason = "other-boot" if known is None else "evicted" if known < ring.floor else "unknown"
+            self._first = [_gap(after, f"{hub.boot_id}-{ring.last}", reason)]
+        else:
+            self._first = [event for event in ring.after(known) if self._subscriber.wants(event)]
+
+    def frame(self, event: PublishedEvent) -> bytes:
+        return event.global_frame(self._hub.boot_id)
+
+    async def _opening(self) -> Batch:
+        first, self._first = self._first, []
+        return first
+
+
+def _gap(requested: object, resumed_at: object, reason: str, **of: Any) -> PublishedEvent:
+    return daemon_event("stream:gap", {"requested": requested, "resumed_at": resumed_at, "reason": reason}, **of)
+
+
+def _number(text: str | int | None) -> int | None:
+    if isinstance(text, str):
+        return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
+    return text
+
+
+def _number_of_boot(text: str | None, boot_id: str) -> int | None:
+    boot, _, number = (text or "").rpartition("-")
+    return _number(number) if boot == boot_id else None

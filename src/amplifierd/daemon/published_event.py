@@ -1,0 +1,107 @@
+"""An event on its way to clients: serialised once, framed once, whoever gets it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from amplifierd.session_store.json_lines import encoded
+from amplifierd.session_store.protocol import StoredEvent
+from amplifierd.session_store.record import now
+from amplifierd.sessions.tree_events import is_delta
+
+_RESERVED = frozenset({"error", "open", "message"})
+"""Names that browsers give a meaning of their own."""
+
+_OF_A_LINE = ("seq", "ts", "lvl", "event", "session_id", "parent_id", "correlation_id", "data")
+
+
+class PublishedEvent:
+    """One event. `sequence` numbers it within its tree; a daemon event has none. `number` is that of the global stream.
+
+    Its bytes are never changed, so that all who get it share them.
+    """
+
+    __slots__ = ("_envelope_from", "body", "is_delta", "name", "number", "root_id", "sequence", "session_id")
+
+    def __init__(
+        self,
+        name: str,
+        envelope: bytes,
+        *,
+        session_id: str | None = None,
+        root_id: str | None = None,
+        sequence: int | None = None,
+        is_delta: bool = False,
+    ) -> None:
+        self.name, self.session_id, self.root_id = name, session_id, root_id
+        self.sequence, self.is_delta = sequence, is_delta
+        self.number = 0
+        head = b"event: %b\ndata: " % _field(name)
+        self._envelope_from = len(head)
+        self.body = b"%b%b\n\n" % (head, envelope)
+
+    @property
+    def size(self) -> int:
+        return len(self.body)
+
+    def frame(self) -> bytes:
+        """Return the frame on the stream of a session; a daemon event leaves the client's last id as it is."""
+        return self.body if self.sequence is None else b"id: %d\n%b" % (self.sequence, self.body)
+
+    def global_frame(self, boot_id: str) -> bytes:
+        """Return the frame on the stream of all sessions."""
+        return b"id: %b-%d\n%b" % (boot_id.encode(), self.number, self.body) if self.number else self.body
+
+    def envelope(self) -> dict[str, Any]:
+        """Return what the event says, read back."""
+        read: dict[str, Any] = json.loads(self.body[self._envelope_from : -2])
+        return read
+
+
+def daemon_event(
+    name: str, data: Mapping[str, Any], *, session_id: str | None = None, root_id: str | None = None
+) -> PublishedEvent:
+    """Return an event of the daemon itself, which belongs to no counter and is not stored."""
+    envelope = {
+        "event": name,
+        "sequence": None,
+        "session_id": session_id,
+        "parent_id": None,
+        "root_session_id": root_id,
+        "timestamp": now(),
+        "correlation_id": None,
+        "data": dict(data),
+    }
+    return PublishedEvent(name, encoded(envelope), session_id=session_id, root_id=root_id)
+
+
+def stored_event(line: StoredEvent, root_id: str) -> PublishedEvent:
+    """Return an event as it was told when it was stored."""
+    name, session_id, sequence = str(line.get("event")), str(line.get("session_id")), int(line.get("seq") or 0)
+    envelope = {
+        "event": name,
+        "sequence": sequence,
+        "session_id": session_id,
+        "parent_id": line.get("parent_id"),
+        "root_session_id": root_id,
+        "timestamp": line.get("ts"),
+        "correlation_id": line.get("correlation_id"),
+        **{key: value for key, value in line.items() if key not in _OF_A_LINE},
+        "data": line.get("data"),
+    }
+    return PublishedEvent(
+        name,
+        encoded(envelope),
+        session_id=session_id,
+        root_id=root_id,
+        sequence=sequence,
+        is_delta=is_delta(name),
+    )
+
+
+def _field(name: str) -> bytes:
+    """Return a name as one line that no browser takes for something of its own."""
+    line = " ".join(name.splitlines())
+    return (f"event:{line}" if line in _RESERVED else line).encode(errors="replace")

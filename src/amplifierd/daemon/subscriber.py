@@ -1,0 +1,140 @@
+"""Whoever watches events: a bounded queue that is filled without waiting and emptied in order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from .delta_merging import merged
+from .published_event import PublishedEvent
+
+
+@dataclass(frozen=True)
+class StreamLimits:
+    """How much is kept for those who watch. `ring_bytes` and `all_rings_bytes` bound what `ring_events` lets in."""
+
+    queue_events: int = 10_000
+    queue_bytes: int = 8 << 20
+    ring_events: int = 10_000
+    ring_bytes: int = 8 << 20
+    all_rings_bytes: int = 128 << 20
+    subscribers_per_session: int = 64
+    subscribers: int = 512
+
+
+@dataclass(frozen=True)
+class Missing:
+    """A place in a queue where events are missing that have to be read from the disk; `until` None: all there are."""
+
+    after: int
+    until: int | None
+
+    size = 0
+
+
+Item = PublishedEvent | Missing
+
+
+class Subscriber:
+    """Takes events that it wants. One that reads too slowly gets pieces of blocks joined, then none, then is closed."""
+
+    def __init__(self, limits: StreamLimits, wants: Callable[[PublishedEvent], bool]) -> None:
+        self.dropped = 0
+        self.is_overflowed = self.is_closed = False
+        self._wants, self._max_events, self._max_bytes = wants, limits.queue_events, limits.queue_bytes
+        self._queue: deque[Item] = deque()
+        self._size = 0
+        self._is_shedding = False
+        self._news = asyncio.Event()
+
+    def wants(self, event: PublishedEvent) -> bool:
+        return self._wants(event)
+
+    def offer(self, event: PublishedEvent) -> None:
+        """Take an event if it is wanted; never waits."""
+        if not self.is_closed and self._wants(event):
+            self.put(event)
+
+    def put(self, item: Item) -> None:
+        if self.is_closed:
+            return
+        if self._is_shedding and isinstance(item, PublishedEvent) and item.is_delta:
+            if len(self._queue) * 2 > self._max_events or self._size * 2 > self._max_bytes:
+                self.dropped += 1
+                return
+            self._is_shedding = False
+        self._queue.append(item)
+        self._size += item.size
+        if self._is_full():
+            self._make_room()
+        self._news.set()
+
+    def take(self, most_bytes: int = 1 << 16) -> list[Item]:
+        """Return what has come first, about as much as fits, and forget it."""
+        taken: list[Item] = []
+        size = 0
+        while self._queue and size < most_bytes:
+            item = self._queue.popleft()
+            taken.append(item)
+            size += item.size
+        self._size -= size
+        if not self._queue:
+            self._news.clear()
+        return taken
+
+    async def news(self, timeout_s: float) -> bool:
+        """Wait until something has come or the subscription is closed; False when nothing did in time."""
+        if not self._queue and not self.is_closed:
+            try:
+                async with asyncio.timeout(timeout_s):
+                    await self._news.wait()
+            except TimeoutError:
+                return False
+        return True
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it is closed, and everything was taken."""
+        return self.is_closed and not self._queue
+
+    def close(self) -> None:
+        """Take nothing more; what has come already can be read."""
+        self.is_closed = True
+        self._news.set()
+
+    def clear(self) -> None:
+        """Free what is queued."""
+        self._replace(())
+
+    def _is_full(self) -> bool:
+        return len(self._queue) > self._max_events or (self._size > self._max_bytes and len(self._queue) > 1)
+
+    def _make_room(self) -> None:
+        """Join pieces of blocks, drop them where that does not help, and give up before anything else is lost."""
+        self._join_deltas()
+        if len(self._queue) * 4 > self._max_events * 3 or self._size * 4 > self._max_bytes * 3:
+            kept = [item for item in self._queue if isinstance(item, Missing) or not item.is_delta]
+            self.dropped += len(self._queue) - len(kept)
+            self._replace(kept)
+            self._is_shedding = True
+        if self._is_full():
+            self._replace(())
+            self.is_overflowed = True
+            self.close()
+
+    def _join_deltas(self) -> None:
+        joined: list[Item] = []
+        run: list[PublishedEvent] = []
+        for item in self._queue:
+            if isinstance(item, PublishedEvent):
+                run.append(item)
+            else:
+                joined += [*merged(run), item]
+                run = []
+        self._replace([*joined, *merged(run)])
+
+    def _replace(self, items: list[Item] | tuple[()]) -> None:
+        self._queue = deque(items)
+        self._size = sum(item.size for item in items)

@@ -1,0 +1,376 @@
+"""Events on their way to clients: ring, disk and queue together tell each of them once and in order."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from amplifierd.daemon.event_filter import EventFilter
+from amplifierd.daemon.event_hub import EventHub
+from amplifierd.daemon.event_watch import EventWatch, GlobalWatch, SessionWatch
+from amplifierd.daemon.published_event import PublishedEvent
+from amplifierd.daemon.stored_tree import StoredTree
+from amplifierd.daemon.subscriber import StreamLimits
+from amplifierd.exceptions import TooManySubscribersError
+from amplifierd.paths import Paths
+from amplifierd.session_store.file_store import FileStore
+from amplifierd.session_store.hold import Hold, Holder
+from amplifierd.session_store.protocol import NewSession, SessionStore
+from amplifierd.session_store.record import SessionRecord, now
+
+ALL = EventFilter()
+ROOT, CHILD, GRANDCHILD = "root", "root-child", "root-child-below"
+PARENTS = {ROOT: None, CHILD: ROOT, GRANDCHILD: CHILD}
+SMALL = StreamLimits(queue_events=8, ring_events=5)
+
+
+class Worker:
+    """Numbers the events of a tree, stores what is not a piece of a block, and tells the hub of it."""
+
+    def __init__(self, hub: EventHub, store: SessionStore, holds: dict[str, Hold]) -> None:
+        self._hub, self._store, self._holds = hub, store, holds
+        self._untold: list[PublishedEvent] = []
+        self._sequence = 0
+        self.stored: list[int] = []
+
+    async def emit(self, name: str = "tool:pre", session_id: str = ROOT, data: Any = None, *, tell: bool = True) -> int:
+        self._sequence += 1
+        number, is_delta = self._sequence, name.endswith(":delta")
+        ids = {"session_id": session_id, "parent_id": PARENTS[session_id], "correlation_id": "prompt_root_1"}
+        if not is_delta:
+            line = {"seq": number, "ts": now(), "lvl": "INFO", "event": name, **ids, "data": data}
+            await self._store.append_events(self._holds[session_id], [line])
+            self.stored.append(number)
+        envelope = {"event": name, "sequence": number, **ids, "root_session_id": ROOT, "timestamp": now(), "data": data}
+        told = PublishedEvent(
+            name,
+            json.dumps(envelope).encode(),
+            session_id=session_id,
+            root_id=ROOT,
+            sequence=number,
+            is_delta=is_delta,
+        )
+        self._untold.append(told)
+        if tell:
+            self.tell()
+        return number
+
+    def tell(self) -> None:
+        """Let everything arrive that is on its way."""
+        for event in self._untold:
+            self._hub.publish(event)
+        self._untold.clear()
+
+    async def die(self) -> None:
+        """Lose what is on its way; whoever takes over leaves numbers out that may have been used, and tells it."""
+        self._untold.clear()
+        self._sequence += 20
+        await self.emit("execution:done")
+
+
+class Client:
+    """Reads the stream of a session, loses its connection and comes back with the last id that it saw."""
+
+    def __init__(self, hub: EventHub, store: SessionStore, session_id: str = ROOT, *, names: EventFilter = ALL) -> None:
+        self._hub, self._store, self._session_id, self._names = hub, store, session_id, names
+        self._watch: EventWatch | None = None
+        self._batches: AsyncIterator[Any] | None = None
+        self.last_id = "0"
+        self.seen: list[int] = []
+        self.names: list[str] = []
+
+    async def read(self) -> bool:
+        """Read one batch; False when there was none."""
+        if self._watch is None or self._batches is None:
+            stored = StoredTree(self._store, self._session_id, ROOT, self._names)
+            self._watch = SessionWatch(self._hub, stored, self._session_id, ROOT, self._names, after=self.last_id)
+            self._batches = self._watch.batches(0)
+        batch = await anext(self._batches, None)
+        if batch is None:
+            self.lose_connection()
+            return True
+        for event in batch:
+            self.names.append(event.name)
+            if event.sequence is not None:
+                self.last_id = str(event.sequence)
+                if not event.is_delta:
+                    self.seen.append(event.sequence)
+        return bool(batch)
+
+    async def read_all(self) -> None:
+        await self.read()
+        while await self.read():
+            pass
+
+    def lose_connection(self) -> None:
+        if self._watch is not None:
+            self._watch.close()
+        self._watch = self._batches = None
+
+
+@asynccontextmanager
+async def a_tree(directory: Path, limits: StreamLimits) -> AsyncIterator[tuple[EventHub, SessionStore, Worker]]:
+    store = FileStore(Paths.from_environment(directory, environ={}))
+    holds = {}
+    for session_id, parent in PARENTS.items():
+        record = SessionRecord(
+            session_id=session_id,
+            parent_session_id=parent,
+            root_session_id=ROOT if parent else None,
+            working_dir="/srv/project",
+            created_at=now(),
+        )
+        holds[session_id] = await store.create(NewSession(record, {}), Holder.of_this_process("test"))
+    hub = EventHub("boot", limits)
+    try:
+        yield hub, store, Worker(hub, store, holds)
+    finally:
+        await store.close()
+
+
+@pytest.fixture
+async def tree(tmp_path: Path) -> AsyncIterator[tuple[EventHub, SessionStore, Worker]]:
+    async with a_tree(tmp_path, SMALL) as made:
+        yield made
+
+
+Tree = tuple[EventHub, SessionStore, Worker]
+
+STEPS = st.sampled_from(["event", "child", "delta", "untold", "tell", "read", "read", "reconnect", "crash"])
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(STEPS, max_size=40))
+def test_ring_and_disk_and_queue_tell_every_event_once_and_in_order(steps: list[str]) -> None:
+    async def follow() -> None:
+        with tempfile.TemporaryDirectory() as directory:
+            async with a_tree(Path(directory), SMALL) as (hub, store, worker):
+                client = Client(hub, store)
+                for step in steps:
+                    match step:
+                        case "event" | "untold":
+                            await worker.emit(tell=step == "event")
+                        case "child":
+                            await worker.emit("tool:post", CHILD)
+                        case "delta":
+                            await worker.emit("content_block:delta", data={"delta": "x"})
+                        case "tell":
+                            worker.tell()
+                        case "read":
+                            await client.read()
+                        case "reconnect":
+                            client.lose_connection()
+                        case "crash":
+                            await worker.die()
+                worker.tell()
+                await client.read_all()
+                assert client.seen == worker.stored
+
+    asyncio.run(follow())
+
+
+async def test_events_that_happen_while_the_disk_is_read_come_once(tree: Tree) -> None:
+    hub, store, worker = tree
+    for _ in range(20):
+        await worker.emit()
+    client = Client(hub, store)
+
+    reading = asyncio.create_task(client.read())
+    for _ in range(4):
+        await worker.emit(session_id=CHILD)
+    await reading
+    await client.read_all()
+
+    assert client.seen == [*range(1, 25)]
+
+
+async def test_a_queue_that_is_full_joins_the_pieces_of_one_block(tree: Tree) -> None:
+    hub, _, worker = tree
+    subscriber = hub.watch(ROOT, ROOT, ALL)
+    await worker.emit("content_block:start")
+    for letter in "abcdefgh":
+        await worker.emit("content_block:delta", data={"block_index": 0, "delta": letter})
+
+    joined = [item for item in subscriber.take() if isinstance(item, PublishedEvent)]
+
+    assert [event.name for event in joined] == ["content_block:start", "content_block:delta"]
+    assert [event.sequence for event in joined] == [1, 9]
+    assert joined[1].envelope()["data"] == {"block_index": 0, "delta": "abcdefgh"}
+    assert subscriber.dropped == 0
+
+
+async def test_pieces_of_different_blocks_are_never_joined_but_dropped(tree: Tree) -> None:
+    hub, _, worker = tree
+    subscriber = hub.watch(ROOT, ROOT, ALL)
+    for index in range(8):
+        await worker.emit("content_block:delta", data={"block_index": index, "delta": "x"})
+    await worker.emit("tool:pre")
+
+    assert [item.name for item in subscriber.take() if isinstance(item, PublishedEvent)] == ["tool:pre"]
+    assert (subscriber.dropped, subscriber.is_closed) == (8, False)
+
+
+async def test_who_reads_too_slowly_is_told_and_goes_on_where_it_was(tree: Tree) -> None:
+    hub, store, worker = tree
+    client = Client(hub, store)
+    await client.read()
+    for _ in range(12):
+        await worker.emit()
+
+    await client.read()
+    assert client.names == ["stream:overflow"]
+    await client.read_all()
+
+    assert client.seen == worker.stored
+
+
+async def test_a_large_event_fits_and_many_do_not(tmp_path: Path) -> None:
+    async with a_tree(tmp_path, replace(SMALL, queue_bytes=1000)) as (hub, _, worker):
+        subscriber = hub.watch(ROOT, ROOT, ALL)
+        await worker.emit(data="x" * 5000)
+        assert not subscriber.is_closed
+        await worker.emit(data="x" * 5000)
+        assert subscriber.is_overflowed
+
+
+async def test_a_session_is_watched_with_what_lies_below_it_and_nothing_else(tree: Tree) -> None:
+    hub, store, worker = tree
+    of_child, own_only = Client(hub, store, CHILD), hub.watch(CHILD, ROOT, ALL, children=False)
+    await of_child.read()
+    for session_id in (ROOT, CHILD, GRANDCHILD, ROOT, CHILD):
+        await worker.emit(session_id=session_id)
+    await of_child.read_all()
+
+    assert of_child.seen == [2, 3, 5]
+    assert [item.sequence for item in own_only.take() if isinstance(item, PublishedEvent)] == [2, 5]
+    again = Client(hub, store, CHILD)
+    await again.read_all()
+    assert again.seen == [2, 3, 5]
+
+
+async def test_a_client_without_an_id_learns_where_the_stream_is(tree: Tree) -> None:
+    hub, store, worker = tree
+    for _ in range(9):
+        await worker.emit()
+    stored = StoredTree(store, ROOT, ROOT, ALL)
+    facts = {"activity": "idle", "pending_approvals": []}
+
+    watch = SessionWatch(hub, stored, ROOT, ROOT, ALL, replay=7, facts=lambda: facts)
+    connected, *recent = await anext(watch.batches(0))
+
+    assert connected.name == "stream:connected"
+    assert connected.envelope()["data"] == {"session_id": ROOT, "sequence": 9, **facts}
+    assert b"id:" not in watch.frame(connected)
+    assert [event.sequence for event in recent] == [3, 4, 5, 6, 7, 8, 9]
+
+
+@pytest.mark.parametrize("requested", ["99", "garbage", "-1", ""])
+async def test_an_unknown_id_is_answered_with_a_gap(tree: Tree, requested: str) -> None:
+    hub, store, worker = tree
+    await worker.emit()
+    watch = SessionWatch(hub, StoredTree(store, ROOT, ROOT, ALL), ROOT, ROOT, ALL, after=requested)
+    batches = watch.batches(0)
+
+    (gap,) = await anext(batches)
+    assert gap.name == "stream:gap"
+    assert gap.envelope()["data"]["resumed_at"] == 1
+    await worker.emit()
+    assert [event.sequence for event in await anext(batches)] == [2]
+
+
+async def test_the_global_stream_replays_what_it_remembers_and_names_other_gaps(tree: Tree) -> None:
+    hub, _, worker = tree
+    for _ in range(7):
+        await worker.emit()
+
+    async def opening(after: str | None) -> list[tuple[str, str | None]]:
+        watch = GlobalWatch(hub, ALL, lambda root: True, after=after)
+        events = await anext(watch.batches(0))
+        watch.close()
+        return [(event.name, event.envelope()["data"].get("reason") if event.number == 0 else None) for event in events]
+
+    assert await opening("boot-5") == [("tool:pre", None)] * 2
+    assert await opening("boot-1") == [("stream:gap", "evicted")]
+    assert await opening("boot-8") == [("stream:gap", "unknown")]
+    assert await opening("earlier-5") == [("stream:gap", "other-boot")]
+    assert await opening(None) == [("stream:connected", None)]
+
+
+async def test_the_global_stream_shows_only_what_may_be_seen(tree: Tree) -> None:
+    hub, _, worker = tree
+    stranger = hub.watch_all(ALL, lambda root: False)
+    of_child = hub.watch_all(ALL, lambda root: True, sessions=frozenset({CHILD}))
+    await worker.emit()
+    await worker.emit(session_id=GRANDCHILD)
+    hub.tell("settings:changed", {})
+    hub.tell("session:deleted", {}, session_id=ROOT)
+
+    assert [item.name for item in stranger.take() if isinstance(item, PublishedEvent)] == ["settings:changed"]
+    assert [item.sequence for item in of_child.take() if isinstance(item, PublishedEvent)] == [2]
+
+
+async def test_as_many_watch_as_may(tmp_path: Path) -> None:
+    limits = replace(SMALL, subscribers_per_session=2, subscribers=3)
+    async with a_tree(tmp_path, limits) as (hub, _, _worker):
+        first, _ = hub.watch(ROOT, ROOT, ALL), hub.watch(ROOT, ROOT, ALL)
+        with pytest.raises(TooManySubscribersError):
+            hub.watch(ROOT, ROOT, ALL)
+        hub.watch_all(ALL, lambda root: True)
+        with pytest.raises(TooManySubscribersError):
+            hub.watch(CHILD, ROOT, ALL)
+        hub.leave(first)
+        hub.watch(CHILD, ROOT, ALL)
+        assert hub.subscribers == 3
+
+
+async def test_rings_of_many_trees_stay_within_their_room(tmp_path: Path) -> None:
+    hub = EventHub("boot", replace(SMALL, all_rings_bytes=4000))
+    for tree in range(50):
+        for number in range(1, 4):
+            name = f"s{tree}"
+            hub.publish(PublishedEvent("tool:pre", b"x" * 200, session_id=name, root_id=name, sequence=number))
+
+    kept = [ring for tree in range(50) if (ring := hub.ring(f"s{tree}")) is not None and len(ring)]
+
+    assert sum(ring.size for ring in kept) <= 4000
+    assert hub.ring("s49") in kept
+    assert hub.last_sequence("s0") == 3
+
+
+async def test_the_streams_end_when_the_daemon_does(tree: Tree) -> None:
+    hub, store, _ = tree
+    watch = SessionWatch(hub, StoredTree(store, ROOT, ROOT, ALL), ROOT, ROOT, ALL)
+    everything = GlobalWatch(hub, ALL, lambda root: True)
+    hub.close()
+
+    assert [event.name for batch in [b async for b in everything.batches(9)] for event in batch] == [
+        "stream:connected",
+        "daemon:shutdown",
+    ]
+    assert [event.name for batch in [b async for b in watch.batches(9)] for event in batch] == ["stream:connected"]
+
+
+def test_filters_and_presets_are_joined_and_control_events_pass() -> None:
+    chosen = EventFilter.read("tool:*, *:error", "minimal")
+
+    assert all(map(chosen.passes, ["tool:pre", "provider:error", "execution:done", "approval:pending", "stream:gap"]))
+    assert not any(map(chosen.passes, ["content_block:delta", "llm:request"]))
+    assert EventFilter.read(None).passes("anything")
+    assert not EventFilter.read("tool:*").passes("execution:done")
+
+
+def test_a_frame_is_one_line_of_data_and_no_name_of_the_browsers() -> None:
+    event = PublishedEvent("error\r\nid: 7", b'{"event":"\xc3\xbc"}', sequence=3)
+
+    assert event.frame() == b'id: 3\nevent: error id: 7\ndata: {"event":"\xc3\xbc"}\n\n'
+    assert b"event: event:message\n" in PublishedEvent("message", b"{}").frame()

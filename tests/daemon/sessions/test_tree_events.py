@@ -1,0 +1,57 @@
+"""The events of a session tree come in the order of their numbers, however long each took to be stored."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from amplifierd.sessions.tree_events import Event, TreeEvents
+
+
+class Watcher:
+    """Takes down the numbers that it is told."""
+
+    def __init__(self, events: TreeEvents) -> None:
+        self.seen: list[int] = []
+        events.subscribe(self._wants)
+
+    def _wants(self, event: Event) -> bool:
+        self.seen.append(event["sequence"])
+        return False
+
+
+def test_an_event_that_was_stored_first_waits_for_the_earlier_one() -> None:
+    events = TreeEvents("root")
+    watcher = Watcher(events)
+    slow, fast = events.next_sequence(), events.next_sequence()
+
+    events.publish({"sequence": fast})
+    assert watcher.seen == []
+    events.publish({"sequence": slow})
+
+    assert watcher.seen == [slow, fast]
+
+
+def test_nothing_waits_for_an_event_that_could_not_be_stored() -> None:
+    events = TreeEvents("root", 7)
+    watcher = Watcher(events)
+    lost, kept = events.next_sequence(), events.next_sequence()
+
+    events.publish({"sequence": kept})
+    events.skip(lost)
+
+    assert watcher.seen == [kept] == [9]
+
+
+@given(st.permutations(range(1, 9)), st.sets(st.integers(1, 8)))
+def test_whatever_is_stored_when_everyone_is_told_in_order(stored: list[int], lost: set[int]) -> None:
+    events = TreeEvents("root")
+    watcher = Watcher(events)
+    for _ in stored:
+        events.next_sequence()
+
+    for number in stored:
+        if number in lost:
+            events.skip(number)
+        else:
+            events.publish({"sequence": number})
+
+    assert watcher.seen == sorted(set(stored) - lost)
