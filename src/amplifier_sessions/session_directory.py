@@ -5,7 +5,11 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+
+from .person_message import is_real_user_message
 
 SESSIONS = "sessions"
 INDEX = "index.db"
@@ -33,22 +37,33 @@ def read_file(directory: Path, name: str) -> bytes | None:
     return _read(f"{directory}/{name}") if found is None else found
 
 
-def first_prompt(directory: Path) -> str:
-    """Return what a person said first; the transcript is read no further."""
+def read_objects(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the objects of a file of lines; torn and garbled lines, and what is not a plain file, hold none."""
     try:
-        with (directory / TRANSCRIPT).open("rb") as file:
+        if not path.is_file():
+            return
+        with path.open(encoding="utf-8", errors="replace") as file:
             for line in file:
                 try:
-                    message = json.loads(line)
+                    entry = json.loads(line)
                 except (ValueError, RecursionError):
                     continue
-                if isinstance(message, dict) and message.get("role") == "user":
-                    content = message.get("content")
-                    if isinstance(content, str):
-                        return content
-    except OSError:
-        pass
-    return ""
+                if isinstance(entry, dict):
+                    yield entry
+    except OSError as error:
+        warn_of(path, error)
+
+
+def first_prompt(directory: Path) -> str:
+    """Return what a person said first; the transcript is read no further."""
+    said = (entry.get("content") for entry in read_objects(directory / TRANSCRIPT) if is_real_user_message(entry))
+    return next((content for content in said if isinstance(content, str)), "")
+
+
+def warn_of(path: Path, error: OSError) -> None:
+    import logging  # loaded when something went wrong
+
+    logging.getLogger(__name__).warning("%s is not read: %s", path, error)
 
 
 def _read(path: str) -> bytes | None:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
+from collections.abc import Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from .index_query import select_ids, select_page
 from .index_schema import FORMAT_VERSION, connect, format_version, note_seen, seen_at
 from .session_directory import INDEX, SESSIONS, is_session_id, pending_directory
-from .session_query import SessionQuery, matches
+from .session_query import SessionQuery, matches, page_of
 from .session_summary import SessionSummary, read_summary
 
 _SETTLED_NS = 2_000_000_000  # a directory that changed just now may change again within the same tick of its clock
@@ -26,11 +27,27 @@ class SummaryPage:
     total: int
 
 
-def find_page(state: Path, query: SessionQuery) -> SummaryPage | None:
+def find_page(state: Path, query: SessionQuery, projects: Path | None = None) -> SummaryPage | None:
     """Return a page of the sessions in the state of a home; None when the daemon's library has to look itself.
 
-    That is so while the index lacks something, when a text is looked for, and for metadata of another version.
+    That is so while the index lacks something, when a text is looked for, and for metadata of another version. Sessions
+    of other applications below `projects` are among them, but for those that were copied into the home.
     """
+    first = replace(query, offset=0, limit=query.offset + query.limit)
+    others, count = ([], 0) if projects is None else _find_others(state / SESSIONS, first, projects)
+    if not count:
+        return _find_own(state, query)
+    own = _find_own(state, first)
+    return own and SummaryPage(tuple(page_of([*own.sessions, *others], query)), own.total + count)
+
+
+def _find_others(sessions: Path, query: SessionQuery, projects: Path) -> tuple[Sequence[SessionSummary], int]:
+    from .foreign_sessions import find_foreign  # for those who have used other applications
+
+    return find_foreign(projects, query, is_copied=lambda session_id: (sessions / session_id).exists())
+
+
+def _find_own(state: Path, query: SessionQuery) -> SummaryPage | None:
     sessions, index = state / SESSIONS, state / INDEX
     changed = changed_at(sessions)
     if not changed:

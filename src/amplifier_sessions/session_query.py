@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 SORT_FIELDS = ("session_id", "name", "status", "created_at", "ended_at", "last_activity_at", "message_count")
 
@@ -44,6 +44,9 @@ class Listed(Protocol):
     def tags(self) -> Sequence[str]: ...
 
 
+T = TypeVar("T", bound=Listed)
+
+
 def sort_order(query: SessionQuery) -> tuple[str, bool]:
     """Return the field by which a list is sorted, and whether the last comes first.
 
@@ -62,6 +65,13 @@ def sort_value(session: Listed, field: str) -> str | int:
     if value is None:
         return session.created_at if field == "last_activity_at" else ""
     return value if isinstance(value, int) else str(value)
+
+
+def page_of(sessions: Iterable[T], query: SessionQuery) -> list[T]:
+    """Return the sessions that are on a page, given all that match."""
+    field, last_first = sort_order(query)
+    ordered = sorted(sessions, key=lambda each: (sort_value(each, field), each.session_id), reverse=last_first)
+    return ordered[query.offset : query.offset + query.limit]
 
 
 def matches(session: Listed, query: SessionQuery) -> bool:

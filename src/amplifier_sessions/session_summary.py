@@ -17,7 +17,7 @@ _NOT_TEXTS = {"message_count": int, "turn_count": int, "tags": list}
 
 @dataclass(frozen=True)
 class SessionSummary:
-    """The part of a session's metadata that lists show, filter and sort by, under the same names."""
+    """The part of a session's metadata that lists show, filter and sort by, under the same names; and where it lies."""
 
     session_id: str
     working_dir: str
@@ -35,6 +35,7 @@ class SessionSummary:
     message_count: int = 0
     turn_count: int = 0
     tags: list[str] = field(default_factory=list)
+    directory: Path = Path()
 
     @property
     def root_id(self) -> str:
@@ -51,7 +52,7 @@ def read_summary(directory: Path) -> SessionSummary | None:
         return None
     given = {name: stored[name] for name in _FIELDS if stored.get(name) is not None} | {"session_id": directory.name}
     is_right = all(type(value) is _NOT_TEXTS.get(name, str) for name, value in given.items())
-    return SessionSummary(**given) if is_right and given.keys() >= _REQUIRED else None
+    return SessionSummary(**given, directory=directory) if is_right and given.keys() >= _REQUIRED else None
 
 
-_FIELDS = tuple(each.name for each in fields(SessionSummary))
+_FIELDS = tuple(each.name for each in fields(SessionSummary) if each.name != "directory")

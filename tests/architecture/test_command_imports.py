@@ -35,9 +35,12 @@ MAY_LOAD = {
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A home with a session in it."""
+    """A home with a session in it, and one of another application beside it."""
     home = tmp_path_factory.mktemp("home")
     asyncio.run(store_a_session(Paths.from_environment(home / ".amplifierd", environ={})))
+    other = home / ".amplifier/projects/p/sessions/other"
+    other.mkdir(parents=True)
+    (other / "metadata.json").write_text('{"name": "elsewhere"}')
     return home
 
 

@@ -57,6 +57,7 @@ ALLOWANCES = [
         everywhere=frozenset(
             {
                 "amplifier_core",
+                "amplifier_sessions",
                 "amplifier_system",
                 "filelock",
                 "fsspec",

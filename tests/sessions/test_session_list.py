@@ -17,6 +17,7 @@ from amplifier_sessions.index_schema import connect, seen_at
 from amplifier_sessions.session_directory import first_prompt, pending_directory
 from amplifier_sessions.session_list import find_page
 from amplifier_sessions.session_query import SessionQuery
+from amplifierd import open_home
 from amplifierd.paths import Paths
 from amplifierd.session_store.file_store import FileStore
 from amplifierd.session_store.hold import Holder
@@ -153,6 +154,57 @@ async def test_once_the_store_has_looked_the_list_is_there_again(paths: Paths) -
     await store.close()
 
     assert listed(paths) == ["s0", "s1", "s3", "s4"]
+
+
+@pytest.fixture
+def projects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What other applications keep: a session with a child and a fork, one twice, one of ours, one that is garbled."""
+    monkeypatch.setenv("AMPLIFIER_HOME", str(tmp_path / "other"))
+    projects = tmp_path / "other/projects"
+    lines = [
+        {"role": "user", "content": "<system-reminder>no prompt</system-reminder>"},
+        {"role": "user", "content": "Hello from elsewhere"},
+        {"role": "assistant", "content": "Hi"},
+    ]
+    for place, metadata in {
+        "a/sessions/f1": {"created": "2026-01-02T03:04:05+0000", "name": "Shop", "bundle": "b"},
+        "a/sessions/f2": {"created": "2027-01-02T03:04:05", "parent_id": "f1"},
+        "a/sessions/f3": {"created": "2027-02-02T03:04:05Z", "parent_id": "f1", "forked_from_turn": 1},
+        "b/sessions/f1": {"created": "2029-01-02T03:04:05Z", "name": "Later"},
+        "b/sessions/s0": {"created": "2029-01-02T03:04:05Z"},
+        "b/sessions/f4": [],
+    }.items():
+        directory = projects / place
+        directory.mkdir(parents=True)
+        (directory / "metadata.json").write_text(json.dumps(metadata))
+        (directory / "transcript.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    return projects
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        ALL,
+        SessionQuery(roots_only=True),
+        SessionQuery(limit=3, offset=2),
+        SessionQuery(bundle="b"),
+        SessionQuery(tag="t"),
+    ],
+    ids=str,
+)
+def test_sessions_of_other_applications_are_listed_as_the_library_does(
+    paths: Paths, projects: Path, query: SessionQuery
+) -> None:
+    whole = open_home(paths.home).sessions.list(query)
+
+    page = find_page(paths.state, query, projects)
+
+    assert page is not None
+    assert page.total == whole.total
+    assert [(each.session_id, each.name, each.turn_count, each.root_id, each.origin) for each in page.sessions] == [
+        (each.session_id, each.name, each.turn_count, each.root_id, each.origin) for each in whole.sessions
+    ]
+    assert {first_prompt(each.directory) for each in page.sessions if each.origin} <= {"Hello from elsewhere"}
 
 
 def test_a_text_is_looked_for_by_the_store(paths: Paths) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
@@ -13,7 +13,7 @@ from amplifier_cli.invocation import invocation_of
 from amplifier_cli.options import Json
 from amplifier_cli.render import ago, shortened, styled, write, write_json, write_table
 from amplifier_cli.session_names import agent_of, short_id
-from amplifier_sessions.session_directory import SESSIONS, first_prompt
+from amplifier_sessions.session_directory import first_prompt
 from amplifier_sessions.session_list import find_page
 from amplifier_sessions.session_query import SessionQuery
 from amplifier_system.homes import daemon_state, ecosystem_home
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from amplifier_sessions.session_summary import SessionSummary
     from amplifierd.home import Home
     from amplifierd.session_store.record import SessionRecord
+
+    S = TypeVar("S", SessionSummary, SessionRecord)
 
 _WIDE = 100
 
@@ -44,11 +46,11 @@ def list_sessions(
     where = str(Path.cwd()) if here else None
     query = SessionQuery(working_dir=where, profile_name=profile, status=status, roots_only=not agents, limit=limit)
     state = daemon_state(invocation_of(ctx).home)
-    page = None if as_json or _has_foreign_sessions() else find_page(state, query)
+    page = None if as_json else find_page(state, query, ecosystem_home() / "projects")
     if page is None:
         _list_with_library(ctx, query, as_json=as_json)
     else:
-        _write_list(page.sessions, page.total, lambda session: first_prompt(state / SESSIONS / session.session_id))
+        _write_list(page.sessions, page.total, lambda session: first_prompt(session.directory))
 
 
 def _list_with_library(ctx: typer.Context, query: SessionQuery, *, as_json: bool) -> None:
@@ -64,11 +66,7 @@ def _list_with_library(ctx: typer.Context, query: SessionQuery, *, as_json: bool
     in_home(ctx, work)
 
 
-def _write_list(
-    sessions: Sequence[SessionSummary | SessionRecord],
-    total: int,
-    find_prompt: Callable[[SessionSummary | SessionRecord], str],
-) -> None:
+def _write_list(sessions: Sequence[S], total: int, find_prompt: Callable[[S], str]) -> None:
     rows = [
         (
             short_id(each.session_id),
@@ -89,8 +87,3 @@ def _write_list(
 def _first_prompt(home: Home, session_id: str) -> str:
     said = (message.get("content") for message in home.sessions.messages(session_id) if message.get("role") == "user")
     return next((content for content in said if isinstance(content, str)), "")
-
-
-def _has_foreign_sessions() -> bool:
-    """Say whether there may be sessions of other applications, which only the library can read."""
-    return any((ecosystem_home() / "projects").glob("*/sessions/*"))

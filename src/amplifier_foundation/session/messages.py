@@ -6,10 +6,12 @@ A turn is a message of role `user` and everything up to the next one; turns are 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from amplifier_core.utils.tool_messages import CALL_BLOCKS, Call, block_type, calls_in, read_call, with_stand_ins
+from amplifier_sessions.person_message import is_real_user_message as is_real_user_message
+from amplifier_sessions.person_message import texts_in
 
 Message = dict[str, Any]
 
@@ -23,13 +25,6 @@ def get_turn_boundaries(messages: Sequence[Mapping[str, Any]]) -> list[int]:
 
 def count_turns(messages: Sequence[Mapping[str, Any]]) -> int:
     return len(get_turn_boundaries(messages))
-
-
-def is_real_user_message(entry: Mapping[str, Any]) -> bool:
-    """Say whether a person wrote it: it is neither a tool's result nor a `<system-reminder>`."""
-    if entry.get("role") != "user" or "tool_call_id" in entry:
-        return False
-    return not any(text.strip().startswith("<system-reminder>") for text in _texts(entry.get("content")))
 
 
 def find_orphaned_tool_calls(messages: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -94,7 +89,7 @@ def get_turn_summary(messages: list[Message], turn: int, *, max_length: int = 10
         text
         for message in messages[begin:end]
         if message.get("role") == "assistant"
-        for text in _texts(message.get("content"))
+        for text in texts_in(message.get("content"))
     )
     return {
         "turn": turn,
@@ -107,7 +102,7 @@ def get_turn_summary(messages: list[Message], turn: int, *, max_length: int = 10
 
 def first_text(message: Mapping[str, Any]) -> str:
     """Return a message's first piece of text, `""` when it has none."""
-    return next((text for text in _texts(message.get("content")) if text), "")
+    return next((text for text in texts_in(message.get("content")) if text), "")
 
 
 def shorten(text: str, max_length: int) -> str:
@@ -123,15 +118,6 @@ def _end_of_turn(messages: Sequence[Mapping[str, Any]], turn: int) -> int:
     if turn > len(boundaries):
         raise ValueError(f"Turn {turn} exceeds max turns ({len(boundaries)})")
     return boundaries[turn] if turn < len(boundaries) else len(messages)
-
-
-def _texts(content: Any) -> Iterator[str]:
-    if isinstance(content, str):
-        yield content
-    elif isinstance(content, list):
-        for block in content:
-            if isinstance(block, Mapping) and block.get("type") == "text" and isinstance(block.get("text"), str):
-                yield block["text"]
 
 
 def _tool_result(call: Call, content: str) -> Message:

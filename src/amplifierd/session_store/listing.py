@@ -10,7 +10,7 @@ from pathlib import Path
 from amplifier_core.exceptions import AmplifierError
 from amplifier_sessions.search_text import Wanted, message_text
 from amplifier_sessions.session_directory import TRANSCRIPT, is_session_id
-from amplifier_sessions.session_query import SessionQuery, matches, sort_order, sort_value
+from amplifier_sessions.session_query import SessionQuery, matches, page_of, sort_value
 from amplifierd.exceptions import SessionNotFoundError
 
 from .json_lines import read_lines
@@ -48,15 +48,13 @@ def find_record(directory: Path) -> SessionRecord | None:
 
 
 def scan_page(sessions: Path, query: SessionQuery) -> SessionPage:
-    field, last_first = sort_order(query)
     wanted = None if query.text is None else Wanted(query.text)
     found = [
         record
         for record in scan_records(sessions)
         if matches(record, query) and (wanted is None or _find_hit(sessions, record, wanted))
     ]
-    found.sort(key=lambda record: (sort_value(record, field), record.session_id), reverse=last_first)
-    return SessionPage(tuple(found[query.offset : query.offset + query.limit]), total=len(found))
+    return SessionPage(tuple(page_of(found, query)), total=len(found))
 
 
 def scan_hits(sessions: Path, text: str, *, limit: int, owner: str | None) -> tuple[SearchHit, ...]:

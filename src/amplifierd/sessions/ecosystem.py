@@ -7,16 +7,17 @@ store, and the original stays as it is.
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 from amplifier_foundation.paths import get_amplifier_home
 from amplifier_foundation.session import EVENTS_FILENAME, METADATA_FILENAME, TRANSCRIPT_FILENAME
+from amplifier_sessions.foreign_fields import read_foreign_fields
+from amplifier_sessions.foreign_sessions import foreign_directories, last_used, newest_of_each, root_of
 from amplifier_sessions.search_text import Wanted, message_text
-from amplifier_sessions.session_directory import is_session_id
-from amplifier_sessions.session_query import matches, sort_order, sort_value
+from amplifier_sessions.session_directory import read_objects
+from amplifier_sessions.session_query import matches, page_of
 from amplifier_system.threads import in_thread
 from amplifierd.exceptions import MountPlanMissingError, SessionNotFoundError
 from amplifierd.session_store.listing import below
@@ -30,8 +31,7 @@ from amplifierd.session_store.protocol import (
 )
 from amplifierd.session_store.record import SessionRecord, checked_session_id
 
-from .ecosystem_lines import as_events, as_messages, read_objects
-from .ecosystem_record import read_foreign_record
+from .ecosystem_lines import as_events, as_messages
 
 T = TypeVar("T")
 
@@ -138,19 +138,16 @@ class EcosystemSessions:
         return NewSession(SessionRecord.model_validate(fields), plan, messages=self._messages(found), events=events)
 
     def _page(self, query: SessionQuery) -> SessionPage:
-        field, last_first = sort_order(query)
         wanted = None if query.text is None else Wanted(query.text)
         found = [
             record
             for record in self._visible()
             if matches(record, query) and (wanted is None or self._find_hit(record, wanted))
         ]
-        found.sort(key=lambda record: (sort_value(record, field), record.session_id), reverse=last_first)
-        page = found[query.offset : query.offset + query.limit]
-        return SessionPage(tuple(self._counted(record) for record in page), total=len(found))
+        return SessionPage(tuple(map(self._counted, page_of(found, query))), total=len(found))
 
     def _hits(self, wanted: Wanted, limit: int, check: Callable[[], None]) -> tuple[SearchHit, ...]:
-        newest = sorted(self._visible(), key=_last_used, reverse=True)
+        newest = sorted(self._visible(), key=last_used, reverse=True)
         hits: tuple[SearchHit, ...] = ()
         for record in newest:
             check()
@@ -173,20 +170,15 @@ class EcosystemSessions:
 
     def _records(self) -> Records:
         """Return every session; of two with one id, the one that was used last."""
-        newest: dict[str, SessionRecord] = {}
-        for directory in self._directories():
-            record = self._record(directory)
-            other = newest.get(record.session_id)
-            if other is None or _last_used(record) > _last_used(other):
-                newest[record.session_id] = record
+        newest = newest_of_each(self._record(directory) for directory in foreign_directories(self._projects))
         return [_rooted_in(record, newest) for record in newest.values()]
 
     def _find(self, session_id: str) -> SessionRecord:
         checked_session_id(session_id)
-        found = [self._record(directory) for directory in self._directories(session_id)]
+        found = [self._record(directory) for directory in foreign_directories(self._projects, session_id)]
         if not found:
             raise SessionNotFoundError(f"there is no session {session_id!r} below {self._projects}")
-        return max(found, key=_last_used)
+        return max(found, key=last_used)
 
     def _rooted(self, record: SessionRecord) -> SessionRecord:
         """Return a record that knows the root of its tree."""
@@ -198,20 +190,12 @@ class EcosystemSessions:
             known[parent] = each = self._record(beside)
         return _rooted_in(record, known)
 
-    def _directories(self, session_id: str | None = None) -> Iterator[Path]:
-        for project in _folders(self._projects):
-            sessions = project / "sessions"
-            names = _folders(sessions) if session_id is None else [sessions / session_id]
-            for directory in names:
-                if is_session_id(directory.name) and (directory / METADATA_FILENAME).exists():
-                    yield directory
-
     def _record(self, directory: Path) -> SessionRecord:
         """Return the record of a directory; what was read is kept while the files are unchanged."""
         stamp = _stamp(directory)
         known = self._known.get(directory)
         if known is None or known[0] != stamp:
-            known = self._known[directory] = (stamp, read_foreign_record(directory))
+            known = self._known[directory] = (stamp, _read_record(directory))
         return known[1]
 
     def _counted(self, record: SessionRecord) -> SessionRecord:
@@ -227,32 +211,19 @@ class EcosystemSessions:
 
 
 def _rooted_in(record: SessionRecord, known: Mapping[str, SessionRecord]) -> SessionRecord:
-    """Return a record with the root of its tree; a fork begins a tree of its own, and so does one without a parent."""
-    root, seen = record, {record.session_id}
-    while root.forked_from_turn is None and (parent := known.get(root.parent_session_id or "")) is not None:
-        if parent.session_id in seen:
-            break
-        seen.add(parent.session_id)
-        root = parent
-    return record if root is record else record.model_copy(update={"root_session_id": root.session_id})
+    root_id = root_of(record, known)
+    return record if root_id == record.session_id else record.model_copy(update={"root_session_id": root_id})
 
 
-def _last_used(record: SessionRecord) -> str:
-    return record.last_activity_at or record.created_at
+def _read_record(directory: Path) -> SessionRecord:
+    fields = read_foreign_fields(directory)
+    for problem in fields["load_warnings"]:
+        logger.warning("%s", problem["message"])
+    return SessionRecord(**fields)
 
 
 def _directory_of(record: SessionRecord) -> Path:
     return Path(record.metadata["path"])
-
-
-def _folders(directory: Path) -> list[Path]:
-    try:
-        with os.scandir(directory) as entries:
-            return sorted(Path(entry.path) for entry in entries if entry.is_dir())
-    except OSError as error:
-        if not isinstance(error, FileNotFoundError):
-            logger.warning("%s is not read: %s", directory, error)
-        return []
 
 
 def _stamp(directory: Path) -> Stamp:

@@ -4,31 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
-from amplifier_foundation.session import is_real_user_message, read_jsonl
+from amplifier_foundation.session import is_real_user_message
 from amplifierd.session_store.protocol import Message, StoredEvent
 from amplifierd.session_store.record import SessionRecord
-
-logger = logging.getLogger(__name__)
 
 _ROLES = frozenset({"user", "assistant", "tool", "system"})
 _OWN_KEYS = frozenset({"id", "timestamp", "ts", "role", "content", "turn", "correlation_id", "line_num"})
 _EVENT_KEYS = frozenset(
     {"seq", "ts", "timestamp", "lvl", "level", "event", "session_id", "parent_id", "correlation_id", "data"}
 )
-
-
-def read_objects(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the objects of a file of lines; torn and garbled lines, and what is not a plain file, hold none."""
-    try:
-        if path.is_file():
-            yield from read_jsonl(path)
-    except OSError as error:
-        logger.warning("%s is not read: %s", path, error)
 
 
 def as_messages(entries: Iterable[Mapping[str, Any]], record: SessionRecord) -> list[Message]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from amplifier_sessions.session_query import sort_order, sort_value
+from amplifier_sessions.session_query import page_of
 from amplifierd.exceptions import SessionNotFoundError
 from amplifierd.session_store.protocol import (
     Hold,
@@ -129,10 +129,7 @@ class SessionReading:
         if not others.total:
             return await self._store.list(wanted)
         ours = await self._store.list(first)
-        field, last_first = sort_order(wanted)
-        both = [*ours.sessions, *others.sessions]
-        both.sort(key=lambda record: (sort_value(record, field), record.session_id), reverse=last_first)
-        return SessionPage(tuple(both[wanted.offset : wanted.offset + wanted.limit]), ours.total + others.total)
+        return SessionPage(tuple(page_of([*ours.sessions, *others.sessions], wanted)), ours.total + others.total)
 
     async def _search(self, text: str, limit: int) -> tuple[SearchHit, ...]:
         ours = await self._store.search(text, limit=limit)

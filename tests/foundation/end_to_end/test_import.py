@@ -15,6 +15,7 @@ print(json.dumps(sorted(set(sys.modules) - before)))
 ALLOWED = {
     "amplifier_core",
     "amplifier_foundation",
+    "amplifier_sessions",
     "amplifier_system",
     "annotated_types",
     "pydantic",

@@ -1,20 +1,14 @@
-"""The record of a session that another application of the ecosystem keeps, whatever its metadata looks like."""
+"""What is known of a session that another application of the ecosystem keeps, whatever its metadata looks like."""
 
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from amplifier_foundation.session import METADATA_FILENAME, TRANSCRIPT_FILENAME
-from amplifier_foundation.session.events import parse_timestamp
-from amplifier_sessions.session_directory import is_session_id
-from amplifierd.session_store.record import SessionRecord
-
-logger = logging.getLogger(__name__)
+from .session_directory import METADATA, TRANSCRIPT, is_session_id
 
 ORIGIN = "amplifier"
 
@@ -26,38 +20,38 @@ _MAPPED = frozenset(
 )
 
 
-def read_foreign_record(directory: Path) -> SessionRecord:
-    """Return what is known of the session in a directory; what its metadata gets wrong is left out.
+def read_foreign_fields(directory: Path) -> dict[str, Any]:
+    """Return the fields of a session's record; what its metadata gets wrong is left out, and named in `load_warnings`.
 
     The root of its tree is not known here.
     """
-    metadata, problem = _read_metadata(directory / METADATA_FILENAME)
-    touched = _moment(_modified(directory / TRANSCRIPT_FILENAME) or _modified(directory / METADATA_FILENAME))
+    metadata, problem = _read_metadata(directory / METADATA)
+    touched = _moment(_modified(directory / TRANSCRIPT) or _modified(directory / METADATA))
     created = _timestamp(metadata.get("created")) or _timestamp(metadata.get("created_at")) or touched
     parent = metadata.get("parent_id")
-    return SessionRecord(
-        session_id=directory.name,
-        name=_name(metadata.get("name")),
-        bundle=_text(metadata.get("bundle")),
-        model=_text(metadata.get("model")),
-        working_dir=_directory(metadata.get("working_dir")),
-        parent_session_id=parent if isinstance(parent, str) and is_session_id(parent) else None,
-        forked_from_turn=_count(metadata.get("forked_from_turn")),
-        forked_at=_timestamp(metadata.get("forked_at")),
-        origin=ORIGIN,
-        created_at=created,
-        started_at=created,
-        last_activity_at=max(created, touched),
-        turn_count=_count(metadata.get("turn_count")) or 0,
-        message_count=_count(metadata.get("message_count")) or 0,
-        tags=[tag for tag in _listed(metadata.get("tags")) if isinstance(tag, str)],
-        metadata={
+    return {
+        "session_id": directory.name,
+        "name": _name(metadata.get("name")),
+        "bundle": _text(metadata.get("bundle")),
+        "model": _text(metadata.get("model")),
+        "working_dir": _directory(metadata.get("working_dir")),
+        "parent_session_id": parent if isinstance(parent, str) and is_session_id(parent) else None,
+        "forked_from_turn": _count(metadata.get("forked_from_turn")),
+        "forked_at": _timestamp(metadata.get("forked_at")),
+        "origin": ORIGIN,
+        "created_at": created,
+        "started_at": created,
+        "last_activity_at": max(created, touched),
+        "turn_count": _count(metadata.get("turn_count")) or 0,
+        "message_count": _count(metadata.get("message_count")) or 0,
+        "tags": [tag for tag in _listed(metadata.get("tags")) if isinstance(tag, str)],
+        "metadata": {
             **{str(key): value for key, value in metadata.items() if key not in _MAPPED},
             "project": directory.parents[1].name,
             "path": str(directory),
         },
-        load_warnings=[{"code": "metadata-unreadable", "message": problem}] if problem else [],
-    )
+        "load_warnings": [{"code": "metadata-unreadable", "message": problem}] if problem else [],
+    }
 
 
 def _read_metadata(path: Path) -> tuple[Mapping[str, Any], str]:
@@ -67,7 +61,6 @@ def _read_metadata(path: Path) -> tuple[Mapping[str, Any], str]:
             return {}, f"{path} is not a file, or too large"
         metadata = json.loads(path.read_text(encoding="utf-8-sig", errors="replace"))
     except (OSError, ValueError, RecursionError) as error:
-        logger.warning("%s is not read: %s", path, error)
         return {}, f"{path} cannot be read: {type(error).__name__}"
     return (metadata, "") if isinstance(metadata, dict) else ({}, f"{path} does not hold a JSON object")
 
@@ -87,7 +80,7 @@ def _timestamp(value: Any) -> str | None:
     if not isinstance(value, str):
         return None
     try:
-        moment = parse_timestamp(value)
+        moment = datetime.fromisoformat(value.strip())
         return _stored(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
     except (ValueError, OverflowError):
         return None
