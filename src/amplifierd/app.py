@@ -16,7 +16,7 @@ from .http.cross_site import CrossSite
 from .http.openapi import describe
 from .http.problem_answers import add_problem_answers
 from .http.request_guard import RequestGuard
-from .routers import auth, operations, system
+from .routers import auth, openai, operations, system
 from .settings import Settings
 
 API = "/api/v1"
@@ -59,6 +59,7 @@ def create_app(settings: Settings | None = None, *, home: Home | None = None) ->
         audit=daemon.audit,
     )
     app.include_router(system.unversioned)
+    app.include_router(openai.router)
     for module in (auth, operations, system):
         app.include_router(module.router, prefix=API)
     return app

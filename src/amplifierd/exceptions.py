@@ -57,6 +57,7 @@ AmplifierError
     ├── PromptRemovedError                  caller: the prompt was taken out of the queue
     ├── NothingToSteerError                 caller: no turn is running
     ├── SteeringUnsupportedError            author of the loop: it takes no steering
+    ├── TurnFailedError                     whoever the problem of the turn names
     └── BudgetExhaustedError                owner of the session: a limit is reached
 """
 
@@ -128,6 +129,7 @@ __all__ = [
     "TokenNotFoundError",
     "TooManySubscribersError",
     "TrustError",
+    "TurnFailedError",
     "UnauthorizedError",
     "UnsafeBindError",
 ]
@@ -382,6 +384,14 @@ class NothingToSteerError(ExecutionError):
 
 class SteeringUnsupportedError(ExecutionError):
     """The session's orchestrator offers no `session.steer`."""
+
+
+class TurnFailedError(ExecutionError):
+    """A turn ran and did not complete; `problem` is the document that it left."""
+
+    def __init__(self, problem: Mapping[str, Any], *, status: str) -> None:
+        super().__init__(str(problem.get("detail") or f"the turn was {status}"))
+        self.problem = dict(problem)
 
 
 class BudgetExhaustedError(ExecutionError):

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from .session_store.record import Activity
+from .sessions.client_turns import ClientTurn
 
 Questions = Literal["wait", "deny"]
 """What becomes of a question that a session asks: it waits for a client, or is denied unless remembered."""
@@ -29,8 +30,8 @@ class TurnRequest:
     images: Sequence[Mapping[str, Any]] = ()
     queue: bool = False
     timeout_s: float | None = None
-    client_tools: Sequence[Mapping[str, Any]] = ()
-    """Tools that only the client can run: calls to them end the turn and are handed back."""
+    client: ClientTurn | None = None
+    """What a client wants that runs tools of its own."""
 
 
 @dataclass(frozen=True)

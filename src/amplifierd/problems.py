@@ -78,6 +78,7 @@ PROBLEMS: Mapping[type[BaseException], Problem] = {
     ours.QueueFullError: Problem(429, "queue-full", retryable=True),
     ours.NothingToSteerError: Problem(409, "nothing-to-steer"),
     ours.SteeringUnsupportedError: Problem(409, "steering-unsupported"),
+    ours.TurnFailedError: Problem(499, "aborted"),
     ours.BudgetExhaustedError: Problem(429, "budget-exhausted"),
     ours.UnauthorizedError: Problem(401, "unauthorized"),
     ours.ForbiddenError: Problem(403, "forbidden"),
@@ -189,6 +190,8 @@ def hint_for(error: BaseException) -> str:
 def problem_document(error: BaseException, *, instance: str | None = None) -> dict[str, Any]:
     """Return an error as clients see it. The text of an unexpected one is kept, its traceback is not."""
     if isinstance(error, ours.RemoteError):
+        return {**error.problem, "instance": instance}
+    if isinstance(error, ours.TurnFailedError) and error.problem:
         return {**error.problem, "instance": instance}
     problem = find_problem(error)
     retry_after = getattr(error, "retry_after", None)

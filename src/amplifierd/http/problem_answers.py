@@ -14,7 +14,11 @@ from starlette.exceptions import HTTPException
 from amplifier_core.exceptions import AmplifierError
 from amplifierd.problems import PROBLEMS, public_document
 
+from .openai_errors import openai_error
+
 MEDIA_TYPE = "application/problem+json"
+OPENAI = "/v1/"
+"""Below this path errors have OpenAI's shape."""
 
 logger = logging.getLogger(__name__)
 
@@ -40,6 +44,8 @@ def problem_answer(request: Request, document: Mapping[str, Any]) -> JSONRespons
     headers = {"WWW-Authenticate": "Bearer"} if told["status"] == 401 else {}
     if (seconds := told.get("retry_after_seconds")) is not None:
         headers["Retry-After"] = str(max(1, round(seconds)))
+    if request.url.path.startswith(OPENAI):
+        return JSONResponse(openai_error(told), status_code=told["status"], headers=headers)
     return JSONResponse(told, status_code=told["status"], headers=headers, media_type=MEDIA_TYPE)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,10 +15,11 @@ from amplifierd.limits import Limits
 from amplifierd.plans.conversion import Form
 from amplifierd.plans.home_plans import Plans
 from amplifierd.plans.request import lay_over_plan
-from amplifierd.session_store.protocol import NewSession
+from amplifierd.session_store.protocol import Message, NewSession
 from amplifierd.session_store.record import checked_record, checked_session_id, new_session_id, now
 
 from .equipment import Equipment, Outfitter
+from .transcript import last_turn, message_line
 from .unsecret import without_secrets
 
 _WHOLE_PLAN = (
@@ -29,7 +30,10 @@ _WHOLE_PLAN = (
 
 @dataclass(frozen=True)
 class SessionRequest:
-    """What a new session is asked to be; exactly one of `profile`, `bundle` and `plan`."""
+    """What a new session is asked to be; exactly one of `profile`, `bundle` and `plan`.
+
+    `history` has messages of a conversation that went on elsewhere, and goes on here.
+    """
 
     profile: str | None = None
     bundle: str | None = None
@@ -43,6 +47,7 @@ class SessionRequest:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     tags: tuple[str, ...] = ()
     owner: str | None = None
+    history: tuple[Mapping[str, Any], ...] = ()
     start: bool = True
     is_trusted: bool = False
 
@@ -65,6 +70,7 @@ class Creation:
         """
         equipment, plan = await self.plan_for(request)
         moment = now()
+        messages = _stored(request.history)
         record = checked_record(
             session_id=checked_session_id(request.session_id) if request.session_id else new_session_id(),
             name=request.name or None,
@@ -83,8 +89,10 @@ class Creation:
             settings_overrides=without_secrets(request.overrides or {}),
             metadata=dict(request.metadata),
             tags=list(request.tags),
+            message_count=len(messages),
+            turn_count=last_turn(messages),
         )
-        return NewSession(record, plan), equipment
+        return NewSession(record, plan, messages=messages), equipment
 
     async def plan_for(self, request: SessionRequest) -> tuple[Equipment, dict[str, Any]]:
         """Return the plan that a request leads to, valid and without secrets, and its equipment."""
@@ -121,3 +129,12 @@ class Creation:
 
 def _with_profile_name(session: Mapping[str, Any], profile: str) -> dict[str, Any]:
     return {**session, "settings": {**(session.get("settings") or {}), "profile_name": profile}}
+
+
+def _stored(history: Sequence[Mapping[str, Any]]) -> list[Message]:
+    """Return messages as a transcript has them; a turn begins with each message of the user."""
+    lines: list[Message] = []
+    for message in history:
+        turn = last_turn(lines) + (message.get("role") == "user")
+        lines.append(message_line(message, turn))
+    return lines

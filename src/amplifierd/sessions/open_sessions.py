@@ -113,7 +113,8 @@ class OpenSessions(SessionReading):
     ) -> SessionRecord:
         """Store a session without starting it.
 
-        `options` are `session_id`, `name`, `overrides`, `form`, `limits`, `metadata`, `tags`, `owner`, `start`.
+        `options` are `session_id`, `name`, `overrides`, `form`, `limits`, `metadata`, `tags`, `owner`, `start` and
+        `history`.
 
         Raises:
             MountPlanError: the plan breaks rules.

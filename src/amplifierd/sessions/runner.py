@@ -19,6 +19,7 @@ from .budget_layer import BudgetLayer
 from .calls import CallLayer
 from .checkpointing import TurnCheckpoints
 from .children import Children
+from .client_turns import ClientTurns
 from .context_messages import DOCUMENT, for_other_agent
 from .equipment import Equipment
 from .interruption import RepairReport
@@ -91,7 +92,8 @@ class ExecutionRunner:
             find_injector=lambda text: self.kernel.session.coordinator.find_injector(text),
         )
         own = (self.summary, self.requests, self.budget, Receipts(self.journal.write))
-        self._layers: tuple[CallLayer, ...] = (*layers, *own)
+        self.client_turns = ClientTurns()
+        self._layers: tuple[CallLayer, ...] = (*layers, self.client_turns, *own)
         self._kernel: KernelSession | None = None
         self._loading = asyncio.Lock()
         self._loaded_sessions = session_manager.loaded

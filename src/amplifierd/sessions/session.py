@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Literal, Self
 
@@ -16,6 +16,7 @@ from amplifierd.session_store.record import Activity, SessionRecord
 
 from .announcements import STATUS
 from .approvals import ApprovalQueue
+from .client_turns import ClientTurn, finish_reason
 from .equipment import Equipment
 from .interruption import RepairReport
 from .runner import ExecutionRunner
@@ -108,7 +109,8 @@ class Session:
     def submit(self, prompt: str, *, queue: bool = False, **options: Any) -> SubmittedPrompt:
         """Take the session's turn, or a place in its queue, for a prompt; what it returns is then run by the caller.
 
-        Takes what `execute` takes, and raises at once what keeps the prompt from being run.
+        Takes what `execute` takes, and `client` for a client that runs tools of its own; raises at once what keeps the
+        prompt from being run.
         """
         self._require_open()
         place = self._queue.reserve(prompt, may_wait=queue, session_id=self.session_id)
@@ -126,11 +128,16 @@ class Session:
         images: Sequence[Mapping[str, Any]] = (),
         correlation_id: str | None = None,
         timeout_s: float | None = None,
+        client: ClientTurn | None = None,
     ) -> TurnResult:
         if timeout_s is None:
             timeout_s = self._runner.runtime.settings.sessions.turn_timeout_seconds
         async with asyncio.timeout(timeout_s):
-            return await self._runner.execute(prompt, correlation_id, metadata, images=images)
+            if client is None:
+                return await self._runner.execute(prompt, correlation_id, metadata, images=images)
+            async with self._runner.client_turns.turn(await self.load(), client) as handed:
+                result = await self._runner.execute(prompt, correlation_id, metadata, images=images)
+            return replace(result, client_calls=tuple(handed), finish_reason=finish_reason(result, handed))
 
     def _require_open(self) -> None:
         if self._is_closed:

@@ -106,24 +106,31 @@ class Transcript:
 
     def line(self, message: Mapping[str, Any]) -> Message:
         """Return a message as it is stored."""
-        plain = json_safe(dict(message))
-        role = plain.pop("role", "user")
-        head = {
-            "id": f"msg_{uuid.uuid4().hex}",
-            "timestamp": now(),
-            "role": role,
-            "content": plain.pop("content", None),
-        }
-        if role not in _ROLES or (role == "user" and _is_injected(message)):
-            head["role"] = "system"
-            plain["metadata"] = {**(plain.get("metadata") or {}), _REQUESTED_ROLE: role}
-        tail: dict[str, Any] = {"turn": self.turn}
-        if self.correlation_id:
-            tail["correlation_id"] = self.correlation_id
-        if self._agent:
-            tail["agent"] = self._agent
-        rest = {key: value for key, value in plain.items() if key not in _LINE_ONLY}
-        return {**head, **tail, **rest}
+        return message_line(message, self.turn, correlation_id=self.correlation_id, agent=self._agent)
+
+
+def message_line(
+    message: Mapping[str, Any], turn: int, *, correlation_id: str | None = None, agent: str | None = None
+) -> Message:
+    """Return a message as it is stored."""
+    plain = json_safe(dict(message))
+    role = plain.pop("role", "user")
+    head = {
+        "id": f"msg_{uuid.uuid4().hex}",
+        "timestamp": now(),
+        "role": role,
+        "content": plain.pop("content", None),
+    }
+    if role not in _ROLES or (role == "user" and _is_injected(message)):
+        head["role"] = "system"
+        plain["metadata"] = {**(plain.get("metadata") or {}), _REQUESTED_ROLE: role}
+    tail: dict[str, Any] = {"turn": turn}
+    if correlation_id:
+        tail["correlation_id"] = correlation_id
+    if agent:
+        tail["agent"] = agent
+    rest = {key: value for key, value in plain.items() if key not in _LINE_ONLY}
+    return {**head, **tail, **rest}
 
 
 class RecordedContext(StandIn):

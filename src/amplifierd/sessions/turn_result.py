@@ -20,7 +20,10 @@ class ToolCallSummary:
 
 @dataclass(frozen=True)
 class TurnResult:
-    """A turn that ended. `usage` is what it used, its children included; a cost of None is unknown, not zero."""
+    """A turn that ended. `usage` is what it used, its children included; a cost of None is unknown, not zero.
+
+    `client_calls` are calls to tools that only the client can run, as `{id, name, arguments}`.
+    """
 
     response: str
     status: TurnStatus
@@ -31,6 +34,7 @@ class TurnResult:
     usage: dict[str, Any] = field(default_factory=dict)
     tool_calls: tuple[ToolCallSummary, ...] = ()
     error: dict[str, Any] | None = None
+    client_calls: tuple[dict[str, Any], ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

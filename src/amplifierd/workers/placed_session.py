@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from amplifierd.live_sessions import LiveState, Questions, TurnRequest
@@ -31,6 +31,7 @@ class Submission:
             "images": [dict(image) for image in self.turn.images],
             "queue": self.turn.queue,
             "timeout_s": self.turn.timeout_s,
+            "client": asdict(self.turn.client) if self.turn.client is not None else None,
         }
 
     def settle(self, result: dict[str, Any] | None, error: Exception | None) -> None:

@@ -15,6 +15,7 @@ from amplifierd.home import Home
 from amplifierd.live_sessions import Part
 from amplifierd.paths import Paths
 from amplifierd.sessions.approvers import DenyAll, LeaveOpen
+from amplifierd.sessions.client_turns import ClientTurn
 from amplifierd.sessions.session import Session, SubmittedPrompt
 from amplifierd.sessions.tree_events import Event, is_delta
 from amplifierd.settings import Settings
@@ -126,11 +127,18 @@ class WorkerMethods:
         images: Sequence[Mapping[str, Any]],
         queue: bool,
         timeout_s: float | None,
+        client: Mapping[str, Any] | None,
     ) -> dict[str, Any]:
         """Take a prompt on; `turn_ended` follows when its turn is over."""
         session = self._session(session_id)
         submitted = session.submit(
-            prompt, metadata=metadata, images=images, correlation_id=correlation_id, queue=queue, timeout_s=timeout_s
+            prompt,
+            metadata=metadata,
+            images=images,
+            correlation_id=correlation_id,
+            queue=queue,
+            timeout_s=timeout_s,
+            client=ClientTurn(**client) if client is not None else None,
         )
         turn = asyncio.create_task(self._run(session_id, correlation_id, submitted))
         self._turns.add(turn)

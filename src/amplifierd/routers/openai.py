@@ -1,0 +1,130 @@
+"""Profiles as models: every client that speaks OpenAI's chat completions can use one."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Request
+from fastapi.responses import JSONResponse, StreamingResponse
+from starlette.responses import Response
+
+from amplifier_core.exceptions import AmplifierError
+from amplifierd.builds.profile import Profile
+from amplifierd.daemon.completions import RunningCompletion, completing
+from amplifierd.exceptions import ProfileNotFoundError
+from amplifierd.http.dependencies import Runner, TheDaemon
+from amplifierd.http.openai_errors import openai_error
+from amplifierd.http.openai_messages import (
+    ChatCompletionBody,
+    chunk,
+    completion_answer,
+    finish_reason,
+    read_completion,
+    tool_calls,
+    usage,
+)
+from amplifierd.problems import public_document
+
+PREFIX = "/v1"
+
+router = APIRouter(prefix=PREFIX, tags=["openai"])
+
+SessionHeader = Annotated[str | None, Header(description="the stored session to go on with")]
+
+
+@router.get("/models")
+async def list_models(daemon: TheDaemon, caller: Runner) -> dict[str, Any]:
+    """List the profiles that can be used, as models."""
+    profiles = [profile for profile in daemon.home.profiles.list() if profile.valid]
+    return {"object": "list", "data": [_model(profile) for profile in profiles]}
+
+
+@router.get("/models/{model:path}")
+async def show_model(model: str, daemon: TheDaemon, caller: Runner) -> dict[str, Any]:
+    """Show one profile as a model."""
+    try:
+        profile = daemon.home.profiles.get(model)
+    except ValueError:
+        profile = None
+    if profile is None or not profile.valid:
+        raise ProfileNotFoundError(f"there is no model {model!r}", hint="GET /v1/models lists them")
+    return _model(profile)
+
+
+@router.post("/chat/completions", response_model=None)
+async def complete(
+    request: Request,
+    body: ChatCompletionBody,
+    daemon: TheDaemon,
+    caller: Runner,
+    x_amplifier_session: SessionHeader = None,
+    x_session_id: SessionHeader = None,
+    x_client_session_id: SessionHeader = None,
+) -> Response:
+    """Run one turn of a profile; in a stored session where a header names one."""
+    session_id = x_amplifier_session or x_session_id or x_client_session_id
+    asked = read_completion(body)
+    head = {"id": f"chatcmpl-{uuid.uuid4().hex}", "created": int(time.time()), "model": body.model}
+    async with AsyncExitStack() as stack:
+        running = await stack.enter_async_context(completing(daemon, caller, asked, session_id))
+        if not body.stream:
+            return JSONResponse(completion_answer(await _ended(request, running, session_id), head))
+        kept = stack.pop_all()
+    with_usage = body.stream_options is not None and body.stream_options.include_usage
+    keepalive_s = daemon.home.settings.stream.keepalive_seconds
+    stream = _stream(running, kept, head, with_usage=with_usage, keepalive_s=keepalive_s, session_id=session_id)
+    return StreamingResponse(stream, media_type="text/event-stream", headers={"Cache-Control": "no-cache"})
+
+
+async def _ended(request: Request, running: RunningCompletion, session_id: str | None) -> Any:
+    """Wait for the end of a turn; one that belongs to this request alone ends with it."""
+    async for _ in running.pieces(keepalive_s=1.0):
+        if session_id is None and await request.is_disconnected():
+            await running.cancel()
+    return await running.done()
+
+
+async def _stream(
+    running: RunningCompletion,
+    kept: AsyncExitStack,
+    head: dict[str, Any],
+    *,
+    with_usage: bool,
+    keepalive_s: float,
+    session_id: str | None,
+) -> AsyncIterator[bytes]:
+    is_over = False
+    async with kept:
+        try:
+            yield _data(chunk(head, {"role": "assistant", "content": ""}))
+            async for piece in running.pieces(keepalive_s):
+                yield _data(chunk(head, {"content": piece})) if piece else b": keepalive\n\n"
+            is_over = True
+            try:
+                done = await running.done()
+            except AmplifierError as error:
+                yield _data(openai_error(public_document(error)))
+                return
+            if done.calls:
+                yield _data(chunk(head, {"tool_calls": tool_calls(done.calls, numbered=True)}))
+            yield _data(chunk(head, {}, finish_reason(done)))
+            if with_usage:
+                yield _data({**head, "object": "chat.completion.chunk", "choices": [], "usage": usage(done.usage)})
+            yield b"data: [DONE]\n\n"
+        finally:
+            if not is_over and session_id is None:
+                await running.cancel()
+
+
+def _data(value: Any) -> bytes:
+    return b"data: " + json.dumps(value, ensure_ascii=False).encode() + b"\n\n"
+
+
+def _model(profile: Profile) -> dict[str, Any]:
+    created = int(profile.path.stat().st_mtime) if profile.path.exists() else 0
+    return {"id": str(profile.profile_id), "object": "model", "created": created, "owned_by": "amplifier"}
