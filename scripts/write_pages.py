@@ -97,6 +97,38 @@ question with which a chat begins.
 """
 
 
+PROJECT = """
+## A project
+
+What a project brings along is in `.amplifier`, in its root or in the nearest directory above the current one. It can
+choose which code runs, so none of it counts before the directory is trusted: you are asked once, at a terminal, and
+`amplifier config trust` and `amplifier config trust --remove` change the answer. `AGENTS.md` is read in any case.
+
+| File | What it is |
+|---|---|
+| `settings.yaml`, `settings.local.yaml` | settings, as above; the second is for you alone and belongs in `.gitignore` |
+| `overlay.md` | what changes about every agent that works here: `tools`, `hooks`, `providers`, `session`, `agents`, `exclude` |
+| `overlays/COLLECTION/PROFILE.md` | the same for one profile, laid over the former |
+| `modules/MODULE/` | modules of the project, named by their path: `source: ./modules/hooks-note` |
+| `commands/NAME.md` | the command `/NAME` of a chat |
+
+An overlay has the front matter of a profile, without `profile`. Flags count more than it does, and it can neither take
+out a module that a profile requires nor allow what its policy forbids. A module of the project lies in `.amplifier` and
+uses packages that are installed; what is to be fetched and locked belongs in a profile. `amplifier plan show` shows what
+comes of it.
+
+```markdown
+---
+hooks:
+- module: hooks-note
+  source: ./modules/hooks-note
+exclude:
+  tools: [tool-web]
+---
+```
+"""
+
+
 def settings_page() -> str:
     rows = []
     for path, info in keys_of(Settings):
@@ -115,7 +147,7 @@ def command_page() -> str:
         f"| `{key}` | `{_shown(info.default)}` | `{variable_of(key)}` | {info.description} |\n"
         for key, info in AppConfig.model_fields.items()
     ]
-    return "".join([COMMAND_HEAD, *chat, CODES_HEAD, *codes, KEYS_HEAD, *keys, *_helps()])
+    return "".join([COMMAND_HEAD, *chat, CODES_HEAD, *codes, KEYS_HEAD, *keys, PROJECT, *_helps()])
 
 
 def _helps() -> Iterator[str]:

@@ -60,12 +60,36 @@ class Setting:
 
 @dataclass(frozen=True)
 class SettingsFiles:
-    """The three files, by their layer; `project_dir` is the directory whose `.amplifier` holds two of them."""
+    """The three files, by their layer; `project_dir` is the directory whose `.amplifier` holds two of them.
+
+    Beside these, it may hold an overlay for all agents, overlays for profiles, and commands of a chat.
+    """
 
     user: Path
     project: Path
     local: Path
     project_dir: Path
+
+    @property
+    def folder(self) -> Path:
+        return self.project.parent
+
+    @property
+    def overlay(self) -> Path:
+        return self.folder / "overlay.md"
+
+    @property
+    def overlays(self) -> Path:
+        return self.folder / "overlays"
+
+    @property
+    def commands(self) -> Path:
+        return self.folder / "commands"
+
+    def of_project(self) -> tuple[Path, ...]:
+        """Return the files with which the project has a say in what happens."""
+        single = (file for file in (self.local, self.project, self.overlay) if file.is_file())
+        return (*single, *sorted(self.overlays.glob("*/*.md")), *sorted(self.commands.glob("*.md")))
 
     @classmethod
     def of(cls, paths: Paths, working_dir: Path) -> SettingsFiles:
@@ -87,6 +111,7 @@ class ResolvedConfig:
     files: SettingsFiles
     warnings: tuple[str, ...] = ()
     ignored: tuple[Path, ...] = ()
+    is_trusted: bool = False
 
     def setting(self, key: str) -> Setting:
         return next(setting for setting in self.settings if setting.key == key)
@@ -116,7 +141,6 @@ def resolve_app_config(
     paths = Paths.from_environment(home, environ)
     files = SettingsFiles.of(paths, working_dir or Path.cwd())
     is_trusted = files.project_dir.exists() and Trust(paths).contains(files.project_dir)
-    theirs = [file for file in (files.local, files.project) if file.is_file()]
     layers: dict[Layer, dict[str, Any]] = {
         "flag": {key: value for key, value in (flags or {}).items() if value is not None},
         "environment": _from_environment(environ),
@@ -127,7 +151,8 @@ def resolve_app_config(
     warnings = [w for layer in ("local", "project", "user") for w in _unknown(layers[layer], files.at(layer))]
     settings = tuple(_setting(key, layers, files) for key in AppConfig.model_fields)
     values = _validated(settings)
-    return ResolvedConfig(values, settings, files, tuple(warnings), () if is_trusted else tuple(theirs))
+    ignored = () if is_trusted else files.of_project()
+    return ResolvedConfig(values, settings, files, tuple(warnings), ignored, is_trusted)
 
 
 def find_project_dir(working_dir: Path) -> Path:

@@ -14,6 +14,7 @@ import typer
 import amplifierd
 from amplifierd.home import Home
 
+from .config import ResolvedConfig
 from .failures import say
 from .invocation import Invocation, invocation_of
 from .logs import logging_to
@@ -23,10 +24,19 @@ T = TypeVar("T")
 
 
 @asynccontextmanager
-async def opened_home(invocation: Invocation, *, offline: bool | None = None) -> AsyncIterator[Home]:
-    """Open the home that the command line names; its sessions are closed afterwards."""
+async def opened_home(
+    invocation: Invocation, *, offline: bool | None = None, config: ResolvedConfig | None = None
+) -> AsyncIterator[Home]:
+    """Open the home that the command line names; its sessions are closed afterwards.
+
+    With `config`, the modules of the project may run that it trusts.
+    """
     progress = ProgressLine()
     home = amplifierd.open_home(invocation.home, offline=offline, progress=progress)
+    if config is not None and config.is_trusted and config.files.of_project():
+        from .project_overlay import with_project  # few projects have something of their own
+
+        home = with_project(home, config)
     for warning in home.settings.warnings:
         say(f"warning: {warning}")
     with logging_to(home.paths.logs, debug=invocation.debug, scrub=partial(_scrubbed, home)):
@@ -46,11 +56,17 @@ def _scrubbed(home: Home, text: str) -> str:
     return str(secrets.scrubbed(text))
 
 
-def in_home(ctx: typer.Context, work: Callable[[Home], Awaitable[T]], *, offline: bool | None = None) -> T:
-    """Do something in the home of a command."""
+def in_home(
+    ctx: typer.Context,
+    work: Callable[[Home], Awaitable[T]],
+    *,
+    offline: bool | None = None,
+    config: ResolvedConfig | None = None,
+) -> T:
+    """Do something in the home of a command; with `config`, also with the modules of the project that it trusts."""
 
     async def opened() -> T:
-        async with opened_home(invocation_of(ctx), offline=offline) as home:
+        async with opened_home(invocation_of(ctx), offline=offline, config=config) as home:
             return await work(home)
 
     return finish(opened())

@@ -15,9 +15,10 @@ from amplifierd.home import Home
 from amplifierd.identifiers import ProfileId
 from amplifierd.session_defaults import default_profile
 
-from .config import resolve_app_config
+from .config import ResolvedConfig, resolve_app_config
 from .failures import UsageError
 from .invocation import Invocation
+from .project_overlay import project_overlay
 from .session_choice import find_profile, read_plan_file
 from .suggestions import did_you_mean
 from .typed_sources import absolute_source
@@ -41,8 +42,11 @@ async def chosen_plan(
     *,
     bundle: str | None = None,
     file: Path | None = None,
+    config: ResolvedConfig | None = None,
 ) -> ChosenPlan:
     """Return the plan of a file, a profile or a bundle; by default the one that new sessions have.
+
+    With `config`, a profile's plan is the one of new sessions in the project that it trusts.
 
     Raises:
         UsageError: both or something unknown is named.
@@ -57,7 +61,7 @@ async def chosen_plan(
     source = source or resolve_app_config(home=invocation.home).source()
     if "bundle" in source:
         return await _of_bundle(home, source["bundle"])
-    return await _of_profile(home, await chosen_profile(home, source.get("profile")))
+    return await _of_profile(home, await chosen_profile(home, source.get("profile")), config)
 
 
 async def chosen_profile(home: Home, typed: str | None) -> ProfileId:
@@ -67,9 +71,10 @@ async def chosen_profile(home: Home, typed: str | None) -> ProfileId:
     return await default_profile(home.paths, home.settings, home.profiles, home.keys, environment=os.environ)
 
 
-async def _of_profile(home: Home, profile_id: ProfileId) -> ChosenPlan:
+async def _of_profile(home: Home, profile_id: ProfileId, config: ResolvedConfig | None) -> ChosenPlan:
     build = await home.profiles.ensure(profile_id)
-    return ChosenPlan(str(profile_id), await home.plans.generate(build), build)
+    changes = project_overlay(config, profile_id) if config is not None else {}
+    return ChosenPlan(str(profile_id), await home.plans.generate(build, overrides=changes or None), build)
 
 
 async def find_bundle(home: Home, typed: str, registry: BundleRegistry | None = None) -> Bundle:

@@ -36,7 +36,7 @@ def _is_trusted_now(config: ResolvedConfig, trust: Trust) -> bool:
     place = config.files.project_dir
     if not (sys.stdin.isatty() and sys.stderr.isatty()) or trust.has_declined(place):
         return False
-    names = ", ".join(file.name for file in config.ignored)
+    names = ", ".join(str(file.relative_to(config.files.folder)) for file in config.ignored)
     say(f"{place} has settings of its own: {names}. They can choose which code runs here.")
     if not typer.confirm("Trust this folder?", err=True):
         trust.decline(place)

@@ -14,6 +14,7 @@ from amplifier_core.mount_plan import MountPlan, PlanEntry
 from amplifier_foundation.io import load_yaml, yaml_problem
 from amplifier_sessions.session_directory import is_session_id
 from amplifierd.builds.build import Build
+from amplifierd.documents.merging import merge_sections
 from amplifierd.exceptions import SessionNotFoundError
 from amplifierd.home import Home
 from amplifierd.identifiers import ProfileId
@@ -99,15 +100,27 @@ async def chosen_agent(
     limits = {} if values.max_cost is None else {"limits": {"cost_usd": values.max_cost}}
     if plan_file is not None:
         plan = read_plan_file(plan_file)
-        return {"plan": plan, "overrides": overrides(values, home, plan), **limits}
+        return {"plan": plan, "overrides": _changes(home, config, plan), **limits}
     source = config.source()
     if "bundle" in source:
-        return {"bundle": source["bundle"], "overrides": overrides(values, home, None), **limits}
+        return {"bundle": source["bundle"], "overrides": _changes(home, config, None), **limits}
     profile = await _profile(home, source.get("profile"))
     build = await home.profiles.compile(profile, frozen=frozen) if frozen else await home.profiles.ensure(profile)
     for warning in _warnings(home, build):
         say(f"warning: {warning}")
-    return {"profile": str(profile), "overrides": overrides(values, home, build.plan()), **limits}
+    return {"profile": str(profile), "overrides": _changes(home, config, build.plan(), profile), **limits}
+
+
+def _changes(
+    home: Home, config: ResolvedConfig, plan: Mapping[str, Any] | None, profile: ProfileId | None = None
+) -> dict[str, Any] | None:
+    """Return what a trusted project changes about an agent, and over it what flags and settings do."""
+    own = overrides(config.values, home, plan)
+    if not (config.is_trusted and config.files.of_project()):
+        return own
+    from .project_overlay import project_overlay  # few projects have something of their own
+
+    return merge_sections(project_overlay(config, profile), own or {}) or None
 
 
 def _warnings(home: Home, build: Build) -> list[str]:

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,21 @@ import pytest
 sys.path.append(str(Path(__file__).parent))
 
 from terminal import Terminal
+
+Say = Callable[..., Any]
+HOOK = """\
+__amplifier_module_type__ = "hook"
+
+from amplifier_core import HookResult
+
+async def mount(coordinator, config=None):
+    async def note(event, data):
+        with open(config["file"], "a") as file:
+            file.write("ran\\n")
+        return HookResult()
+
+    coordinator.hooks.register("prompt:submit", note, name="note")
+"""
 
 
 @pytest.fixture
@@ -58,3 +74,77 @@ def test_without_a_terminal_nobody_is_asked_and_a_note_says_so(project: Any) -> 
     assert "buy milk" in run.stdout
     assert "is not trusted, so its settings have no effect" in run.stderr
     assert not (project.home / "config/trust.json").exists()
+
+
+@pytest.fixture
+def overlaid(amplifier: Any) -> Any:
+    """A project that brings a hook of its own to every agent, and takes a tool from one profile."""
+    folder = amplifier.work / ".amplifier"
+    package = folder / "modules/hooks-note/amplifier_module_hooks_note"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text(HOOK)
+    (folder / "overlay.md").write_text(
+        "---\nhooks:\n- module: hooks-note\n  source: ./modules/hooks-note\n"
+        f"  config: {{file: {amplifier.work / 'noted.txt'}}}\n---\n"
+    )
+    (folder / "overlays/foundation").mkdir(parents=True)
+    (folder / "overlays/foundation/offline.md").write_text("---\nexclude: {tools: [tool-search]}\n---\n")
+    return amplifier
+
+
+def modules_of(say: Say, *arguments: str) -> list[str]:
+    plan = json.loads(say("plan", "show", *arguments, "--json").out)
+    return [entry["module"] for section in ("tools", "hooks") for entry in plan[section]]
+
+
+def test_overlays_hooks_and_modules_of_a_project_count_once_it_is_trusted(overlaid: Any, say: Say) -> None:
+    before = say("run", "--profile", "offline", "read notes.md")
+    assert not (overlaid.work / "noted.txt").exists()
+    assert "is not trusted, so its settings have no effect" in before.err
+    assert "hooks-note" not in modules_of(say, "offline")
+    assert "tool-search" in modules_of(say, "offline")
+
+    say("config", "trust")
+    after = say("run", "--profile", "offline", "read notes.md")
+
+    assert (after.code, "buy milk" in after.out, after.err) == (0, True, "")
+    assert (overlaid.work / "noted.txt").read_text() == "ran\n"
+    assert "hooks-note" in modules_of(say, "offline")
+    assert "tool-search" not in modules_of(say, "offline")
+    assert say("run", "--resume", "last", "read notes.md").code == 0
+    assert (overlaid.work / "noted.txt").read_text() == "ran\nran\n"
+
+
+def test_a_mistake_in_an_overlay_is_told_with_file_and_line(overlaid: Any, say: Say) -> None:
+    (overlaid.work / ".amplifier/overlay.md").write_text("---\nhooks:\n  hooks-note: {}\n---\n")
+    say("config", "trust")
+
+    said = say("run", "--profile", "offline", "Hi")
+
+    assert said.code == 1
+    assert ".amplifier/overlay.md:2" in said.err
+
+
+def test_a_module_outside_of_the_projects_folder_is_not_loaded(overlaid: Any, say: Say, tmp_path: Path) -> None:
+    overlay = overlaid.work / ".amplifier/overlay.md"
+    (overlaid.work / ".amplifier/modules/hooks-note").rename(tmp_path / "hooks-note")
+    overlay.write_text(overlay.read_text().replace("./modules/hooks-note", str(tmp_path / "hooks-note")))
+    say("config", "trust")
+
+    said = say("run", "--profile", "offline", "read notes.md")
+
+    assert "hooks-note is not there" in said.err
+    assert not (overlaid.work / "noted.txt").exists()
+
+
+def test_the_question_names_overlays_and_commands_too(overlaid: Any) -> None:
+    (overlaid.work / ".amplifier/commands").mkdir()
+    (overlaid.work / ".amplifier/commands/look.md").write_text("Look.\n")
+    terminal = Terminal(overlaid, "run", "--profile", "offline", "read notes.md")
+    terminal.expect("settings of its own: overlay.md, overlays/foundation/offline.md, commands/look.md")
+    terminal.expect("Trust this folder?")
+    terminal.type("y")
+    terminal.expect("buy milk")
+
+    assert terminal.end() == 0
+    assert (overlaid.work / "noted.txt").exists()

@@ -216,8 +216,8 @@ class Chat:
 
     def own_commands(self) -> dict[str, OwnCommand]:
         folders = [self.home.paths.config / "commands"]
-        if not self.config.ignored and self.home.trust.contains(self.config.files.project_dir):
-            folders.append(self.config.files.project.parent / "commands")
+        if self.config.is_trusted:
+            folders.append(self.config.files.commands)
         return own_commands(folders)
 
     def agents(self) -> list[str]:

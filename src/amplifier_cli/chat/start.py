@@ -72,4 +72,4 @@ def _talk(ctx: typer.Context, config: ResolvedConfig, open_session: Open, *, yes
         write(styled(f"session {short_id(chat.session.session_id)} is kept: amplifier continue", "dim"))
         return ExitCode.OK
 
-    return in_home(ctx, work, offline=config.values.offline)
+    return in_home(ctx, work, offline=config.values.offline, config=config)

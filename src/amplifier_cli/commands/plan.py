@@ -61,11 +61,12 @@ def show(
     """Print a mount plan as YAML, or as JSON. `amplifier run --plan FILE` runs either."""
 
     async def work(home: Home) -> None:
-        chosen = await chosen_plan(home, invocation_of(ctx), plan, bundle=bundle)
+        chosen = await chosen_plan(home, invocation_of(ctx), plan, bundle=bundle, config=config)
         found = home.plans.convert(chosen.plan, form, build=chosen.build)
         _write(without_secrets(found), as_json=as_json)
 
-    in_home(ctx, work)
+    config = resolve_app_config(home=invocation_of(ctx).home)
+    in_home(ctx, work, config=config)
 
 
 @app.command(

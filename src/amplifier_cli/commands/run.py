@@ -117,7 +117,7 @@ async def _run(
     flags: dict[str, Any],
 ) -> ExitCode:
     values = config.values
-    async with opened_home(invocation, offline=values.offline) as home:
+    async with opened_home(invocation, offline=values.offline, config=config) as home:
         if resume is not None:
             opening = await resumed(home, find_session(home, resume), approver_for(yes=yes), flags, plan=plan)
         else:
