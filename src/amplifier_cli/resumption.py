@@ -16,6 +16,7 @@ from amplifierd.sessions.approvers import Approver
 from amplifierd.sessions.session import Session, SessionOpening
 
 from .config import AppConfig
+from .config_mistakes import described, unread_keys
 from .failures import UsageError, say
 from .session_choice import find_profile, overrides
 from .session_names import short_id
@@ -26,30 +27,33 @@ class SessionStartError(AmplifierError):
 
 
 @asynccontextmanager
-async def started(opening: SessionOpening) -> AsyncIterator[Session]:
+async def started(home: Home, opening: SessionOpening) -> AsyncIterator[Session]:
     """Open a session for a block and close it after.
 
     Raises:
         SessionStartError: a module that it cannot do without is broken.
     """
-    session = await begun(opening, say)
+    session = await begun(home, opening, say)
     try:
         yield session
     finally:
         await session.close()
 
 
-async def begun(opening: SessionOpening, tell: Callable[[str], None]) -> Session:
-    """Open a session; what is degraded or was repaired is told.
+async def begun(home: Home, opening: SessionOpening, tell: Callable[[str], None]) -> Session:
+    """Open a session; what is degraded or was repaired is told, and which keys of its configuration nothing reads.
 
     Raises:
         SessionStartError: a module that it cannot do without is broken.
     """
     try:
-        session = await opening
+        with unread_keys() as unread:
+            session = await opening
     except RuntimeError as error:  # the kernel's word for a plan that cannot be started
         hint = "amplifier profile verify says what is wrong with a profile, amplifier --debug shows the traceback"
         raise SessionStartError(f"the session cannot be started: {error}", hint=hint) from error
+    for line in await described(home, session, unread):
+        tell(f"warning: {line}")
     for failure in session.record.load_warnings:
         tell(f"warning: {failure.get('module_id')} is not there: {failure.get('error')}")
     if session.repaired:

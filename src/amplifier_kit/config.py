@@ -140,10 +140,17 @@ class ModuleConfig:
 
     def warn_unknown(self) -> None:
         """Log the keys that were never read: most are misspelt."""
-        if unknown := ", ".join(sorted(map(str, set(self._config) - self._known))):
+        if keys := sorted(map(str, set(self._config) - self._known)):
+            unknown = ", ".join(keys)
             if is_required():
                 raise ValueError(f"{self.module_id}: unknown config keys: {unknown}")
-            logger.warning("%s: unknown config keys are ignored: %s", self.module_id, unknown)
+            logger.warning(
+                "%s: unknown config keys are ignored: %s", self.module_id, unknown, extra=self._about_unknown(keys)
+            )
+
+    def _about_unknown(self, keys: Sequence[str]) -> dict[str, Any]:
+        """Return what an application may want to know about keys that nothing reads; it is on the log record."""
+        return {"module_id": self.module_id, "unknown_keys": tuple(keys), "known_keys": tuple(sorted(self._known))}
 
     def _read(
         self,
@@ -207,15 +214,19 @@ def _number(value: object) -> float:
     return converted
 
 
-def make_do(problem: str, instead: str = "", *, level: int = logging.WARNING) -> None:
+def make_do(
+    problem: str, instead: str = "", *, level: int = logging.WARNING, about: Mapping[str, Any] | None = None
+) -> None:
     """Report a mistake in the configuration, and how the module makes do; in that of a required one it is an error.
+
+    `about` is set on the log record, for applications.
 
     Raises:
         ValueError: the plan calls the module that mounts at the moment `required`.
     """
     if is_required():
         raise ValueError(problem)
-    logger.log(level, "%s%s", problem, instead)
+    logger.log(level, "%s%s", problem, instead, extra=about)
 
 
 def is_required() -> bool:

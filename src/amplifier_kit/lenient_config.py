@@ -54,4 +54,6 @@ class LenientConfig(ModuleConfig):
         for key in sorted(map(str, set(self._config) - self._known - _INFRASTRUCTURE)):
             near = difflib.get_close_matches(key, self._known, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
-            make_do(f"{self.module_id}: unknown config key {key!r}", f" is ignored{hint}")
+            make_do(
+                f"{self.module_id}: unknown config key {key!r}", f" is ignored{hint}", about=self._about_unknown([key])
+            )

@@ -137,6 +137,24 @@ MISTAKES = (
         profile("tools:\n- modul: tool-bash"),
     ),
     Mistake(
+        "A key of a module's configuration is misspelled",
+        MINE,
+        (
+            "warning: HOME/config/profiles/mine.md:5: tools[tool-search].config.max_resluts is not a key",
+            "of tool-search and has no effect",
+            "did you mean max_results",
+        ),
+        0,
+        profile("tools:\n- module: tool-search\n  config: {max_resluts: 10}"),
+    ),
+    Mistake(
+        "A key of a module's configuration is misspelled in a plan",
+        PLAN,
+        ("warning: session.context.config.max_token is not a key", "did you mean max_tokens"),
+        0,
+        plan(session={**LOOP, "context": {"module": "context-simple", "config": {"max_token": 9000}}}, providers=MOCK),
+    ),
+    Mistake(
         "A profile extends one that does not exist",
         MINE,
         ("HOME/config/profiles/mine.md:2: profile.extends: ", "'foundation/oflin' not found", CHECK),

@@ -72,7 +72,7 @@ class Chat:
         Raises:
             SessionStartError: a module that it cannot do without is broken.
         """
-        session = await begun(opening, self.page.line)
+        session = await begun(self.home, opening, self.page.line)
         await self._close()
         self.session = session
         self._watching = asyncio.create_task(self._watch(session))

@@ -122,7 +122,7 @@ async def _run(
             opening = await resumed(home, find_session(home, resume), approver_for(yes=yes), flags, plan=plan)
         else:
             opening = await _opened(home, config, plan=plan, frozen=frozen, name=name, yes=yes)
-        async with started(opening) as session:
+        async with started(home, opening) as session:
             return await run_turn(
                 session, prompt, output=output, show_thinking=values.show_thinking, bell_after=values.bell_after
             )
