@@ -107,15 +107,15 @@ choose which code runs, so none of it counts before the directory is trusted: yo
 | File | What it is |
 |---|---|
 | `settings.yaml`, `settings.local.yaml` | settings, as above; the second is for you alone and belongs in `.gitignore` |
-| `overlay.md` | what changes about every agent that works here: `tools`, `hooks`, `providers`, `session`, `agents`, `exclude` |
+| `overlay.md` | what changes about every agent here: `tools`, `hooks`, `providers`, `session`, `agents`, `exclude` |
 | `overlays/COLLECTION/PROFILE.md` | the same for one profile, laid over the former |
 | `modules/MODULE/` | modules of the project, named by their path: `source: ./modules/hooks-note` |
 | `commands/NAME.md` | the command `/NAME` of a chat |
 
 An overlay has the front matter of a profile, without `profile`. Flags count more than it does, and it can neither take
 out a module that a profile requires nor allow what its policy forbids. A module of the project lies in `.amplifier` and
-uses packages that are installed; what is to be fetched and locked belongs in a profile. `amplifier plan show` shows what
-comes of it.
+uses packages that are installed; what is to be fetched and locked belongs in a profile. `amplifier plan show` shows
+what comes of it.
 
 ```markdown
 ---
