@@ -70,6 +70,13 @@ are asked: `y` allows it once, `a` for the rest of the session, `n REASON` tells
 turn when the tools that run are done, a second one at once; Ctrl-D ends the chat. A session can be continued whatever
 ended it: `amplifier continue`.
 
+What an agent does is a line with a number: Ctrl-O shows the last one in full, `/expand N` another. Agents that it
+delegates to are a tree above the input line, each with what it does and what it used so far. An image file that you
+drag into the terminal, or whose path you paste, goes with the prompt, and Ctrl-V pastes the image in the clipboard
+(with `wl-paste`, `xclip` or `pngpaste`); it is sent while its mark, `[image 1: screen.png]`, is in the line. When a
+long turn ends or the agent waits for an answer, you are called: by the bell, or with `notify: desktop` by
+`notify-send`, or over ssh by the terminal itself, where it knows OSC 9 or OSC 777.
+
 A file `.amplifier/commands/NAME.md` of a trusted project, or `config/commands/NAME.md` of the home, is the command
 `/NAME`; `$ARGUMENTS` in it stands for what follows.
 

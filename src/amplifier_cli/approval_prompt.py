@@ -10,6 +10,7 @@ from amplifierd.sessions.approval import ALLOW, DENY, Approval, ApprovalDecision
 from amplifierd.sessions.approvers import AllowByRule, ApprovalRule, Approver, DenyAll
 
 from .failures import say
+from .notification import How, notify
 
 Ask = Callable[[str], Awaitable[str]]
 Tell = Callable[[str], None]
@@ -91,13 +92,18 @@ def _has_always(approval: Approval) -> bool:
     return approval.remember_key is not None
 
 
-def approver_for(*, yes: bool) -> Approver:
-    """Return who answers the questions of a session."""
+def approver_for(*, yes: bool, how: How = "none") -> Approver:
+    """Return who answers the questions of a session; `how` says in what way a person is called to the terminal."""
     if yes:
         return yes_to_all()
-    if sys.stdin.isatty() and sys.stderr.isatty():
-        return TerminalApprover(_ask, say)
-    return no_terminal()
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return no_terminal()
+
+    async def ask(question: str) -> str:
+        notify("the agent waits for an answer", how, sys.stderr)
+        return await _ask(question)
+
+    return TerminalApprover(ask, say)
 
 
 async def _ask(question: str) -> str:

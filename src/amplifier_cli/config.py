@@ -16,6 +16,7 @@ from amplifierd.exceptions import SettingsError
 from amplifierd.paths import Paths
 from amplifierd.trust import Trust
 
+from .notification import How
 from .suggestions import did_you_mean
 
 PREFIX = "AMPLIFIER_"
@@ -43,7 +44,10 @@ class AppConfig(BaseModel):
     offline: bool | None = Field(default=None, description="no network for collections, profiles and bundles")
     show_thinking: bool = Field(default=True, description="show what the model thinks, in one line")
     bell_after: Annotated[float, Field(ge=0)] = Field(
-        default=20, description="ring the terminal's bell when a turn of at least so many seconds ends"
+        default=20, description="call you when a turn of at least so many seconds ends; 0 never"
+    )
+    notify: How = Field(
+        default="bell", description="how you are called then, and when the agent waits: bell, desktop, none"
     )
 
 

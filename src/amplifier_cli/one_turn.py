@@ -11,6 +11,7 @@ from amplifierd.sessions.session import Session
 from .exit_codes import ExitCode
 from .failures import say
 from .interrupts import Interrupts
+from .notification import How, notify
 from .prompt_input import Prompt
 from .render import styled, write
 from .session_names import short_id
@@ -22,7 +23,13 @@ Output = Literal["text", "json", "jsonl"]
 
 
 async def run_turn(
-    session: Session, prompt: Prompt, *, output: Output, show_thinking: bool = True, bell_after: float = 20
+    session: Session,
+    prompt: Prompt,
+    *,
+    output: Output,
+    show_thinking: bool = True,
+    bell_after: float = 20,
+    how: How = "bell",
 ) -> ExitCode:
     """Run a prompt, show what happens, print the answer; return the exit code."""
     page = page_for(sys.stdout, sys.stderr)
@@ -40,11 +47,11 @@ async def run_turn(
     if output == "json":
         _write_now(json.dumps(_result(session, done), ensure_ascii=False, default=str))
     elif output == "text":
-        _conclude(session, done, bell_after)
+        _conclude(session, done, bell_after, how)
     return _exit_code(done, interrupts.count)
 
 
-def _conclude(session: Session, done: dict[str, Any], bell_after: float) -> None:
+def _conclude(session: Session, done: dict[str, Any], bell_after: float, how: How) -> None:
     is_terminal = sys.stdout.isatty()
     if not is_terminal and done.get("response"):
         _write_now(done["response"])
@@ -53,10 +60,10 @@ def _conclude(session: Session, done: dict[str, Any], bell_after: float) -> None
             say(line)
     if is_terminal:
         usage = done.get("usage") or {}
-        how = "" if done.get("status") == "completed" else f"{done.get('status')} · "
-        write(styled(f"{how}{summary(usage)} · session {short_id(session.session_id)}", "dim"))
+        ending = "" if done.get("status") == "completed" else f"{done.get('status')} · "
+        write(styled(f"{ending}{summary(usage)} · session {short_id(session.session_id)}", "dim"))
         if (usage.get("seconds") or 0) >= bell_after > 0:
-            sys.stdout.write("\a")
+            notify(f"the turn is {done.get('status')}", how, sys.stdout)
 
 
 def _result(session: Session, done: dict[str, Any]) -> dict[str, Any]:

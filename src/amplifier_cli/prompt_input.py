@@ -40,8 +40,8 @@ def read_prompt(words: Sequence[str], files: Iterable[Path] = ()) -> Prompt:
     said = " ".join(word for word in words if word != "-").strip()
     texts, images = [said, piped], []
     for file in files:
-        if (kind := mimetypes.guess_type(file.name)[0]) in _IMAGES:
-            images.append(image_block(file, str(kind)))
+        if image_type(file):
+            images.append(read_image(file))
         else:
             texts.append(f'<file path="{file}">\n{_text_of(file)}\n</file>')
     text = "\n\n".join(filter(None, texts))
@@ -50,14 +50,29 @@ def read_prompt(words: Sequence[str], files: Iterable[Path] = ()) -> Prompt:
     return Prompt(text, tuple(images))
 
 
-def image_block(file: Path, media_type: str) -> dict[str, Any]:
-    """Return an image as a content block."""
-    data = _bytes_of(file, _LARGEST_IMAGE)
+def image_type(file: Path) -> str | None:
+    """Return the kind of image that a file is by its name, None when models take none of that kind."""
+    kind = mimetypes.guess_type(file.name)[0]
+    return kind if kind in _IMAGES else None
+
+
+def read_image(file: Path) -> dict[str, Any]:
+    """Return an image file as a content block.
+
+    Raises:
+        UsageError: it cannot be read, or is not what its name says.
+    """
+    data, media_type = _bytes_of(file, _LARGEST_IMAGE), str(image_type(file))
     if not _IMAGES[media_type](data):
         raise UsageError(
             f"{file} is not {media_type}, though its name says so",
             hint="give it the ending of what it is, or convert it",
         )
+    return image_block(data, media_type)
+
+
+def image_block(data: bytes, media_type: str) -> dict[str, Any]:
+    """Return an image as a content block."""
     source = {"type": "base64", "media_type": media_type, "data": base64.b64encode(data).decode()}
     return {"type": "image", "source": source}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+from collections.abc import Sequence
 from typing import TextIO
 
 from .render import has_colour, shortened, styled, write
@@ -40,6 +41,9 @@ class TerminalPage:
         self._stream.flush()
         self._has_status = bool(text)
 
+    def agents(self, lines: Sequence[str]) -> None:
+        self.status("; ".join(line.lstrip("├└│ ") for line in lines))
+
 
 class ActivityPage(TerminalPage):
     """What is being done, on stderr, while the answer itself goes into a pipe."""
@@ -59,6 +63,8 @@ class NoPage:
     def line(self, text: str) -> None: ...
 
     def status(self, text: str) -> None: ...
+
+    def agents(self, lines: Sequence[str]) -> None: ...
 
 
 def page_for(stdout: TextIO, stderr: TextIO) -> TerminalPage | NoPage:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+from .agent_tree import AgentTree
 from .answer_stream import AnswerStream
+from .details import Details, input_text, outcome_text
 from .render import money, shortened, styled
 from .tool_lines import called, diff_lines, outcome
 
@@ -26,21 +28,28 @@ class Page(Protocol):
     def status(self, text: str) -> None:
         """Show what is going on right now, until something else does; empty takes it away."""
 
+    def agents(self, lines: Sequence[str]) -> None:
+        """Show the tree of the agents that are at work right now; none takes it away."""
+
 
 class TurnView:
-    """Draws the events of a session and its children on a page."""
+    """Draws the events of a session and its children on a page; with `details`, lines are numbered and kept in full."""
 
-    def __init__(self, page: Page, session_id: str, *, show_thinking: bool = True) -> None:
+    def __init__(
+        self, page: Page, session_id: str, *, show_thinking: bool = True, details: Details | None = None
+    ) -> None:
         self._page, self._session_id, self._show_thinking = page, session_id, show_thinking
+        self._details = details
         self._stream = AnswerStream()
-        self._calls: dict[str, str] = {}
-        self._agents: dict[str, str] = {}
+        self._calls: dict[tuple[str, str], int] = {}
+        self._agents = AgentTree()
         self._handlers: dict[str, Callable[[Event, Mapping[str, Any]], None]] = {
             "llm:stream_block_delta": self._piece,
             "content_block:delta": self._piece,
             "content_block:end": self._block,
             "thinking:delta": self._thinking,
-            "provider:request": lambda event, data: self._page.status(self._who(event, "thinking")),
+            "provider:request": lambda event, data: self._now(event, "thinking"),
+            "llm:response": self._used,
             "provider:retry": self._retry,
             "tool:pre": self._tool,
             "tool:outcome": self._tool_done,
@@ -97,7 +106,8 @@ class TurnView:
         elif block.get("type") in ("thinking", "reasoning") and self._show_thinking:
             thought = block.get("thinking") or block.get("text") or ""
             if isinstance(thought, str) and thought.strip():
-                self._page.line(styled(f"  ∴ {shortened(thought, _THOUGHT)}", "dim"))
+                mark = self._mark(self._keep("∴", thought))
+                self._page.line(styled(f"  ∴ {shortened(thought, _THOUGHT)}", "dim") + mark)
 
     def _answer(self, parts: list[str]) -> None:
         for part in parts:
@@ -106,23 +116,28 @@ class TurnView:
 
     def _thinking(self, event: Event, data: Mapping[str, Any]) -> None:
         words = data.get("text") or data.get("delta") or ""
-        self._page.status(self._who(event, f"thinking: {words}" if self._show_thinking and words else "thinking"))
+        self._now(event, f"thinking: {words}" if self._show_thinking and words else "thinking")
 
     # --- what is done for it
 
     def _tool(self, event: Event, data: Mapping[str, Any]) -> None:
         line = called(str(data.get("tool_name")), data.get("tool_input"))
-        self._calls[str(data.get("tool_call_id"))] = line
-        self._page.line(f"{self._indent(event)}{styled('●', 'cyan')} {line}")
+        number = self._keep(f"● {data.get('tool_name')}", input_text(data.get("tool_input")))
+        self._calls[_call_id(event, data)] = number
+        self._page.line(f"{self._indent(event)}{styled('●', 'cyan')} {line}{self._mark(number)}")
         for changed in diff_lines(data.get("tool_input")):
             self._page.line(f"{self._indent(event)}    {changed}")
-        self._page.status(self._who(event, line))
+        self._now(event, line)
 
     def _tool_done(self, event: Event, data: Mapping[str, Any]) -> None:
-        self._page.status("")
-        line = self._calls.pop(str(data.get("tool_call_id")), None)
+        self._now(event, "")
+        number = self._calls.pop(_call_id(event, data), None)
         told = outcome(data) if event["event"] == "tool:outcome" else str(data.get("error") or "")
-        if line is None or not told:
+        if number is None:
+            return
+        if self._details is not None:
+            self._details.extend(number, outcome_text(data))
+        if not told:
             return
         failed = event["event"] == "tool:error" or not data.get("success", True)
         mark = styled("✗", "red") if failed else styled("⎿", "dim")
@@ -130,15 +145,24 @@ class TurnView:
 
     def _spawned(self, event: Event, data: Mapping[str, Any]) -> None:
         agent = str(data.get("agent") or "agent")
-        self._agents[str(data.get("sub_session_id") or data.get("session_id"))] = agent
         self._page.line(f"{self._indent(event)}{styled('▸', 'cyan')} agent {agent}")
+        self._agents.begin(str(data.get("sub_session_id") or data.get("session_id")), str(event["session_id"]), agent)
+        self._page.agents(self._agents.lines())
+
+    def _used(self, event: Event, data: Mapping[str, Any]) -> None:
+        if not self._is_own(event):
+            self._agents.count(str(event.get("session_id")), data.get("usage") or {})
+            self._page.agents(self._agents.lines())
 
     def _child_done(self, event: Event, data: Mapping[str, Any]) -> None:
         """Say what an agent used, once its session is done."""
-        if not self._is_own(event):
-            agent = self._agents.get(str(event.get("session_id")), "")
-            used = summary(data.get("usage") or {})
-            self._page.line(f"    {styled('▪', 'cyan')} agent {agent} is done: {styled(used, 'dim')}")
+        if self._is_own(event):
+            return
+        session_id, used = str(event.get("session_id")), summary(data.get("usage") or {})
+        indent, agent = self._indent(event), self._agents.name(session_id)
+        self._agents.end(session_id)
+        self._page.agents(self._agents.lines())
+        self._page.line(f"{indent}{styled('▪', 'cyan')} agent {agent} is done: {styled(used, 'dim')}")
 
     def _retry(self, event: Event, data: Mapping[str, Any]) -> None:
         self._note(event, f"the provider failed ({data.get('error') or data.get('error_type')}); trying again")
@@ -152,11 +176,26 @@ class TurnView:
         return event.get("session_id") == self._session_id
 
     def _indent(self, event: Event) -> str:
-        return "" if self._is_own(event) else "    "
+        return "" if self._is_own(event) else "    " * self._agents.depth(str(event.get("session_id")))
 
-    def _who(self, event: Event, text: str) -> str:
-        agent = self._agents.get(str(event.get("session_id")), "agent")
-        return text if self._is_own(event) else f"{agent}: {text}"
+    def _now(self, event: Event, text: str) -> None:
+        """Show what is being done: for the person, or by an agent."""
+        if self._is_own(event):
+            self._page.status(text)
+        elif text:
+            self._agents.note(str(event.get("session_id")), text)
+            self._page.agents(self._agents.lines())
+
+    def _keep(self, title: str, text: str) -> int:
+        return self._details.add(title, text) if self._details is not None else 0
+
+    def _mark(self, number: int) -> str:
+        return styled(f" ·{number}", "dim") if number else ""
+
+
+def _call_id(event: Event, data: Mapping[str, Any]) -> tuple[str, str]:
+    """Return what tells a call from those of other agents, whose models may count in the same way."""
+    return str(event.get("session_id")), str(data.get("tool_call_id"))
 
 
 def summary(usage: Mapping[str, Any]) -> str:

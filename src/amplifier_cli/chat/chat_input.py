@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -13,9 +14,12 @@ from prompt_toolkit.completion import Completer
 from prompt_toolkit.formatted_text import ANSI
 from prompt_toolkit.history import FileHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.keys import Keys
 from prompt_toolkit.patch_stdout import patch_stdout
 
 from amplifier_cli.render import has_colour
+
+from .attachments import Attachments
 
 _DIM, _BOLD, _PLAIN = "\x1b[2m", "\x1b[1m", "\x1b[0m"
 QUEUED = "\0"
@@ -26,7 +30,7 @@ class ChatInput:
     """Reads lines while the agent works; what others print appears above.
 
     `is_busy` says whether a turn runs, `status` what is going on, `on_interrupt` what Ctrl-C does; it returns whether
-    that was anything.
+    that was anything. `on_expand` is what Ctrl-O does. Images that are pasted are kept in `attachments`.
     """
 
     def __init__(
@@ -37,9 +41,12 @@ class ChatInput:
         is_busy: Callable[[], bool],
         status: Callable[[], str],
         on_interrupt: Callable[[], bool],
+        on_expand: Callable[[], None],
     ) -> None:
-        self._is_busy, self._status, self._on_interrupt = is_busy, status, on_interrupt
+        self._is_busy, self._status, self._on_interrupt, self._on_expand = is_busy, status, on_interrupt, on_expand
         self.question = ""
+        self.attachments = Attachments()
+        self._prepared = ""
         history.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         history.touch(mode=0o600)
         self._session: PromptSession[str] = PromptSession(
@@ -58,8 +65,9 @@ class ChatInput:
         Raises:
             EOFError: Ctrl-D on an empty line.
         """
+        text, self._prepared = self._prepared, ""
         with patch_stdout(raw=True):
-            return await self._session.prompt_async(handle_sigint=False)
+            return await self._session.prompt_async(default=text, handle_sigint=False)
 
     def redraw(self) -> None:
         app = self._session.app
@@ -67,8 +75,8 @@ class ChatInput:
             app.invalidate()
 
     def set_text(self, text: str) -> None:
-        """Put a text into the line, to be edited."""
-        self._session.default_buffer.text = text
+        """Put a text into the next line, to be edited."""
+        self._prepared = text
 
     def _message(self) -> Any:
         colour = has_colour(sys.stdout)
@@ -86,6 +94,21 @@ class ChatInput:
         def interrupt(event: KeyPressEvent) -> None:
             if not self._on_interrupt():
                 event.current_buffer.reset()
+
+        @keys.add("c-o")
+        def expand(event: KeyPressEvent) -> None:
+            self._on_expand()
+
+        @keys.add(Keys.BracketedPaste)
+        def paste(event: KeyPressEvent) -> None:
+            text = event.data.replace("\r\n", "\n").replace("\r", "\n")
+            event.current_buffer.insert_text(self.attachments.paste(text))
+
+        @keys.add("c-v")
+        async def paste_image(event: KeyPressEvent) -> None:
+            mark = await asyncio.to_thread(self.attachments.paste_clipboard)
+            event.current_buffer.insert_text(mark)
+            event.app.invalidate()
 
         @keys.add("escape", "enter")
         def queue_or_break(event: KeyPressEvent) -> None:

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from amplifier_cli.markdown import drawn
 from amplifier_cli.render import has_colour, shortened
 
 _WIDEST = 110
+_MOST_AGENTS = 6
 
 
 class ChatPage:
-    """Prints what is done, and keeps in `now` what is going on."""
+    """Prints what is done, and keeps in `now` and `tree` what is going on."""
 
     def __init__(self, changed: Callable[[], None]) -> None:
         self._changed = changed
         self.now = ""
+        self.tree: list[str] = []
 
     def answer(self, text: str) -> None:
         width = min(shutil.get_terminal_size().columns, _WIDEST)
@@ -28,6 +30,12 @@ class ChatPage:
 
     def status(self, text: str) -> None:
         self.now = shortened(text, shutil.get_terminal_size().columns - 1) if text else ""
+        self._changed()
+
+    def agents(self, lines: Sequence[str]) -> None:
+        width = shutil.get_terminal_size().columns - 1
+        shown = [*lines[:_MOST_AGENTS], *([f"… {len(lines) - _MOST_AGENTS} more"] if len(lines) > _MOST_AGENTS else [])]
+        self.tree = [line[:width] for line in shown]
         self._changed()
 
     def _print(self, text: str) -> None:

@@ -10,6 +10,8 @@ from typing import Any
 
 from amplifier_cli.approval_prompt import TerminalApprover, yes_to_all
 from amplifier_cli.config import ResolvedConfig
+from amplifier_cli.details import Details
+from amplifier_cli.notification import notify
 from amplifier_cli.render import styled
 from amplifier_cli.resumption import begun
 from amplifier_cli.session_names import short_id
@@ -45,12 +47,14 @@ class Chat:
         self._asking = asyncio.Lock()
         self._hits = 0
         self._unheard: list[str] = []
+        self.details = Details()
         self._input = ChatInput(
             home.paths.state / "chat_history",
             ChatCompleter(Path.cwd(), self.command_helps, self.agents),
             is_busy=lambda: self.is_busy,
             status=self._status,
             on_interrupt=self._interrupt,
+            on_expand=lambda: self.expand(self.details.last),
         )
 
     async def run(self, opening: SessionOpening) -> None:
@@ -100,7 +104,7 @@ class Chat:
         """Give the agent a prompt; while a turn runs, it waits."""
         if self.is_busy:
             self.page.line(styled(f"queued: {prompt}", "dim"))
-        self.in_background(self._turn(prompt))
+        self.in_background(self._turn(prompt, self._input.attachments.named_in(prompt)))
 
     def in_background(self, work: Coroutine[Any, Any, Any]) -> None:
         """Do something while the person can type; what goes wrong is told."""
@@ -115,9 +119,9 @@ class Chat:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _turn(self, prompt: str) -> None:
+    async def _turn(self, prompt: str, images: tuple[dict[str, Any], ...]) -> None:
         try:
-            await self.session.execute(prompt, queue=True)
+            await self.session.execute(prompt, images=images, queue=True)
         finally:
             self._redraw()
         if self._unheard and not self.is_busy:
@@ -148,7 +152,7 @@ class Chat:
         async with self._asking:
             self._answer = asyncio.get_running_loop().create_future()
             self._input.question = question
-            self._ring()
+            self._notify("the agent waits for an answer")
             self._redraw()
             try:
                 return await self._answer
@@ -174,7 +178,9 @@ class Chat:
     # --- what happens
 
     async def _watch(self, session: Session) -> None:
-        view = TurnView(self.page, session.session_id, show_thinking=self.config.values.show_thinking)
+        view = TurnView(
+            self.page, session.session_id, show_thinking=self.config.values.show_thinking, details=self.details
+        )
         async for event in session.subscribe():
             view.show(event)
             if event["event"] == "provider:request" and event["session_id"] == session.session_id:
@@ -193,7 +199,7 @@ class Chat:
         how = "" if done.get("status") == "completed" else f"{done.get('status')} · "
         self.page.line(styled(f"{how}{summary(usage)}\n", "dim"))
         if (usage.get("seconds") or 0) >= self.config.values.bell_after > 0:
-            self._ring()
+            self._notify(f"the turn is {done.get('status')}")
 
     def tell(self, error: AmplifierError) -> None:
         self.page.line(styled(f"error: {error.message}", "red"))
@@ -205,7 +211,8 @@ class Chat:
             return ""
         waiting = len(self.session.queued())
         queue = f" · {waiting} queued" if waiting else ""
-        return f"{self.page.now or 'working'}{queue} · Enter steers, Alt-Enter queues, Ctrl-C stops"
+        now = f"{self.page.now or 'working'}{queue} · Enter steers, Alt-Enter queues, Ctrl-C stops"
+        return "\n".join([*self.page.tree, now])
 
     # --- what is there
 
@@ -235,9 +242,13 @@ class Chat:
         """Put a text into the input line."""
         self._input.set_text(text)
 
-    def _ring(self) -> None:
-        sys.stdout.write("\a")
-        sys.stdout.flush()
+    def expand(self, number: int) -> None:
+        """Show a line in full, by its number."""
+        detail = self.details.find(number)
+        self.page.line(str(detail) if detail is not None else styled("nothing of that number is kept", "dim"))
+
+    def _notify(self, text: str) -> None:
+        notify(text, self.config.values.notify, sys.stdout)
 
     async def _close(self) -> None:
         if self._watching is None:

@@ -16,6 +16,7 @@ from amplifier_cli.session_names import short_id
 from amplifier_cli.suggestions import did_you_mean
 from amplifierd.session_store.protocol import Message
 
+from .compaction import compact
 from .goal import USAGE as GOAL
 from .goal import pursue, read_goal
 
@@ -54,6 +55,7 @@ async def _help(chat: Chat, arguments: str) -> None:
     for name, own in chat.own_commands().items():
         chat.page.line(f"  {styled(f'/{name}', 'bold')}  {own.description}")
     chat.page.line("  Enter sends, or steers the agent while it works; Alt-Enter queues, or begins a line.")
+    chat.page.line("  Ctrl-O shows the last tool call in full, Ctrl-V pastes an image, or drag an image file here.")
     chat.page.line("  @path names a file, Ctrl-X Ctrl-E opens an editor, Ctrl-C stops a turn, Ctrl-D ends the chat.")
 
 
@@ -116,6 +118,21 @@ async def _context(chat: Chat, arguments: str) -> None:
     for name, tokens in sorted(filled.items(), key=lambda item: -item[1]):
         chat.page.line(f"  {tokens:>8,}  {tokens * 100 // total:>3} %  {shortened(name, _WIDE)}")
     chat.page.line(f"  {total:>8,}  tokens, estimated, in the last request")
+
+
+async def _compact(chat: Chat, arguments: str) -> None:
+    if chat.is_busy:
+        raise UsageError("the agent is at work", hint="/compact when the turn has ended; Ctrl-C ends it")
+    context = chat.session.runner.kernel.session.coordinator.get("context")
+    chat.page.line(f"  {await compact(context)}")
+
+
+async def _expand(chat: Chat, arguments: str) -> None:
+    number = arguments.removeprefix("·") or str(chat.details.last)
+    if not number.isdecimal() or chat.details.find(int(number)) is None:
+        kept = f"there are 1 to {chat.details.last}" if chat.details.last else "no tool was used yet"
+        raise UsageError(f"there is no line {number!r} to expand", hint=kept)
+    chat.expand(int(number))
 
 
 async def _cost(chat: Chat, arguments: str) -> None:
@@ -227,6 +244,8 @@ COMMANDS: dict[str, SlashCommand] = {
     "model": SlashCommand(_model, "show the model, or ask another", "[[PROVIDER/]NAME]"),
     "effort": SlashCommand(_effort, "let the model think harder, or less hard", "LEVEL"),
     "context": SlashCommand(_context, "show what fills the model's window, by source"),
+    "compact": SlashCommand(_compact, "leave older parts of the conversation out of what the model sees"),
+    "expand": SlashCommand(_expand, "show a tool call or a thought in full, by default the last", "[N]"),
     "cost": SlashCommand(_cost, "show what the session used"),
     "goal": SlashCommand(_goal, "work on until a command succeeds", GOAL.removeprefix("/goal ")),
     "fork": SlashCommand(_fork, "go on in a copy, from the last turn or another", "[TURN]"),

@@ -32,8 +32,6 @@ from amplifier_cli.project_trust import trusted_config
 from amplifier_cli.prompt_input import Prompt, read_prompt
 from amplifier_cli.resumption import resumed, started
 from amplifier_cli.session_choice import chosen_agent, find_session
-from amplifierd.home import Home
-from amplifierd.sessions.session import SessionOpening
 
 app = single_command()
 
@@ -118,18 +116,18 @@ async def _run(
 ) -> ExitCode:
     values = config.values
     async with opened_home(invocation, offline=values.offline, config=config) as home:
+        approver = approver_for(yes=yes, how=values.notify)
         if resume is not None:
-            opening = await resumed(home, find_session(home, resume), approver_for(yes=yes), flags, plan=plan)
+            opening = await resumed(home, find_session(home, resume), approver, flags, plan=plan)
         else:
-            opening = await _opened(home, config, plan=plan, frozen=frozen, name=name, yes=yes)
+            agent = await chosen_agent(home, config, plan_file=plan, frozen=frozen)
+            opening = home.sessions.open(**agent, working_dir=Path.cwd(), approver=approver, name=name)
         async with started(home, opening) as session:
             return await run_turn(
-                session, prompt, output=output, show_thinking=values.show_thinking, bell_after=values.bell_after
+                session,
+                prompt,
+                output=output,
+                show_thinking=values.show_thinking,
+                bell_after=values.bell_after,
+                how=values.notify,
             )
-
-
-async def _opened(
-    home: Home, config: ResolvedConfig, *, plan: Path | None, frozen: bool, name: str | None, yes: bool
-) -> SessionOpening:
-    agent = await chosen_agent(home, config, plan_file=plan, frozen=frozen)
-    return home.sessions.open(**agent, working_dir=Path.cwd(), approver=approver_for(yes=yes), name=name)
