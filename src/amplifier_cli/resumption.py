@@ -118,7 +118,7 @@ async def change_agent(home: Home, session: Session, wanted: Mapping[str, Any]) 
         UsageError: the session's plan has no such provider.
     """
     record = session.record
-    plan = home.sessions.plan(record.session_id)
+    plan = session.runner.kernel.plan  # with its keys, which home.sessions.plan leaves out
     given = overrides(AppConfig.model_validate(_given(wanted)), home, plan) or {}
     changed = lay_over_plan(plan, given, allow_modules=False)
     settings = merge_sections(record.settings_overrides, given)
@@ -128,14 +128,15 @@ async def change_agent(home: Home, session: Session, wanted: Mapping[str, Any]) 
     await session.change_plan(equipment, changed, {"settings_overrides": settings}, told, cancel=False)
 
 
-def like(home: Home, record: SessionRecord, approver: Approver) -> SessionOpening:
+def like(home: Home, session: Session, approver: Approver) -> SessionOpening:
     """Return the opening of a new session with the agent of another, in the same directory."""
+    record = session.record
     options: dict[str, Any] = {"working_dir": record.working_dir, "approver": approver, "limits": record.limits}
     if record.profile_name:
         return home.sessions.open(record.profile_name, overrides=record.settings_overrides or None, **options)
     if record.bundle:
         return home.sessions.open(bundle=record.bundle, overrides=record.settings_overrides or None, **options)
-    return home.sessions.open(plan=home.sessions.plan(record.session_id), **options)
+    return home.sessions.open(plan=session.runner.kernel.plan, **options)
 
 
 def _given(flags: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -2,14 +2,16 @@
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import keyring
 import pytest
 
-sys.path.append(str(Path(__file__).parent))
+sys.path.extend([str(Path(__file__).parent), str(Path(__file__).parents[1] / "stand_ins")])
 
+from file_keyring import Keyring as FileKeyring
 from terminal import Terminal
 
 Say = Callable[..., Any]
@@ -43,6 +45,45 @@ def test_a_key_from_a_pipe_is_stored_for_its_owner_alone_and_never_shown(say: Sa
 
     assert "forgotten" in say("provider", "add", "anthropic", "--remove").out
     assert providers(say)["anthropic"]["key"] is None
+
+
+@pytest.fixture
+def system_keyring(amplifier: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A keyring of the system that works, here and in processes; returns the file that stands for it."""
+    file = tmp_path / "keyring.json"
+    monkeypatch.setenv("KEYRING_FILE", str(file))
+    stand_ins = str(Path(__file__).parents[1] / "stand_ins")
+    own = {"PYTHON_KEYRING_BACKEND": "file_keyring.Keyring", "PYTHONPATH": stand_ins, "KEYRING_FILE": str(file)}
+    amplifier.variables.update(own)
+    before = keyring.get_keyring()
+    keyring.set_keyring(FileKeyring())
+    yield file
+    keyring.set_keyring(before)
+
+
+def test_a_key_goes_to_the_keyring_of_the_system_where_there_is_one(
+    say: Say, amplifier: Any, system_keyring: Path
+) -> None:
+    added = say("provider", "add", "openai", stdin=f"{CANARY}\n")
+    listed = json.loads(amplifier("provider", "list", "--json").stdout)
+
+    assert "the key is stored in the system's keyring" in added.out
+    assert json.loads(system_keyring.read_text()) == {"amplifier/provider-openai": CANARY}
+    assert [each["from"] for each in listed if each["provider"] == "openai"] == ["keyring"]
+    assert [path for path in amplifier.home.rglob("*") if path.is_file() and CANARY in path.read_text()] == []
+    assert CANARY not in json.dumps(listed)
+    assert providers(say)["openai"]["from"] == "keyring"
+    assert "forgotten" in say("provider", "add", "openai", "--remove").out
+    assert json.loads(system_keyring.read_text()) == {}
+
+
+def test_a_keyring_that_fails_is_no_reason_not_to_store_a_key(say: Say, amplifier: Any, system_keyring: Path) -> None:
+    system_keyring.mkdir()  # so that it can be neither read nor written
+
+    added = say("provider", "add", "openai", stdin=f"{CANARY}\n")
+
+    assert (added.code, "secrets.yaml" in added.out) == (0, True)
+    assert providers(say)["openai"]["from"] == "file"
 
 
 def test_a_typed_key_is_not_echoed(amplifier: Any) -> None:

@@ -15,8 +15,8 @@ from amplifier_cli.session_choice import find_profile
 from amplifier_cli.session_names import short_id
 from amplifier_cli.suggestions import did_you_mean
 from amplifierd.session_store.protocol import Message
+from amplifierd.sessions.compaction import compact
 
-from .compaction import compact
 from .goal import USAGE as GOAL
 from .goal import pursue, read_goal
 
@@ -171,7 +171,7 @@ async def _rename(chat: Chat, arguments: str) -> None:
 
 async def _clear(chat: Chat, arguments: str) -> None:
     before = chat.short_id
-    await chat.switch(like(chat.home, chat.session.record, chat.approver))
+    await chat.switch(like(chat.home, chat.session, chat.approver))
     chat.page.line(f"  a new session, {chat.short_id}; {before} stays: amplifier session show {before}")
 
 
