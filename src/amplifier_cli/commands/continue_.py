@@ -7,7 +7,7 @@ from typing import Any
 import typer
 
 from amplifier_cli.command_group import examples, single_command
-from amplifier_cli.options import Effort, MaxCost, Model, ProfileOption, Provider, Yes
+from amplifier_cli.options import Effort, MaxCost, MaxIterations, Model, ProfileOption, Provider, Yes
 
 app = single_command()
 
@@ -23,6 +23,7 @@ def continue_(
     provider: Provider = None,
     model: Model = None,
     effort: Effort = None,
+    max_iterations: MaxIterations = None,
     max_cost: MaxCost = None,
     yes: Yes = False,
 ) -> None:
@@ -34,4 +35,6 @@ def continue_(
     from amplifier_cli.chat.start import continue_chat  # needs a terminal's libraries
 
     flags: dict[str, Any] = {"profile": profile, "provider": provider, "model": model, "effort": effort}
-    raise typer.Exit(continue_chat(ctx, None, flags={**flags, "max_cost": max_cost}, yes=yes))
+    raise typer.Exit(
+        continue_chat(ctx, None, flags={**flags, "max_iterations": max_iterations, "max_cost": max_cost}, yes=yes)
+    )

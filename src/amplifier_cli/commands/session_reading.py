@@ -9,7 +9,7 @@ import typer
 from amplifier_cli.command_group import examples, new_group
 from amplifier_cli.message_text import message_text
 from amplifier_cli.open_home import in_home
-from amplifier_cli.options import Json, PlanFile
+from amplifier_cli.options import Effort, Json, MaxCost, MaxIterations, Model, PlanFile, Provider, Yes
 from amplifier_cli.render import ago, money, shortened, styled, write, write_fields, write_json, write_table
 from amplifier_cli.session_choice import find_profile, find_session, read_plan_file
 from amplifier_cli.session_names import agent_of, short_id
@@ -75,12 +75,19 @@ def resume(
     ctx: typer.Context,
     session: SessionArgument,
     profile: Annotated[str | None, typer.Option(metavar="ID", help="Go on with another profile.")] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Answer yes to every question of the agent.")] = False,
+    provider: Provider = None,
+    model: Model = None,
+    effort: Effort = None,
+    max_iterations: MaxIterations = None,
+    max_cost: MaxCost = None,
+    yes: Yes = False,
 ) -> None:
     """Go on with a session in a chat."""
     from amplifier_cli.chat.start import continue_chat  # needs a terminal's libraries
 
-    raise typer.Exit(continue_chat(ctx, session, flags={"profile": profile}, yes=yes))
+    flags: dict[str, Any] = {"profile": profile, "provider": provider, "model": model, "effort": effort}
+    flags |= {"max_iterations": max_iterations, "max_cost": max_cost}
+    raise typer.Exit(continue_chat(ctx, session, flags=flags, yes=yes))
 
 
 @app.command(epilog=examples("amplifier session replay last", "amplifier session replay last --profile coding"))
@@ -160,7 +167,7 @@ def _about(record: SessionRecord) -> dict[str, Any]:
 def _write_message(message: dict[str, Any]) -> None:
     role, content = str(message.get("role")), message.get("content")
     if role == "tool":
-        write(styled(f"  ⎿ {shortened(message_text(content), _WIDE)}", "dim"))
+        write(styled(f"  └ {shortened(message_text(content), _WIDE)}", "dim"))
         return
     text = message_text(content)
     if text.strip():
