@@ -9,7 +9,8 @@ from typing import Any
 
 from .render import shortened, styled
 
-_TELLING = ("command", "file_path", "path", "pattern", "query", "url", "agent", "instruction", "name", "action")
+_TELLING = ("command", "file_path", "pattern", "query", "path", "url", "agent", "instruction", "name", "action")
+_COUNTS = {"count": ("found", "found"), "total_lines": ("line", "lines"), "total_matches": ("match", "matches")}
 _WIDE = 60
 _MOST_DIFF_LINES = 12
 
@@ -55,11 +56,15 @@ def _telling(arguments: Any) -> str:
 
 def _counted(output: Any) -> str:
     if isinstance(output, Mapping):
-        numbers = {key: output[key] for key in ("count", "total_lines", "total_matches", "exit_code") if key in output}
-        if numbers:
-            return ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in numbers.items())
+        counted = [_number(output[key], *words) for key, words in _COUNTS.items() if key in output]
+        if counted or "exit_code" in output:
+            return ", ".join([*counted, *([f"exit code {output['exit_code']}"] if "exit_code" in output else [])])
         output = next((each for each in output.values() if isinstance(each, str)), "")
     if not isinstance(output, str) or not output.strip():
         return ""
     lines = output.strip().splitlines()
     return shortened(lines[0], _WIDE) if len(lines) == 1 else f"{len(lines)} lines"
+
+
+def _number(count: Any, one: str, many: str) -> str:
+    return f"{count} {one if count == 1 else many}"

@@ -43,6 +43,7 @@ class TurnView:
         self._stream = AnswerStream()
         self._calls: dict[tuple[str, str], int] = {}
         self._agents = AgentTree()
+        self._has_drawn_calls = False
         self._handlers: dict[str, Callable[[Event, Mapping[str, Any]], None]] = {
             "llm:stream_block_delta": self._piece,
             "content_block:delta": self._piece,
@@ -83,6 +84,7 @@ class TurnView:
         """Draw what is left of an answer that came to no end."""
         self._answer(self._stream.finish())
         self._page.status("")
+        self._has_drawn_calls = False
 
     # --- the answer
 
@@ -112,6 +114,9 @@ class TurnView:
     def _answer(self, parts: list[str]) -> None:
         for part in parts:
             self._page.status("")
+            if self._has_drawn_calls:
+                self._page.line("")
+                self._has_drawn_calls = False
             self._page.answer(part)
 
     def _thinking(self, event: Event, data: Mapping[str, Any]) -> None:
@@ -124,6 +129,7 @@ class TurnView:
         line = called(str(data.get("tool_name")), data.get("tool_input"))
         number = self._keep(f"● {data.get('tool_name')}", input_text(data.get("tool_input")))
         self._calls[_call_id(event, data)] = number
+        self._has_drawn_calls = True
         self._page.line(f"{self._indent(event)}{styled('●', 'cyan')} {line}{self._mark(number)}")
         for changed in diff_lines(data.get("tool_input")):
             self._page.line(f"{self._indent(event)}    {changed}")
@@ -140,7 +146,7 @@ class TurnView:
         if not told:
             return
         failed = event["event"] == "tool:error" or not data.get("success", True)
-        mark = styled("✗", "red") if failed else styled("⎿", "dim")
+        mark = styled("✗", "red") if failed else styled("└", "dim")
         self._page.line(f"{self._indent(event)}  {mark} {told if failed else styled(told, 'dim')}")
 
     def _spawned(self, event: Event, data: Mapping[str, Any]) -> None:

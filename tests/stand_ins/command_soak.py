@@ -38,7 +38,7 @@ _SEEN = {  # the last that is seen on the terminal, and how long the command may
     "Enter steers": 0.1,
     "● bash": 0.05,
     "● read_file": 0.05,
-    "⎿": 0.1,
+    "└": 0.1,
 }
 _PLAN = {
     "session": {"orchestrator": {"module": "loop-streaming"}, "context": {"module": "context-simple"}},

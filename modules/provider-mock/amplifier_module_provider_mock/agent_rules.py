@@ -98,7 +98,7 @@ def _list(text: str) -> Step | None:
     else:
         return None
     return Step(
-        f"I will list the files in {directory}.",
+        f"I will list the files {_in(directory)}.",
         (
             ToolUse("glob", {"pattern": "*", "path": directory}),
             ToolUse("read_file", {"file_path": directory}),
@@ -127,7 +127,7 @@ def _search(text: str) -> Step | None:
     wanted, directory = _unquoted(re.sub(r"\s+here$", "", wanted)), directory or "."
     pattern = _REGEX_SIGNS.sub(lambda sign: f"\\{sign[0]}", wanted)
     use = ToolUse("grep", {"pattern": pattern, "path": directory, "output_mode": "content"})
-    return Step(f"I will search for {wanted} in {directory}.", (use,)) if wanted else None
+    return Step(f"I will search for {wanted} {_in(directory)}.", (use,)) if wanted else None
 
 
 _RULES: tuple[Callable[[str], Step | None], ...] = (_read, _list, _run, _search)
@@ -161,3 +161,7 @@ def kinds() -> Iterator[str]:
     yield "list files in src"
     yield "run `ls -la`"
     yield "search for TODO in src"
+
+
+def _in(directory: str) -> str:
+    return "here" if directory == "." else f"in {directory}"
