@@ -41,13 +41,14 @@ class ForeignSummary(SessionSummary):
 
 
 def foreign_directories(projects: Path, session_id: str | None = None) -> Iterator[Path]:
-    """Yield the directories of sessions, or those of one id."""
-    for project in _folders(projects):
-        sessions = project / "sessions"
-        names = _folders(sessions) if session_id is None else [sessions / session_id]
-        for directory in names:
-            if is_session_id(directory.name) and (directory / METADATA).exists():
-                yield directory
+    """Yield the directories of sessions, or those of one id; there may be thousands that hold none."""
+    for project in _folders(str(projects)):
+        sessions = f"{project}/sessions"
+        for path in _folders(sessions) if session_id is None else [f"{sessions}/{session_id}"]:
+            if os.path.exists(f"{path}/{METADATA}"):  # noqa: PTH110 - a path is made of the few that are right
+                directory = Path(path)
+                if is_session_id(directory.name):
+                    yield directory
 
 
 def newest_of_each(sessions: Iterable[T]) -> dict[str, T]:
@@ -80,7 +81,7 @@ def find_foreign(
 ) -> tuple[list[ForeignSummary], int]:
     """Return the sessions on a page, with their numbers of turns, and how many there are on the whole list."""
     known = newest_of_each(_read(directory) for directory in foreign_directories(projects))
-    rooted = (replace(each, root_session_id=root_of(each, known)) for each in known.values())
+    rooted = (_rooted(each, root_of(each, known)) for each in known.values())
     found = [each for each in rooted if matches(each, query) and not is_copied(each.session_id)]
     return [_counted(each) for each in page_of(found, query)], len(found)
 
@@ -90,19 +91,23 @@ def _read(directory: Path) -> ForeignSummary:
     return ForeignSummary(**{name: found[name] for name in _FIELDS if name in found}, directory=directory)
 
 
+def _rooted(session: ForeignSummary, root_id: str) -> ForeignSummary:
+    return session if root_id == session.session_id else replace(session, root_session_id=root_id)
+
+
 def _counted(session: ForeignSummary) -> ForeignSummary:
     entries = [each for each in read_objects(session.directory / TRANSCRIPT) if isinstance(each.get("role"), str)]
     return replace(session, message_count=len(entries), turn_count=sum(map(is_real_user_message, entries)))
 
 
-def _folders(directory: Path) -> list[Path]:
+def _folders(directory: str) -> list[str]:
     try:
         with os.scandir(directory) as entries:
-            return sorted(Path(entry.path) for entry in entries if entry.is_dir())
+            return sorted(entry.path for entry in entries if entry.is_dir())
     except FileNotFoundError:
         return []
     except OSError as error:
-        warn_of(directory, error)
+        warn_of(Path(directory), error)
         return []
 
 
