@@ -16,7 +16,20 @@ from .http.cross_site import CrossSite
 from .http.openapi import describe
 from .http.problem_answers import add_problem_answers
 from .http.request_guard import RequestGuard
-from .routers import auth, openai, operations, system
+from .routers import (
+    approvals,
+    auth,
+    messages,
+    openai,
+    operations,
+    session_files,
+    session_inside,
+    session_trees,
+    sessions,
+    streams,
+    system,
+    turns,
+)
 from .settings import Settings
 
 API = "/api/v1"
@@ -60,6 +73,18 @@ def create_app(settings: Settings | None = None, *, home: Home | None = None) ->
     )
     app.include_router(system.unversioned)
     app.include_router(openai.router)
-    for module in (auth, operations, system):
+    for module in (
+        auth,
+        operations,
+        system,
+        streams,
+        approvals,
+        sessions,
+        turns,
+        messages,
+        session_trees,
+        session_inside,
+        session_files,
+    ):
         app.include_router(module.router, prefix=API)
     return app

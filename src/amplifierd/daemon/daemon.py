@@ -24,6 +24,7 @@ from .loop_lag import LoopLag
 from .metrics import Metrics
 from .operations import Operations
 from .published_event import PublishedEvent
+from .session_access import SessionAccess
 from .subscriber import StreamLimits
 from .tickets import Tickets
 from .tokens import Tokens
@@ -50,6 +51,7 @@ class Daemon:
             ),
         )
         self.live = Workers(self.home, on_event=self._hear)
+        self.access = SessionAccess(self.home)
         self.phase: Phase = "starting"
         self.tokens = Tokens(home.paths, home.settings.auth.tokens)
         self.tickets = Tickets()
@@ -112,6 +114,7 @@ class Daemon:
         )
         if event.name == DELETED and event.session_id == event.root_session_id:
             self.events.forget(event.session_id)
+            self.access.forget(event.session_id)
 
     async def _open_index(self) -> None:
         await asyncio.to_thread(self.home.sessions.list, limit=1)

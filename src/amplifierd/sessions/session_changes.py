@@ -23,8 +23,12 @@ _CHANGEABLE = frozenset({"name", "tags", "metadata", "working_dir", "limits"})
 class SessionChanges(OpenSessions):
     """Changes the records of sessions."""
 
-    async def update(self, session_id: str, **changes: Any) -> SessionRecord:
+    async def update(
+        self, session_id: str, *, annotations: Mapping[str, Any] | None = None, **changes: Any
+    ) -> SessionRecord:
         """Change `name`, `tags`, `metadata`, `working_dir` or `limits` of a session; an empty name clears it.
+
+        `annotations` change single keys of the metadata, whatever the others are at that moment; None removes one.
 
         Raises:
             SessionStateError: another field is named, or a value cannot be used.
@@ -43,7 +47,14 @@ class SessionChanges(OpenSessions):
             changes["limits"] = Limits.read(changes["limits"]).to_json() or None
         if "working_dir" in changes:
             changes["working_dir"] = str(absolute_directory(changes["working_dir"]))
-        return await self._change(session_id, lambda record: changes)
+
+        def changed(record: SessionRecord) -> Mapping[str, Any]:
+            if annotations is None:
+                return changes
+            merged = {**changes.get("metadata", record.metadata), **annotations}
+            return {**changes, "metadata": {key: value for key, value in merged.items() if value is not None}}
+
+        return await self._change(session_id, changed)
 
     async def _change(self, session_id: str, find: Callable[[SessionRecord], Mapping[str, Any]]) -> SessionRecord:
         """Change the fields that `find` returns for the record as it is at that moment."""

@@ -1,0 +1,123 @@
+"""Server-sent events: what a client watches, as a response that lasts as long as the client stays.
+
+Frames come ready from the hub, so that this only passes bytes on, many events in one write. A client that is gone is
+noticed at once, or with the next keepalive at the latest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from typing import Any
+
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from amplifierd.daemon.event_watch import Batch, EventWatch
+from amplifierd.daemon.published_event import PublishedEvent
+
+MEDIA_TYPE = "text/event-stream"
+HEADERS = {"Cache-Control": "no-cache, no-transform", "X-Accel-Buffering": "no"}
+RETRY = b"retry: 2000\n\n"
+KEEPALIVE = b": keepalive\n\n"
+
+STREAMED: dict[int | str, dict[str, Any]] = {
+    200: {"description": "The events, until the client leaves", "content": {MEDIA_TYPE: {"schema": {"type": "string"}}}}
+}
+
+_WRITE_BYTES = 1 << 16
+
+
+class EventStreamResponse(Response):
+    """A watch as a response; `only` says which events are shown, and it ends after one that is the `last`.
+
+    `repeat` is what stands for it when the same request comes again.
+    """
+
+    media_type = MEDIA_TYPE
+
+    def __init__(
+        self,
+        watch: EventWatch,
+        keepalive_s: float,
+        *,
+        only: Callable[[PublishedEvent], bool] | None = None,
+        last: Callable[[PublishedEvent], bool] | None = None,
+        repeat: Response | None = None,
+    ) -> None:
+        self.status_code, self.background = 200, None
+        self.init_headers(HEADERS)
+        self.repeat = repeat or self
+        self.body = b""
+        self._watch, self._keepalive_s, self._only, self._last = watch, keepalive_s, only, last
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+            writing = asyncio.create_task(self._write(send))
+            leaving = asyncio.create_task(_gone(receive))
+            try:
+                await self._until_over(writing, leaving)
+            finally:
+                for task in (writing, leaving):
+                    task.cancel()
+                await asyncio.gather(writing, leaving, return_exceptions=True)
+            if not writing.cancelled() and (error := writing.exception()) is not None:
+                raise error
+        finally:
+            self._watch.close()
+
+    async def _until_over(self, *tasks: asyncio.Task[None]) -> None:
+        """Wait for one of the tasks, but not for a client that takes nothing and has been given up."""
+        was_given_up = False
+        while not was_given_up:
+            was_given_up = self._watch.is_overflowed
+            done, _ = await asyncio.wait(tasks, timeout=self._keepalive_s, return_when=asyncio.FIRST_COMPLETED)
+            if done:
+                return
+
+    async def _write(self, send: Send) -> None:
+        async def write(data: bytes, *, more: bool = True) -> None:
+            await send({"type": "http.response.body", "body": data, "more_body": more})
+
+        await write(RETRY)
+        async with aclosing(self._frames()) as frames:
+            async for data in frames:
+                await write(data)
+        await write(b"", more=False)
+
+    async def _frames(self) -> AsyncGenerator[bytes, None]:
+        async for batch in self._watch.batches(self._keepalive_s):
+            if not batch:
+                yield KEEPALIVE
+                continue
+            shown, is_over = self._shown(batch)
+            waiting, size = [], 0
+            for event in shown:
+                frame = self._watch.frame(event)
+                waiting.append(frame)
+                size += len(frame)
+                if size >= _WRITE_BYTES:
+                    yield b"".join(waiting)
+                    waiting, size = [], 0
+            if waiting:
+                yield b"".join(waiting)
+            if is_over:
+                return
+
+    def _shown(self, batch: Batch) -> tuple[Batch, bool]:
+        """Return what is shown of a batch, and whether the stream ends with it."""
+        shown: list[PublishedEvent] = []
+        for event in batch:
+            if self._only is None or self._only(event):
+                shown.append(event)
+                if self._last is not None and self._last(event):
+                    return shown, True
+        return shown, False
+
+
+async def _gone(receive: Receive) -> None:
+    """Wait until the client has left."""
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,35 @@
+"""Sessions as clients see them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated, Any
+
+from fastapi import Path
+
+from amplifierd.daemon.daemon import Daemon
+from amplifierd.session_store.record import Activity, SessionRecord
+
+from .models import Page
+
+SessionId = Annotated[str, Path(max_length=200, description="the id of a session")]
+
+
+class SessionInfo(SessionRecord):
+    """A session; `activity` is what it does at this moment, null while its modules are not loaded."""
+
+    activity: Activity | None = None
+
+
+class SessionPage(Page):
+    sessions: list[SessionInfo]
+
+
+def shown(daemon: Daemon, record: SessionRecord, **more: Any) -> SessionInfo:
+    """Return a session as it is answered."""
+    state = daemon.live.state(record.session_id)
+    return SessionInfo(**record.model_dump(), activity=state.activity if state else None, **more)
+
+
+def all_shown(daemon: Daemon, records: Iterable[SessionRecord]) -> list[SessionInfo]:
+    return [shown(daemon, record) for record in records]

@@ -1,0 +1,91 @@
+"""Questions that sessions ask: listed, for one session or all, and answered once."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path
+from pydantic import Field, model_validator
+
+from amplifierd.http.dependencies import Reader, Runner, TheDaemon
+from amplifierd.http.idempotent_route import IdempotentRoute
+from amplifierd.http.models import Answer, Body, problems
+from amplifierd.http.session_answers import SessionId
+
+router = APIRouter(tags=["approvals"], route_class=IdempotentRoute)
+
+RequestId = Annotated[str, Path(max_length=200)]
+
+
+class Approvals(Answer):
+    pending: list[dict[str, Any]]
+    total: int
+
+
+class Decision(Body):
+    """`decision` is `allow`, `deny` or one of the options; or `approved` says yes or no. `remember` makes it last."""
+
+    decision: Annotated[str, Field(min_length=1, max_length=200)] | None = None
+    reason: str | None = None
+    remember: bool = False
+    approved: bool | None = None
+    message: str | None = None
+
+    @model_validator(mode="after")
+    def _is_one(self) -> Decision:
+        if (self.decision is None) == (self.approved is None):
+            raise ValueError("either decision or approved is needed")
+        return self
+
+    @property
+    def answer(self) -> str:
+        return self.decision or ("allow" if self.approved else "deny")
+
+
+class Resolved(Answer):
+    request_id: str
+    decision: str
+    status: str
+    resolved_at: str | None
+
+
+@router.get("/approvals")
+async def list_all_approvals(daemon: TheDaemon, caller: Reader) -> Approvals:
+    """List what waits for an answer in all sessions that the caller may see."""
+    pending = []
+    for state in daemon.live.states():
+        if state.pending_approvals:
+            record = await daemon.home.sessions.runtime.store.read(state.session_id)
+            if caller.sees(record.owner):
+                pending += [dict(approval) for approval in state.pending_approvals]
+    return Approvals(pending=pending, total=len(pending))
+
+
+@router.get("/sessions/{session_id}/approvals", responses=problems(404))
+async def list_approvals(daemon: TheDaemon, caller: Reader, session_id: SessionId, all: bool = False) -> Approvals:
+    """List what waits for an answer in a session and its agents; `all` adds what was answered."""
+    await daemon.access.get(caller, session_id)
+    pending = await daemon.live.approvals(session_id, finished=all)
+    return Approvals(pending=pending, total=len(pending))
+
+
+@router.post("/sessions/{session_id}/approvals/{request_id}", responses=problems(404, 409, 410))
+async def answer_approval(
+    daemon: TheDaemon, caller: Runner, session_id: SessionId, request_id: RequestId, body: Decision
+) -> Resolved:
+    """Answer a question; the first answer counts."""
+    await daemon.access.get(caller, session_id)
+    answered = await daemon.live.resolve_approval(
+        session_id,
+        request_id,
+        body.answer,
+        reason=body.reason or body.message,
+        remember=body.remember,
+        by=caller.name,
+    )
+    return Resolved(
+        request_id=request_id,
+        decision=str(answered.get("option") or answered.get("decision") or body.answer),
+        status="resolved",
+        resolved_at=answered.get("resolved_at"),
+    )

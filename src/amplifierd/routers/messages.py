@@ -1,0 +1,162 @@
+"""What was said and what happened in a session: its messages and its stored events."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Query
+from pydantic import Field
+
+from amplifierd.http.dependencies import Reader, Runner, TheDaemon
+from amplifierd.http.idempotent_route import IdempotentRoute
+from amplifierd.http.models import Answer, Body, PageLimit, PageOffset, problems
+from amplifierd.http.session_answers import SessionId, SessionInfo, shown
+
+router = APIRouter(prefix="/sessions/{session_id}", tags=["messages"], route_class=IdempotentRoute)
+
+Roles = Annotated[str | None, Query(description="of these roles, comma-separated")]
+MessageId = Annotated[str | None, Query(max_length=200, description="the id of a message")]
+
+
+class NewMessage(Body):
+    role: Literal["user", "assistant", "system"] = "user"
+    content: str
+    agent: str | None = None
+    token_count: Annotated[int, Field(ge=0)] | None = None
+
+
+class Messages(Answer):
+    """A part of a conversation; `total` counts what the query fits."""
+
+    session_id: str
+    messages: list[dict[str, Any]]
+    total: int
+    has_more: bool
+    revision: int
+
+
+class DeletedMessage(Answer):
+    status: Literal["deleted", "no_messages"]
+    deleted_message: dict[str, Any] | None
+
+
+class Truncation(Body):
+    turn: Annotated[int, Field(ge=0)]
+
+
+class StoredEvents(Answer):
+    events: list[dict[str, Any]]
+    total: int
+    has_more: bool
+
+
+@router.post("/messages", status_code=201, responses=problems(404, 409))
+async def append_message(daemon: TheDaemon, caller: Runner, session_id: SessionId, body: NewMessage) -> dict[str, Any]:
+    """Add a message to the conversation without running a turn."""
+    await daemon.access.get(caller, session_id)
+    given = body.model_dump(exclude_none=True)
+    message: dict[str, Any] = await daemon.live.perform(session_id, "append_message", **given)
+    return message
+
+
+@router.get("/messages", responses=problems(404))
+async def list_messages(
+    daemon: TheDaemon,
+    caller: Reader,
+    session_id: SessionId,
+    limit: PageLimit = 100,
+    before: MessageId = None,
+    after: MessageId = None,
+    roles: Roles = None,
+    include: Annotated[Literal["tools"] | None, Query(description="`tools`: also the results of tools")] = None,
+) -> Messages:
+    """List what was said, the latest `limit` messages; or those before or after a message."""
+    record = await daemon.access.get(caller, session_id)
+    found = await asyncio.to_thread(daemon.home.sessions.messages, session_id)
+    wanted = {role.strip() for role in roles.split(",")} if roles else None
+    fitting = [message for message in found if _fits(message, wanted, with_tools=include == "tools")]
+    part, has_more = _part(fitting, limit, before, after)
+    return Messages(
+        session_id=session_id, messages=part, total=len(fitting), has_more=has_more, revision=record.revision
+    )
+
+
+@router.get("/transcript", responses=problems(404))
+async def get_transcript(
+    daemon: TheDaemon,
+    caller: Reader,
+    session_id: SessionId,
+    limit: PageLimit = 1000,
+    before: MessageId = None,
+    after: MessageId = None,
+    roles: Roles = None,
+) -> Messages:
+    """List everything of the conversation as it is stored, calls and results of tools included."""
+    return await list_messages(daemon, caller, session_id, limit, before, after, roles, "tools")
+
+
+@router.delete("/messages/last", responses=problems(404, 409))
+async def delete_last_message(daemon: TheDaemon, caller: Runner, session_id: SessionId) -> DeletedMessage:
+    """Take the last message out of the conversation."""
+    await daemon.access.get(caller, session_id)
+    deleted = await daemon.live.perform(session_id, "delete_last_message")
+    return DeletedMessage(status="deleted" if deleted else "no_messages", deleted_message=deleted)
+
+
+@router.post("/truncate", responses=problems(404, 409))
+async def truncate(daemon: TheDaemon, caller: Runner, session_id: SessionId, body: Truncation) -> SessionInfo:
+    """Drop everything after a turn; 0 drops the whole conversation."""
+    await daemon.access.get(caller, session_id)
+    return shown(daemon, await daemon.live.perform(session_id, "truncate", turn=body.turn))
+
+
+@router.get("/events", responses=problems(404))
+async def list_events(
+    daemon: TheDaemon,
+    caller: Reader,
+    session_id: SessionId,
+    limit: PageLimit = 500,
+    offset: PageOffset = 0,
+    after_seq: Annotated[int, Query(ge=0)] = 0,
+    level: Annotated[Literal["INFO", "WARNING", "ERROR"] | None, Query()] = None,
+    event_type: Annotated[str | None, Query(max_length=200, description="how the name begins")] = None,
+    include_children: bool = False,
+) -> StoredEvents:
+    """List the stored events of a session, in order; pieces of blocks are not stored."""
+    await daemon.access.get(caller, session_id)
+    sessions = daemon.home.sessions
+
+    def read() -> list[dict[str, Any]]:
+        members = [session_id]
+        if include_children:
+            members += [child.session_id for child in sessions.children(session_id)]
+        found = [event for member in members for event in sessions.events(member, after_seq=after_seq)]
+        return sorted(found, key=lambda event: int(event.get("seq") or 0))
+
+    fitting = [
+        event
+        for event in await asyncio.to_thread(read)
+        if (level is None or event.get("lvl") == level) and str(event.get("event")).startswith(event_type or "")
+    ]
+    part = fitting[offset : offset + limit]
+    return StoredEvents(events=part, total=len(fitting), has_more=offset + len(part) < len(fitting))
+
+
+def _fits(message: dict[str, Any], roles: set[str] | None, *, with_tools: bool) -> bool:
+    if roles is not None:
+        return message.get("role") in roles
+    return with_tools or message.get("role") != "tool"
+
+
+def _part(
+    messages: Sequence[dict[str, Any]], limit: int, before: str | None, after: str | None
+) -> tuple[list[dict[str, Any]], bool]:
+    """Return the messages between two, and whether there are more in the direction that was asked for."""
+    places = {message.get("id"): place for place, message in enumerate(messages)}
+    begin = places.get(after, -1) + 1 if after else 0
+    end = places.get(before, len(messages)) if before else len(messages)
+    between = messages[begin:end]
+    part = between[:limit] if after else between[-limit:]
+    return [*part], len(part) < len(between)

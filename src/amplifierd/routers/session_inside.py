@@ -1,0 +1,133 @@
+"""Inside a session: its plan, what is mounted in it, and what was sent to models, with where each part came from."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path
+
+from amplifierd.daemon.callers import Caller
+from amplifierd.daemon.daemon import Daemon
+from amplifierd.http.dependencies import Reader, Runner, TheDaemon
+from amplifierd.http.models import Answer, Page, PageLimit, PageOffset, paged, problems
+from amplifierd.http.session_answers import SessionId
+from amplifierd.live_sessions import Part
+from amplifierd.plans.conversion import Form
+
+router = APIRouter(prefix="/sessions/{session_id}", tags=["sessions"])
+
+
+class StoredPlan(Answer):
+    """The plan of a session, without keys."""
+
+    session_id: str
+    build_id: str | None
+    mount_plan: dict[str, Any]
+
+
+class Listed(Answer):
+    """One kind of what is mounted."""
+
+    items: list[dict[str, Any]]
+    total: int
+
+
+class RequestSummary(Answer):
+    request_id: str
+    number: int
+    turn: int
+    provider: str
+    model: str | None
+    tokens: int
+    parts: int
+    response: dict[str, Any] | None
+
+
+class RequestPage(Page):
+    requests: list[RequestSummary]
+
+
+@router.get("/mount-plan", responses=problems(404, 409))
+async def get_plan(daemon: TheDaemon, caller: Reader, session_id: SessionId, form: Form | None = None) -> StoredPlan:
+    """Show the plan that a session runs with, as it is stored or in another form."""
+    record = await daemon.access.get(caller, session_id)
+    plan = await asyncio.to_thread(daemon.home.sessions.plan, session_id)
+    if form is not None:
+        plan = await asyncio.to_thread(daemon.home.plans.convert, plan, form)
+    return StoredPlan(session_id=session_id, build_id=record.build_id, mount_plan=plan)
+
+
+@router.get("/config", responses=problems(404, 409))
+async def get_config(daemon: TheDaemon, caller: Reader, session_id: SessionId) -> StoredPlan:
+    """Show the plan of a session as it is stored."""
+    return await get_plan(daemon, caller, session_id)
+
+
+@router.get("/modules", responses=problems(404, 409))
+async def list_modules(daemon: TheDaemon, caller: Runner, session_id: SessionId) -> Listed:
+    """List the modules of a session with where they are mounted and whether they loaded; loads it if need be."""
+    return await _inspected(daemon, caller, session_id, "modules")
+
+
+@router.get("/tools", responses=problems(404, 409))
+async def list_tools(daemon: TheDaemon, caller: Runner, session_id: SessionId) -> Listed:
+    """List the tools that the model of a session is offered; loads it if need be."""
+    return await _inspected(daemon, caller, session_id, "tools")
+
+
+@router.get("/hooks", responses=problems(404, 409))
+async def list_hooks(daemon: TheDaemon, caller: Runner, session_id: SessionId) -> Listed:
+    """List who hears which event of a session; loads it if need be."""
+    return await _inspected(daemon, caller, session_id, "hooks")
+
+
+@router.get("/capabilities", responses=problems(404, 409))
+async def list_capabilities(daemon: TheDaemon, caller: Runner, session_id: SessionId) -> Listed:
+    """List the capabilities of a session; loads it if need be."""
+    return await _inspected(daemon, caller, session_id, "capabilities")
+
+
+@router.get("/agents", responses=problems(404, 409))
+async def list_agents(daemon: TheDaemon, caller: Runner, session_id: SessionId) -> Listed:
+    """List the agents that a session can delegate to; loads it if need be."""
+    return await _inspected(daemon, caller, session_id, "agents")
+
+
+@router.get("/requests", responses=problems(404))
+async def list_requests(
+    daemon: TheDaemon, caller: Reader, session_id: SessionId, limit: PageLimit = 100, offset: PageOffset = 0
+) -> RequestPage:
+    """List what was sent to models, request by request."""
+    await daemon.access.get(caller, session_id)
+    found, facts = paged(await asyncio.to_thread(daemon.home.sessions.requests, session_id), limit, offset)
+    requests = [
+        RequestSummary(
+            request_id=request.request_id,
+            number=request.number,
+            turn=request.turn,
+            provider=request.provider,
+            model=request.model,
+            tokens=request.tokens,
+            parts=len(request.parts),
+            response=dict(request.response.facts) if request.response else None,
+        )
+        for request in found
+    ]
+    return RequestPage(requests=requests, **facts)
+
+
+@router.get("/requests/{request_id}", responses=problems(404))
+async def get_request(
+    daemon: TheDaemon, caller: Reader, session_id: SessionId, request_id: Annotated[str, Path(max_length=200)]
+) -> dict[str, Any]:
+    """Show one request to a model: every part with its text and where it came from, the tools, the response."""
+    await daemon.access.get(caller, session_id)
+    request = await asyncio.to_thread(daemon.home.sessions.request, session_id, request_id)
+    return request.to_json()
+
+
+async def _inspected(daemon: Daemon, caller: Caller, session_id: str, part: Part) -> Listed:
+    await daemon.access.get(caller, session_id)
+    items = await daemon.live.inspect(session_id, part)
+    return Listed(items=items, total=len(items))

@@ -1,0 +1,186 @@
+"""Sessions made of others, and how they hang together: forks, clones, turns, ancestors, children; other profiles."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Query
+from pydantic import Field
+
+from amplifier_sessions.search_text import message_text
+from amplifierd.exceptions import InvalidTurnError, SessionNotFoundError
+from amplifierd.http.dependencies import Reader, Runner, TheDaemon
+from amplifierd.http.idempotent_route import IdempotentRoute
+from amplifierd.http.models import Answer, Body, PageLimit, PageOffset, page_facts, problems
+from amplifierd.http.session_answers import SessionId, SessionInfo, SessionPage, all_shown, shown
+from amplifierd.session_store.protocol import SessionQuery
+from amplifierd.session_store.record import SessionRecord
+from amplifierd.sessions.transcript import last_turn
+
+router = APIRouter(prefix="/sessions/{session_id}", tags=["sessions"], route_class=IdempotentRoute)
+
+_PREVIEW = 200
+Name = Annotated[str, Field(max_length=200)]
+Turn = Annotated[int, Field(ge=1)]
+
+
+class ProfileChange(Body):
+    profile_name: str
+    cancel: bool = Field(default=False, description="cancel a running turn instead of waiting for it")
+
+
+class Clone(Body):
+    name: Name | None = None
+
+
+class Fork(Body):
+    turn: Turn | None = None
+    name: Name | None = None
+    handle_orphaned_tools: Literal["complete", "remove", "error"] = "complete"
+
+
+class Forked(Answer):
+    session_id: str
+    parent_session_id: str
+    forked_from_turn: int
+    message_count: int
+
+
+class Preview(Answer):
+    turn: int
+    max_turns: int
+    message_count: int
+    messages: list[dict[str, Any]]
+
+
+class TurnInfo(Answer):
+    turn: int
+    started_at: str | None
+    user_preview: str
+    assistant_preview: str
+    message_ids: list[str]
+
+
+class Turns(Answer):
+    turns: list[TurnInfo]
+    total: int
+
+
+class Lineage(Answer):
+    ancestors: list[SessionInfo]
+    total: int
+
+
+class Tree(Answer):
+    session_id: str
+    agent: str | None
+    status: str
+    children: list[Tree]
+
+
+@router.post("/change-profile", responses=problems(404, 409, 502))
+async def change_profile(daemon: TheDaemon, caller: Runner, session_id: SessionId, body: ProfileChange) -> SessionInfo:
+    """Go on with another profile, or with the newest build of the same; a running turn is waited for."""
+    await daemon.access.get(caller, session_id)
+    record = await daemon.live.perform(session_id, "change_profile", profile=body.profile_name, cancel=body.cancel)
+    return shown(daemon, record)
+
+
+@router.post("/clone", status_code=201, responses=problems(404))
+async def clone_session(daemon: TheDaemon, caller: Runner, session_id: SessionId, body: Clone) -> SessionInfo:
+    """Copy a session, with its events and its children."""
+    await daemon.access.get(caller, session_id)
+    return shown(daemon, await daemon.home.sessions.clone(session_id, body.name))
+
+
+@router.post("/fork", status_code=201, responses=problems(404))
+async def fork_session(daemon: TheDaemon, caller: Runner, session_id: SessionId, body: Fork) -> Forked:
+    """Make a session that goes on from a turn of another, by default its last."""
+    await daemon.access.get(caller, session_id)
+    forked = await daemon.home.sessions.fork(
+        session_id, body.turn, name=body.name, handle_orphaned_tools=body.handle_orphaned_tools
+    )
+    return Forked.model_validate(forked)
+
+
+@router.get("/fork/preview", responses=problems(404))
+async def preview_fork(
+    daemon: TheDaemon, caller: Reader, session_id: SessionId, turn: Annotated[int | None, Query(ge=1)] = None
+) -> Preview:
+    """Show what a fork at a turn would begin with."""
+    await daemon.access.get(caller, session_id)
+    messages = [*await asyncio.to_thread(daemon.home.sessions.messages, session_id)]
+    latest = last_turn(messages)
+    at = latest if turn is None else turn
+    if not 1 <= at <= latest:
+        raise InvalidTurnError(f"turn {at} is out of range: session {session_id} has {latest}")
+    kept = [message for message in messages if int(message.get("turn") or 0) <= at]
+    return Preview(turn=at, max_turns=latest, message_count=len(kept), messages=kept)
+
+
+@router.get("/turns", responses=problems(404))
+async def list_turns(daemon: TheDaemon, caller: Reader, session_id: SessionId) -> Turns:
+    """List the turns of a session, each with how it begins and what came of it."""
+    await daemon.access.get(caller, session_id)
+    messages = await asyncio.to_thread(daemon.home.sessions.messages, session_id)
+    numbers = sorted({number for message in messages if (number := int(message.get("turn") or 0))})
+    turns = [_turn(number, [one for one in messages if one.get("turn") == number]) for number in numbers]
+    return Turns(turns=turns, total=len(turns))
+
+
+@router.get("/lineage", responses=problems(404))
+async def get_lineage(daemon: TheDaemon, caller: Reader, session_id: SessionId) -> Lineage:
+    """List the ancestors of a session, the root first."""
+    record = await daemon.access.get(caller, session_id)
+    ancestors: list[SessionRecord] = []
+    while (parent_id := record.parent_session_id) is not None and len(ancestors) < 1000:
+        try:
+            record = await daemon.access.get(caller, parent_id)
+        except SessionNotFoundError:
+            break
+        ancestors.insert(0, record)
+    return Lineage(ancestors=all_shown(daemon, ancestors), total=len(ancestors))
+
+
+@router.get("/forks", responses=problems(404))
+async def list_forks(
+    daemon: TheDaemon, caller: Reader, session_id: SessionId, limit: PageLimit = 100, offset: PageOffset = 0
+) -> SessionPage:
+    """List the sessions whose parent this one is: forks, and those that its agents run in."""
+    await daemon.access.get(caller, session_id)
+    query = SessionQuery(parent_session_id=session_id, sort="created_at", limit=limit, offset=offset)
+    page = await asyncio.to_thread(daemon.home.sessions.list, query)
+    return SessionPage(
+        sessions=all_shown(daemon, page.sessions), **page_facts(page.total, len(page.sessions), limit, offset)
+    )
+
+
+@router.get("/tree", responses=problems(404))
+async def get_tree(daemon: TheDaemon, caller: Reader, session_id: SessionId) -> Tree:
+    """Show a session with everything below it."""
+    record = await daemon.access.get(caller, session_id)
+    below = await asyncio.to_thread(daemon.home.sessions.children, session_id)
+    return _tree(record, below)
+
+
+def _tree(record: SessionRecord, below: Sequence[SessionRecord]) -> Tree:
+    children = [_tree(child, below) for child in below if child.parent_session_id == record.session_id]
+    return Tree(session_id=record.session_id, agent=record.agent_name, status=record.status, children=children)
+
+
+def _turn(number: int, messages: Sequence[dict[str, Any]]) -> TurnInfo:
+    return TurnInfo(
+        turn=number,
+        started_at=messages[0].get("timestamp"),
+        user_preview=_preview(messages, "user", first=True),
+        assistant_preview=_preview(messages, "assistant", first=False),
+        message_ids=[str(message.get("id")) for message in messages],
+    )
+
+
+def _preview(messages: Sequence[dict[str, Any]], role: str, *, first: bool) -> str:
+    said = [message_text(message) for message in messages if message.get("role") == role]
+    texts = [text for text in said if text]
+    return (texts[0] if first else texts[-1])[:_PREVIEW] if texts else ""

@@ -1,0 +1,252 @@
+"""Sessions: made, listed, shown, changed, started, resumed and removed."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Query, Response
+from pydantic import Field
+
+from amplifier_sessions.session_query import SORT_FIELDS, matches
+from amplifierd.daemon.daemon import Daemon
+from amplifierd.exceptions import NotReadyError, RequestRefusedError, SessionStateError
+from amplifierd.http.dependencies import Admin, Reader, Runner, TheDaemon
+from amplifierd.http.idempotent_route import IdempotentRoute
+from amplifierd.http.models import Answer, Body, PageLimit, PageOffset, page_facts, problems
+from amplifierd.http.session_answers import SessionId, SessionInfo, SessionPage, all_shown, shown
+from amplifierd.limits import Limits
+from amplifierd.plans.conversion import Form
+from amplifierd.session_store.protocol import SessionQuery
+from amplifierd.session_store.record import Activity, SessionRecord, SessionState, checked_session_id, new_session_id
+
+router = APIRouter(prefix="/sessions", tags=["sessions"], route_class=IdempotentRoute)
+
+Name = Annotated[str, Field(max_length=200)]
+Sort = Annotated[str, Query(pattern=f"^-?({'|'.join(SORT_FIELDS)})$", description="a field; with `-` the last first")]
+
+
+class NewSession(Body):
+    """What a session is to be; at most one of `profile_name`, `bundle_name`, `bundle_uri` and `mount_plan`."""
+
+    profile_name: str | None = None
+    bundle_name: str | None = None
+    bundle_uri: str | None = None
+    mount_plan: dict[str, Any] | None = None
+    working_dir: str | None = None
+    session_id: str | None = None
+    name: Name | None = None
+    settings_overrides: dict[str, Any] | None = None
+    mount_plan_form: Form = "portable"
+    metadata: dict[str, Any] = Field(default_factory=dict)
+    tags: list[str] = Field(default_factory=list)
+    limits: Limits | None = None
+    start: bool = True
+    load: bool = Field(default=False, description="load its modules, and fail if one that it needs is broken")
+
+
+class SessionChange(Body):
+    """What is to change. Keys of `metadata` are changed one by one, null removes one; `status` ends the session."""
+
+    name: Name | None = None
+    working_dir: str | None = None
+    metadata: dict[str, Any] | None = None
+    tags: list[str] | None = None
+    limits: Limits | None = None
+    status: Literal["completed", "failed", "terminated"] | None = None
+    error_message: str | None = None
+    error_details: dict[str, Any] | None = None
+
+
+class ResumedSession(SessionInfo):
+    resumed: bool = True
+
+
+class Hit(Answer):
+    """A session in which the words were found, and the first place."""
+
+    session: SessionInfo
+    snippet: str
+    message_id: str | None = None
+    turn: int | None = None
+
+
+class Hits(Answer):
+    hits: list[Hit]
+    total: int
+
+
+class Cleanup(Body):
+    older_than_days: Annotated[float, Field(ge=0)] | None = 30
+    dry_run: bool = False
+
+
+class Removed(Answer):
+    removed_count: int
+    removed: list[str]
+
+
+@router.post("", status_code=201, responses=problems(404, 409, 502, 503))
+async def create_session(daemon: TheDaemon, caller: Runner, body: NewSession, response: Response) -> SessionInfo:
+    """Create a session; without a profile, a bundle or a plan it gets the default profile."""
+    if daemon.phase != "ready":
+        raise NotReadyError(f"the daemon is {daemon.phase}", hint="try again in a moment")
+    bundle = body.bundle_name or body.bundle_uri
+    if sum(given is not None for given in (body.profile_name, body.bundle_name, body.bundle_uri, body.mount_plan)) > 1:
+        raise RequestRefusedError("a session has one source: a profile, a bundle or a plan", code="invalid-request")
+    session_id = checked_session_id(body.session_id) if body.session_id else new_session_id()
+    daemon.access.remember(session_id, caller.owner)
+    record = await daemon.home.sessions.create(
+        body.profile_name,
+        bundle=bundle,
+        plan=body.mount_plan,
+        working_dir=body.working_dir,
+        session_id=session_id,
+        name=body.name,
+        overrides=body.settings_overrides,
+        form=body.mount_plan_form,
+        limits=(body.limits or Limits()).within(caller.limits or Limits()),
+        metadata=body.metadata,
+        tags=body.tags,
+        owner=caller.owner,
+        start=body.start,
+    )
+    if body.load:
+        record = await _load_or_leave_nothing(daemon, record)
+    response.headers["Location"] = f"/api/v1/sessions/{record.session_id}"
+    return shown(daemon, record)
+
+
+async def _load_or_leave_nothing(daemon: Daemon, record: SessionRecord) -> SessionRecord:
+    try:
+        await daemon.live.load(record.session_id)
+    except BaseException:
+        await daemon.live.perform(record.session_id, "delete", force=True)
+        raise
+    return await daemon.home.sessions.runtime.store.read(record.session_id)
+
+
+@router.get("")
+async def list_sessions(
+    daemon: TheDaemon,
+    caller: Reader,
+    status: SessionState | None = None,
+    activity: Activity | None = None,
+    profile_name: str | None = None,
+    bundle: str | None = None,
+    working_dir: str | None = None,
+    parent_session_id: str | None = None,
+    tag: str | None = None,
+    since: str | None = None,
+    q: Annotated[str | None, Query(description="words in its name or messages")] = None,
+    roots_only: bool = False,
+    sort: Sort = "-created_at",
+    limit: PageLimit = 100,
+    offset: PageOffset = 0,
+) -> SessionPage:
+    """List sessions: your own, or all for an admin."""
+    query = SessionQuery(
+        status=status,
+        profile_name=profile_name,
+        bundle=bundle,
+        working_dir=working_dir,
+        parent_session_id=parent_session_id,
+        owner=None if caller.scope == "admin" else caller.owner,
+        tag=tag,
+        since=since,
+        text=q,
+        roots_only=roots_only,
+        sort=sort,
+        limit=limit,
+        offset=offset,
+    )
+    if activity is not None:
+        records = await _at_work(daemon, activity, query)
+        part = records[offset : offset + limit]
+        return SessionPage(sessions=all_shown(daemon, part), **page_facts(len(records), len(part), limit, offset))
+    page = await asyncio.to_thread(daemon.home.sessions.list, query)
+    facts = page_facts(page.total, len(page.sessions), limit, offset)
+    return SessionPage(sessions=all_shown(daemon, page.sessions), **facts)
+
+
+async def _at_work(daemon: Daemon, activity: Activity, query: SessionQuery) -> list[SessionRecord]:
+    """Return the loaded sessions that do something; only these have an activity."""
+    store = daemon.home.sessions.runtime.store
+    ids = sorted(state.session_id for state in daemon.live.states() if state.activity == activity)
+    return [record for session_id in ids if matches(record := await store.read(session_id), query)]
+
+
+@router.get("/search")
+async def search_sessions(
+    daemon: TheDaemon,
+    caller: Reader,
+    q: Annotated[str, Query(min_length=1, max_length=1000)],
+    limit: Annotated[int, Query(ge=1, le=200)] = 50,
+) -> Hits:
+    """Find words in the names and messages of sessions, each with the first place."""
+    owner = None if caller.scope == "admin" else caller.owner
+    found = await daemon.home.sessions.runtime.store.search(q, limit=limit, owner=owner)
+    hits = [
+        Hit(session=shown(daemon, hit.record), snippet=hit.snippet, message_id=hit.message_id, turn=hit.turn)
+        for hit in found
+    ]
+    return Hits(hits=hits, total=len(hits))
+
+
+@router.post("/cleanup")
+async def clean_up(daemon: TheDaemon, caller: Admin, body: Cleanup) -> Removed:
+    """Remove sessions that ended long ago; active ones stay."""
+    removed = await daemon.home.sessions.cleanup(body.older_than_days, dry_run=body.dry_run)
+    return Removed(removed_count=len(removed), removed=[*removed])
+
+
+@router.get("/{session_id}", responses=problems(404))
+async def get_session(daemon: TheDaemon, caller: Reader, session_id: SessionId) -> SessionInfo:
+    """Show a session."""
+    return shown(daemon, await daemon.access.get(caller, session_id))
+
+
+@router.patch("/{session_id}", responses=problems(404, 409))
+async def change_session(daemon: TheDaemon, caller: Runner, session_id: SessionId, body: SessionChange) -> SessionInfo:
+    """Change what is said about a session, or end it."""
+    record = await daemon.access.get(caller, session_id)
+    given = body.model_dump(exclude_unset=True)
+    details = {name: given.pop(name) for name in ("error_message", "error_details") if name in given}
+    status = given.pop("status", None)
+    if details and status != "failed":
+        raise RequestRefusedError("only a failed session has an error", code="invalid-request")
+    if "metadata" in given:
+        given["annotations"] = given.pop("metadata") or {}
+    if "limits" in given:
+        given["limits"] = (body.limits or Limits()).within(caller.limits or Limits()).to_json()
+    if given:
+        record = await daemon.live.perform(session_id, "update", **given)
+    if status is not None:
+        record = await daemon.live.perform(session_id, "end", status=status, **details)
+    return shown(daemon, record)
+
+
+@router.delete("/{session_id}", status_code=204, responses=problems(404, 409))
+async def delete_session(daemon: TheDaemon, caller: Runner, session_id: SessionId, force: bool = False) -> None:
+    """Remove a session and everything below it; one that executes only with `force`."""
+    await daemon.access.get(caller, session_id)
+    await daemon.live.perform(session_id, "delete", force=force)
+
+
+@router.post("/{session_id}/start", status_code=204, responses=problems(404, 409))
+async def start_session(daemon: TheDaemon, caller: Runner, session_id: SessionId) -> None:
+    """Start a session that was created with `start: false`."""
+    record = await daemon.access.get(caller, session_id)
+    if record.status == "created":
+        await daemon.live.load(session_id)
+    elif record.status != "active":
+        raise SessionStateError(f"session {session_id} is {record.status}", hint="it can be resumed")
+
+
+@router.post("/{session_id}/resume", responses=problems(404, 409))
+async def resume_session(daemon: TheDaemon, caller: Runner, session_id: SessionId) -> ResumedSession:
+    """Load a session, active again if it had ended."""
+    await daemon.access.get(caller, session_id)
+    await daemon.live.load(session_id)
+    record = await daemon.home.sessions.runtime.store.read(session_id)
+    return ResumedSession(**shown(daemon, record).model_dump())

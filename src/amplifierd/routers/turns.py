@@ -1,0 +1,236 @@
+"""Turns: submitted, watched, steered, queued and cancelled. A turn belongs to the daemon, not to a connection."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Path, Request, Response
+from fastapi.responses import JSONResponse
+from pydantic import AliasChoices, Field
+
+from amplifierd.daemon.callers import Caller
+from amplifierd.daemon.daemon import Daemon
+from amplifierd.daemon.event_filter import EventFilter
+from amplifierd.daemon.published_event import PublishedEvent
+from amplifierd.exceptions import SessionStateError
+from amplifierd.http.dependencies import Reader, Runner, TheDaemon
+from amplifierd.http.event_stream import MEDIA_TYPE, EventStreamResponse
+from amplifierd.http.idempotent_route import IdempotentRoute
+from amplifierd.http.models import Answer, Body, problems
+from amplifierd.http.problem_answers import problem_answer
+from amplifierd.http.session_answers import SessionId
+from amplifierd.live_sessions import SubmittedTurn, TurnRequest
+from amplifierd.session_store.record import SessionRecord
+
+from .streams import latest_sequence, session_watch
+
+router = APIRouter(prefix="/sessions/{session_id}", tags=["turns"], route_class=IdempotentRoute)
+
+_REFUSALS = problems(404, 409, 429, 499, 502, 503, 504)
+
+
+class Execution(Body):
+    """A prompt. With `queue` it waits for a running turn; with `auto_resume` an ended session goes on."""
+
+    prompt: Annotated[str, Field(validation_alias=AliasChoices("prompt", "content"))]
+    metadata: dict[str, Any] = Field(default_factory=dict)
+    images: list[dict[str, Any]] = Field(default_factory=list)
+    queue: bool = False
+    auto_resume: bool = False
+    timeout_seconds: Annotated[float, Field(gt=0)] | None = None
+
+    def request(self) -> TurnRequest:
+        return TurnRequest(
+            self.prompt,
+            metadata=self.metadata,
+            images=self.images,
+            queue=self.queue,
+            timeout_s=self.timeout_seconds,
+        )
+
+
+class ToolCall(Answer):
+    id: str
+    name: str
+    status: str
+
+
+class TurnAnswer(Answer):
+    """What came of a turn."""
+
+    response: str
+    correlation_id: str
+    turn: int
+    status: str
+    usage: dict[str, Any]
+    tool_calls: list[ToolCall]
+    finish_reason: str | None = None
+
+
+class Accepted(Answer):
+    """A turn that was taken on; its events are at `events_url`."""
+
+    correlation_id: str
+    session_id: str
+    status: Literal["accepted", "queued"]
+    events_url: str
+
+
+class Steering(Body):
+    content: Annotated[str, Field(min_length=1)]
+
+
+class Steered(Answer):
+    correlation_id: str | None
+    delivered: bool
+
+
+class Cancel(Body):
+    immediate: bool = False
+
+
+class Cancelled(Answer):
+    state: Literal["none", "graceful", "immediate"]
+    running_tools: list[Any]
+
+
+class Cancellation(Cancelled):
+    is_cancelled: bool
+    is_graceful: bool
+    is_immediate: bool
+
+
+class Queue(Answer):
+    queue: list[str]
+    total: int
+
+
+class RemovedPrompt(Answer):
+    prompt: str
+
+
+@router.post(
+    "/execute",
+    response_model=TurnAnswer,
+    responses={200: {"content": {MEDIA_TYPE: {"schema": {"type": "string"}}}}, **_REFUSALS},
+)
+async def execute(daemon: TheDaemon, caller: Runner, session_id: SessionId, body: Execution, request: Request) -> Any:
+    """Run a prompt and wait for its end. With `Accept: text/event-stream` the turn's events are the answer.
+
+    Whoever stops waiting loses nothing: the turn goes on, and its events can be watched.
+    """
+    record = await _ready(daemon, caller, session_id, auto_resume=body.auto_resume)
+    if MEDIA_TYPE in request.headers.get("accept", ""):
+        return await _watched(daemon, record, body.request())
+    submitted = await daemon.live.submit(session_id, body.request())
+    result = await asyncio.shield(submitted.result)
+    if (error := result.get("error")) is not None:
+        return _failure(request, result, error)
+    return TurnAnswer.model_validate(result)
+
+
+@router.post("/execute/stream", status_code=202, responses=_REFUSALS)
+async def submit(daemon: TheDaemon, caller: Runner, session_id: SessionId, body: Execution) -> Accepted:
+    """Run a prompt without waiting for it; its turn, or its place in the queue, is reserved when this answers."""
+    record = await _ready(daemon, caller, session_id, auto_resume=body.auto_resume)
+    after = await latest_sequence(daemon, record)
+    return _accepted(await daemon.live.submit(session_id, body.request()), after)
+
+
+@router.post("/steer", status_code=202, responses=problems(404, 409))
+async def steer(daemon: TheDaemon, caller: Runner, session_id: SessionId, body: Steering) -> Steered:
+    """Let a text reach the running turn before its next provider call."""
+    await daemon.access.get(caller, session_id)
+    return Steered.model_validate(await daemon.live.steer(session_id, body.content))
+
+
+@router.post("/cancel", responses=problems(404))
+async def cancel(daemon: TheDaemon, caller: Runner, session_id: SessionId, body: Cancel) -> Cancelled:
+    """Stop the running turn: when its tools are done, or at once, as it does when it is asked twice."""
+    await daemon.access.get(caller, session_id)
+    return Cancelled.model_validate(await daemon.live.cancel(session_id, immediate=body.immediate))
+
+
+@router.get("/cancel", responses=problems(404))
+async def get_cancellation(daemon: TheDaemon, caller: Reader, session_id: SessionId) -> Cancellation:
+    """Say how far the cancellation of the running turn is."""
+    await daemon.access.get(caller, session_id)
+    return Cancellation.model_validate(await daemon.live.cancellation(session_id))
+
+
+@router.get("/queue", responses=problems(404))
+async def list_queue(daemon: TheDaemon, caller: Reader, session_id: SessionId) -> Queue:
+    """List the prompts that wait for their turn."""
+    await daemon.access.get(caller, session_id)
+    queue = await daemon.live.queued(session_id)
+    return Queue(queue=queue, total=len(queue))
+
+
+@router.delete("/queue/{position}", responses=problems(404, 409))
+async def remove_queued(
+    daemon: TheDaemon, caller: Runner, session_id: SessionId, position: Annotated[int, Path(ge=1, le=10_000)]
+) -> RemovedPrompt:
+    """Take a prompt out of the queue; the first one has position 1."""
+    await daemon.access.get(caller, session_id)
+    return RemovedPrompt(prompt=await daemon.live.remove_queued(session_id, position))
+
+
+async def _ready(daemon: Daemon, caller: Caller, session_id: str, *, auto_resume: bool) -> SessionRecord:
+    """Return a session that may execute.
+
+    Raises:
+        SessionStateError: it has not been started, or has ended.
+    """
+    record = await daemon.access.get(caller, session_id)
+    if record.status != "active" and not auto_resume:
+        raise SessionStateError(
+            f"session {session_id} is {record.status} and cannot execute",
+            hint="start it" if record.status == "created" else "resume it, or execute with auto_resume",
+        )
+    return record
+
+
+async def _watched(daemon: Daemon, record: SessionRecord, turn: TurnRequest) -> Response:
+    """Submit a turn and answer with its events."""
+    after = await latest_sequence(daemon, record)
+    watch = session_watch(daemon, record, EventFilter(), after=after)
+    try:
+        submitted = await daemon.live.submit(record.session_id, turn)
+    except BaseException:
+        watch.close()
+        raise
+    correlation_id = submitted.correlation_id
+
+    def is_of_turn(event: PublishedEvent) -> bool:
+        if event.sequence is None or event.name == "session:status":  # it begins to execute before its turn begins
+            return False
+        return bool(event.envelope().get("correlation_id") == correlation_id)
+
+    def is_end(event: PublishedEvent) -> bool:
+        return event.name == "execution:done" and event.session_id == record.session_id
+
+    accepted = _accepted(submitted, after)
+    return EventStreamResponse(
+        watch,
+        daemon.home.settings.stream.keepalive_seconds,
+        only=is_of_turn,
+        last=is_end,
+        repeat=JSONResponse(accepted.model_dump(), 202),
+    )
+
+
+def _accepted(submitted: SubmittedTurn, after: int) -> Accepted:
+    return Accepted(
+        correlation_id=submitted.correlation_id,
+        session_id=submitted.session_id,
+        status=submitted.status,
+        events_url=f"/api/v1/sessions/{submitted.session_id}/stream?after={after}",
+    )
+
+
+def _failure(request: Request, result: Mapping[str, Any], problem: Mapping[str, Any]) -> Response:
+    """Answer with the problem that a turn ended in."""
+    facts = {name: result.get(name) for name in ("correlation_id", "turn")}
+    return problem_answer(request, {**problem, **facts})
