@@ -1,5 +1,6 @@
 """What holds for every test: none leaves the machine or touches a home, and properties are checked alike each time."""
 
+import gc
 import ipaddress
 import signal
 import sys
@@ -14,6 +15,15 @@ settings.load_profile("suite")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of a shell; what tests start inherits it
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+gc.disable()  # until all tests are known: what is made until then stays
+
+
+def pytest_collection_finish() -> None:
+    """Look for garbage among what the tests leave, and not every time among the thousands of tests as well."""
+    gc.freeze()
+    gc.enable()
+
 
 _LOCAL_NAMES = {"", "localhost"}
 _attempts: list[str] = []
