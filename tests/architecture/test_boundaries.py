@@ -21,7 +21,7 @@ def sources() -> dict[str, str]:
 
 def quiet_emits(text: str) -> Iterator[int]:
     """Yield the lines of `try` blocks that emit an event and forgive every error."""
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(ast.parse(text)) if "emit" in text else ():
         if isinstance(node, ast.Try) and any(_is_broad(handler) for handler in node.handlers):
             awaited = [one.value for part in node.body for one in ast.walk(part) if isinstance(one, ast.Await)]
             if any(_called(one) == "emit" for one in awaited):
@@ -30,8 +30,9 @@ def quiet_emits(text: str) -> Iterator[int]:
 
 def conditional_awaits(text: str) -> Iterator[int]:
     """Yield the lines that await a value if it is awaitable."""
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.If | ast.IfExp) and _called(node.test) in ("isawaitable", "iscoroutine"):
+    questions = ("isawaitable", "iscoroutine")
+    for node in ast.walk(ast.parse(text)) if any(question in text for question in questions) else ():
+        if isinstance(node, ast.If | ast.IfExp) and _called(node.test) in questions:
             parts = node.body if isinstance(node, ast.If) else [node.body]
             if any(isinstance(one, ast.Await) for part in parts for one in ast.walk(part)):
                 yield node.lineno

@@ -19,8 +19,13 @@ def sources() -> dict[str, str]:
 
 def walkers(files: dict[str, str]) -> set[str]:
     """Return the files with a loop over the three lists, or over a name that is bound to them in any file."""
-    trees = {path: ast.parse(text) for path, text in files.items()}
+    trees = {path: ast.parse(text) for path, text in files.items() if all(section in text for section in SECTIONS)}
     named = {name for tree in trees.values() for name in _names_of_the_lists(tree)}
+    trees |= {
+        path: ast.parse(text)
+        for path, text in files.items()
+        if path not in trees and any(name in text for name in named)
+    }
     return {path for path, tree in trees.items() if any(_is_the_lists(walked, named) for walked in _walked(tree))}
 
 
