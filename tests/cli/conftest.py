@@ -1,14 +1,23 @@
-"""The command as people call it: in a process of its own, or in this one where only its words count."""
+"""The command as people call it: in a process of its own, or in this one where only its words count.
+
+The processes are forked from one that has imported the command already; `executable` starts a new interpreter.
+"""
 
 import io
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+sys.path += [str(Path(__file__).parent), str(Path(__file__).parents[1] / "stand_ins")]
+
+from terminal import WarmTerminal
+from warm_command import WarmCommand, WarmProcess
 
 _OWN = ("AMPLIFIER", "ANTHROPIC_", "OPENAI_", "PYTEST_")
 
@@ -19,6 +28,7 @@ class Amplifier:
 
     home: Path
     work: Path
+    warm: WarmCommand
     variables: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -31,28 +41,42 @@ class Amplifier:
         self, *arguments: str, stdin: str = "", variables: Mapping[str, str] | None = None, cwd: Path | None = None
     ) -> subprocess.CompletedProcess[str]:
         """Run it to its end with pipes for a terminal."""
-        return subprocess.run(
-            self.command(arguments),
-            input=stdin,
-            cwd=cwd or self.work,
-            env={**self.environment, **(variables or {})},
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        environment = {**self.environment, **(variables or {})}
+        process = self.warm.start(arguments, cwd=cwd or self.work, environment=environment, stdin=True)
+        out, err = process.communicate(stdin, timeout=60)
+        return subprocess.CompletedProcess(arguments, process.wait(), out, err)
+
+    def start(self, *arguments: str) -> WarmProcess:
+        """Start it with pipes, and with nothing to read."""
+        return self.warm.start(arguments, cwd=self.work, environment=self.environment)
+
+    def in_terminal(self, arguments: Sequence[str], environment: Mapping[str, str], columns: int) -> WarmTerminal:
+        process = self.warm.start(arguments, cwd=self.work, environment=environment, columns=columns)
+        return WarmTerminal(process)
+
+    def executable(self, *arguments: str, variables: Mapping[str, str] | None = None) -> Any:
+        """Run it to its end in a new interpreter."""
+        environment = {**self.environment, **(variables or {})}
+        options: Any = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True, "timeout": 60}
+        return subprocess.run(self.command(arguments), cwd=self.work, env=environment, check=False, **options)
 
     @staticmethod
     def command(arguments: Sequence[str]) -> list[str]:
         return [sys.executable, "-m", "amplifier_cli", *arguments]
 
 
+@pytest.fixture(scope="session")
+def warm_command() -> Iterator[WarmCommand]:
+    with WarmCommand() as command:
+        yield command
+
+
 @pytest.fixture
-def amplifier(tmp_path: Path) -> Amplifier:
+def amplifier(tmp_path: Path, warm_command: WarmCommand) -> Amplifier:
     work = tmp_path / "work"
     work.mkdir()
     (work / "notes.md").write_text("# Notes\n\n- buy milk\n")
-    return Amplifier(tmp_path / "home", work)
+    return Amplifier(tmp_path / "home", work, warm_command)
 
 
 @dataclass(frozen=True)

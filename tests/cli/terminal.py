@@ -1,31 +1,75 @@
 """The command at a pseudo-terminal, with somebody who types."""
 
+import fcntl
 import re
 import signal
+import struct
+import sys
+import termios
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pexpect
+from pexpect.fdpexpect import fdspawn
+
+sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
+from warm_command import WarmProcess
 
 _CODES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r|\x07")
+_PATIENCE_S = 45
+_ROWS = 30
+_DELAY_S = pexpect.spawn(None).delaybeforesend  # people are not quicker than a program that shows its prompt
 CTRL_C, CTRL_D, ALT_ENTER = "\x03", "\x04", "\x1b\r"
+
+
+def in_terminal(command: Sequence[str], *, cwd: Path, environment: Mapping[str, str], columns: int) -> pexpect.spawn:
+    """Start any program in a terminal."""
+    program, *rest = command
+    return pexpect.spawn(
+        program,
+        rest,
+        cwd=str(cwd),
+        env=dict(environment),
+        encoding="utf-8",
+        timeout=_PATIENCE_S,
+        dimensions=(_ROWS, columns),
+    )
+
+
+class WarmTerminal(fdspawn):  # type: ignore[misc] # the package has no types
+    """The same of a process that a `WarmCommand` started in a terminal."""
+
+    def __init__(self, process: WarmProcess) -> None:
+        super().__init__(process.terminal, encoding="utf-8", timeout=_PATIENCE_S)
+        self._warm = process
+        self.exitstatus: int | None = None
+
+    def send(self, text: str) -> int:
+        time.sleep(_DELAY_S)
+        sent: int = super().send(text)
+        return sent
+
+    def kill(self, sig: int) -> None:
+        self._warm.send_signal(sig)
+
+    def setwinsize(self, rows: int, columns: int) -> None:
+        fcntl.ioctl(self.child_fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def close(self) -> None:
+        super().close()
+        code = self._warm.wait()
+        self.exitstatus = code if code >= 0 else None
 
 
 class Terminal:
     """A terminal of 80 columns that runs the command; `read` is everything that was shown so far, without codes."""
 
     def __init__(self, amplifier: Any, *arguments: str, columns: int = 80) -> None:
-        command, *rest = amplifier.command(arguments)
         environment = {**amplifier.environment, "TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1", "PYTHONUNBUFFERED": "1"}
         environment.pop("COLUMNS", None)
-        self._process = pexpect.spawn(
-            command,
-            rest,
-            cwd=str(amplifier.work),
-            env=environment,
-            encoding="utf-8",
-            timeout=45,
-            dimensions=(30, columns),
-        )
+        self._process = amplifier.in_terminal(arguments, environment, columns)
         self._shown: list[str] = []
 
     def expect(self, text: str) -> str:
@@ -47,7 +91,7 @@ class Terminal:
         self._process.send(keys)
 
     def resize(self, columns: int) -> None:
-        self._process.setwinsize(30, columns)
+        self._process.setwinsize(_ROWS, columns)
 
     def kill(self) -> str:
         """End the command as a crash does, and return what it had shown since the last text that was waited for."""

@@ -153,15 +153,7 @@ sys.exit(main(["--home", sys.argv[1], "run", "Hi"]))
 
 def test_a_session_in_use_is_told_with_its_holder_and_goes_on_when_that_is_gone(amplifier: Any) -> None:
     plan = plan_file(amplifier.work, [{**call("bash", command="sleep 60"), "when": {"regex": "^Go$"}}, "Later."])
-    process = subprocess.Popen(
-        amplifier.command(["run", "--plan", plan, "-o", "jsonl", "Go"]),
-        cwd=amplifier.work,
-        env=amplifier.environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
+    process = amplifier.start("run", "--plan", plan, "-o", "jsonl", "Go")
     next(line for line in process.stdout if json.loads(line)["event"] == "tool:intent")
 
     held = amplifier("run", "--resume", "last", "Hi")

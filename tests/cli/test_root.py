@@ -70,10 +70,11 @@ def test_a_shell_gets_a_script_for_completion(say: Say) -> None:
 
 
 def test_a_shell_completes_commands_and_options(amplifier: Any) -> None:
-    def complete(words: str) -> list[str]:
+    def complete(words: str, run: Any = amplifier) -> list[str]:
         variables = {"_AMPLIFIER_COMPLETE": "complete_bash", "COMP_WORDS": words}
-        return amplifier(variables={**variables, "COMP_CWORD": str(len(words.split(" ")) - 1)}).stdout.split()
+        found: str = run(variables={**variables, "COMP_CWORD": str(len(words.split(" ")) - 1)}).stdout
+        return found.split()
 
-    assert {"config", "completion"} <= set(complete("amplifier co"))
+    assert {"config", "completion"} <= set(complete("amplifier co", amplifier.executable))
     assert complete("amplifier config s") == ["set"]
     assert "--json" in complete("amplifier config list --")

@@ -5,7 +5,6 @@ import base64
 import json
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -32,7 +31,7 @@ def answer(said: Any) -> dict[str, Any]:
 
 
 def test_a_pipe_gets_the_answer_and_nothing_else(amplifier: Any) -> None:
-    run = amplifier("run", "List files, then read notes.md")
+    run = amplifier.executable("run", "List files, then read notes.md")
 
     assert run.returncode == 0, run.stderr
     assert run.stdout.startswith("glob:\n")
@@ -184,30 +183,17 @@ async def test_a_session_that_another_process_holds_is_left_to_it(amplifier: Any
     assert (said.returncode, f"process {os.getpid()}" in said.stderr) == (3, True), said.stderr
 
 
-def started(amplifier: Any, *arguments: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        amplifier.command(arguments),
-        cwd=amplifier.work,
-        env=amplifier.environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-def until(process: subprocess.Popen[str], event: str) -> None:
-    assert process.stdout is not None
+def until(process: Any, event: str) -> None:
     for line in process.stdout:
         if json.loads(line)["event"] == event:
             return
-    raise AssertionError(f"{event} did not happen: {process.stderr.read() if process.stderr else ''}")
+    raise AssertionError(f"{event} did not happen: {process.stderr.read()}")
 
 
 def test_ctrl_c_once_lets_the_tool_finish_and_the_session_goes_on(amplifier: Any) -> None:
     slow = call("bash", command="touch begun; for i in 1 2 3 4 5; do sleep 0.1; done; touch finished")
     plan = plan_file(amplifier.work, [slow, "Never said.", "Later."])
-    process = started(amplifier, "run", "--plan", plan, "-o", "jsonl", "Go")
+    process = amplifier.start("run", "--plan", plan, "-o", "jsonl", "Go")
     until(process, "tool:intent")
 
     process.send_signal(signal.SIGINT)
@@ -222,11 +208,10 @@ def test_ctrl_c_once_lets_the_tool_finish_and_the_session_goes_on(amplifier: Any
 
 def test_ctrl_c_twice_stops_at_once(amplifier: Any) -> None:
     plan = plan_file(amplifier.work, [{"text": "Late.", "latency_ms": 60_000}])
-    process = started(amplifier, "run", "--plan", plan, "-o", "jsonl", "Go")
+    process = amplifier.start("run", "--plan", plan, "-o", "jsonl", "Go")
     until(process, "provider:request")
 
     process.send_signal(signal.SIGINT)
-    assert process.stderr is not None
     assert "Ctrl-C again" in process.stderr.readline()
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=30)
@@ -237,7 +222,7 @@ def test_ctrl_c_twice_stops_at_once(amplifier: Any) -> None:
 
 def test_a_killed_command_leaves_a_session_that_goes_on(amplifier: Any) -> None:
     plan = plan_file(amplifier.work, [{**call("bash", command="sleep 60"), "when": {"regex": "^Go$"}}, "Later."])
-    process = started(amplifier, "run", "--plan", plan, "-o", "jsonl", "Go")
+    process = amplifier.start("run", "--plan", plan, "-o", "jsonl", "Go")
     until(process, "tool:intent")
 
     process.kill()

@@ -16,13 +16,14 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 sys.path.append(str(Path(__file__).parents[1] / "cli"))
 
-from terminal import CTRL_D, Terminal
+from terminal import CTRL_D, Terminal, WarmTerminal, in_terminal
+from warm_command import WarmCommand, WarmProcess
 
 Way = Literal["run", "continue"]
 
@@ -48,9 +49,13 @@ _PLAN = {
 
 
 class Command:
-    """The command with a home and a working directory below a folder, and one session in it."""
+    """The command with a home and a working directory below a folder, and one session in it.
 
-    def __init__(self, folder: Path) -> None:
+    Each call starts an interpreter, unless a warm command is given to fork from.
+    """
+
+    def __init__(self, folder: Path, warm: WarmCommand | None = None) -> None:
+        self._warm = warm
         self.work = folder / "work"
         self.work.mkdir(parents=True)
         self.plan = folder / "plan.json"
@@ -68,7 +73,9 @@ class Command:
     def command(arguments: Sequence[str]) -> list[str]:
         return [sys.executable, "-m", "amplifier_cli", *arguments]
 
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
+    def start(self, *arguments: str) -> subprocess.Popen[str] | WarmProcess:
+        if self._warm is not None:
+            return self._warm.start(arguments, cwd=self.work, environment=self.environment)
         return subprocess.Popen(
             self.command(arguments),
             cwd=self.work,
@@ -78,6 +85,12 @@ class Command:
             stderr=subprocess.PIPE,
             text=True,
         )
+
+    def in_terminal(self, arguments: Sequence[str], environment: Mapping[str, str], columns: int) -> Any:
+        if self._warm is not None:
+            process = self._warm.start(arguments, cwd=self.work, environment=environment, columns=columns)
+            return WarmTerminal(process)
+        return in_terminal(self.command(arguments), cwd=self.work, environment=environment, columns=columns)
 
     def answer(self, *arguments: str) -> Any:
         """Return the JSON that the command prints.
@@ -103,10 +116,11 @@ class Command:
                 time.sleep(delay_s)
                 process.kill()
         _, err = process.communicate(timeout=60)
-        if process.returncode > 0 or not shown:
-            raise SystemExit(f"a run failed by itself with {process.returncode}: {err}")
+        code = process.wait()
+        if code > 0 or not shown:
+            raise SystemExit(f"a run failed by itself with {code}: {err}")
         self._note(prompt, is_stored="user_message:saved" in shown)
-        return process.returncode < 0
+        return code < 0
 
     def continue_until(self, seen: str, delay_s: float, prompt: str) -> bool:
         """Type a prompt and kill the command some time after something is seen; False if that was too late."""
@@ -141,13 +155,13 @@ class Command:
             self.asked.append(prompt)
 
 
-def soak(folder: Path, kills: int, seed: int, way: Way) -> Counter[str]:
+def soak(folder: Path, kills: int, seed: int, way: Way, warm: WarmCommand | None = None) -> Counter[str]:
     """Kill so many commands; returns how often each moment was hit.
 
     Raises:
         SystemExit: a session does not go on, or something of it is lost, or done twice.
     """
-    chance, command, met = random.Random(seed), Command(folder), Counter[str]()
+    chance, command, met = random.Random(seed), Command(folder, warm), Counter[str]()
     moments, kill = (_EVENTS, command.run_until) if way == "run" else (_SEEN, command.continue_until)
     number = 0
     while met.total() < kills:
