@@ -36,7 +36,8 @@ class Home:
     """Everything below one `AMPLIFIERD_HOME`; frozen. Several homes can be open in one process.
 
     `shipped_collection` is the directory of the collection `foundation`, None where there is none. `in_use` says
-    whether a profile is in use; without it, one is that a session of this home runs which has not ended.
+    whether a profile is in use; without it, one is that a session of this home runs which has not ended. `program` is
+    what this process calls itself where it holds sessions.
     """
 
     paths: Paths
@@ -45,6 +46,7 @@ class Home:
     shipped_collection: Path | None = None
     progress: Progress | None = None
     in_use: Callable[[ProfileId], bool] | None = None
+    program: str = "library"
 
     @cached_property
     def catalogue(self) -> Catalogue:
@@ -125,6 +127,7 @@ class Home:
             self.keys,
             resolvers=self.resolver,
             find_checkpoints=self.checkpoints_for,
+            program=self.program,
         )
 
     def with_settings(self, settings: Settings) -> Home:

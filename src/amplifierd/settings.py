@@ -115,6 +115,15 @@ class StreamSettings(Section):
     keepalive_seconds: Seconds = Field(default=15, description="how often a silent stream shows that it is alive")
 
 
+class WorkerSettings(Section):
+    idle_minutes: Annotated[float, BeforeValidator(_no_boolean), Field(gt=0)] = Field(
+        default=15, description="after which a worker process of the daemon ends that no session is loaded in"
+    )
+    memory_limit_mb: AtLeastOne = Field(
+        default=2048, description="memory beyond which a worker process ends after its turns; at twice as much, at once"
+    )
+
+
 class MentionSettings(Section):
     max_file_bytes: AtLeastOne = Field(default=1048576, description="largest file that a mention brings in")
     max_total_bytes: AtLeastOne = Field(default=4194304, description="all files that one text brings in")
@@ -190,6 +199,7 @@ class Settings(BaseSettings):
     checkpoints: CheckpointSettings = CheckpointSettings()
     sessions: SessionSettings = SessionSettings()
     stream: StreamSettings = StreamSettings()
+    workers: WorkerSettings = WorkerSettings()
     mentions: MentionSettings = MentionSettings()
     security: SecuritySettings = SecuritySettings()
     auth: AuthSettings = AuthSettings()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -56,6 +57,11 @@ def _defaults(entry: PlanEntry, working_dir: str, key: str | None) -> dict[str, 
     if entry.module_type == "tool":
         return {"working_dir": working_dir}
     return {"api_key": key} if key else {}
+
+
+def named_variables(plan: Mapping[str, Any]) -> frozenset[str]:
+    """Return the variables of the environment that a plan names as `${VAR}`."""
+    return frozenset(match["name"] for match in _VARIABLE.finditer(json.dumps(plan, default=str)))
 
 
 def expand_variables(value: Any, environment: Mapping[str, str], missing: list[str]) -> Any:

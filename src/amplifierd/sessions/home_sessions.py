@@ -22,6 +22,7 @@ from amplifierd.session_store.protocol import Hold, Message, SessionQuery
 from amplifierd.session_store.record import SessionRecord, checked_session_id
 from amplifierd.signing_keys import SigningKeys
 
+from .announcements import changes_told
 from .branches import Branches, OrphanedTools
 from .checkpointing import Undone, changes_of, undo_files
 from .context_messages import DOCUMENT, for_other_agent
@@ -33,7 +34,7 @@ from .open_sessions import ENDED
 from .replay import ReplayResult, ReplaySource, replay
 from .session_changes import SessionChanges
 from .session_import import ImportedSession, import_session
-from .transcript import last_turn
+from .transcript import Transcript, last_turn
 
 _KEPT_DAYS = 30.0
 
@@ -114,6 +115,28 @@ class Sessions(SessionChanges):
             raise InvalidTurnError(f"turn {turn} is out of range: session {session_id} has {last_turn(messages)}")
         kept = [message for message in messages if int(message.get("turn") or 0) <= turn]
         return await self._rewrite(session_id, kept, turn)
+
+    async def append_message(self, session_id: str, role: str, content: str, **fields: Any) -> Message:
+        """Add a message to a conversation without running a turn; `fields` are `agent` and `token_count`.
+
+        Raises:
+            ExecutionInProgressError: a turn is running.
+        """
+        message = {"role": role, "content": content, **fields}
+        opened = self._open.get(session_id)
+        if opened is not None:
+            return await opened.runner.append_message(message)
+
+        async def append(hold: Hold) -> Message:
+            stored = await self._store.read_messages(session_id)
+            transcript = Transcript(self._store, hold)
+            transcript.turn = last_turn(stored)
+            line = await transcript.add(message, lasting=True)
+            record = await self._store.update(hold, message_count=len(stored) + 1)
+            await self._tell(hold, record, *changes_told(record, ["message_count"]))
+            return line
+
+        return await self._under_hold(session_id, append)
 
     async def delete_last_message(self, session_id: str) -> Message | None:
         """Drop the last message; returns it, None when there is none. A call goes with the first of its results."""

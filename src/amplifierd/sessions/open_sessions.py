@@ -200,7 +200,7 @@ class OpenSessions(SessionReading):
             if (known := self._open.get(session_id)) is not None:
                 self._users[session_id] += 1
                 return known.shared()
-            await self._adopt(session_id)
+            await self.adopt(session_id)
             root_id = (await self._store.read(session_id)).root_id
             async with AsyncExitStack() as undo:
                 hold = await self._trees.enter(root_id, take_over=take_over)
@@ -224,7 +224,7 @@ class OpenSessions(SessionReading):
         tree = await self._trees.tree(record.root_id, approver, display)
         return await self._start(record, hold, tree, equipment, layers)
 
-    async def _adopt(self, session_id: str) -> None:
+    async def adopt(self, session_id: str) -> None:
         """Copy a session of another application, which stays as it is; one of ours needs nothing."""
         source = await self._source_of(session_id)
         if source is self._store:

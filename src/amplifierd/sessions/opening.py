@@ -38,6 +38,7 @@ def open_sessions(
     *,
     resolvers: Resolvers,
     find_checkpoints: FindCheckpoints,
+    program: str = "library",
 ) -> Sessions:
     """Return the sessions of a home; nothing is created or read yet."""
     environment = dict(os.environ)
@@ -57,7 +58,7 @@ def open_sessions(
     store = FileStore(paths)
     runtime = Runtime(
         store=store,
-        holder=Holder.of_this_process(),
+        holder=Holder.of_this_process(program),
         paths=paths,
         settings=settings,
         outfitter=outfitter,

@@ -24,8 +24,13 @@ class Runtime:
     paths: Paths
     settings: Settings
     outfitter: Outfitter
-    environment: Mapping[str, str]
+    environment: dict[str, str]
     find_key: Callable[[str], str | None]
     secrets: SecretValues
     announcements: Announcements
     loaded: LoadedSessions
+
+    def learn(self, variables: Mapping[str, str]) -> None:
+        """Take in secret variables of the environment that a plan needs; none of their values is stored."""
+        self.environment.update(variables)
+        self.secrets.add(*variables.values())

@@ -52,7 +52,13 @@ class PlacedSession:
         self.session_id, self.worker, self.questions = session_id, worker, questions
         self.told: Mapping[str, Any] = told
         self.submissions: dict[str, Submission] = {}
+        self.is_leaving = False
         self._last_number = 0
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether it has turns to run, or runs one that nobody waits for."""
+        return bool(self.submissions) or self.told["activity"] not in ("idle", None)
 
     @property
     def root_id(self) -> str:
@@ -60,7 +66,10 @@ class PlacedSession:
 
     def state(self) -> LiveState:
         return LiveState(
-            self.session_id, self.told["activity"], self.worker.worker_id, tuple(self.told["pending_approvals"])
+            self.session_id,
+            self.told["activity"] or "idle",
+            self.worker.worker_id,
+            tuple(self.told["pending_approvals"]),
         )
 
     def reserve(self, turn: TurnRequest) -> Submission:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from amplifier_core.exceptions import ModuleLoadError, describe
 from amplifier_foundation.sources import Sources
 from amplifierd.exceptions import PromptRemovedError, SessionStateError
 from amplifierd.home import Home
-from amplifierd.live_sessions import Part
+from amplifierd.live_sessions import Part, Questions
 from amplifierd.paths import Paths
 from amplifierd.sessions.approvers import DenyAll, LeaveOpen
 from amplifierd.sessions.client_turns import ClientTurn
@@ -23,6 +24,7 @@ from amplifierd.settings import Settings
 from .error_transfer import described_error
 from .inspection import INSPECTIONS, cancellation_of
 from .json_rpc import Method
+from .orphans import WORKER
 from .outbox import Outbox
 from .transferred import RETURNS, plain
 
@@ -72,7 +74,8 @@ class WorkerMethods:
         known = Paths(**{name: Path(path) for name, path in paths.items()})
         read = Settings.model_validate(settings)
         shipped = Path(shipped_collection) if shipped_collection else None
-        self._opened = Home(known, read, Sources(known.cache), shipped_collection=shipped).with_settings(read)
+        home = Home(known, read, Sources(known.cache), shipped_collection=shipped, program=WORKER)
+        self._opened = home.with_settings(read)
         self._home.sessions.subscribe(self._hear)
         return {}
 
@@ -87,17 +90,27 @@ class WorkerMethods:
         assert self._outbox is not None
         return self._outbox
 
-    async def stop(self) -> None:
-        """Close every session and end the process."""
+    async def stop(self, grace_s: float) -> None:
+        """Turn away prompts that wait, stop the turns, gently for as long as the grace lasts, and end the process."""
+        for session in self._sessions.values():
+            session.turn_away()
+            await session.cancel()
+        if self._turns and grace_s > 0:
+            await asyncio.wait(self._turns, timeout=grace_s)
+        await asyncio.gather(*(self.unload(session_id) for session_id in tuple(self._sessions)))
+        if self._turns:
+            await asyncio.wait(self._turns)
         await self._home.sessions.close()
         self._out.flush()
         asyncio.get_running_loop().call_soon(self._at_stop)
 
     # --- sessions
 
-    async def load(self, session_id: str, questions: str = "wait") -> dict[str, Any]:
-        """Open a session; one that is open stays as it is."""
+    async def load(self, session_id: str, questions: Questions, environment: Mapping[str, str]) -> dict[str, Any]:
+        """Open a session; one that is open stays as it is. `environment` has the secrets that its plan needs."""
         if session_id not in self._sessions:
+            os.environ.update(environment)  # where the SDKs of vendors look for them
+            self._home.sessions.runtime.learn(environment)
             approver = LeaveOpen() if questions == "wait" else DenyAll()
             try:
                 opened = await self._home.sessions.resume(session_id, approver=approver)
@@ -193,7 +206,9 @@ class WorkerMethods:
 
     async def inspect(self, session_id: str, part: Part) -> list[dict[str, Any]]:
         """List what is mounted in a session."""
-        return INSPECTIONS[part](self._session(session_id))
+        session = self._session(session_id)
+        await session.load()
+        return INSPECTIONS[part](session)
 
     async def perform(self, session_id: str, method: str, arguments: Mapping[str, Any]) -> Any:
         """Call a method of the home's sessions."""
@@ -230,7 +245,7 @@ class WorkerMethods:
         return {
             "session_id": session_id,
             "root_session_id": session.record.root_id,
-            "activity": session.activity or "idle",
+            "activity": session.activity,
             "turn_count": session.record.turn_count,
             "pending_approvals": pending,
         }

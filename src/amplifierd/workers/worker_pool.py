@@ -20,6 +20,9 @@ logger = logging.getLogger(__name__)
 _BUSY = 2
 """With so much to do in a worker, another one is started for the same modules, as long as there are cores for it."""
 
+_MANY = 8
+"""With so many sessions, too: they stay where they are, and one day several of them have something to do."""
+
 _FIRST_S = 1.0
 
 
@@ -63,12 +66,13 @@ class WorkerPool:
 
     def _choose(self, serves: str) -> WorkerProcess | None:
         """Return the worker with the least to do, None when another one should be started."""
-        usable = [one for one in self._workers if one.serves == serves and one.is_usable and not one.is_blocked]
+        known = [one for one in self._workers if one.serves == serves and one.is_usable]
+        usable = [one for one in known if not one.is_blocked] or (known if len(known) > self._cores else [])
         if not usable:
             return None
         best = min(usable, key=lambda one: (one.work, len(one.sessions)))
-        is_more_wanted = best.work >= _BUSY and len(usable) < self._cores
-        return None if is_more_wanted else best
+        is_full = best.work >= _BUSY or len(best.sessions) >= _MANY
+        return None if is_full and len(usable) < self._cores else best
 
     async def _take_spare(self, serves: str) -> WorkerProcess:
         while True:
@@ -112,7 +116,7 @@ class WorkerPool:
         worker.is_retiring = True
         await worker.stop()
 
-    async def stop(self) -> None:
+    async def stop(self, grace_s: float) -> None:
         """End every worker; none is started any more."""
         self._is_stopped = True
         if self._first is not None:
@@ -121,5 +125,5 @@ class WorkerPool:
             self._starting.cancel()
             await asyncio.gather(self._starting, return_exceptions=True)
         begun = time.monotonic()
-        await asyncio.gather(*(worker.stop() for worker in self.workers))
+        await asyncio.gather(*(worker.stop(grace_s) for worker in self.workers))
         logger.info("all workers ended after %.1f s", time.monotonic() - begun)

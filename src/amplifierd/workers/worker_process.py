@@ -25,7 +25,7 @@ from .json_rpc import Hear, Peer, PeerGoneError
 
 logger = logging.getLogger(__name__)
 
-BLOCKED_S = 3.0
+BLOCKED_S = 2.0
 """After how long without a sign of life a worker counts as blocked."""
 
 _OPEN_S = 60.0
@@ -92,6 +92,11 @@ class WorkerProcess:
         return len(self.turns) + self.loading
 
     @property
+    def has_work(self) -> bool:
+        """Whether sessions are in it, or on their way."""
+        return bool(self.sessions or self.turns or self.loading)
+
+    @property
     def is_usable(self) -> bool:
         """Whether it takes further sessions."""
         return not (self.is_retiring or self.is_stopping or self.is_over)
@@ -140,12 +145,15 @@ class WorkerProcess:
 
     # --- end
 
-    async def stop(self) -> None:
-        """Let it close its sessions and end; one that takes too long is killed."""
+    async def stop(self, grace_s: float = 0) -> None:
+        """Let it end its turns, gently for as long as the grace lasts, close its sessions and end.
+
+        One that takes too long is killed. Called again, it does without the rest of the grace.
+        """
         self.is_stopping = True
         with suppress(NotReadyError, TimeoutError):
-            async with asyncio.timeout(_STOP_S):
-                await self.call("stop")
+            async with asyncio.timeout(grace_s + _STOP_S):
+                await self.call("stop", grace_s=grace_s)
                 await self._tree.wait()
         await self.kill()
 

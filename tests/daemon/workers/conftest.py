@@ -14,8 +14,5 @@ from worker_bench import WorkerBench
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def bench(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[WorkerBench]:
-    bench = WorkerBench(tmp_path_factory.mktemp("bench"))
-    await bench.live.start()
-    yield bench
-    await bench.live.stop()
-    await bench.home.sessions.close()
+    async with WorkerBench(tmp_path_factory.mktemp("bench")) as bench:
+        yield bench

@@ -1,15 +1,24 @@
 """Workers that end, block or leak: only what runs in them suffers, and nothing stored is lost."""
 
+import asyncio
+import json
 import os
 import signal
+import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from worker_bench import PROMPT, WorkerBench, faulty, until
+import pytest_asyncio
+from worker_bench import MODULES, PROMPT, WorkerBench, faulty, is_alive, until
 
+from amplifier_core.exceptions import ModuleLoadError
+from amplifierd.exceptions import NotReadyError
 from amplifierd.live_sessions import TurnRequest
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+DAEMON = Path(__file__).parents[2] / "stand_ins/worker_daemon.py"
 
 
 async def test_a_killed_worker_fails_its_turn_and_the_session_goes_on_in_another(bench: WorkerBench) -> None:
@@ -24,19 +33,11 @@ async def test_a_killed_worker_fails_its_turn_and_the_session_goes_on_in_another
     assert (result["status"], result["error"]["code"], result["turn"]) == ("failed", "aborted", 1)
     assert bench.told(session_id)[-1] == "execution:done"
     assert "session:repaired" in bench.told(session_id)
-    assert not _lives(folder)
+    assert not is_alive(folder / "child")
     tool = next(one for one in bench.home.sessions.messages(session_id) if one["role"] == "tool")
     assert tool["metadata"]["repaired"] == "unknown"
     assert (await bench.run(session_id))["status"] == "completed"
     assert bench.worker_of(session_id) != worker
-
-
-def _lives(folder: Path) -> bool:
-    try:
-        os.kill(int((folder / "child").read_text()), 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 async def test_a_module_that_ends_the_process_ends_its_turn_only(bench: WorkerBench) -> None:
@@ -58,3 +59,87 @@ async def test_a_prompt_that_waited_when_the_worker_ended_runs_afterwards(bench:
     assert (await bench.result(second))["turn"] == 2
     prompts = [one["content"] for one in bench.home.sessions.messages(session_id) if one["role"] == "user"]
     assert prompts == [PROMPT, "two"]
+
+
+async def test_a_module_that_blocks_holds_up_its_own_worker_only(bench: WorkerBench) -> None:
+    blocking, folder = await bench.session(faulty("block"))
+    other, _ = await bench.session(tools=[{"module": "tool-filesystem"}])
+    submitted = await bench.live.submit(blocking, TurnRequest(PROMPT))
+    await until((folder / "begun").exists)
+
+    assert (await bench.run(other))["status"] == "completed"
+    await until(lambda: bench.state_of_worker(blocking) == "blocked")
+    assert bench.state_of_worker(other) == "ready"
+    (folder / "go").touch()
+    assert (await bench.result(submitted))["status"] == "completed"
+
+
+async def test_a_turn_that_blocks_for_good_is_ended_by_an_immediate_cancellation(bench: WorkerBench) -> None:
+    session_id, folder = await bench.session(faulty("block"))
+    submitted = await bench.live.submit(session_id, TurnRequest(PROMPT))
+    await until((folder / "begun").exists)
+
+    with pytest.raises(NotReadyError):
+        await bench.live.cancel(session_id)
+    await bench.live.cancel(session_id, immediate=True)
+
+    assert (await bench.result(submitted))["status"] == "failed"
+    assert (await bench.run(session_id))["status"] == "completed"
+
+
+async def test_a_broken_orchestrator_is_told_in_the_kernel_s_words(bench: WorkerBench) -> None:
+    session_id, _ = await bench.session(orchestrator="loop-of-another-world")
+
+    with pytest.raises(ModuleLoadError, match="Cannot initialize without orchestrator"):
+        await bench.live.load(session_id)
+    assert bench.live.state(session_id) is None
+
+
+async def test_a_worker_ends_with_its_daemon_and_its_session_can_be_resumed(bench: WorkerBench) -> None:
+    session_id, folder = await bench.session(faulty("start"))
+    daemon = await asyncio.create_subprocess_exec(
+        *(sys.executable, DAEMON, bench.home.paths.home, session_id, PROMPT, MODULES), stdout=asyncio.subprocess.PIPE
+    )
+    assert daemon.stdout is not None
+    told = json.loads(await daemon.stdout.readline())
+    (folder / "worker").write_text(str(told["worker"]))
+    await until((folder / "child").exists)
+    assert told["imported"] == []
+
+    daemon.kill()
+    await daemon.wait()
+    await until(lambda: not is_alive(folder / "worker"))
+    await until(lambda: not is_alive(folder / "child"))
+
+    assert (await bench.run(session_id))["turn"] == 2
+    assert "session:repaired" in bench.told(session_id)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def small(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[WorkerBench]:
+    """A home whose workers may have little memory, and end soon when there is nothing to do."""
+    limits = {"memory_limit_mb": 200, "idle_minutes": 0.05}
+    async with WorkerBench(tmp_path_factory.mktemp("small"), workers=limits) as bench:
+        yield bench
+
+
+async def test_a_worker_that_leaks_ends_after_its_turn(small: WorkerBench) -> None:
+    session_id, _ = await small.session(faulty("leak", megabytes=200))
+    await small.live.load(session_id)
+    worker = small.worker_of(session_id)
+
+    assert (await small.run(session_id, PROMPT))["status"] == "completed"
+    await until(lambda: worker not in [one.pid for one in small.live.workers()])
+
+    assert small.live.state(session_id) is None
+    assert (await small.run(session_id))["turn"] == 2
+    await small.live.unload(session_id)
+
+
+async def test_a_worker_that_nothing_runs_in_ends(small: WorkerBench) -> None:
+    session_id, _ = await small.session()
+    await small.live.load(session_id)
+    worker = small.worker_of(session_id)
+
+    await small.live.unload(session_id)
+    await until(lambda: worker not in [one.pid for one in small.live.workers()])

@@ -2,9 +2,10 @@
 
 import asyncio
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 sys.path.append(str(Path(__file__).parents[1] / "sessions"))
 
@@ -12,7 +13,7 @@ from agents_at_work import Agent, call
 
 import amplifierd
 from amplifierd.home import Home
-from amplifierd.live_sessions import LiveEvent, SubmittedTurn, TurnRequest
+from amplifierd.live_sessions import LiveEvent, SubmittedTurn, TurnRequest, WorkerState
 from amplifierd.workers.workers import Workers
 
 MODULES = Path(__file__).parents[2] / "stand_ins/worker_modules"
@@ -28,8 +29,16 @@ class WorkerBench:
         overrides = {"security": {"module_roots": [str(MODULES)]}, **settings}
         self.home: Home = amplifierd.open_home(folder / "home", offline=True, overrides=overrides)
         self.events: list[LiveEvent] = []
-        self.live = Workers(self.home, on_event=self._hear)
+        self.live = Workers(self.home, on_event=self._hear, cancel_patience_s=1)
         self._folder, self._number = folder, 0
+
+    async def __aenter__(self) -> Self:
+        await self.live.start()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.live.stop(grace_s=0)
+        await self.home.sessions.close()
 
     def _hear(self, event: LiveEvent) -> None:
         self.events.append(event)
@@ -57,6 +66,15 @@ class WorkerBench:
     async def result(self, submitted: SubmittedTurn) -> dict[str, Any]:
         return await asyncio.wait_for(asyncio.shield(submitted.result), PATIENCE_S)
 
+    @asynccontextmanager
+    async def meanwhile(self, work: Coroutine[Any, Any, Any]) -> AsyncIterator[asyncio.Task[Any]]:
+        """Let something run beside the block, and wait for it afterwards."""
+        task = asyncio.create_task(work)
+        try:
+            yield task
+        finally:
+            await asyncio.wait_for(task, PATIENCE_S)
+
     def told(self, session_id: str) -> list[str]:
         """Return the names of what was told of a session, without pieces of answers and what it does at the moment."""
         own = [one for one in self.events if one.session_id == session_id and not one.is_delta]
@@ -64,9 +82,15 @@ class WorkerBench:
 
     def worker_of(self, session_id: str) -> int:
         """Return the pid of the worker that has a session."""
+        return self._worker(session_id).pid
+
+    def state_of_worker(self, session_id: str) -> str:
+        return self._worker(session_id).status
+
+    def _worker(self, session_id: str) -> WorkerState:
         state = self.live.state(session_id)
         assert state is not None
-        return next(one.pid for one in self.live.workers() if one.worker_id == state.worker_id)
+        return next(one for one in self.live.workers() if one.worker_id == state.worker_id)
 
 
 async def until(condition: Callable[[], Any]) -> None:
@@ -74,6 +98,15 @@ async def until(condition: Callable[[], Any]) -> None:
     async with asyncio.timeout(PATIENCE_S):
         while not condition():  # noqa: ASYNC110 - it happens in another process, which cannot set an event
             await asyncio.sleep(0.02)
+
+
+def is_alive(file: Path) -> bool:
+    """Say whether the process whose pid a file holds is still there; the dead whom nobody reaped do not count."""
+    try:
+        stat = Path(f"/proc/{file.read_text()}/stat").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return stat.rpartition(b")")[2].split()[0] not in (b"Z", b"X")
 
 
 def faulty(fault: str, **more: Any) -> list[Any]:

@@ -38,7 +38,10 @@ class FaultTool:
             case "exit":
                 os._exit(3)
             case "block":
-                time.sleep(float(input.get("seconds", 3)))  # noqa: ASYNC251 - that is the fault
+                while not (self._working_dir / "go").exists():
+                    time.sleep(0.02)  # noqa: ASYNC251 - that is the fault
+            case "environment":
+                (self._working_dir / "environment").write_text("\n".join(os.environ))
             case "leak":
                 _kept.append(bytearray(os.urandom(1)) * (int(input["megabytes"]) << 20))
         return {"pid": os.getpid()}

@@ -1,0 +1,193 @@
+"""Where sessions are: each live one is in one worker, together with its tree."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any
+from weakref import WeakValueDictionary
+
+from amplifierd.exceptions import NotReadyError, SessionHeldError, SessionNotFoundError
+from amplifierd.home import Home
+from amplifierd.live_sessions import LiveEvent, OnEvent, Questions
+from amplifierd.session_store.record import SessionRecord, checked_session_id
+
+from .environment import secrets_for
+from .error_transfer import error_of
+from .json_rpc import Hear
+from .orphans import end_orphan
+from .placed_session import PlacedSession
+from .worker_kind import worker_kind
+from .worker_pool import WorkerPool
+from .worker_process import WorkerProcess
+
+logger = logging.getLogger(__name__)
+
+
+class Placement:
+    """Loads sessions into workers, and takes note of what workers tell of them.
+
+    `recover` brings a session back whose worker has ended by itself.
+    """
+
+    def __init__(
+        self, home: Home, on_event: OnEvent, recover: Callable[[PlacedSession], Coroutine[Any, Any, None]]
+    ) -> None:
+        self._home, self._on_event, self._recover = home, on_event, recover
+        self._store = home.sessions.runtime.store
+        self.pool = WorkerPool(home, self._hears, self._ended)
+        self.placed: dict[str, PlacedSession] = {}
+        self.is_closed = False
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def alone(self, session_id: str) -> asyncio.Lock:
+        """Return the lock of a session: it is placed, given turns and changed by one at a time."""
+        return self._locks.setdefault(checked_session_id(session_id), asyncio.Lock())
+
+    def find(self, session_id: str) -> PlacedSession | None:
+        """Return a session that is in a worker which has not ended."""
+        placed = self.placed.get(session_id)
+        return placed if placed is not None and not placed.worker.is_over else None
+
+    def find_tree(self, root_id: str) -> WorkerProcess | None:
+        """Return the worker that a tree is in."""
+        workers = (one.worker for one in self.placed.values() if one.root_id == root_id)
+        return next((worker for worker in workers if not worker.is_over), None)
+
+    def begin(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do something that nobody waits for."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def settle(self) -> None:
+        """Wait for everything that was begun."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    # --- loading; the caller has the session's lock
+
+    async def load(self, session_id: str, questions: Questions = "wait") -> PlacedSession:
+        """Have a session in a worker."""
+        if (placed := self.find(session_id)) is not None:
+            return placed
+        if self.is_closed:
+            raise NotReadyError("the daemon is stopping", hint="try again when it is back")
+        record = await self._read(session_id)
+        plan = await self._store.read_plan(session_id)
+        resolver = self._home.resolver()
+        secrets = await asyncio.to_thread(secrets_for, plan, os.environ, resolver)
+        worker = await self._worker_for(record, plan)
+        try:
+            told = await self._load_in(worker, session_id, questions, secrets)
+        finally:
+            worker.loading -= 1
+        placed = self.placed[session_id] = PlacedSession(session_id, worker, questions, told)
+        worker.sessions.add(session_id)
+        return placed
+
+    async def _load_in(
+        self, worker: WorkerProcess, session_id: str, questions: Questions, secrets: Mapping[str, str]
+    ) -> dict[str, Any]:
+        asked = {"session_id": session_id, "questions": questions, "environment": secrets}
+        try:
+            told: dict[str, Any] = await worker.call("load", **asked)
+        except SessionHeldError as error:
+            if not await asyncio.to_thread(end_orphan, error.holder):
+                raise
+            told = await worker.call("load", **asked)
+        return told
+
+    async def _read(self, session_id: str) -> SessionRecord:
+        """Return a session; one of another application is copied first."""
+        try:
+            return await self._store.read(session_id)
+        except SessionNotFoundError:
+            await self._home.sessions.adopt(session_id)
+            return await self._store.read(session_id)
+
+    async def _worker_for(self, record: SessionRecord, plan: Mapping[str, Any]) -> WorkerProcess:
+        """Return where a session is loaded: with its tree, if that is at work, else with its kind."""
+        if (together := self.find_tree(record.root_id)) is not None:
+            together.loading += 1
+            return together
+        return await self.pool.take(worker_kind(record, plan))
+
+    async def borrow(self, session_id: str) -> WorkerProcess:
+        """Return a worker of a session's kind, with one more to load; the caller counts it."""
+        record = await self._read(session_id)
+        return await self.pool.take(worker_kind(record, await self._store.read_plan(session_id)))
+
+    async def unload(self, session_id: str) -> None:
+        """Let a session leave its worker, if it is in one."""
+        if (placed := self.find(session_id)) is not None:
+            await placed.worker.call("unload", session_id=session_id)
+
+    async def unload_idle(self, placed: PlacedSession) -> None:
+        """Let a session leave its worker, unless it has something to do again."""
+        async with self.alone(placed.session_id):
+            if self.find(placed.session_id) is placed and not placed.is_busy:
+                await self.unload(placed.session_id)
+
+    # --- what workers tell
+
+    def _hears(self, worker: WorkerProcess) -> dict[str, Hear]:
+        return {
+            "events": self._hear_events,
+            "state": self._hear_state,
+            "turn_ended": self._hear_turn_ended,
+            "unloaded": self._hear_unloaded,
+        }
+
+    def _hear_events(self, events: Sequence[Sequence[Any]]) -> None:
+        for name, session_id, root_id, sequence, is_delta, envelope in events:
+            self._on_event(LiveEvent(name, session_id, root_id, sequence, is_delta, envelope.encode()))
+
+    def _hear_state(self, session_id: str, **told: Any) -> None:
+        placed = self.placed.get(session_id)
+        if placed is None:
+            return
+        placed.told = told
+        if told["activity"] is None and not placed.is_busy:  # its modules were unloaded, since it is idle for long
+            self.begin(self.unload_idle(placed))
+
+    def _hear_turn_ended(
+        self,
+        session_id: str,
+        correlation_id: str,
+        result: dict[str, Any] | None = None,
+        error: Mapping[str, Any] | None = None,
+    ) -> None:
+        placed = self.placed.get(session_id)
+        submission = placed.ended(correlation_id) if placed is not None else None
+        if submission is not None:
+            submission.settle(result, error_of(error) if error is not None else None)
+
+    def _hear_unloaded(self, session_id: str) -> None:
+        placed = self.placed.pop(session_id, None)
+        if placed is not None:
+            placed.leave()
+
+    def _ended(self, worker: WorkerProcess) -> None:
+        """Take note of a worker that is not there any more."""
+        lost = [placed for placed in self.placed.values() if placed.worker is worker]
+        for placed in lost:
+            del self.placed[placed.session_id]
+        if self.is_closed:
+            for submission in [one for placed in lost for one in placed.submissions.values()]:
+                submission.settle(None, NotReadyError("the daemon was stopped before the turn ended"))
+        elif lost:
+            self.begin(self._bring_back(worker, lost))
+
+    async def _bring_back(self, worker: WorkerProcess, lost: Sequence[PlacedSession]) -> None:
+        """End what is left of a worker, and bring what was at work in it to another one."""
+        await worker.kill()
+
+        async def bring_back(placed: PlacedSession) -> None:
+            async with self.alone(placed.session_id):
+                await self._recover(placed)
+
+        await asyncio.gather(*map(bring_back, lost))

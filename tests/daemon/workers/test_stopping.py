@@ -1,0 +1,65 @@
+"""Stopping the daemon's sessions: gently, completely, and so that they go on afterwards."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from worker_bench import PROMPT, WorkerBench, faulty, until
+
+from amplifierd.exceptions import NotReadyError, SessionStateError
+from amplifierd.live_sessions import TurnRequest
+
+
+@pytest_asyncio.fixture
+async def own(tmp_path: Path) -> AsyncIterator[WorkerBench]:
+    async with WorkerBench(tmp_path) as bench:
+        yield bench
+
+
+async def test_draining_takes_no_turns_and_waits_for_those_that_run(own: WorkerBench) -> None:
+    session_id, folder = await own.session(faulty("wait"))
+    submitted = await own.live.submit(session_id, TurnRequest(PROMPT))
+    await until((folder / "begun").exists)
+
+    async with own.meanwhile(own.live.drain()) as draining:
+        await until(lambda: own.live.is_draining)
+        with pytest.raises(NotReadyError):
+            await own.live.submit(session_id, TurnRequest("another"))
+        assert not draining.done()
+        (folder / "go").touch()
+
+    assert submitted.result.result()["status"] == "completed"
+
+
+async def test_stopping_ends_turns_turns_prompts_away_and_lets_every_session_go(own: WorkerBench) -> None:
+    session_id, folder = await own.session(faulty("wait"))
+    running = await own.live.submit(session_id, TurnRequest(PROMPT))
+    waiting = await own.live.submit(session_id, TurnRequest("later", queue=True))
+    await until((folder / "begun").exists)
+
+    await own.live.stop(grace_s=0.1)
+
+    assert (await own.result(running))["status"] == "cancelled"
+    with pytest.raises(SessionStateError):
+        await own.result(waiting)
+    assert own.told(session_id)[-2:] == ["execution:done", "session:end"]
+    assert own.live.workers() == []
+    assert own.live.states() == []
+    assert own.home.sessions.holder(session_id) is None
+    with pytest.raises(NotReadyError):
+        await own.live.submit(session_id, TurnRequest("too late"))
+
+
+async def test_renewed_workers_end_after_their_turns_and_sessions_go_on_in_new_ones(own: WorkerBench) -> None:
+    session_id, folder = await own.session(faulty("wait"))
+    submitted = await own.live.submit(session_id, TurnRequest(PROMPT))
+    await until((folder / "begun").exists)
+    worker = own.worker_of(session_id)
+
+    own.live.renew()
+    (folder / "go").touch()
+
+    assert (await own.result(submitted))["status"] == "completed"
+    await until(lambda: worker not in [one.pid for one in own.live.workers()])
+    assert (await own.run(session_id))["turn"] == 2
