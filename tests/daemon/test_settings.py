@@ -65,6 +65,8 @@ DEFAULTS: dict[str, Any] = {
     "sessions.max_queue": 32,
     "sessions.max_spawn_depth": 5,
     "sessions.limits": None,
+    "workers.idle_minutes": 15,
+    "workers.memory_limit_mb": 2048,
     "stream.queue_events": 10000,
     "stream.queue_bytes": 8388608,
     "stream.ring_events": 10000,
@@ -119,6 +121,8 @@ OTHER: dict[str, tuple[str, Any]] = {
     "sessions.max_queue": ("5", 5),
     "sessions.max_spawn_depth": ("2", 2),
     "sessions.limits": ('{"turns": 3}', Limits(turns=3)),
+    "workers.idle_minutes": ("1.5", 1.5),
+    "workers.memory_limit_mb": ("512", 512),
     "stream.queue_events": ("10", 10),
     "stream.queue_bytes": ("1000", 1000),
     "stream.ring_events": ("10", 10),
@@ -281,7 +285,7 @@ def test_an_invalid_variable_is_named(load: Callable[..., Settings]) -> None:
 
 def test_unknown_keys_are_warnings(load: Callable[..., Settings], file: Path) -> None:
     settings = load(
-        "ports: 1\nstartup: {check: true}\nworkers: {count: 2}\n",
+        "ports: 1\nstartup: {check: true}\nworkforce: {count: 2}\n",
         {"AMPLIFIERD_STARTUP__CHECK": "1", "AMPLIFIERD_HOME": "/x", "AMPLIFIERD_CACHE_DIR": "/y"},
     )
 
@@ -289,7 +293,7 @@ def test_unknown_keys_are_warnings(load: Callable[..., Settings], file: Path) ->
         "AMPLIFIERD_STARTUP__CHECK is not a setting and has no effect",
         f"{file}: ports is not a setting and has no effect",
         f"{file}: startup.check is not a setting and has no effect",
-        f"{file}: workers is not a setting and has no effect",
+        f"{file}: workforce is not a setting and has no effect",
     )
 
 

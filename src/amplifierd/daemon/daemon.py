@@ -145,3 +145,4 @@ class Daemon:
 
     def hurry(self) -> None:
         """Let a stop that is under way end turns at once."""
+        self.live.hurry()

@@ -80,7 +80,7 @@ class Workers:
             worker.is_retiring = True
 
     async def stop(self, *, grace_s: float = GRACE_S) -> None:
-        """Refuse new turns, end those that run, gently at first, and end the workers; called again, it hurries."""
+        """Refuse new turns, end those that run, gently at first, and end the workers."""
         self._takes_turns, self._placement.is_closed = False, True
         if self._supervising is not None:
             self._supervising.cancel()
@@ -88,6 +88,10 @@ class Workers:
         await self._placement.settle()
         if self._watching is not None:
             self._watching.close()
+
+    def hurry(self) -> None:
+        """Let a stop that is under way end turns at once."""
+        self._placement.begin(self._placement.pool.stop(0))
 
     def _placed(self) -> tuple[PlacedSession, ...]:
         return tuple(self._placement.placed.values())
