@@ -19,9 +19,16 @@ from .http.request_guard import RequestGuard
 from .routers import (
     approvals,
     auth,
+    bundles,
+    cache,
+    collections,
+    directories,
     messages,
+    modules,
     openai,
     operations,
+    plans,
+    profiles,
     session_files,
     session_inside,
     session_trees,
@@ -29,10 +36,35 @@ from .routers import (
     streams,
     system,
     turns,
+    validation,
 )
+from .routers import settings as settings_router
 from .settings import Settings
 
 API = "/api/v1"
+
+_VERSIONED = (
+    system,
+    settings_router,
+    auth,
+    operations,
+    collections,
+    profiles,
+    cache,
+    plans,
+    validation,
+    modules,
+    bundles,
+    directories,
+    streams,
+    approvals,
+    sessions,
+    turns,
+    messages,
+    session_trees,
+    session_inside,
+    session_files,
+)
 
 
 def create_app(settings: Settings | None = None, *, home: Home | None = None) -> FastAPI:
@@ -73,18 +105,6 @@ def create_app(settings: Settings | None = None, *, home: Home | None = None) ->
     )
     app.include_router(system.unversioned)
     app.include_router(openai.router)
-    for module in (
-        auth,
-        operations,
-        system,
-        streams,
-        approvals,
-        sessions,
-        turns,
-        messages,
-        session_trees,
-        session_inside,
-        session_files,
-    ):
+    for module in _VERSIONED:
         app.include_router(module.router, prefix=API)
     return app

@@ -130,9 +130,12 @@ class Home:
             program=self.program,
         )
 
-    def with_settings(self, settings: Settings) -> Home:
-        """Return this home as it is with other settings."""
-        return replace(self, settings=settings, sources=_sources(self.paths, settings, self.progress))
+    def with_settings(self, settings: Settings, *, keep_sessions: bool = False) -> Home:
+        """Return this home as it is with other settings; sessions that are kept go on with the settings before."""
+        changed = replace(self, settings=settings, sources=_sources(self.paths, settings, self.progress))
+        if keep_sessions:
+            changed.__dict__["sessions"] = self.sessions
+        return changed
 
     def with_progress(self, progress: Progress) -> Home:
         """Return this home as it is when it reports the steps of long work."""

@@ -118,6 +118,7 @@ _NAMED = (
     Problem(403, "origin-rejected"),
     Problem(403, "profile-read-only"),
     Problem(404, "not-found"),
+    Problem(404, "bundle-not-found"),
     Problem(404, "collection-not-found"),
     Problem(404, "module-not-found"),
     Problem(409, "collection-exists"),
@@ -174,7 +175,7 @@ def _words(error: BaseException) -> tuple[str, ...]:
         case ours.CollectionError() | ours.ProfileCompilationError() | ours.RequestRefusedError():
             return (error.code,)
         case ours.RefResolutionError():
-            return (error.reason,)
+            return (error.reason,) if error.reason != "not-found" else ()
         case ours.ProfileValidationError():
             return tuple(issue.code for issue in error.issues if issue.code == "overlay-source-forbidden")
         case _:

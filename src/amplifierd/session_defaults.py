@@ -38,7 +38,7 @@ async def default_profile(
         ProfileValidationError: it cannot be read.
         SettingsError: the file of keys, or that with the active profile, cannot be read.
     """
-    if active := _active_profile(paths):
+    if active := find_active_profile(paths):
         return active
     if settings.default_profile:
         return ProfileId.parse(settings.default_profile)
@@ -52,7 +52,12 @@ def default_working_dir(settings: Settings) -> Path:
     return make_directory(settings.working_dir)
 
 
-def _active_profile(paths: Paths) -> ProfileId | None:
+def find_active_profile(paths: Paths) -> ProfileId | None:
+    """Return the profile that was chosen for sessions which name none, None when none was.
+
+    Raises:
+        SettingsError: the file that says so cannot be read.
+    """
     file = paths.active_profile_file
     try:
         text = file.read_text(encoding="utf-8").strip()

@@ -14,13 +14,14 @@ from amplifier_cli.command_group import examples, new_group
 from amplifier_cli.exit_codes import ExitCode
 from amplifier_cli.failures import UsageError
 from amplifier_cli.invocation import invocation_of
-from amplifier_cli.module_facts import find_facts, installed_facts
+from amplifier_cli.module_facts import find_facts
 from amplifier_cli.new_module import ModuleType, find_module_type, module_id_for, write_module
 from amplifier_cli.open_home import finish, in_home
 from amplifier_cli.options import Bundle, Json, PlanFile, ProfileOption
 from amplifier_cli.plan_choice import chosen_plan
 from amplifier_cli.render import styled, write, write_fields, write_json, write_table
 from amplifier_core.mount_plan import MountPlan
+from amplifierd.builds.module_facts import installed_facts
 from amplifierd.home import Home
 
 app = new_group(

@@ -8,7 +8,7 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Literal
+from typing import Any, Literal
 
 from amplifier_core.exceptions import AmplifierError
 from amplifierd.home import Home
@@ -50,6 +50,7 @@ class Daemon:
                 queue_events=stream.queue_events, queue_bytes=stream.queue_bytes, ring_events=stream.ring_events
             ),
         )
+        self.operations.listeners.append(self._tell_operation)
         self.live = Workers(self.home, on_event=self._hear)
         self.access = SessionAccess(self.home)
         self.phase: Phase = "starting"
@@ -59,6 +60,7 @@ class Daemon:
         self.audit = AuditLog(home.paths.audit_file)
         self.step = ""
         self.warnings: list[str] = [*home.settings.warnings]
+        self.settings_waiting: list[str] = []
         self.freshness = Freshness(home)
         self.loop_lag = LoopLag()
         self.metrics = Metrics()
@@ -115,6 +117,11 @@ class Daemon:
         if event.name == DELETED and event.session_id == event.root_session_id:
             self.events.forget(event.session_id)
             self.access.forget(event.session_id)
+
+    def _tell_operation(self, operation: dict[str, Any]) -> None:
+        """Let everybody see that long work goes on; what came of it is for those who may ask."""
+        told = {key: operation[key] for key in ("id", "kind", "target", "status", "progress")}
+        self.events.tell("operation:updated", told)
 
     async def _open_index(self) -> None:
         await asyncio.to_thread(self.home.sessions.list, limit=1)

@@ -26,7 +26,7 @@ LastEventId = Annotated[str | None, Header(max_length=200, description="as `afte
 Watched = Annotated[list[str] | None, Query(description="only these sessions, and what is below them")]
 
 
-@router.get("/events", response_class=EventStreamResponse, responses=STREAMED)
+@router.get("/events", status_code=200, response_class=EventStreamResponse, responses=STREAMED)
 async def watch_all(
     daemon: TheDaemon,
     caller: Reader,
@@ -55,6 +55,7 @@ async def watch_all(
 
 @router.get(
     "/sessions/{session_id}/stream",
+    status_code=200,
     response_class=EventStreamResponse,
     responses={**STREAMED, **problems(404)},
     tags=["sessions"],

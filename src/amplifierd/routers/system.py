@@ -1,24 +1,146 @@
-"""The daemon itself: is it there, is it ready, and what is it."""
+"""The daemon itself: is it there, is it ready, how is it, and what is it."""
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+import os
+from dataclasses import asdict
+from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, HTTPException, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import HTMLResponse
 
-from amplifier_core import __version__
+from amplifier_core import __version__, events
+from amplifier_core.packages import TYPE_TO_MOUNT_POINT
+from amplifierd.daemon.daemon import Daemon
+from amplifierd.daemon.log_files import LOG_FILE
+from amplifierd.daemon.log_tail import read_tail
 from amplifierd.daemon.metrics import MEDIA_TYPE
-from amplifierd.http.dependencies import TheDaemon
+from amplifierd.exceptions import RequestRefusedError
+from amplifierd.http.dependencies import TheDaemon, requires
 from amplifierd.http.documentation import documentation_page
+from amplifierd.http.models import Answer, Page, PageLimit, PageOffset, paged, problems
+from amplifierd.identifiers import MOUNT_TYPES
 
 unversioned = APIRouter(tags=["system"])
+router = APIRouter(tags=["system"])
+
+CAPABILITIES = ("idempotency", "operations", "streams", "approvals", "steering", "queue", "checkpoints", "replay")
+
+
+class About(Answer):
+    name: Literal["amplifierd"] = "amplifierd"
+    version: str
+    description: str
+    docs: str
+    openapi: str
+    api_versions: list[str]
+
+
+class Health(Answer):
+    status: Literal["healthy"] = "healthy"
+    version: str
+    uptime_seconds: float
+    active_sessions: int
+
+
+class Readiness(Answer):
+    ready: bool
+    phase: Literal["starting", "ready", "stopping"]
+
+
+class Counts(Answer):
+    total: int
+    error: int
+
+
+class SessionCounts(Answer):
+    total: int
+    active: int
+    executing: int
+
+
+class ProfileCounts(Answer):
+    total: int
+    fresh: int
+    stale: int
+    invalid: int
+
+
+class Status(Answer):
+    status: Literal["running"] = "running"
+    version: str
+    uptime_seconds: float
+    pid: int
+    host: str
+    port: int | None = None
+    root_dir: str
+    paths: dict[str, str]
+    sessions: SessionCounts
+    collections: Counts
+    profiles: ProfileCounts
+    queues: dict[str, int]
+    loop_lag_ms: float
+    warnings: list[str]
+
+
+class Info(Answer):
+    version: str
+    core_version: str
+    capabilities: list[str]
+    module_types: list[str]
+    mount_types: list[str]
+    event_types: list[str]
+
+
+class LogTail(Answer):
+    path: str
+    lines: list[str]
+
+
+class WorkerInfo(Answer):
+    """A process that runs sessions; `session_ids` are loaded in it."""
+
+    worker_id: str
+    pid: int
+    status: Literal["starting", "spare", "ready", "blocked", "retiring"]
+    serves: str | None = None
+    sessions: int
+    turns: int
+    rss_bytes: int
+    loop_lag_ms: float
+    started_at: str
+    session_ids: list[str]
+
+
+class WorkerPage(Page):
+    workers: list[WorkerInfo]
+
+
+@unversioned.get("/", dependencies=[Depends(requires("read"))])
+async def about() -> About:
+    """Say what this is."""
+    return About(
+        version=__version__,
+        description="Sessions of agents over HTTP and SSE",
+        docs="/docs",
+        openapi="/openapi.json",
+        api_versions=["v1"],
+    )
 
 
 @unversioned.get("/health")
-async def health(daemon: TheDaemon) -> dict[str, Any]:
+async def health(daemon: TheDaemon) -> Health:
     """Say that the daemon answers; touches neither disk nor locks."""
-    return {"status": "healthy", "version": __version__, "uptime_seconds": daemon.uptime_seconds}
+    return Health(version=__version__, uptime_seconds=daemon.uptime_seconds, active_sessions=len(daemon.live.states()))
+
+
+@unversioned.get("/ready", responses={503: {"model": Readiness, "description": "Not yet, or no longer"}})
+async def ready(daemon: TheDaemon, response: Response) -> Readiness:
+    """Say whether sessions can be created: 200 when they can, else 503 with the phase."""
+    if daemon.phase != "ready":
+        response.status_code = 503
+    return Readiness(ready=daemon.phase == "ready", phase=daemon.phase)
 
 
 @unversioned.get("/docs", response_class=HTMLResponse)
@@ -27,20 +149,91 @@ async def docs(request: Request) -> HTMLResponse:
     return HTMLResponse(documentation_page(request.app.openapi()))
 
 
-@unversioned.get("/ready")
-async def ready(daemon: TheDaemon, response: Response) -> dict[str, Any]:
-    """Say whether sessions can be created: 200 when they can, else 503 with the phase."""
-    if daemon.phase != "ready":
-        response.status_code = 503
-    return {"ready": daemon.phase == "ready", "phase": daemon.phase}
+@router.get("/status", dependencies=[Depends(requires("read"))])
+async def status(daemon: TheDaemon, request: Request) -> Status:
+    """Say how the daemon is: what it has, what it does, and what it warns of."""
+    counted = await asyncio.to_thread(_counted, daemon)
+    paths, server = daemon.home.paths, request.scope.get("server")
+    return Status(
+        version=__version__,
+        uptime_seconds=daemon.uptime_seconds,
+        pid=os.getpid(),
+        host=daemon.home.settings.host,
+        port=server[1] if server else None,
+        root_dir=str(paths.home),
+        paths={name: str(getattr(paths, name)) for name in ("config", "share", "cache", "state", "logs")},
+        loop_lag_ms=daemon.loop_lag.last_s * 1000,
+        **counted,
+    )
 
 
-router = APIRouter(tags=["system"])
+@router.get("/info", dependencies=[Depends(requires("read"))])
+async def info() -> Info:
+    """Say what this version can do."""
+    return Info(
+        version=__version__,
+        core_version=__version__,
+        capabilities=list(CAPABILITIES),
+        module_types=sorted(TYPE_TO_MOUNT_POINT),
+        mount_types=sorted(MOUNT_TYPES),
+        event_types=sorted(events.ALL_EVENTS),
+    )
 
 
-@router.get("/metrics", response_class=Response)
+@router.get(
+    "/metrics",
+    response_class=Response,
+    dependencies=[Depends(requires("read"))],
+    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}, **problems(404)},
+)
 async def metrics(daemon: TheDaemon) -> Response:
     """Return what the daemon counts, as Prometheus reads it; 404 unless `metrics.enabled` is set."""
     if not daemon.home.settings.metrics.enabled:
-        raise HTTPException(404, "metrics are switched off (metrics.enabled)")
+        raise RequestRefusedError("metrics are switched off (metrics.enabled)", code="not-found")
     return Response(daemon.metrics.text(), media_type=MEDIA_TYPE)
+
+
+@router.get("/logs", dependencies=[Depends(requires("admin"))])
+async def tail_log(
+    daemon: TheDaemon, lines: Annotated[int, Query(ge=1, le=5000, description="how many, from the end")] = 200
+) -> LogTail:
+    """Show the end of the daemon's log, secrets masked."""
+    path = daemon.home.paths.logs / LOG_FILE
+    return LogTail(path=str(path), lines=await asyncio.to_thread(read_tail, path, lines))
+
+
+@router.get("/workers", dependencies=[Depends(requires("admin"))])
+async def list_workers(daemon: TheDaemon, limit: PageLimit = 100, offset: PageOffset = 0) -> WorkerPage:
+    """List the processes that run sessions, and which sessions each has loaded."""
+    part, facts = paged(_workers(daemon), limit, offset)
+    return WorkerPage(workers=list(part), **facts)
+
+
+def _workers(daemon: Daemon) -> list[WorkerInfo]:
+    loaded: dict[str, list[str]] = {}
+    for state in daemon.live.states():
+        loaded.setdefault(state.worker_id, []).append(state.session_id)
+    return [
+        WorkerInfo(**asdict(worker), session_ids=sorted(loaded.get(worker.worker_id, ())))
+        for worker in daemon.live.workers()
+    ]
+
+
+def _counted(daemon: Daemon) -> dict[str, Any]:
+    home = daemon.home
+    collections = home.collections.list()
+    found = [profile.status for each in collections for profile in each.profiles]
+    fresh, invalid = sum(each in ("fresh", "degraded") for each in found), found.count("invalid")
+    executing = sum(state.activity != "idle" for state in daemon.live.states())
+    issues = [str(issue) for issue in home.collections.warnings()]
+    return {
+        "sessions": SessionCounts(
+            total=home.sessions.list(limit=1).total,
+            active=home.sessions.list(limit=1, status="active").total,
+            executing=executing,
+        ),
+        "collections": Counts(total=len(collections), error=sum(each.status == "error" for each in collections)),
+        "profiles": ProfileCounts(total=len(found), fresh=fresh, invalid=invalid, stale=len(found) - fresh - invalid),
+        "queues": {"subscribers": daemon.events.subscribers, "dropped": daemon.events.dropped},
+        "warnings": [*daemon.warnings, *issues],
+    }

@@ -25,7 +25,7 @@ class Served:
 
     home: Home
     app: Any
-    stack: ExitStack
+    running: TestClient
 
     @property
     def token(self) -> str:
@@ -41,7 +41,9 @@ class Served:
         own = {} if token is None else {"Authorization": f"Bearer {token}"}
         given = {name.replace("_", "-"): value for name, value in headers.items()}
         base = f"http://{LOOPBACK}:8420"
-        return TestClient(self.app, base_url=base, client=(peer, 50_000), headers={**own, **given})
+        client = TestClient(self.app, base_url=base, client=(peer, 50_000), headers={**own, **given})
+        client.portal = self.running.portal  # all requests on the event loop that the daemon runs on
+        return client
 
 
 @pytest.fixture(scope="module")
@@ -52,8 +54,7 @@ def serve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Se
         def serve(home_dir: Path | None = None, **settings: Any) -> Served:
             home = open_home(home_dir or tmp_path_factory.mktemp("served"), overrides=settings)
             app = create_app(home=home)
-            stack.enter_context(TestClient(app))
-            return Served(home, app, stack)
+            return Served(home, app, stack.enter_context(TestClient(app)))
 
         yield serve
 

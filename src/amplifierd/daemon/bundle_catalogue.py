@@ -1,0 +1,95 @@
+"""The bundles that are registered in a home, as they are shown."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from typing import Any
+
+from amplifier_core.mount_plan import MountPlan
+from amplifier_foundation.bundle import Bundle
+from amplifier_foundation.exceptions import BundleError
+from amplifier_foundation.registry import BundleState
+from amplifierd.exceptions import RequestRefusedError
+from amplifierd.home import Home
+
+_PAGE = 1000
+
+
+async def list_bundles(home: Home) -> list[dict[str, Any]]:
+    """Return every registered bundle that is more than a part of another; one that cannot be loaded says why."""
+    states = home.bundles.get_state()
+    own = (states[name] for name in sorted(states))
+    return [await _described(home, state) for state in own if state.explicitly_requested or not state.included_by]
+
+
+async def add_bundle(home: Home, uri: str, name: str | None) -> dict[str, Any]:
+    """Load a bundle with all it includes, and register it by its own name or another.
+
+    Raises:
+        BundleError: it cannot be obtained or used; nothing is registered.
+        RequestRefusedError: the name is taken by another source (`bundle-exists`), or it has none.
+    """
+    registry = home.bundles
+    loaded = await registry.load_source(uri)
+    called = name or loaded.name
+    if not called:
+        raise RequestRefusedError("the bundle has no name", code="validation-error", hint="give it one with `name`")
+    if (known := registry.get_state(called)) is not None and known.explicitly_requested:
+        raise RequestRefusedError(f"There is a bundle {called!r} already", code="bundle-exists")
+    registry.register(called, uri)
+    await registry.load(called)
+    registry.save()
+    return await _described(home, registry.get_state(called) or BundleState(uri, called))
+
+
+async def remove_bundle(home: Home, name: str) -> None:
+    """Forget a bundle.
+
+    Raises:
+        RequestRefusedError: there is none of that name, or a session that has not ended runs it.
+    """
+    if home.bundles.get_state(name) is None:
+        raise RequestRefusedError(f"Bundle not found: {name}", code="bundle-not-found")
+    if await asyncio.to_thread(_is_used, home, name):
+        raise RequestRefusedError(f"A session uses the bundle {name!r}", code="bundle-in-use")
+    home.bundles.unregister(name)
+    home.bundles.save()
+
+
+async def _described(home: Home, state: BundleState) -> dict[str, Any]:
+    told = state.to_dict()
+    about = {key: told.get(key) for key in ("name", "uri", "version", "loaded_at")}
+    try:
+        bundle = await home.bundles.load_source(state.name)
+    except BundleError as error:
+        return {**about, "error": error.message}
+    return {**about, **_contents(bundle)}
+
+
+def _contents(bundle: Bundle) -> dict[str, Any]:
+    plan = bundle.to_mount_plan()
+    modules: defaultdict[str, list[str]] = defaultdict(list)
+    for entry in MountPlan(plan).entries():
+        modules[entry.section].append(entry.identity)
+    return {
+        "version": bundle.version,
+        "description": bundle.description,
+        "includes": [item if isinstance(item, str) else str(item.get("bundle", item)) for item in bundle.includes],
+        "providers": modules["providers"],
+        "tools": modules["tools"],
+        "hooks": modules["hooks"],
+        "agents": sorted(plan.get("agents") or {}),
+        "context_files": sorted(bundle.context),
+    }
+
+
+def _is_used(home: Home, name: str) -> bool:
+    offset = 0
+    while True:
+        page = home.sessions.list(status="active", limit=_PAGE, offset=offset)
+        if any(record.bundle == name for record in page.sessions):
+            return True
+        offset += _PAGE
+        if offset >= page.total:
+            return False

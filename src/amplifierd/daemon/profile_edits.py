@@ -1,0 +1,205 @@
+"""The user's own profiles as an application changes them: written in `config/profiles`, comments kept."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.comments import CommentedMap
+from ruamel.yaml.error import YAMLError
+
+from amplifier_foundation.sources.locks import locked_now
+from amplifierd.documents.document import ReferenceBase, as_json
+from amplifierd.documents.profile_reader import read_document
+from amplifierd.exceptions import ProfileNotFoundError, ProfileValidationError, RequestRefusedError
+from amplifierd.home import Home
+from amplifierd.identifiers import LOCAL, ProfileId, is_collection_or_profile_name
+from amplifierd.issues import errors
+from amplifierd.session_defaults import find_active_profile
+from amplifierd.yaml_edits import edited, replace_text
+
+METADATA = ("version", "description", "extends", "model")
+"""Keys of a profile that stand below `profile:` in its file."""
+
+_FRONT = re.compile(r"\A---[ \t]*\r?\n(?P<front>.*?)^---[ \t]*\r?\n?(?P<body>.*)\Z", re.DOTALL | re.MULTILINE)
+_FIRST_VERSION = "0.1.0"
+_LOCK_WAIT_S = 30.0
+
+
+class ProfileEdits:
+    """Finds, writes, copies, removes and activates profiles of a home; calls block."""
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+
+    def identify(self, text: str) -> ProfileId:
+        """Return the profile that `collection/profile` names, or `profile` alone where there is only one.
+
+        Raises:
+            RequestRefusedError: it is not an id (`invalid-identifier`), or several are meant (`ambiguous-profile`).
+            ProfileNotFoundError: there is none of that name.
+        """
+        if "/" in text:
+            return checked_profile_id(text)
+        if not is_collection_or_profile_name(text):
+            raise _not_an_id(text)
+        found = [each for each in self._home.collections.profile_ids() if each.name == text]
+        if len(found) > 1:
+            hint = f"write one of {', '.join(found)}"
+            raise RequestRefusedError(f"several profiles are named {text!r}", code="ambiguous-profile", hint=hint)
+        if not found:
+            raise ProfileNotFoundError(f"Profile not found: {text}", hint="list the profiles")
+        return found[0]
+
+    def create(self, name: str, text: str) -> ProfileId:
+        """Store a profile of the user's own.
+
+        Raises:
+            ProfileValidationError: it breaks rules; with all issues.
+            RequestRefusedError: there is one of that name already.
+        """
+        profile_id = checked_profile_id(f"{LOCAL}/{name}")
+        self._check(profile_id, text)
+        file = self._home.paths.own_profiles / f"{name}.md"
+        with self._locked():
+            if self._home.collections.has_profile(profile_id) or file.exists():
+                raise RequestRefusedError(f"There is a profile {profile_id} already", code="profile-exists")
+            replace_text(file, text)
+        return profile_id
+
+    def change(self, profile_id: ProfileId, changes: Mapping[str, Any]) -> None:
+        """Set keys of a profile, and take out those that are None; `instruction` is its body.
+
+        Raises:
+            RequestRefusedError: it is not the user's own (`profile-read-only`).
+            ProfileValidationError: it would break rules; nothing was changed.
+        """
+        with self._locked():
+            file = self._own_file(profile_id)
+            text = changed_text(file.read_text(encoding="utf-8-sig"), changes)
+            self._check(profile_id, text)
+            replace_text(file, text)
+
+    def copy(self, profile_id: ProfileId, new_name: str) -> ProfileId:
+        """Store a copy of any profile, with all its sections, as one of the user's own; its parent stays the same.
+
+        Raises what `create` raises.
+        """
+        merged = self._home.profiles.merged(profile_id)
+        changes = {"name": new_name}
+        if merged.ancestors:
+            changes["extends"] = str(merged.ancestors[-1].profile_id)
+        return self.create(new_name, changed_text(merged.document.text, changes))
+
+    def delete(self, profile_id: ProfileId) -> None:
+        """Remove a profile of the user's own.
+
+        Raises:
+            RequestRefusedError: it is not the user's own, is active, or a session that has not ended runs it.
+        """
+        with self._locked():
+            file = self._own_file(profile_id)
+            if find_active_profile(self._home.paths) == profile_id:
+                raise RequestRefusedError(f"Profile {profile_id} is active", code="profile-in-use")
+            if self._home.is_used(profile_id):
+                raise RequestRefusedError(f"A session uses profile {profile_id}", code="profile-in-use")
+            file.unlink()
+            if file.name == "profile.md" and not any(file.parent.iterdir()):
+                file.parent.rmdir()
+
+    def activate(self, profile_id: ProfileId) -> None:
+        """Have sessions that name no profile run this one."""
+        self._home.profiles.get(profile_id)
+        replace_text(self._home.paths.active_profile_file, f"{profile_id}\n")
+
+    def deactivate(self) -> None:
+        self._home.paths.active_profile_file.unlink(missing_ok=True)
+
+    def _own_file(self, profile_id: ProfileId) -> Path:
+        self._home.profiles.get(profile_id)
+        if profile_id.collection != LOCAL:
+            hint = "copy it, then change the copy"
+            raise RequestRefusedError(f"Profile {profile_id} is not yours", code="profile-read-only", hint=hint)
+        return self._home.catalogue.authored_file(profile_id)
+
+    def _check(self, profile_id: ProfileId, text: str) -> None:
+        if found := errors(self._home.profiles.validate(text if text.startswith("---") else f"\n{text}")):
+            told = "\n".join(f"  {issue}" for issue in found)
+            raise ProfileValidationError(f"Profile {profile_id} is not valid:\n{told}", found)
+
+    def _locked(self) -> Any:
+        return locked_now(self._home.paths.locks / "own-profiles.lock", wait_s=_LOCK_WAIT_S)
+
+
+def profile_text(values: Mapping[str, Any]) -> str:
+    """Return the file of a profile that is given as data: `name`, the keys of its metadata, sections, `instruction`."""
+    sections = {key: value for key, value in values.items() if key not in ("name", "instruction", *METADATA)}
+    metadata = {"name": values["name"], "version": values.get("version") or _FIRST_VERSION, "schema_version": 2}
+    metadata |= {key: values[key] for key in METADATA[1:] if values.get(key) is not None}
+    stream = io.StringIO()
+    YAML().dump(as_json({"profile": metadata, **{k: v for k, v in sections.items() if v is not None}}), stream)
+    body = str(values.get("instruction") or "").strip()
+    return f"---\n{stream.getvalue()}---\n" + (f"\n{body}\n" if body else "")
+
+
+def name_in(text: str) -> str:
+    """Return the name that a profile's text gives it; empty when it gives none."""
+    base = ReferenceBase(LOCAL, PurePosixPath())
+    return read_document(text, path=Path("profile.md"), profile_id=ProfileId(LOCAL, ""), base=base).profile_id.name
+
+
+def changed_text(text: str, changes: Mapping[str, Any]) -> str:
+    """Return a profile's text with other values; what is not named stays, comments included.
+
+    Raises:
+        RequestRefusedError: the text has no front matter that can be changed.
+    """
+    parts = _FRONT.match(text)
+    if parts is None:
+        raise RequestRefusedError("the profile's file has no front matter", code="validation-error")
+
+    def change(document: CommentedMap) -> None:
+        for key, value in changes.items():
+            if key != "instruction":
+                _set(document, key, value)
+
+    try:
+        front = edited(parts["front"], change)
+    except (YAMLError, TypeError) as error:
+        raise RequestRefusedError("the profile's front matter cannot be read", code="validation-error") from error
+    body = parts["body"] if "instruction" not in changes else _body(changes["instruction"])
+    return f"---\n{front}---\n{body}"
+
+
+def checked_profile_id(text: str) -> ProfileId:
+    """Return the id of a profile.
+
+    Raises:
+        RequestRefusedError: it cannot be one (`invalid-identifier`).
+    """
+    try:
+        return ProfileId.parse(text)
+    except ValueError as error:
+        raise _not_an_id(text) from error
+
+
+def _not_an_id(text: str) -> RequestRefusedError:
+    return RequestRefusedError(
+        f"{text!r} is not the id of a profile", code="invalid-identifier", hint="write collection/profile"
+    )
+
+
+def _set(document: CommentedMap, key: str, value: Any) -> None:
+    holder = document.setdefault("profile", CommentedMap()) if key in ("name", *METADATA) else document
+    if value is None:
+        holder.pop(key, None)
+    else:
+        holder[key] = as_json(value)
+
+
+def _body(instruction: str | None) -> str:
+    return f"\n{instruction.strip()}\n" if instruction and instruction.strip() else ""

@@ -1,0 +1,34 @@
+"""Settings that are changed while the daemon runs: written into the file, and applied where that is possible."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from amplifierd.home import Home
+from amplifierd.settings import load_settings
+from amplifierd.settings_file import edit_settings
+
+_APPLIED = frozenset({"startup", "compile", "cache", "security.allowed_sources", "security.require_pinned"})
+"""Settings, and sections of them, that a running daemon takes over; the others are held by sessions or the server."""
+
+
+def change_settings(home: Home, changes: Mapping[str, Any]) -> tuple[Home, list[str]]:
+    """Write settings into a home's file, and return the home as it is then, and the keys that wait for a restart.
+
+    Variables of the environment outrank the file, here as at a start; blocks.
+
+    Raises:
+        SettingsError: a key is unknown or a value invalid; the file is as it was.
+    """
+    edit_settings(home.paths.settings_file, changes, locks_dir=home.paths.locks)
+    stored, applied = load_settings(home.paths.settings_file), home.settings
+    waiting = []
+    for key in sorted(changes):
+        section, _, name = key.partition(".")
+        if key not in _APPLIED and section not in _APPLIED:
+            waiting.append(key)
+            continue
+        part = getattr(applied, section).model_copy(update={name: getattr(getattr(stored, section), name)})
+        applied = applied.model_copy(update={section: part})
+    return home if applied == home.settings else home.with_settings(applied, keep_sessions=True), waiting

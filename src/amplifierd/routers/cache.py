@@ -1,0 +1,129 @@
+"""What was fetched and built: is it fresh, is it whole, and what may go."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Depends
+from pydantic import Field
+
+from amplifierd.collections.models import Collection
+from amplifierd.http.dependencies import Admin, TheDaemon, requires
+from amplifierd.http.idempotent_route import IdempotentRoute
+from amplifierd.http.models import Answer, Body
+from amplifierd.http.operation_answers import STARTED, Wait, operate
+from amplifierd.identifiers import ProfileId
+from amplifierd.source_cache import list_cache, prune_cache
+
+router = APIRouter(prefix="/cache", tags=["cache"], route_class=IdempotentRoute)
+
+Freshness = Literal["fresh", "stale", "missing"]
+
+
+class CachedProfile(Answer):
+    profile_id: str
+    status: str
+
+
+class CachedCollection(Answer):
+    collection_id: str
+    status: str
+    installed_at: str | None = None
+    synced_at: str | None = None
+    profiles: list[CachedProfile]
+
+
+class CacheStatus(Answer):
+    overall_status: Freshness
+    collections: list[CachedCollection]
+    size_bytes: int
+
+
+class DamagedProfile(Answer):
+    profile_id: str
+    status: str
+    reasons: list[dict[str, str]]
+
+
+class Verified(Answer):
+    checked: int
+    damaged: list[DamagedProfile]
+
+
+class PruneRequest(Body):
+    dry_run: bool = Field(default=False, description="say what would go, and remove nothing")
+    keep_days: Annotated[float, Field(ge=0, le=36500)] | None = Field(
+        default=None, description="what was used since stays; by default as the settings say"
+    )
+
+
+class Pruned(Answer):
+    removed: list[str]
+    bytes: int
+
+
+@router.get("/status", dependencies=[Depends(requires("read"))])
+async def get_cache_status(daemon: TheDaemon) -> CacheStatus:
+    """Say, by what the locks tell, how the builds stand; `…/profiles/{c}/{p}/status` looks closer."""
+    collections = await asyncio.to_thread(daemon.home.collections.list)
+    cached = await list_cache(daemon.home)
+    return CacheStatus(
+        overall_status=_overall([profile.status for each in collections for profile in each.profiles]),
+        collections=[_shown(each) for each in collections],
+        size_bytes=sum(entry.bytes for entry, _ in cached),
+    )
+
+
+@router.post("/verify", responses=STARTED)
+async def verify_cache(daemon: TheDaemon, caller: Admin, wait: Wait = True) -> Verified:
+    """Read and hash every file of every build, and list what is damaged; the next compile restores it."""
+    home = daemon.home
+
+    async def work() -> dict[str, Any]:
+        compiled = [each for each in home.collections.profile_ids() if home.profiles.find_build(each) is not None]
+        found = [await home.profiles.verify(each) for each in compiled]
+        damaged = [
+            DamagedProfile(
+                profile_id=each.profile_id, status=each.status, reasons=[reason.to_dict() for reason in each.reasons]
+            )
+            for each in found
+            if {"resource-missing", "resource-modified", "lock-corrupt"} & {*each.codes}
+        ]
+        return Verified(checked=len(found), damaged=damaged).model_dump()
+
+    verified: Verified = await operate(daemon.operations, "cache-verify", "", work, caller=caller, wait=wait)
+    return verified
+
+
+@router.post("/prune", responses=STARTED)
+async def prune(daemon: TheDaemon, caller: Admin, body: PruneRequest | None = None, wait: Wait = True) -> Pruned:
+    """Remove what nothing refers to and was not used for some days."""
+    asked, home = body or PruneRequest(), daemon.home
+
+    async def work() -> dict[str, Any]:
+        done = await prune_cache(home, keep_days=asked.keep_days, dry_run=asked.dry_run)
+        return Pruned(removed=[str(path) for path in done.removed], bytes=done.freed_bytes).model_dump()
+
+    kind = "cache-prune-check" if asked.dry_run else "cache-prune"
+    pruned: Pruned = await operate(daemon.operations, kind, "", work, caller=caller, wait=wait)
+    return pruned
+
+
+def _shown(collection: Collection) -> CachedCollection:
+    name = collection.identifier
+    return CachedCollection(
+        collection_id=name,
+        status=collection.status,
+        installed_at=collection.installed_at,
+        synced_at=collection.synced_at,
+        profiles=[
+            CachedProfile(profile_id=ProfileId(name, each.name), status=each.status) for each in collection.profiles
+        ],
+    )
+
+
+def _overall(statuses: list[str]) -> Freshness:
+    if not statuses or all(status == "missing" for status in statuses):
+        return "missing"
+    return "fresh" if all(status in ("fresh", "degraded") for status in statuses) else "stale"

@@ -1,0 +1,92 @@
+"""Modules: those that profiles were compiled with, and those that are installed."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Depends, Query
+from pydantic import Field
+
+from amplifierd.daemon.daemon import Daemon
+from amplifierd.daemon.module_catalogue import get_module, list_modules
+from amplifierd.daemon.profile_edits import ProfileEdits
+from amplifierd.http.dependencies import TheDaemon, requires
+from amplifierd.http.models import Answer, Page, PageLimit, PageOffset, paged, problems
+from amplifierd.identifiers import ProfileId
+
+router = APIRouter(prefix="/modules", tags=["modules"], dependencies=[Depends(requires("read"))])
+
+ModuleType = Literal["orchestrator", "context", "provider", "tool", "hook"]
+Plural = Literal["orchestrators", "contexts", "providers", "tools", "hooks"]
+ProfileQuery = Annotated[str | None, Query(description="only those of a profile")]
+
+
+class ModuleInfo(Answer):
+    """A module in one version."""
+
+    id: str
+    type: str
+    mount_type: str
+    package: str
+    version: str | None = None
+    profiles: list[str]
+    source: str
+    description: str
+
+
+class ModuleDetails(ModuleInfo):
+    config_schema: dict[str, Any] | None = Field(default=None, description="null: modules check their configuration")
+    location: str | None = Field(default=None, description="below the home's share directory")
+    requirements: list[str]
+
+
+class ModulePage(Page):
+    modules: list[ModuleInfo]
+
+
+@router.get("", responses=problems(404, 409))
+async def find_modules(
+    daemon: TheDaemon,
+    type: Annotated[ModuleType | None, Query(description="only those of a type")] = None,
+    profile: ProfileQuery = None,
+    limit: PageLimit = 100,
+    offset: PageOffset = 0,
+) -> ModulePage:
+    """List modules, the same one in two versions twice."""
+    return await _page(daemon, type, profile, limit, offset)
+
+
+def _add_plural(plural: Plural) -> None:
+    @router.get(f"/{plural}", name=f"list_{plural}", responses=problems(404, 409))
+    async def list_plural(
+        daemon: TheDaemon, profile: ProfileQuery = None, limit: PageLimit = 100, offset: PageOffset = 0
+    ) -> ModulePage:
+        """List the modules of one type."""
+        return await _page(daemon, plural.removesuffix("s"), profile, limit, offset)
+
+
+for _plural in ("orchestrators", "contexts", "providers", "tools", "hooks"):
+    _add_plural(_plural)
+
+
+@router.get("/{module_id}", responses=problems(404, 409))
+async def show_module(daemon: TheDaemon, module_id: str, profile: ProfileQuery = None) -> ModuleDetails:
+    """Show a module: the one of a profile, else the installed one, else any."""
+    wanted = await _profile(daemon, profile)
+    return ModuleDetails.model_validate(await asyncio.to_thread(get_module, daemon.home, module_id, profile=wanted))
+
+
+async def _page(daemon: Daemon, module_type: str | None, profile: str | None, limit: int, offset: int) -> ModulePage:
+    wanted = await _profile(daemon, profile)
+    found = await asyncio.to_thread(list_modules, daemon.home, module_type=module_type, profile=wanted)
+    part, facts = paged(found, limit, offset)
+    return ModulePage(modules=[ModuleInfo.model_validate(each) for each in part], **facts)
+
+
+async def _profile(daemon: Daemon, text: str | None) -> ProfileId | None:
+    if text is None:
+        return None
+    profile_id = await asyncio.to_thread(ProfileEdits(daemon.home).identify, text)
+    await asyncio.to_thread(daemon.home.profiles.get, profile_id)
+    return profile_id

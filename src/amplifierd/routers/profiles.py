@@ -1,0 +1,265 @@
+"""Profiles: listed, read, written, compiled, and the one that is active."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi.responses import PlainTextResponse
+
+from amplifierd.builds.profile import Profile
+from amplifierd.daemon.daemon import Daemon
+from amplifierd.daemon.profile_edits import ProfileEdits, checked_profile_id, name_in
+from amplifierd.exceptions import ProfileNotFoundError
+from amplifierd.http.dependencies import Admin, TheDaemon, requires
+from amplifierd.http.idempotent_route import IdempotentRoute
+from amplifierd.http.models import PageLimit, PageOffset, paged, problems
+from amplifierd.http.operation_answers import STARTED, Wait, operate
+from amplifierd.identifiers import LOCAL, ProfileId
+from amplifierd.issues import errors
+from amplifierd.session_defaults import find_active_profile
+from amplifierd.sessions.unsecret import masked
+
+from .profile_models import (
+    ActiveProfile,
+    Compiled,
+    CompileRequest,
+    CopyRequest,
+    ProfileChange,
+    ProfileDetails,
+    ProfileInfo,
+    ProfilePage,
+    ProfileText,
+    StatusInfo,
+    Verdict,
+)
+
+router = APIRouter(prefix="/profiles", tags=["profiles"], route_class=IdempotentRoute)
+
+_READ, _ADMIN = [Depends(requires("read"))], [Depends(requires("admin"))]
+
+Resolved = Annotated[bool, Query(description="with all that it inherits, its ancestors, and which file set each value")]
+Raw = Annotated[bool, Query(description="its file, as markdown")]
+
+
+@router.get("", dependencies=_READ)
+async def list_profiles(
+    daemon: TheDaemon,
+    collection: Annotated[str | None, Query(description="only those of a collection")] = None,
+    valid: Annotated[bool | None, Query(description="only those that are valid, or that are not")] = None,
+    limit: PageLimit = 100,
+    offset: PageOffset = 0,
+) -> ProfilePage:
+    """List the profiles, those that are not valid included."""
+    found = await asyncio.to_thread(_list, daemon, collection, valid)
+    part, facts = paged(found, limit, offset)
+    return ProfilePage(profiles=[ProfileInfo(**each) for each in part], **facts)
+
+
+@router.post("", status_code=201, dependencies=_ADMIN, responses=problems(409))
+async def create_profile(daemon: TheDaemon, request: Request, response: Response, body: ProfileText) -> ProfileDetails:
+    """Store a profile of your own, in the collection `local`."""
+    profile_id = await asyncio.to_thread(_create, daemon, body)
+    response.headers["Location"] = f"{request.url.path}/{profile_id}"
+    return await _details(daemon, profile_id)
+
+
+@router.post("/validate", dependencies=_READ)
+async def validate_profile(daemon: TheDaemon, body: ProfileText) -> Verdict:
+    """Say what is wrong with a profile that is not stored, its ancestors taken into account."""
+    text = body.text()
+    issues = await asyncio.to_thread(daemon.home.profiles.validate, text if text.startswith("---") else f"\n{text}")
+    return Verdict(valid=not errors(issues), issues=[issue.to_dict() for issue in issues])
+
+
+@router.get("/active", dependencies=_READ, responses=problems(404))
+async def get_active_profile(daemon: TheDaemon) -> ProfileDetails | None:
+    """Show the profile of sessions that name none; null when none was chosen."""
+    active = await asyncio.to_thread(find_active_profile, daemon.home.paths)
+    return None if active is None else await _details(daemon, active)
+
+
+@router.put("/active", dependencies=_ADMIN, responses=problems(404, 409))
+async def activate_profile(daemon: TheDaemon, body: ActiveProfile) -> ProfileDetails:
+    """Choose the profile of sessions that name none."""
+    edits = ProfileEdits(daemon.home)
+    profile_id = await asyncio.to_thread(edits.identify, body.profile_id)
+    await asyncio.to_thread(edits.activate, profile_id)
+    return await _details(daemon, profile_id)
+
+
+@router.delete("/active", status_code=204, dependencies=_ADMIN)
+async def deactivate_profile(daemon: TheDaemon) -> None:
+    """Choose none: sessions that name no profile run that of the settings."""
+    await asyncio.to_thread(ProfileEdits(daemon.home).deactivate)
+
+
+MARKDOWN: dict[int | str, dict[str, Any]] = {
+    200: {"content": {"text/markdown": {"schema": {"type": "string"}}}, "description": "The profile"}
+}
+
+
+@router.get("/{name}", dependencies=_READ, response_model=ProfileDetails, responses={**MARKDOWN, **problems(404, 409)})
+async def get_profile_by_name(daemon: TheDaemon, name: str, resolved: Resolved = False, raw: Raw = False) -> Any:
+    """Show the profile of a name that only one collection has."""
+    return await _shown(daemon, await _identified(daemon, name), resolved=resolved, raw=raw)
+
+
+@router.get(
+    "/{collection}/{name}", dependencies=_READ, response_model=ProfileDetails, responses={**MARKDOWN, **problems(404)}
+)
+async def get_profile(
+    daemon: TheDaemon, collection: str, name: str, resolved: Resolved = False, raw: Raw = False
+) -> Any:
+    """Show a profile: as it is written, with all it inherits, or its file."""
+    return await _shown(daemon, checked_profile_id(f"{collection}/{name}"), resolved=resolved, raw=raw)
+
+
+@router.patch("/{collection}/{name}", dependencies=_ADMIN, responses=problems(404))
+async def change_profile(daemon: TheDaemon, collection: str, name: str, body: ProfileChange) -> ProfileDetails:
+    """Change a profile of your own; comments in its file stay."""
+    profile_id = checked_profile_id(f"{collection}/{name}")
+    changes = body.model_dump(exclude_unset=True)
+    await asyncio.to_thread(ProfileEdits(daemon.home).change, profile_id, changes)
+    return await _details(daemon, profile_id)
+
+
+@router.delete("/{collection}/{name}", status_code=204, dependencies=_ADMIN, responses=problems(404, 409))
+async def delete_profile(daemon: TheDaemon, collection: str, name: str) -> None:
+    """Delete a profile of your own that is neither active nor in use."""
+    await asyncio.to_thread(ProfileEdits(daemon.home).delete, checked_profile_id(f"{collection}/{name}"))
+
+
+@router.post("/{collection}/{name}/copy", status_code=201, dependencies=_ADMIN, responses=problems(404, 409))
+async def copy_profile(
+    daemon: TheDaemon, response: Response, collection: str, name: str, body: CopyRequest
+) -> ProfileDetails:
+    """Copy any profile to one of your own."""
+    origin = checked_profile_id(f"{collection}/{name}")
+    await daemon.home.profiles.ensure_extracted(origin)
+    profile_id = await asyncio.to_thread(ProfileEdits(daemon.home).copy, origin, body.new_name)
+    response.headers["Location"] = f"/api/v1/profiles/{profile_id}"
+    return await _details(daemon, profile_id)
+
+
+@router.post("/{collection}/{name}/compile", responses=STARTED)
+async def compile_profile(
+    daemon: TheDaemon, caller: Admin, collection: str, name: str, body: CompileRequest | None = None, wait: Wait = True
+) -> Compiled:
+    """Make a build of what the profile says now, unless the published one is that already."""
+    profile_id, profiles = checked_profile_id(f"{collection}/{name}"), daemon.home.profiles
+
+    async def work() -> dict[str, Any]:
+        before = await asyncio.to_thread(profiles.find_build, profile_id)
+        build = await profiles.compile(profile_id, force=bool(body and body.force))
+        status = "unchanged" if before is not None and before.build_id == build.build_id else "compiled"
+        facts = {"degraded": list(build.lock.degraded), "warnings": list(build.lock.warnings)}
+        return {"status": status, "profile_id": str(profile_id), "build_id": build.build_id, **facts}
+
+    built: Compiled = await operate(
+        daemon.operations, "profile-compile", str(profile_id), work, caller=caller, wait=wait
+    )
+    return built
+
+
+@router.get("/{collection}/{name}/status", dependencies=_READ, responses=problems(404, 409, 502))
+async def get_profile_status(
+    daemon: TheDaemon,
+    collection: str,
+    name: str,
+    check_remote: Annotated[bool, Query(description="ask the sources of its collection what moved")] = False,
+) -> StatusInfo:
+    """Say how a profile's build stands, and what a compile would do."""
+    profile_id = checked_profile_id(f"{collection}/{name}")
+    found = await daemon.home.profiles.status(profile_id)
+    lock = await asyncio.to_thread(daemon.home.profiles.read_lock, profile_id)
+    moved = await _moved(daemon, profile_id) if check_remote else None
+    generated_at = lock.data.get("generated_at") if lock else None
+    return StatusInfo(**found.to_dict(), generated_at=generated_at, moved=moved)
+
+
+@router.get("/{collection}/{name}/lock", dependencies=_READ, responses=problems(404, 409))
+async def get_profile_lock(daemon: TheDaemon, collection: str, name: str) -> dict[str, Any]:
+    """Show what a profile's build was made of, to the commit."""
+    profile_id = checked_profile_id(f"{collection}/{name}")
+    lock = await asyncio.to_thread(daemon.home.profiles.read_lock, profile_id)
+    if lock is None:
+        raise ProfileNotFoundError(f"Profile {profile_id} is not compiled", hint="compile it")
+    return dict(lock.data)
+
+
+async def _moved(daemon: Daemon, profile_id: ProfileId) -> list[str]:
+    results = await daemon.home.collections.sync((profile_id.collection,), check=True)
+    return [key for key, result in results.items() if result.status == "updated"]
+
+
+async def _identified(daemon: Daemon, text: str) -> ProfileId:
+    return await asyncio.to_thread(ProfileEdits(daemon.home).identify, text)
+
+
+async def _shown(daemon: Daemon, profile_id: ProfileId, *, resolved: bool, raw: bool) -> Any:
+    if not raw:
+        return await _details(daemon, profile_id, resolved=resolved)
+    await daemon.home.profiles.ensure_extracted(profile_id)
+    merged = await asyncio.to_thread(daemon.home.profiles.merged, profile_id)
+    return PlainTextResponse(merged.document.text, media_type="text/markdown")
+
+
+async def _details(daemon: Daemon, profile_id: ProfileId, *, resolved: bool = False) -> ProfileDetails:
+    await daemon.home.profiles.ensure_extracted(profile_id)
+    return await asyncio.to_thread(_describe, daemon, profile_id, resolved=resolved)
+
+
+def _describe(daemon: Daemon, profile_id: ProfileId, *, resolved: bool) -> ProfileDetails:
+    profiles = daemon.home.profiles
+    info = _info(profiles.get(profile_id), find_active_profile(daemon.home.paths))
+    merged = profiles.merged(profile_id)
+    if not resolved:
+        return ProfileDetails(**info, sections=masked(merged.document.sections), instruction=merged.document.body)
+    chain = [str(each.profile_id) for each in (*merged.ancestors, merged.document)]
+    provenance = {key: merged.explain(key) for key in merged.sections}
+    return ProfileDetails(
+        **info,
+        sections=masked(merged.sections),
+        instruction=merged.body,
+        inheritance_chain=chain,
+        provenance=masked(
+            {key: {"origin": each["origin"], "overrode": each["overrode"]} for key, each in provenance.items()}
+        ),
+    )
+
+
+def _create(daemon: Daemon, body: ProfileText) -> ProfileId:
+    text = body.text()
+    return ProfileEdits(daemon.home).create(body.name or name_in(text), text)
+
+
+def _list(daemon: Daemon, collection: str | None, valid: bool | None) -> list[dict[str, Any]]:
+    active = find_active_profile(daemon.home.paths)
+    found = [
+        profile
+        for profile in daemon.home.profiles.list()
+        if collection in (None, profile.profile_id.collection) and valid in (None, profile.valid)
+    ]
+    return [_info(profile, active) for profile in found]
+
+
+def _info(profile: Profile, active: ProfileId | None) -> dict[str, Any]:
+    known = profile.profile_id
+    return {
+        "id": str(known),
+        "name": known.name,
+        "collection_id": known.collection,
+        "version": profile.version,
+        "description": profile.description,
+        "source": str(profile.path),
+        "extends": profile.extends,
+        "is_active": known == active,
+        "is_local": known.collection == LOCAL,
+        "is_compiled": profile.is_compiled,
+        "valid": profile.valid,
+        "status": "invalid" if not profile.valid else "compiled" if profile.is_compiled else "missing",
+        "issues": [issue.to_dict() for issue in profile.issues],
+        "ui": dict(profile.ui or {}),
+    }

@@ -1,0 +1,134 @@
+"""Settings and provider keys: read masked, changed with comments kept."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Literal, Optional
+
+from fastapi import APIRouter, Depends, Request
+from pydantic import BaseModel, ConfigDict, Field, create_model
+
+from amplifierd.daemon.daemon import Daemon
+from amplifierd.daemon.settings_change import change_settings as write_settings
+from amplifierd.exceptions import RequestRefusedError
+from amplifierd.http.dependencies import TheDaemon, note, requires
+from amplifierd.http.models import Answer, Body
+from amplifierd.identifiers import is_module_id
+from amplifierd.settings import Settings
+
+router = APIRouter(prefix="/settings", tags=["settings"], dependencies=[Depends(requires("admin"))])
+
+
+def _partial(model: type[BaseModel], name: str) -> type[BaseModel]:
+    """Return a model with the same fields, none of them required; null takes a value out of the file."""
+    fields: dict[str, Any] = {}
+    for key, info in model.model_fields.items():
+        if isinstance(info.default, BaseModel):
+            annotation: Any = _partial(type(info.default), f"{key.title()}{name}")
+        else:
+            annotation = info.rebuild_annotation()
+        fields[key] = (Optional[annotation], Field(default=None, description=info.description))  # noqa: UP045
+    return create_model(name, __config__=ConfigDict(extra="forbid"), **fields)
+
+
+SettingsChange = _partial(Settings, "SettingsChange")
+
+
+class KeyInfo(Answer):
+    provider_id: str
+    is_set: bool
+    masked_value: str
+
+
+class SettingsInfo(Answer):
+    """The settings that hold; those in `restart_required` were changed and wait for the next start."""
+
+    settings: dict[str, Any]
+    config_path: str
+    restart_required: list[str]
+    api_keys: list[KeyInfo]
+    warnings: list[str]
+
+
+class SettingsChanged(Answer):
+    updated: list[str]
+    restart_required: bool
+    message: str
+
+
+class KeyChange(Body):
+    api_keys: dict[str, str] = Field(description="by provider module; an empty text removes the key")
+
+
+class KeysChanged(Answer):
+    updated: list[str]
+    stored_in: Literal["keyring", "file"] | None = Field(description="null when keys were only removed")
+    message: str
+
+
+@router.get("")
+async def get_settings(daemon: TheDaemon) -> SettingsInfo:
+    """Show the settings, and which provider keys are stored; the keys themselves are not shown."""
+    keys = await asyncio.to_thread(daemon.home.keys.list)
+    shown = daemon.home.settings.model_dump(mode="json")
+    shown["auth"]["tokens"] = [text.partition(":")[0] for text in shown["auth"]["tokens"]]
+    return SettingsInfo(
+        settings=shown,
+        config_path=str(daemon.home.paths.settings_file),
+        restart_required=daemon.settings_waiting,
+        api_keys=[KeyInfo(provider_id=key.module_id, is_set=True, masked_value=key.masked) for key in keys],
+        warnings=list(daemon.home.settings.warnings),
+    )
+
+
+@router.patch("")
+async def change_settings(daemon: TheDaemon, request: Request, body: SettingsChange) -> SettingsChanged:  # type: ignore[valid-type] # made above
+    """Write settings into `config/daemon.yaml`, comments kept; null takes one out."""
+    changes = _flat(body)
+    if not changes:
+        raise RequestRefusedError("no setting is named", code="invalid-request")
+    note(request, keys=sorted(changes))
+    daemon.home, waiting = await asyncio.to_thread(write_settings, daemon.home, changes)
+    daemon.settings_waiting = sorted({*daemon.settings_waiting, *waiting})
+    daemon.events.tell("settings:changed", {"keys": sorted(changes)})
+    text = f"{', '.join(waiting)}: from the next start on" if waiting else "in force now"
+    return SettingsChanged(updated=sorted(changes), restart_required=bool(waiting), message=text)
+
+
+@router.patch("/api-keys")
+async def change_keys(daemon: TheDaemon, request: Request, body: KeyChange) -> KeysChanged:
+    """Store or remove keys of providers, for the sessions that start from now on."""
+    if not body.api_keys:
+        raise RequestRefusedError("no key is named", code="invalid-request")
+    for module_id, key in body.api_keys.items():
+        if not is_module_id(module_id):
+            raise RequestRefusedError(f"{module_id!r} is not the id of a module", code="invalid-identifier")
+        if key and not key.strip():
+            raise RequestRefusedError(f"{module_id}: the key is blank", code="invalid-request")
+    note(request, keys=sorted(body.api_keys))
+    places = await asyncio.to_thread(_store, daemon, body.api_keys)
+    text = "for sessions that start from now on"
+    return KeysChanged(updated=sorted(body.api_keys), stored_in=places[-1] if places else None, message=text)
+
+
+def _store(daemon: Daemon, keys: dict[str, str]) -> list[Literal["keyring", "file"]]:
+    places = []
+    for module_id, key in keys.items():
+        if key:
+            places.append(daemon.home.keys.set(module_id, key))
+        else:
+            daemon.home.keys.remove(module_id)
+    return places
+
+
+def _flat(body: BaseModel) -> dict[str, Any]:
+    """Return what was given as plain values by key: `startup.auto_compile`."""
+    flat: dict[str, Any] = {}
+    for name in body.model_fields_set:
+        value = getattr(body, name)
+        if isinstance(value, BaseModel) and isinstance(Settings.model_fields[name].default, BaseModel):
+            dumped = value.model_dump(mode="json")
+            flat |= {f"{name}.{key}": dumped[key] for key in value.model_fields_set}
+        elif not isinstance(Settings.model_fields[name].default, BaseModel):
+            flat[name] = body.model_dump(mode="json", include={name})[name]
+    return flat

@@ -1,0 +1,167 @@
+"""The daemon about itself: status, settings, keys, directories, logs, workers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from fastapi.testclient import TestClient
+
+from .conftest import Served
+
+API = "/api/v1"
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A working directory with something to complete, and something to keep hidden."""
+    folder = tmp_path_factory.mktemp("work")
+    (folder / "src").mkdir()
+    (folder / ".git").mkdir()
+    (folder / ".env").write_text("KEY=1")
+    (folder / "notes.md").write_text("notes")
+    (folder / "out").symlink_to("/etc")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def served(serve: Callable[..., Served], work: Path) -> Served:
+    return serve(working_dir=str(work))
+
+
+def test_it_says_what_it_is_and_how_it_is(client: TestClient, served: Served) -> None:
+    about, status, info = (client.get(path).json() for path in ("/", f"{API}/status", f"{API}/info"))
+
+    assert (about["name"], about["api_versions"]) == ("amplifierd", ["v1"])
+    assert (status["status"], status["root_dir"]) == ("running", str(served.home.paths.home))
+    assert status["sessions"] == {"total": 0, "active": 0, "executing": 0}
+    assert "tool:pre" in info["event_types"]
+    assert info["mount_types"] == ["context", "hooks", "orchestrator", "providers", "tools"]
+    assert client.get("/health").json()["active_sessions"] == 0
+    assert client.get(f"{API}/workers").json()["has_more"] is False
+
+
+def test_the_page_about_the_endpoints_needs_no_script(client: TestClient) -> None:
+    page = client.get("/docs")
+
+    assert "/api/v1/collections" in page.text
+    assert "<script" not in page.text
+    assert page.headers["content-security-policy"].startswith("default-src 'none'")
+
+
+def test_settings_are_shown_and_changed_with_comments_kept(serve: Callable[..., Served]) -> None:
+    served = serve()
+    file = served.home.paths.settings_file
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("# mine\nstartup:\n  auto_compile: true  # as it was\n")
+    client = served.client()
+
+    changed = client.patch(f"{API}/settings", json={"startup": {"auto_compile": False}, "cache": {"keep_days": 3}})
+    later = client.patch(f"{API}/settings", json={"host": "127.0.0.2"})
+
+    assert changed.json() == {
+        **{"updated": ["cache.keep_days", "startup.auto_compile"], "restart_required": False, "message": "in force now"}
+    }
+    assert (later.json()["restart_required"], later.json()["updated"]) == (True, ["host"])
+    assert file.read_text().startswith("# mine\nstartup:\n  auto_compile: false # as it was\n")
+    shown = client.get(f"{API}/settings").json()
+    assert shown["settings"]["startup"]["auto_compile"] is False
+    assert shown["settings"]["host"] == "127.0.0.1"
+    assert shown["restart_required"] == ["host"]
+    removed = client.patch(f"{API}/settings", json={"host": None})
+    assert removed.status_code == 200
+    assert "host" not in yaml.safe_load(file.read_text())
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "code"),
+    [
+        ({}, 400, "invalid-request"),
+        ({"startup": {}}, 400, "invalid-request"),
+        ({"colour": "red"}, 422, "extra-field"),
+        ({"startup": {"colour": "red"}}, 422, "extra-field"),
+        ({"startup": {"max_parallel_workers": 17}}, 422, "validation-error"),
+        ({"cache": {"http_max_bytes": True}}, 422, "validation-error"),
+        ({"default_profile": "../x"}, 422, "validation-error"),
+    ],
+)
+def test_settings_that_cannot_be(client: TestClient, served: Served, body: Any, status: int, code: str) -> None:
+    answer = client.patch(f"{API}/settings", json=body)
+
+    assert (answer.status_code, answer.json()["code"]) == (status, code)
+    assert not served.home.paths.settings_file.exists()
+
+
+def test_keys_go_in_and_do_not_come_out(client: TestClient, served: Served) -> None:
+    secret = "sk-very-secret-value-1234"
+
+    stored = client.patch(f"{API}/settings/api-keys", json={"api_keys": {"provider-anthropic": secret}}).json()
+
+    assert stored["updated"] == ["provider-anthropic"]
+    assert stored["stored_in"] in ("keyring", "file")
+    shown = client.get(f"{API}/settings")
+    assert shown.json()["api_keys"] == [{"provider_id": "provider-anthropic", "is_set": True, "masked_value": "…1234"}]
+    assert secret not in shown.text
+    assert secret not in served.home.paths.audit_file.read_text()
+    removed = client.patch(f"{API}/settings/api-keys", json={"api_keys": {"provider-anthropic": ""}}).json()
+    assert removed["stored_in"] is None
+    assert client.get(f"{API}/settings").json()["api_keys"] == []
+
+
+@pytest.mark.parametrize("keys", [{}, {"../x": "k"}, {"provider-x": "  "}])
+def test_keys_that_cannot_be(client: TestClient, keys: dict[str, str]) -> None:
+    assert client.patch(f"{API}/settings/api-keys", json={"api_keys": keys}).status_code == 400
+
+
+def test_a_directory_is_completed(client: TestClient) -> None:
+    found = client.get(f"{API}/directories/list").json()
+
+    assert [(each["name"], each["type"]) for each in found["entries"]] == [("src", "directory"), ("notes.md", "file")]
+    assert client.get(f"{API}/directories/list", params={"path": "src"}).json()["entries"] == []
+
+
+@pytest.mark.parametrize(
+    "path", ["..", "../..", "src/../../..", "/..", "out", "out/ssl", ".git", "src/../.git", "a\0b"]
+)
+def test_nothing_outside_of_the_working_directory_is_listed(client: TestClient, path: str) -> None:
+    answer = client.get(f"{API}/directories/list", params={"path": path})
+
+    assert answer.status_code in (400, 403)
+    assert "passwd" not in answer.text
+
+
+def test_a_directory_that_is_not_there(client: TestClient) -> None:
+    for path in ("nowhere", "notes.md", "/etc"):
+        assert client.get(f"{API}/directories/list", params={"path": path}).status_code == 404
+
+
+def test_directories_are_trusted_and_no_longer(client: TestClient, tmp_path: Path) -> None:
+    body = {"directory": str(tmp_path)}
+
+    assert client.post(f"{API}/trust", json=body).status_code == 204
+    assert str(tmp_path) in client.get(f"{API}/trust").json()["directories"]
+    assert client.delete(f"{API}/trust", params=body).status_code == 204
+    assert client.delete(f"{API}/trust", params=body).status_code == 404
+    for wrong in ("/", "~", "relative", "/srv/no/such/place", "/a\0b"):
+        assert client.post(f"{API}/trust", json={"directory": wrong}).status_code == 400, wrong
+
+
+def test_the_end_of_the_log_is_shown_without_secrets(client: TestClient, served: Served) -> None:
+    log = served.home.paths.logs / "daemon.log"
+    assert client.get(f"{API}/logs").json()["lines"] == []
+    log.parent.mkdir(parents=True, exist_ok=True)
+    log.write_text("first\nAuthorization: Bearer sk-ant-REDACTED\nlast\n")
+
+    lines = client.get(f"{API}/logs", params={"lines": 2}).json()["lines"]
+
+    assert lines[-1] == "last"
+    assert len(lines) == 2
+    assert "abcdefghij" not in lines[0]
+
+
+def test_metrics_are_there_when_they_are_switched_on(client: TestClient, serve: Callable[..., Served]) -> None:
+    assert client.get(f"{API}/metrics").status_code == 404
+    assert "uptime_seconds" in serve(metrics={"enabled": True}).client().get(f"{API}/metrics").text
