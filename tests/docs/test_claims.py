@@ -133,3 +133,9 @@ def test_make_run_runs_the_example() -> None:
 def _without_make() -> dict[str, str]:
     """Return the environment of a shell that was not started by make."""
     return {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+
+
+def test_the_container_file_is_the_one_that_the_page_shows(page: Open) -> None:
+    shown = [block.text for block in page("docs/daemon.md").blocks if block.text.startswith("FROM ")]
+
+    assert [(ROOT / "Containerfile").read_text().partition("\n")[2]] == shown

@@ -34,6 +34,7 @@ Phase = Literal["starting", "ready", "stopping"]
 logger = logging.getLogger(__name__)
 
 _MOMENT_S = 0.5
+_FETCH_PATIENCE_S = 2.0
 
 
 class Daemon:
@@ -68,6 +69,7 @@ class Daemon:
         self.metrics.gauge("loop_lag_seconds", "How late the event loop was last", lambda: self.loop_lag.last_s)
         self._started = time.monotonic()
         self._coming_up: asyncio.Task[None] | None = None
+        self._extracting: asyncio.Task[None] | None = None
         self._is_ready = asyncio.Event()
 
     @property
@@ -88,6 +90,7 @@ class Daemon:
     async def _come_up(self) -> None:
         """Take every step; one that fails is a warning and keeps the others from nothing."""
         steps: list[tuple[str, Callable[[], Awaitable[object]]]] = [
+            ("collections", self._extract_collections),
             ("session index", self._open_index),
             ("interrupted turns", self.home.sessions.mark_interrupted),
         ]
@@ -123,6 +126,11 @@ class Daemon:
         told = {key: operation[key] for key in ("id", "kind", "target", "status", "progress")}
         self.events.tell("operation:updated", told)
 
+    async def _extract_collections(self) -> None:
+        """Have the profiles of collections that were never extracted; what has to be fetched comes later."""
+        self._extracting = asyncio.create_task(self._take("collections", self.home.collections.extract_missing))
+        await asyncio.wait({self._extracting}, timeout=_FETCH_PATIENCE_S)
+
     async def _open_index(self) -> None:
         await asyncio.to_thread(self.home.sessions.list, limit=1)
 
@@ -143,9 +151,10 @@ class Daemon:
         await self.live.stop()
         self.events.close()
         await self.idempotency.close()
-        if self._coming_up is not None:
-            self._coming_up.cancel()
-            await asyncio.gather(self._coming_up, return_exceptions=True)
+        beginning = [task for task in (self._coming_up, self._extracting) if task is not None]
+        for task in beginning:
+            task.cancel()
+        await asyncio.gather(*beginning, return_exceptions=True)
         self.loop_lag.stop()
         await self.home.sessions.close()
         self.audit.close()
