@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 _MIB = 1024 * 1024
 _WORDS = {"waiting": "waiting for", "asking": "asking", "fetching": "getting"}
+_WORK = {"profile": "compiling profile", "packages": "installing packages for"}
+_BAR = 20
 
 
 class ProgressLine:
@@ -29,7 +31,8 @@ class ProgressLine:
         if word is None:
             self.clear()
             return
-        text = f"{word} {event.what} {event.ref}{_amount(event)}"
+        doing = _WORK.get(event.what, f"{word} {event.what}") if event.phase == "fetching" else f"{word} {event.what}"
+        text = f"{_bar(event)}{doing} {event.ref}{_amount(event)}"
         self._write(shortened(text, shutil.get_terminal_size().columns - 1))
 
     def clear(self) -> None:
@@ -41,6 +44,13 @@ class ProgressLine:
         sys.stderr.write(f"\r\x1b[2K{text}")
         sys.stderr.flush()
         self._is_shown = bool(text)
+
+
+def _bar(event: ProgressEvent) -> str:
+    if not event.total_bytes or event.bytes is None:
+        return ""
+    done = min(event.bytes * _BAR // event.total_bytes, _BAR)
+    return f"[{'#' * done}{'.' * (_BAR - done)}] "
 
 
 def _amount(event: ProgressEvent) -> str:

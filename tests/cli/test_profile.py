@@ -1,11 +1,19 @@
 """`amplifier profile`: from a new file to a build, and what is said about mistakes."""
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+sys.path.append(str(Path(__file__).parent))
+
+from terminal import Terminal
+
+from amplifier_cli.progress import ProgressLine
+from amplifier_foundation.sources import ProgressEvent
 
 Say = Callable[..., Any]
 
@@ -83,3 +91,25 @@ def test_a_module_that_does_not_exist_is_named_when_the_profile_is_compiled(say:
 def test_an_unknown_profile_gets_a_suggestion(say: Say) -> None:
     assert "did you mean coding?" in say("profile", "show", "codng").err
     assert say("profile", "validate", "nothing.md").code == 2
+
+
+def test_a_terminal_shows_what_is_being_compiled_fetched_and_installed(
+    amplifier: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    terminal = Terminal(amplifier, "profile", "compile", "offline")
+    terminal.expect("compiling profile foundation/offline")
+    assert terminal.end() == 0
+
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    line = ProgressLine()
+    line(ProgressEvent("source", "git+file:///x", "fetching", 3 * 1024 * 1024, 12 * 1024 * 1024))
+    line(ProgressEvent("packages", "tool-a", "fetching"))
+    line.clear()
+
+    told = capsys.readouterr().err.split("\r\x1b[2K")
+    assert told == [
+        "",
+        "[#####...............] getting source git+file:///x (3.0 of 12.0 MiB)",
+        "installing packages for tool-a",
+        "",
+    ]

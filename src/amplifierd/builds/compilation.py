@@ -75,6 +75,7 @@ class Compilation:
         inspection: how the profile stands; what it does not call stale is taken over from the build before.
         force: take nothing over, and ask remotes again.
         frozen: restore what was locked, and nothing else.
+        on_install: told which modules packages are being installed for.
     """
 
     def __init__(
@@ -87,7 +88,9 @@ class Compilation:
         *,
         force: bool = False,
         frozen: bool = False,
+        on_install: Callable[[str], None] = lambda modules: None,
     ) -> None:
+        self._on_install = on_install
         self._workshop, self._merged, self._roots = workshop, merged, roots
         self._inspection, self._fingerprints = inspection, fingerprints
         self._force, self._frozen = force, frozen
@@ -253,6 +256,7 @@ class Compilation:
             offline=workshop.offline,
             only_pins=self._frozen,
             allow_builds=workshop.settings.allow_builds,
+            on_install=self._on_install,
         )
         dependencies = await installer.install()
         return await in_thread(lambda stop: self._write(staging, entries, dependencies))

@@ -6,7 +6,7 @@ import asyncio
 import importlib.metadata
 import logging
 import tempfile
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,8 @@ from .lock import (
 from .publication import link_tree
 
 logger = logging.getLogger(__name__)
+
+_KEPT = "versions-kept"
 
 Pin = dict[str, str]
 Needs = Mapping[str, Sequence[str]]
@@ -86,6 +88,7 @@ class DependencyInstaller:
         offline: nothing can be fetched.
         only_pins: install exactly the versions of the earlier build.
         allow_builds: build what has no wheel.
+        on_install: told which modules packages are being installed for.
     """
 
     def __init__(
@@ -100,7 +103,9 @@ class DependencyInstaller:
         offline: bool = False,
         only_pins: bool = False,
         allow_builds: bool = False,
+        on_install: Callable[[str], None] = lambda modules: None,
     ) -> None:
+        self._on_install = on_install
         self._staging, self._target = staging, staging / DEPENDENCIES_DIR
         self._modules, self._cache_dir, self._earlier = modules, cache_dir, earlier
         self._mode, self._offline, self._only_pins = mode, offline, only_pins
@@ -189,7 +194,7 @@ class DependencyInstaller:
         kept = self._kept_pins(needs)
         if kept:
             try:
-                await self._run({**needs, "versions-kept": kept}, host)
+                await self._run({**needs, _KEPT: kept}, host)
             except InstallError:
                 if self._only_pins:
                     raise
@@ -199,6 +204,7 @@ class DependencyInstaller:
 
     async def _run(self, needs: Needs, host: HostPackages) -> None:
         await asyncio.to_thread(remove, self._target)
+        self._on_install(", ".join(owner for owner in needs if owner != _KEPT))
         try:
             await install_together(needs, self._target, host, allow_builds=self._allow_builds)
         except BaseException:

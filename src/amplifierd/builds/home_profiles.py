@@ -252,7 +252,16 @@ class Profiles:
         if frozen:
             _check_frozen(profile_id, inspection.reasons, force=False)
         self._tell(profile_id, "fetching", ", ".join("forced" if force else str(each) for each in inspection.reasons))
-        compilation = Compilation(self._workshop, merged, roots, inspection, fingerprints, force=force, frozen=frozen)
+        compilation = Compilation(
+            self._workshop,
+            merged,
+            roots,
+            inspection,
+            fingerprints,
+            force=force,
+            frozen=frozen,
+            on_install=lambda modules: report(self._progress, ProgressEvent("packages", modules, "fetching")),
+        )
         try:
             build = await compilation.run()
         except Exception as error:

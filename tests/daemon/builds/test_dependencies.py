@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from amplifier_foundation.modules.host_packages import host_packages
+from amplifier_foundation.sources import ProgressEvent
+from amplifierd import open_home
 from amplifierd.exceptions import ProfileCompilationError
 
 pytestmark = pytest.mark.usefixtures("make_wheel")
@@ -33,6 +35,21 @@ def version_seen_by(build: Any, name: str) -> str:
     )
     done = subprocess.run([sys.executable, "-c", program, str(build.path)], check=True, capture_output=True, text=True)
     return done.stdout.strip()
+
+
+async def test_it_is_told_that_packages_are_installed_and_for_which_modules(
+    bench: Any, make_wheel: Callable[..., Path]
+) -> None:
+    make_wheel("leaf", "1.0")
+    bench.write_profile(tools=[tool(bench, "tool-a", "leaf")])
+    steps: list[ProgressEvent] = []
+    home = open_home(bench.home.paths.home, progress=steps.append, shipped_collection=bench.tmp_path / "shipped")
+
+    await home.profiles.compile("local/mine")
+    await home.profiles.compile("local/mine")
+
+    told = [(step.what, step.ref) for step in steps if step.what != "source"]
+    assert told == [("profile", "local/mine"), ("packages", "tool-a"), ("profile", "local/mine")]
 
 
 async def test_requirements_are_resolved_together_pinned_and_kept(
