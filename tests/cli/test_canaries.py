@@ -65,10 +65,14 @@ def profile(home: Path, folder: Path) -> None:
     answered = {"when": {"tool": "read_file"}, "text": "It says so."}
     script = folder / "script.json"
     script.write_text(json.dumps([refused, answered, call("read_file", file_path="secret.txt")]))
+    loop = {"module": "loop-streaming", "config": {"default_provider": "mock"}}
     front = {
         "profile": {"name": "mine", "version": "1.0.0", "description": "Mine", "schema_version": 2},
-        "session": {"orchestrator": {"module": "loop-streaming"}, "context": {"module": "context-simple"}},
-        "providers": [{"module": "provider-mock", "config": {"script": str(script), "raw": True}}],
+        "session": {"orchestrator": loop, "context": {"module": "context-simple"}},
+        "providers": [
+            {"module": "provider-mock", "config": {"script": str(script), "raw": True}},
+            {"module": "provider-openai"},  # has a use for the key in the keyring
+        ],
         "tools": [
             {"module": "tool-filesystem", "config": {"password": "${CANARY_TOKEN}"}},
             {"module": "tool-bash", "config": {"credential": AUTHOR}},
@@ -90,7 +94,7 @@ def use(say: Say, amplifier: Any, tmp_path: Path) -> str:
         said.append(told.out + told.err)
         return told
 
-    assert "the system's keyring" in do("provider", "add", "mock", stdin=f"{KEYRING}\n").out
+    assert "the system's keyring" in do("provider", "add", "openai", stdin=f"{KEYRING}\n").out
     do("config", "trust")
     assert "api_key is not a setting" in do("run", "Read it").err
     do("run", "--resume", "last", "Fail", code=1)

@@ -56,7 +56,7 @@ def planted(home: Home, work: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
     keyring.set_keyring(MemoryKeyring())
     monkeypatch.setenv("CANARY_API_KEY", ENVIRONMENT)
     monkeypatch.setenv("CANARY_NAMELESS", NAMELESS)
-    assert home.keys.set("provider-mock", KEYRING) == "keyring"
+    assert home.keys.set("provider-openai", KEYRING) == "keyring"
     (work / "secret.txt").write_text(f"the tool says {TOOL}\n")
     yield home
     keyring.set_keyring(before)
@@ -110,6 +110,7 @@ def agent(folder: Path, kind: Kind) -> Agent:
         hooks=[{"module": "hooks-logging"}, {"module": "hooks-approval", "config": {"ask_user_fallback": True}}],
         agents={"helper": helper},
         provider={**script, "secret": "${CANARY_API_KEY}"},
+        other_providers=[{"module": "provider-openai", "config": {"priority": 200}}],  # has a use for a key
     )
 
 
