@@ -16,10 +16,9 @@ from amplifier_system.tasks import run_to_end
 from amplifier_system.threads import Stop, in_thread
 from amplifierd.exceptions import HoldLostError, SessionError, SessionExistsError, SessionNotFoundError
 from amplifierd.paths import Paths
-from amplifierd.stored_json import json_text
 
 from .hold import Hold, Holder
-from .json_lines import encoded_lines, read_last
+from .json_lines import encoded_file, encoded_lines, read_last
 from .listing import session_names
 from .metadata_file import metadata_text
 from .parts_file import PartsFile, part_lines
@@ -53,12 +52,12 @@ class FileStore:
         hold = Hold(session_id, holder, epoch=1, since=now())
         contents = {
             GATE: hold.fence,
-            HOLD: json_text(hold.to_dict()),
+            HOLD: encoded_file(hold.to_dict()),
             METADATA: metadata_text(new.record),
-            PLAN: json_text(new.plan),
+            PLAN: encoded_file(new.plan),
             TRANSCRIPT: encoded_lines(new.messages),
             EVENTS: encoded_lines(new.events),
-            **{document_file_name(name): json_text(value) for name, value in new.documents.items()},
+            **{document_file_name(name): encoded_file(value) for name, value in new.documents.items()},
         }
         if new.parts:
             contents[PARTS] = part_lines(new.parts)
@@ -165,6 +164,12 @@ class FileStore:
     async def append_events(self, hold: Hold, events: Iterable[StoredEvent], *, lasting: bool = False) -> None:
         await self._append(hold, EVENTS, encoded_lines(events), lasting)
 
+    def try_append_events(self, hold: Hold, events: Iterable[StoredEvent]) -> bool:
+        return self._try_append(self._writer(hold.session_id), hold, EVENTS, encoded_lines(events))
+
+    async def synchronise(self, hold: Hold) -> None:
+        await self._writer(hold.session_id).synchronise(EVENTS)
+
     async def replace_messages(self, hold: Hold, messages: Iterable[Message]) -> None:
         content = encoded_lines(messages)
         await self._write(hold, lambda writer: writer.replace(hold, TRANSCRIPT, content))
@@ -184,7 +189,7 @@ class FileStore:
         return number
 
     async def put_document(self, hold: Hold, name: str, value: Any) -> None:
-        file_name, content = document_file_name(name), json_text(value)
+        file_name, content = document_file_name(name), encoded_file(value)
         await self._write(hold, lambda writer: writer.replace(hold, file_name, content))
 
     async def put_parts(self, hold: Hold, parts: Mapping[str, bytes]) -> None:
@@ -206,15 +211,18 @@ class FileStore:
         await in_thread(lambda _: self._index.close())
 
     async def _append(self, hold: Hold, name: str, data: bytes, lasting: bool) -> None:
-        if not data:
-            return
         writer = self._writer(hold.session_id)
-        if writer.waiting or len(data) > _ON_LOOP_BYTES or not writer.try_append(hold, name, data):
+        if not self._try_append(writer, hold, name, data):
             await writer.in_turn(lambda: writer.append(hold, name, data, lasting=lasting))
         elif lasting:
             await writer.synchronise(name)
-        if name == TRANSCRIPT:
+        if name == TRANSCRIPT and data:
             self._index.changed(hold.session_id)
+
+    def _try_append(self, writer: SessionWriter, hold: Hold, name: str, data: bytes) -> bool:
+        if not data:
+            return True
+        return not writer.waiting and len(data) <= _ON_LOOP_BYTES and writer.try_append(hold, name, data)
 
     async def _write(self, hold: Hold, work: Callable[[SessionWriter], T]) -> T:
         writer = self._writer(hold.session_id)

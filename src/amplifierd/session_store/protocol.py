@@ -129,6 +129,14 @@ class SessionStore(Protocol):
 
     async def append_events(self, hold: Hold, events: Iterable[StoredEvent], *, lasting: bool = False) -> None: ...
 
+    def try_append_events(self, hold: Hold, events: Iterable[StoredEvent]) -> bool:
+        """Append events at once. Where that would take waiting nothing is appended, and the answer is False."""
+        ...
+
+    async def synchronise(self, hold: Hold) -> None:
+        """Return when the events that were appended so far are on the disk."""
+        ...
+
     async def replace_messages(self, hold: Hold, messages: Iterable[Message]) -> None:
         """Put another transcript in place of the whole one."""
         ...

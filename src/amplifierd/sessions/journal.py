@@ -8,13 +8,13 @@ from types import MappingProxyType
 from typing import Any
 
 from amplifier_core import HookResult, ModuleCoordinator, events
-from amplifier_core.utils import json_safe
 from amplifierd.exceptions import HoldLostError, SessionError
 from amplifierd.session_store.protocol import Hold, SessionStore, StoredEvent
 from amplifierd.session_store.record import SessionRecord, now
 
+from .plain_data import plain_data
 from .secret_values import SecretValues
-from .tree_events import Event, TreeEvents, is_delta
+from .tree_events import Entry, Event, TreeEvents
 
 logger = logging.getLogger(__name__)
 
@@ -102,36 +102,28 @@ class Journal:
         self, entries: Sequence[tuple[str, Mapping[str, Any]]], *, lasting: bool = False
     ) -> list[Event]:
         """Store events of ours in one step, all of them or none, and tell them."""
-        cleaned = [(name, *self._cleaned(name, json_safe(dict(data)), by_name=False)) for name, data in entries]
-        told = [(self._event(name, data), stored) for name, data, stored in cleaned]
-        with self._tree.telling(*(event for event, _ in told)):
-            await self._append(*told, lasting=lasting)
-        return [event for event, _ in told]
+        noted = [self._entry(name, dict(data), is_own=True) for name, data in entries]
+        for entry in noted:
+            self._tree.add(entry)
+        await self._tree.settle()
+        for entry in noted:
+            if entry.error is not None:
+                raise entry.error
+        if lasting:
+            await self._store.synchronise(self._hold)
+        return [entry.event for entry in noted]
 
     async def hear(self, event: str, data: dict[str, Any]) -> HookResult:
         """Record an event of the kernel or of a module; deltas are told, not stored."""
-        left_out = _KEPT_ELSEWHERE.get(event, ())
-        kept = {key: value for key, value in data.items() if key not in left_out}
-        told_data, stored = self._cleaned(event, json_safe(kept), by_name=True)
-        await self._tell_anyway(self._event(event, told_data), stored)
+        for key in _KEPT_ELSEWHERE.get(event, ()):
+            data.pop(key, None)
+        self._tree.add(self._entry(event, data, is_own=False))
         return HookResult()
 
     async def note(self, event: str, data: Mapping[str, Any]) -> None:
-        """Tell an event of ours, also when it cannot be stored."""
-        await self._tell_anyway(self._event(event, data), data)
-
-    async def _tell_anyway(self, told: Event, stored: Any) -> None:
-        with self._tree.telling(told):
-            if not is_delta(told["event"]):
-                await self._try_append(told, stored)
-
-    async def _try_append(self, told: Event, stored: Any) -> None:
-        try:
-            await self._append((told, stored))
-        except HoldLostError:
-            raise
-        except SessionError as error:
-            logger.warning("event %s of session %s is not stored: %s", told["event"], self._session_id, error)
+        """Tell an event of ours, also when it cannot be stored, unless the hold is lost."""
+        self._tree.add(self._entry(event, dict(data), is_own=False))
+        await self._tree.settle()
 
     async def mask(self, event: str, data: dict[str, Any]) -> HookResult:
         """Take the secrets out of an event before others hear it."""
@@ -156,25 +148,51 @@ class Journal:
                 if name in _TELLING:
                     coordinator.hooks.register(name, self.mask, priority=_FIRST, name="session-secrets")
 
-    async def _append(self, *told: tuple[Event, Any], lasting: bool = False) -> None:
+    def clean(self, entries: Sequence[Entry]) -> None:
+        texts = "\n".join([text for entry in entries for text in entry.data.texts])
+        keys = set().union(*[entry.data.keys for entry in entries])
+        is_found = self._secrets.may_be_in if any(entry.is_stored for entry in entries) else self._secrets.are_in
+        if is_found(texts, keys):
+            for entry in entries:
+                told, stored = self._secrets.cleaned(entry.data, by_name=not entry.is_own)
+                entry.event["data"] = told
+                entry.stored = told if entry.event["event"] in _RECEIPTS else stored
+
+    def try_store(self, entries: Sequence[Entry]) -> bool:
         try:
-            await self._store.append_events(
-                self._hold, [stored_line(event, stored, self.nesting) for event, stored in told], lasting=lasting
-            )
-        except HoldLostError as error:
-            if self.lost is None:
-                self.lost = error
-                self.on_lost()
-            raise
+            return self._store.try_append_events(self._hold, self._lines(entries))
+        except SessionError as error:
+            self._note_failure(entries, error)
+            return True
+
+    async def store(self, entries: Sequence[Entry]) -> None:
+        try:
+            await self._store.append_events(self._hold, self._lines(entries))
+        except SessionError as error:
+            self._note_failure(entries, error)
+
+    def _lines(self, entries: Sequence[Entry]) -> list[StoredEvent]:
+        return [stored_line(entry.event, entry.stored, self.nesting) for entry in entries if entry.is_stored]
+
+    def _note_failure(self, entries: Sequence[Entry], error: SessionError) -> None:
+        """Say of events that they are not stored. What others say is told all the same, unless the hold is lost."""
+        if isinstance(error, HoldLostError) and self.lost is None:
+            self.lost = error
+            self.on_lost()
+        for entry in entries:
+            if entry.is_own or isinstance(error, HoldLostError):
+                entry.error = error
+            elif entry.is_stored:
+                name = entry.event["event"]
+                logger.warning("event %s of session %s is not stored: %s", name, self._session_id, error)
+
+    def _entry(self, event: str, data: dict[str, Any], *, is_own: bool) -> Entry:
+        plain = plain_data(data)
+        return Entry(self, self._event(event, plain.value), plain, is_own=is_own)
 
     def _event(self, event: str, data: Any) -> Event:
         sequence = self._tree.next_sequence()
         return event_of(event, data, self._record, sequence, correlation_id=self.correlation_id, nesting=self.nesting)
-
-    def _cleaned(self, event: str, data: dict[str, Any], *, by_name: bool) -> tuple[Any, Any]:
-        """Return an event's data as it is told, and as it is stored."""
-        told, stored = self._secrets.cleaned(data, by_name=by_name)
-        return told, told if event in _RECEIPTS else stored
 
 
 def nesting_of(depth: int, tool_call_id: str | None) -> dict[str, Any]:

@@ -206,6 +206,7 @@ class ExecutionRunner:
                 self._rest()
             await self.status.tell()
         finally:
+            await self.tree.events.settle()
             if not self.is_root:
                 await self.runtime.store.release(self.hold)
             self._is_ended.set()

@@ -12,10 +12,11 @@ from amplifier_kit.redaction.masking import TextMasker, rules_named
 from amplifier_kit.redaction.named_secrets import names_credentials, names_secret
 from amplifier_kit.redaction.scrubbing import Scrubber
 
+from .plain_data import PlainData
+
 _NAMES = ("*_KEY", "*_TOKEN", "*_SECRET", "*PASSWORD*", "*_PASS", "*_PWD", "*_CREDENTIAL*")
 _SHORTEST = 8  # shorter values are words that turn up by accident
 _MOST_KEYS = 4096
-_STAMP = "redaction"  # by which hooks-redaction says what it did
 MASK = "[REDACTED]"
 
 
@@ -27,7 +28,7 @@ class SecretValues:
         self._pattern: re.Pattern[str] | None = None
         rules = rules_named(("secrets",))
         self._scrubber, self._masker = Scrubber(rules), TextMasker(rules)
-        self._keys: dict[str, bool] = {}  # whether they name secrets: most come again and again
+        self._harmless_keys: set[str] = set()  # that name no secrets: most come again and again
         self.add(*values)
 
     def add(self, *values: str) -> None:
@@ -49,33 +50,41 @@ class SecretValues:
         return cls([*found, *keys])
 
     def masked(self, value: Any) -> Any:
-        """Return plain data with every secret in its texts masked; the value itself when there is none."""
-        if self._pattern is None:
-            return value
-        texts, _ = _texts_and_keys(value)
-        return self._mask(value) if self._pattern.search(texts) else value
+        """Return plain data with every secret in its texts masked."""
+        return value if self._pattern is None else self._mask(value)
 
-    def cleaned(self, value: Any, *, by_name: bool) -> tuple[Any, Any]:
+    def are_in(self, texts: str, keys: set[str]) -> bool:
+        """Say whether one of these secrets is in some texts, or one of the keys of the texts names a secret."""
+        return self._names_one(keys) or (self._pattern is not None and self._pattern.search(texts) is not None)
+
+    def may_be_in(self, texts: str, keys: set[str]) -> bool:
+        """Say whether anything in some texts looks like a secret.
+
+        Most data has none: that of many events is looked at as a whole, and only taken apart where something is found.
+        """
+        return self.are_in(texts, keys) or self._masker.mask(texts) is not texts
+
+    def cleaned(self, data: PlainData, *, by_name: bool) -> tuple[Any, Any]:
         """Return plain data as it may be told, without these secrets, and as it is stored: without others either.
 
-        `by_name` takes out whatever has the name of a secret as well. Most data has nothing to mask: it is looked at
-        as a whole, and only taken apart where that finds something.
+        `by_name` takes out whatever has the name of a secret as well.
         """
-        texts, keys = _texts_and_keys(value)
-        is_named = any(map(self._is_secret_name, keys))
-        told = redact_secrets(value) if is_named and by_name else value
-        if self._pattern is not None and self._pattern.search(texts):
-            told = self._mask(told)
+        texts, is_named = "\n".join(data.texts), self._names_one(data.keys)
+        told = self.masked(redact_secrets(data.value) if is_named and by_name else data.value)
         return told, self.scrubbed(told) if is_named or self._masker.mask(texts) is not texts else told
 
+    def _names_one(self, keys: set[str]) -> bool:
+        return not keys <= self._harmless_keys and any([self._is_secret_name(key) for key in keys])
+
     def _is_secret_name(self, key: str) -> bool:
-        known = self._keys.get(key)
-        if known is None:
-            if len(self._keys) >= _MOST_KEYS:
-                self._keys.clear()
-            known = key.lower() in SENSITIVE_KEYS or names_secret(key) or names_credentials(key)
-            self._keys[key] = known
-        return known
+        if key in self._harmless_keys:
+            return False
+        if key.lower() in SENSITIVE_KEYS or names_secret(key) or names_credentials(key):
+            return True
+        if len(self._harmless_keys) >= _MOST_KEYS:
+            self._harmless_keys.clear()
+        self._harmless_keys.add(key)
+        return False
 
     def scrubbed(self, value: Any) -> Any:
         """Return plain data without these secrets, and without anything else that looks like one."""
@@ -91,27 +100,6 @@ class SecretValues:
         if isinstance(value, list):
             return [self._mask(item) for item in value]
         return value
-
-
-def _texts_and_keys(value: Any) -> tuple[str, set[str]]:
-    """Return all texts of plain data, each in lines of its own, and the keys that have texts."""
-    texts: list[str] = []
-    keys: set[str] = set()
-    left = [value]
-    while left:
-        one = left.pop()
-        if isinstance(one, str):
-            texts.append(one)
-        elif isinstance(one, dict):
-            for key, inner in one.items():
-                if type(inner) is str:
-                    keys.add(key)
-                    texts.append(inner)
-                elif inner and key != _STAMP:
-                    left.append(inner)
-        elif isinstance(one, list | tuple):
-            left.extend(one)
-    return "\n".join(texts), keys
 
 
 def _secrets_in(value: Any) -> Iterator[str]:

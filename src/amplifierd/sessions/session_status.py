@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from amplifier_system.tasks import run_to_end
-from amplifierd.exceptions import ExecutionInProgressError, HoldLostError, SessionStateError
+from amplifierd.exceptions import ExecutionInProgressError, SessionStateError
 from amplifierd.session_store.record import Activity, SessionState
 
 from .announcements import STATUS
@@ -82,10 +82,7 @@ class SessionStatus:
         if status == self._told:
             return
         self._told = status
-        try:
-            await self._journal.note(STATUS, status)
-        except HoldLostError:
-            return  # the process that has the session now tells what becomes of it
+        await self._journal.note(STATUS, status)
 
 
 def closed(session_id: str) -> SessionStateError:

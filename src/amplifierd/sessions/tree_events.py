@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
+
+from .plain_data import PlainData
 
 Event = dict[str, Any]
 """`{event, sequence, session_id, parent_id, root_session_id, timestamp, correlation_id, data}`.
@@ -44,11 +46,41 @@ class EventSource:
         self._subscribers.pop(subscription, None)
 
 
+class Entry:
+    """An event on its way into a file and to those who watch.
+
+    `data` is what it says, `stored` what the file gets of that; a piece of an answer is not stored. An `error` says
+    that it could not be stored, and is not told.
+    """
+
+    __slots__ = ("data", "error", "event", "is_own", "is_stored", "recorder", "stored")
+
+    def __init__(self, recorder: Recorder, event: Event, data: PlainData, *, is_own: bool) -> None:
+        self.recorder, self.event, self.data, self.is_own = recorder, event, data, is_own
+        self.is_stored = not is_delta(event["event"])
+        self.stored: Any = data.value
+        self.error: Exception | None = None
+
+
+class Recorder(Protocol):
+    """Stores the events of one session; what it cannot store gets an error."""
+
+    def clean(self, entries: Sequence[Entry]) -> None:
+        """Take the secrets out of events."""
+        ...
+
+    def try_store(self, entries: Sequence[Entry]) -> bool:
+        """Store events at once; False when that takes waiting, and nothing has happened."""
+        ...
+
+    async def store(self, entries: Sequence[Entry]) -> None: ...
+
+
 class TreeEvents(EventSource):
     """Numbers the events of a root session and its descendants; what is told here is told `beyond` as well.
 
-    An event with a number is told once every earlier one was told or skipped: those who watch get them in order,
-    however long each took to be stored.
+    What comes in one step of the event loop is stored together. An event with a number is told once every earlier one
+    was told or skipped: those who watch get them in order, however long each took to be stored.
     """
 
     def __init__(
@@ -60,16 +92,67 @@ class TreeEvents(EventSource):
         self._recent: deque[Event] = deque(maxlen=keep)
         self._numbered: deque[int] = deque()
         self._ready: dict[int, Event | None] = {}
+        self._waiting: list[Entry] = []
+        self._storing: asyncio.Task[None] | None = None
 
     @property
     def last_sequence(self) -> int:
         return self._sequence
 
     def next_sequence(self) -> int:
-        """Return a number of its own; whoever takes it is `telling` its event."""
+        """Return a number of its own; whoever takes it is `telling` its event, or adds it."""
         self._sequence += 1
         self._numbered.append(self._sequence)
         return self._sequence
+
+    def add(self, entry: Entry) -> None:
+        """Have an event stored and told soon, a piece of an answer at once."""
+        if entry.is_stored or self._waiting or self._storing is not None:
+            if not self._waiting:
+                asyncio.get_running_loop().call_soon(self.flush)
+            self._waiting.append(entry)
+        else:
+            entry.recorder.clean((entry,))
+            self.publish(entry.event)
+
+    def flush(self) -> None:
+        """Store and tell what waits, unless something before it is being stored."""
+        if self._waiting and self._storing is None:
+            entries, self._waiting = self._waiting, []
+            batches: dict[Recorder, list[Entry]] = {}
+            for entry in entries:
+                batches.setdefault(entry.recorder, []).append(entry)
+            for recorder, batch in batches.items():
+                recorder.clean(batch)
+            left = {recorder: batch for recorder, batch in batches.items() if not recorder.try_store(batch)}
+            if left:
+                self._storing = asyncio.create_task(self._store(left, entries))
+            else:
+                self._end(entries)
+
+    async def settle(self) -> None:
+        """Return when everything that was added so far is stored and told."""
+        self.flush()
+        while self._storing is not None:
+            await asyncio.shield(self._storing)
+
+    async def _store(self, left: dict[Recorder, list[Entry]], entries: Sequence[Entry]) -> None:
+        try:
+            for recorder, batch in left.items():
+                await recorder.store(batch)
+        finally:
+            self._storing = None
+            self._end(entries)
+            self.flush()
+
+    def _end(self, entries: Sequence[Entry]) -> None:
+        for entry in entries:
+            self._ready[entry.event["sequence"]] = entry.event if entry.error is None else None
+        self._tell_ready()
+
+    def subscribe(self, wants: Callable[[Event], bool] | None = None) -> Subscription:
+        self.flush()  # it gets what comes from now on
+        return super().subscribe(wants)
 
     def publish(self, event: Event) -> None:
         """Tell everyone who watches, as soon as it is this event's turn."""
@@ -107,6 +190,7 @@ class TreeEvents(EventSource):
 
     def recent(self, after: int) -> list[Event]:
         """Return the events after a number, as far back as they are remembered."""
+        self.flush()
         return [event for event in self._recent if event["sequence"] > after]
 
 

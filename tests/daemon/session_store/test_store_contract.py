@@ -99,6 +99,22 @@ async def test_messages_and_events_are_kept_in_order(store: SessionStore, me: Ho
     assert [entry["seq"] for entry in await store.read_events("s1", after_seq=37)] == [38, 39, 40]
 
 
+async def test_events_that_are_appended_at_once_are_there_at_once_or_not_at_all(
+    store: SessionStore, me: Holder
+) -> None:
+    hold = await store.create(new_session("s1"), me)
+    await store.append_events(hold, [event(1)])
+    working = asyncio.create_task(store.update(hold, name="meanwhile"))
+    for number in range(2, 50):
+        if not store.try_append_events(hold, [event(number)]):
+            await store.append_events(hold, [event(number)])
+        await asyncio.sleep(0)
+    await store.synchronise(hold)
+    await working
+
+    assert [entry["seq"] for entry in await store.read_events("s1")] == list(range(1, 50))
+
+
 async def test_appending_nothing_does_nothing(store: SessionStore, me: Holder) -> None:
     hold = await store.create(new_session("s1"), me)
     await store.append_messages(hold, [], lasting=True)

@@ -100,6 +100,8 @@ async def test_every_write_under_a_lost_hold_is_refused(store: SessionStore, me:
     ):
         with pytest.raises(HoldLostError, match="epoch 1"):
             await write
+    with pytest.raises(HoldLostError, match="epoch 1"):
+        store.try_append_events(lost, [event(1)])
     await store.release(lost)
 
     found = await store.holder_of("s1")
