@@ -3,6 +3,8 @@
 import asyncio
 import threading
 from collections.abc import Callable
+from contextvars import copy_context
+from functools import partial
 from typing import Any, TypeVar
 
 from .tasks import finished
@@ -30,7 +32,8 @@ async def in_thread(work: Callable[[Stop], T], *, patient: bool = True) -> T:
     half done. Without patience a second cancellation does not wait any longer.
     """
     stop = Stop()
-    running = asyncio.ensure_future(asyncio.to_thread(work, stop))
+    in_context = partial(copy_context().run, work, stop)
+    running = asyncio.get_running_loop().run_in_executor(None, in_context)  # `to_thread` would take a task as well
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:

@@ -11,6 +11,8 @@ from typing import Any
 
 from pydantic import ConfigDict, TypeAdapter
 
+from amplifierd.stored_json import json_text
+
 logger = logging.getLogger(__name__)
 
 _BLOCK = 1 << 16
@@ -28,6 +30,14 @@ def encoded(value: Any) -> bytes:
         return _to_json(value)
     except ValueError:
         return _encode_slowly(value)
+
+
+def encoded_file(value: Any) -> bytes:
+    """Return a value as a file of its own, for people to read too; raises what `encoded` raises."""
+    try:
+        return _to_json(value, indent=2) + b"\n"
+    except ValueError:
+        return json_text(value)
 
 
 def encoded_lines(entries: Iterable[Mapping[str, Any]]) -> bytes:

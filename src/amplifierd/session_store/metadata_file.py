@@ -8,8 +8,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from amplifierd.exceptions import SessionError
-from amplifierd.stored_json import KEY, StoredFormat, json_text
+from amplifierd.stored_json import KEY, StoredFormat
 
+from .json_lines import encoded_file
 from .record import SessionRecord, now
 
 
@@ -34,7 +35,7 @@ _NOT_OF_THE_RECORD = (KEY, *_TWICE)
 
 def metadata_text(record: SessionRecord) -> bytes:
     fields = record.model_dump(mode="json")
-    return json_text(METADATA_FORMAT.stamped({**fields, **{name: fields[own] for name, own in _TWICE.items()}}))
+    return encoded_file(METADATA_FORMAT.stamped({**fields, **{name: fields[own] for name, own in _TWICE.items()}}))
 
 
 def parse_metadata(content: bytes, path: Path) -> SessionRecord:

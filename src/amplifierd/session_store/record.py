@@ -79,7 +79,7 @@ class SessionRecord(BaseModel):
         Raises:
             SessionStateError: a value cannot be used.
         """
-        return checked_record(**{**self.model_dump(), **changes, "revision": self.revision + 1, "updated_at": now()})
+        return checked_record(**{**dict(self), **changes, "revision": self.revision + 1, "updated_at": now()})
 
 
 def checked_record(**fields: Any) -> SessionRecord:

@@ -13,19 +13,18 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from amplifier_sessions.session_directory import METADATA, SWITCH
+from amplifier_sessions.session_directory import METADATA, SWITCH, TRANSCRIPT
 from amplifier_system.files import PRIVATE, remove_unfinished, sync_directory, write_atomically
 from amplifier_system.threads import in_thread
 from amplifierd.exceptions import SessionError, SessionHeldError
-from amplifierd.stored_json import json_text
 
 from .gate import Gate
 from .hold import DELETED, FREE, Hold, Holder, fence, fence_epoch
-from .json_lines import append_whole, truncate_torn
+from .json_lines import append_whole, encoded_file, truncate_torn
 from .metadata_file import METADATA_FORMAT, metadata_text
 from .parts_file import PartsFile
 from .record import SessionRecord, now
-from .session_files import GATE, HOLD, LINE_FILES, PARTS, PLAN, SessionFiles, archived_plan_name
+from .session_files import EVENTS, GATE, HOLD, LINE_FILES, PARTS, PLAN, SessionFiles, archived_plan_name
 from .staging import write_new
 
 T = TypeVar("T")
@@ -51,6 +50,8 @@ class SessionWriter:
         self._turn = asyncio.Lock()
         self._gate: Gate | None = None
         self._descriptors: dict[str, int] = {}
+        self._unsynchronised = {TRANSCRIPT, EVENTS}  # which may have been appended to before
+        self._known: tuple[tuple[int, ...], SessionRecord | None] = ((), None)
 
     async def in_turn(self, work: Callable[[], T]) -> T:
         if self.waiting == 0:
@@ -70,6 +71,7 @@ class SessionWriter:
         try:
             gate.check(hold)
             append_whole(self._descriptors.get(name) or self._descriptor(name), data)
+            self._unsynchronised.add(name)
         except OSError as error:
             raise self._not_written(error) from error
         finally:
@@ -79,8 +81,9 @@ class SessionWriter:
     def append(self, hold: Hold, name: str, data: bytes, *, lasting: bool = False) -> None:
         with self._under(hold):
             append_whole(self._descriptor(name), data)
+        self._unsynchronised.add(name)
         if lasting:
-            os.fsync(self._descriptor(name))
+            self._synchronise(name, self._descriptor(name))
 
     def append_parts(self, hold: Hold, parts: Mapping[str, bytes]) -> None:
         if data := self.parts.lines_for(parts):
@@ -92,11 +95,37 @@ class SessionWriter:
 
         def work() -> None:
             try:
-                os.fsync(descriptor)
+                self._synchronise(name, descriptor)
             finally:
                 os.close(descriptor)
 
         return in_thread(lambda _: work())
+
+    def _synchronise(self, name: str, descriptor: int) -> None:
+        self._unsynchronised.discard(name)  # first: what is appended meanwhile counts as new
+        try:
+            os.fsync(descriptor)
+        except OSError as error:
+            self._unsynchronised.add(name)
+            raise self._not_written(error) from error
+
+    def _synchronise_lines(self) -> None:
+        """Wait until the messages and events that were appended are on the disk."""
+        for name in (TRANSCRIPT, EVENTS):
+            if name in self._unsynchronised:
+                with self._writing():
+                    self._synchronise(name, self._descriptor(name))
+
+    def _current_record(self) -> SessionRecord:
+        """Return what `metadata.json` says; it is read unless it is the one that was written here last."""
+        status, record = self._known
+        return record if record is not None and status == self._metadata_status() else self.files.read_record()
+
+    def _metadata_status(self) -> tuple[int, ...]:
+        """Return what differs from one version of `metadata.json` to the next; a switch of the plan has its own."""
+        folder = str(self.files.directory)
+        found = (os.stat(f"{folder}/{name}") for name in (METADATA, SWITCH) if os.path.exists(f"{folder}/{name}"))  # noqa: PTH110, PTH116 - in every turn
+        return tuple(number for status in found for number in (status.st_ino, status.st_mtime_ns, status.st_size))
 
     def replace(self, hold: Hold, name: str, content: bytes) -> None:
         with self._written_beside(name, content) as temporary, self._under(hold):
@@ -106,8 +135,10 @@ class SessionWriter:
         sync_directory(self.files.directory)
 
     def update(self, hold: Hold, changes: Mapping[str, Any]) -> SessionRecord:
-        record = self.files.read_record().changed(**changes)
+        record = self._current_record().changed(**changes)
+        self._synchronise_lines()  # what a record counts is on the disk before it
         self.replace(hold, METADATA, metadata_text(record))
+        self._known = (self._metadata_status(), record)
         return record
 
     def switch_plan(
@@ -115,8 +146,8 @@ class SessionWriter:
     ) -> int:
         number = self.files.count_archived_plans() + 1
         record = self.files.read_record().changed(**changes)
-        contents = {PLAN: json_text(plan), METADATA: metadata_text(record)}
-        contents |= {name: json_text(value) for name, value in documents.items()}
+        contents = {PLAN: encoded_file(plan), METADATA: metadata_text(record)}
+        contents |= {name: encoded_file(value) for name, value in documents.items()}
         if (archived := self.files.read(PLAN)) is not None:
             contents[archived_plan_name(number)] = archived
         with self._written_together(contents) as prepared, self._under(hold):
@@ -223,7 +254,7 @@ class SessionWriter:
 
     def _write_hold(self, value: Mapping[str, Any]) -> None:
         # After a power failure no process is left that could hold anything, so no one has to wait for the disk.
-        write_atomically(self.files.path(HOLD), json_text(value), private=True, lasting=False)
+        write_atomically(self.files.path(HOLD), encoded_file(value), private=True, lasting=False)
 
     def _clean_up(self) -> None:
         """Finish or remove what the last holder left when it was killed, and bring older files up to date."""

@@ -110,9 +110,8 @@ class Turn:
         journal = self._runner.journal
         line = await self._runner.transcript.add_prompt(prompt, metadata)
         saved = {"message_id": line["id"], "role": "user", "content": prompt, "turn": self.number}
-        await journal.write("user_message:saved", saved)
         started = {"message_id": None, "role": "assistant", "content": None, "turn": self.number}
-        await journal.write("assistant_message:start", started)
+        await journal.write_all([("user_message:saved", saved), ("assistant_message:start", started)])
 
     async def _prepare(self, prompt: str, images: Sequence[Mapping[str, Any]]) -> None:
         """Give the context what comes before the prompt, and keep the working directory as it is."""
@@ -192,11 +191,12 @@ class Turn:
         done |= {"turn": result.turn, "response": result.response or None}
         if result.error is not None:
             done["error"] = result.error
+        said: list[tuple[str, dict[str, Any]]] = [("execution:done", done)]
+        if result.status == "completed":
+            message = {"message_id": runner.transcript.last_id, "role": "assistant", "turn": result.turn}
+            said.insert(0, ("assistant_message:complete", {**message, "content": result.response}))
         try:
-            if result.status == "completed":
-                message = {"message_id": runner.transcript.last_id, "role": "assistant", "turn": result.turn}
-                await runner.journal.write("assistant_message:complete", {**message, "content": result.response})
-            await runner.journal.write("execution:done", done, lasting=True)
+            await runner.journal.write_all(said)
             runner.record = await runner.runtime.store.update(runner.hold, **self._counted(result))
             if runner.parent is None and not runner.is_root:  # nobody above it counts
                 await runner.tree.keep_usage()

@@ -141,6 +141,20 @@ async def test_a_newer_format_is_refused_by_name_and_left_alone(store: FileStore
     assert [record.session_id for record in page.sessions] == ["s2"]
 
 
+async def test_an_update_keeps_what_somebody_else_wrote_into_the_metadata(
+    store: FileStore, paths: Paths, me: Holder
+) -> None:
+    hold = await store.create(new_session("s1"), me)
+    await store.update(hold, name="first")
+    file = paths.sessions / "s1" / "metadata.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "tags": ["by hand"], "theirs": 1}))
+
+    updated = await store.update(hold, turn_count=1)
+
+    assert (updated.name, updated.tags, updated.turn_count) == ("first", ["by hand"], 1)
+    assert json.loads(file.read_text())["theirs"] == 1
+
+
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"format_version": 1}', '{"format_version": "x"}', "\udcff"])
 async def test_unreadable_metadata_is_named_and_hides_no_other_session(
     store: FileStore, paths: Paths, me: Holder, content: str
