@@ -61,29 +61,29 @@ class PathAccess:
     ) -> Self:
         """Read rules as they are written: relative to `base`, `~` expanded; a place that is allowed by its very name
         is not denied."""
-        allow = list(allow)
+        allow, places = list(allow), _Places(base)
         # By name, never by where a name leads: a link in a working directory must not take back what it points to.
-        taken_back = {_named(text, base) for text in allow if text not in ("/", ".")}
+        taken_back = {places.named(text) for text in allow if text not in ("/", ".")}
         denied: dict[str, str] = {}
         names: dict[str, str] = {}
         for text in deny:
-            if _named(text, base) in taken_back:
+            if places.named(text) in taken_back:
                 continue
             if is_bare_name(text):
                 names[_folded(text)] = text
             else:
-                denied.update(dict.fromkeys(_places(text, base), text))
-        allowed = frozenset(place for text in allow for place in _places(text, base))
+                denied.update(dict.fromkeys(places.meant(text), text))
+        allowed = frozenset(place for text in allow for place in places.meant(text))
         return cls(verb, (allowed,), denied, names, origin_of)
 
     def narrowed(
         self, allow: Iterable[str] | None, deny: Iterable[str], *, base: Path, denied_names: Iterable[str] = ()
     ) -> Self:
         """Return the access that also keeps to these rules; nothing is added to what is allowed."""
-        groups = self.allowed
+        groups, places = self.allowed, _Places(base)
         if allow is not None:
-            groups = (*groups, frozenset(place for text in allow for place in _places(text, base)))
-        denied = {**{place: "" for text in deny for place in _places(text, base)}, **self.denied}
+            groups = (*groups, frozenset(place for text in allow for place in places.meant(text)))
+        denied = {**{place: "" for text in deny for place in places.meant(text)}, **self.denied}
         names = {**dict.fromkeys(map(_folded, denied_names), ""), **self.denied_names}
         return type(self)(self.verb, groups, denied, names, self.origin_of)
 
@@ -145,11 +145,6 @@ def _expanded(path: Path | str) -> str:
     return os.path.expanduser(text) if text.startswith("~") else text  # noqa: PTH111 - asked for every file
 
 
-def _lexical(path: Path | str, base: Path) -> str:
-    """Return a path by its name alone: absolute, `~` expanded, without `.` and `..`."""
-    return _tidied(_absolute(path, base))
-
-
 def _absolute(path: Path | str, base: Path) -> str:
     text = _expanded(path)
     return text if text.startswith(os.sep) else f"{base}{os.sep}{text}"
@@ -179,15 +174,38 @@ def _resolved(path: str) -> str:
     return os.path.realpath(path)
 
 
-def _named(text: str, base: Path) -> str:
-    """Return the place a rule names, wherever that leads."""
-    return _key(_lexical(text, base))
+class _Places:
+    """Finds the places that the rules of one list mean: most lie in few directories, which are looked at once."""
 
+    def __init__(self, base: Path) -> None:
+        self._base = base
+        self._absolute: dict[str, str] = {}
+        self._real: dict[str, str] = {}
 
-def _places(text: str, base: Path) -> Iterable[str]:
-    """Return the place a rule means, by the name it has and by where that leads."""
-    lexical = _lexical(text, base)
-    return {_key(lexical), _key(os.path.realpath(_absolute(text, base)))}
+    def named(self, text: str) -> str:
+        """Return the place a rule names, wherever that leads: absolute, `~` expanded, without `.` and `..`."""
+        return _key(_tidied(self._find(text)))
+
+    def meant(self, text: str) -> Iterable[str]:
+        """Return the place a rule means, by the name it has and by where that leads."""
+        places = (self.named(text), _key(self._resolve(self._find(text))))
+        return {sys.intern(place) for place in places}  # the same in many sessions
+
+    def _find(self, text: str) -> str:
+        found = self._absolute.get(text)
+        if found is None:
+            found = self._absolute[text] = _absolute(text, self._base)
+        return found
+
+    def _resolve(self, path: str) -> str:
+        """Return what `os.path.realpath` returns."""
+        directory, _, name = path.rpartition(os.sep)
+        if not directory or _UNTIDY.search(path):  # what `..` leads to depends on the links before it
+            return os.path.realpath(path)
+        if directory not in self._real:
+            self._real[directory] = os.path.realpath(directory)
+        place = f"{self._real[directory].rstrip(os.sep)}{os.sep}{name}"
+        return os.path.realpath(place) if os.path.islink(place) else place  # noqa: PTH114 - a hundred in every session
 
 
 def _lineage(path: str) -> list[str]:
