@@ -7,7 +7,7 @@ import logging
 import sys
 from collections.abc import Callable, Coroutine
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 from .boundary import Boundary
 from .correlation import INTERIM_EVENTS, REQUEST_EVENTS, REQUEST_ID_FIELD, TERMINAL_EVENTS, resolve_request_id
@@ -29,17 +29,28 @@ _PLAIN_TYPES = frozenset({str, int, float, bool, type(None), dict, list, tuple})
 Originals = dict[str, tuple[Any, Any]]
 """By their keys, the models of a payload, each with its dump."""
 
-_place = attrgetter("place")
+_priority = attrgetter("priority")
 
 
 class _Registration:
-    """One handler on one event; `place` is its priority, then the number of its registration."""
+    """One handler on one event; `number` counts the registrations. Calling it undoes it."""
 
-    __slots__ = ("event", "handler", "is_coroutine_function", "name", "place")
+    __slots__ = ("event", "handler", "is_coroutine_function", "name", "number", "priority", "registry")
 
-    def __init__(self, event: str, handler: Handler, name: str, place: tuple[int, int]) -> None:
-        self.event, self.handler, self.name, self.place = event, handler, name, place
+    def __init__(
+        self, registry: "HookRegistry", event: str, handler: Handler, name: str, priority: int, number: int
+    ) -> None:
+        self.registry, self.event, self.handler, self.name = registry, event, handler, name
+        self.priority, self.number = priority, number
         self.is_coroutine_function = is_coroutine_function(handler)
+
+    def undo(self) -> None:
+        self.registry._remove(self)
+
+    __call__ = undo
+
+    def is_in_place(self) -> bool:
+        return self.registry._has(self)
 
 
 class HookRegistry:
@@ -55,8 +66,8 @@ class HookRegistry:
     USER_NOTIFICATION = "user:notification"
 
     def __init__(self) -> None:
-        self._by_event: dict[str, dict[tuple[int, int], _Registration]] = {}
-        self._by_name: dict[str, dict[tuple[int, int], _Registration]] = {}
+        self._by_event: dict[str, dict[int, _Registration]] = {}  # in the order of their registration
+        self._by_name: dict[str, dict[int, _Registration]] = {}
         # What an emit goes through, in order; None when it has to be put in order again, nothing for an unknown event.
         self._snapshots: dict[str, tuple[_Registration, ...] | None] = {}
         self._sequence = itertools.count()
@@ -75,17 +86,13 @@ class HookRegistry:
             raise TypeError(f"name must be a str, got {type(name).__name__}")
         sequence = next(self._sequence)
         name = self._unused_name(sequence) if name is None else name
-        registration = _Registration(event, handler, name, (priority, sequence))
-        self._by_event.setdefault(event, {})[registration.place] = registration
-        self._by_name.setdefault(name, {})[registration.place] = registration
+        registration = _Registration(self, event, handler, name, priority, sequence)
+        self._by_event.setdefault(event, {})[sequence] = registration
+        self._by_name.setdefault(name, {})[sequence] = registration
         self._snapshots[event] = None
         if mounting := current_mounting():
-            mounting.note_handler(_Registered(self, registration), lambda: self._has(registration))
-
-        def unregister() -> None:
-            self._remove(registration)
-
-        return unregister
+            mounting.note_handler(registration, registration.is_in_place)
+        return registration
 
     on = register
 
@@ -199,30 +206,20 @@ class HookRegistry:
         """Return the handlers of an event at this moment; what happens to the registry later does not change it."""
         snapshot = self._snapshots.get(event, ())
         if snapshot is None:
-            snapshot = self._snapshots[event] = tuple(sorted(self._by_event[event].values(), key=_place))
+            snapshot = self._snapshots[event] = tuple(sorted(self._by_event[event].values(), key=_priority))
         return snapshot
 
     def _has(self, registration: _Registration) -> bool:
-        return registration.place in self._by_name.get(registration.name, ())
+        return registration.number in self._by_name.get(registration.name, ())
 
     def _remove(self, registration: _Registration) -> None:
         if self._has(registration):
-            del self._by_event[registration.event][registration.place]
+            del self._by_event[registration.event][registration.number]
             self._snapshots[registration.event] = None
             namesakes = self._by_name[registration.name]
-            del namesakes[registration.place]
+            del namesakes[registration.number]
             if not namesakes:
                 del self._by_name[registration.name]
-
-
-class _Registered(NamedTuple):
-    """A handler that a module registered."""
-
-    registry: HookRegistry
-    registration: _Registration
-
-    def undo(self) -> None:
-        self.registry._remove(self.registration)
 
 
 async def _unheard(data: object, stamp: dict[str, str]) -> HookResult:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -134,7 +135,7 @@ async def load_mentioned(
         messages.append(
             {
                 "role": "developer",
-                "content": f"[Context from {header}]\n\n{file.content}",
+                "content": sys.intern(f"[Context from {header}]\n\n{file.content}"),  # the same in many sessions
                 "source_mentions": list(dict.fromkeys(mention for mention, _ in credits)),
                 "content_hash": file.content_hash,
                 "paths": [str(path) for path in file.paths],

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 from amplifier_core import AmplifierSession
 from amplifier_foundation.bundle import Bundle
@@ -82,6 +83,7 @@ class Outfitter:
         self._paths, self._profiles, self._catalogue = paths, profiles, catalogue
         self._resolvers, self._bundles, self._allow_home = resolvers, bundles, allow_home
         self._prepared: dict[str, PreparedBundle] = {}
+        self._builds: WeakValueDictionary[Path, Build] = WeakValueDictionary()
 
     async def of_record(self, record: SessionRecord) -> Equipment:
         """Return what a stored session runs with."""
@@ -101,6 +103,7 @@ class Outfitter:
             if build_id is not None and build.build_id != build_id:
                 warning = f"build-changed: build {build_id} of {profile_id} is gone, {build.build_id} is used"
         published = self._profiles.find_build(profile_id)
+        build = self._shared(build)
         newer = published.build_id if published is not None and published.build_id != build.build_id else None
         return Equipment(
             resolver=self._resolvers(pins={str(profile_id): build.path}),
@@ -113,6 +116,13 @@ class Outfitter:
             warning=warning,
             newer_build=newer,
         )
+
+    def _shared(self, build: Build) -> Build:
+        """Return one and the same object for all sessions of a build: its lock is large."""
+        known = self._builds.setdefault(build.path, build)
+        if known != build:
+            known = self._builds[build.path] = build
+        return known
 
     async def of_bundle(self, reference: str, working_dir: Path) -> Equipment:
         """Return the equipment of a bundle, loaded and prepared."""
