@@ -50,7 +50,7 @@ class Announcements:
             SessionExistsError: the id is taken.
         """
         record = new.record
-        tree = tree or self.tree(record.root_id, max((_number(event) for event in new.events), default=0))
+        tree = tree or self.tree(record.root_id, first_sequence(new) - 1)
         named = ("session_id", "name", "profile_name", "working_dir", "created_by")
         data = self._secrets.scrubbed({name: getattr(record, name) for name in named})
         sequence = tree.next_sequence()
@@ -70,6 +70,11 @@ class Announcements:
         """Remove a session, and tell it."""
         await self._store.delete(hold)
         self.events.publish(event_of(DELETED, {}, record, None))
+
+
+def first_sequence(new: NewSession) -> int:
+    """Return the number of the event that says that a session was created, the first one after those it begins with."""
+    return max((_number(event) for event in new.events), default=0) + 1
 
 
 def changes_told(record: SessionRecord, fields: Sequence[str]) -> tuple[tuple[str, dict[str, Any]], ...]:

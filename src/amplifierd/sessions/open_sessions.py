@@ -179,7 +179,7 @@ class OpenSessions(SessionReading):
         session_id = new.record.session_id
         async with self._alone(session_id):
             hold = await self.runtime.announcements.create(new, self.runtime.holder)
-            self._trees.begin(hold)
+            self._trees.begin(hold, new)
             try:
                 tree = await self._trees.tree(session_id, approver, display)
                 return await self._start(new.record, hold, tree, equipment, ())

@@ -12,14 +12,16 @@ from weakref import WeakValueDictionary
 from amplifier_core.display import DisplaySystem
 from amplifier_system.tasks import run_to_end
 from amplifierd.limits import Limits
-from amplifierd.session_store.protocol import Hold, Holder
+from amplifierd.session_store.protocol import Hold, Holder, NewSession
 
+from .announcements import first_sequence
 from .approvals import ApprovalQueue
 from .approvers import Approver
 from .runtime import Runtime
 from .tree import SessionTree
 from .tree_budget import TreeBudget
 from .tree_history import tree_history
+from .usage import Usage
 
 APPROVALS = "approvals"
 
@@ -29,6 +31,7 @@ class _OpenTree:
     hold: Hold
     users: int = 0
     tree: SessionTree | None = None
+    new: NewSession | None = None
 
 
 class OpenTrees:
@@ -70,9 +73,9 @@ class OpenTrees:
             found.users += 1
             return found.hold
 
-    def begin(self, hold: Hold) -> None:
+    def begin(self, hold: Hold, new: NewSession) -> None:
         """Take note of a tree whose root was created just now."""
-        self._open[hold.session_id] = _OpenTree(hold, users=1)
+        self._open[hold.session_id] = _OpenTree(hold, users=1, new=new)
 
     async def leave(self, root_id: str) -> None:
         """Let one user go; with the last one the tree is free."""
@@ -88,13 +91,19 @@ class OpenTrees:
         async with self._alone(root_id):
             found = self._open[root_id]
             if found.tree is None:
-                found.tree = await self._restore(found.hold, approver, display)
+                if found.new is not None:  # there is nothing to read yet
+                    root, last, used = found.new.record, first_sequence(found.new), Usage()
+                else:
+                    last, used = await tree_history(self._store, root_id)
+                    root = await self._store.read(root_id)
+                budget = TreeBudget(Limits.read(root.limits), used)
+                found.tree = self._tree(found.hold, last, budget, approver, display)
             return found.tree
 
-    async def _restore(self, hold: Hold, approver: Approver, display: DisplaySystem | None) -> SessionTree:
+    def _tree(
+        self, hold: Hold, last: int, budget: TreeBudget, approver: Approver, display: DisplaySystem | None
+    ) -> SessionTree:
         root_id, store = hold.session_id, self._store
-        last, used = await tree_history(store, root_id)
-        root = await store.read(root_id)
 
         async def emit(event: str, data: dict[str, Any]) -> None:
             asking = tree.runners.get(str(data.get("session_id"))) or tree.runners.get(root_id)
@@ -110,7 +119,7 @@ class OpenTrees:
 
         approvals = ApprovalQueue(root_id, emit=emit, load=load, save=save, approver=approver)
         events = self._runtime.announcements.tree(root_id, last)
-        tree = SessionTree(store, hold, events, TreeBudget(Limits.read(root.limits), used), approvals, display)
+        tree = SessionTree(store, hold, events, budget, approvals, display)
         return tree
 
     async def _acquire(self, root_id: str, take_over: bool) -> Hold:
