@@ -15,6 +15,8 @@ from amplifier_core.utils.tool_messages import CALL_BLOCKS, block_type, calls_in
 
 CanonicalMessage = dict[str, Any]
 
+_encode = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode
+
 
 def canonical_message(message: object) -> CanonicalMessage:
     """Return a message, a dict or a model, in the one spelling."""
@@ -29,9 +31,9 @@ def canonical_message(message: object) -> CanonicalMessage:
 def canonical_json(value: object) -> bytes:
     """Return the same bytes for the same JSON value."""
     try:
-        text = json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+        text = _encode(value)
     except (TypeError, ValueError):
-        text = json.dumps(json_safe(value), ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+        text = _encode(json_safe(value))
     return text.encode("utf-8", "surrogatepass")
 
 
