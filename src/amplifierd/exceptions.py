@@ -43,6 +43,7 @@ AmplifierError
 │   ├── SessionHeldError                    another process holds it; carries the holder
 │   ├── HoldLostError                       another process took it over in the meantime
 │   ├── SessionImportError                  whoever sent the file: it was changed, damaged or is not an export
+│   ├── StoredRequestNotFoundError          caller: no such request was sent to a model
 │   ├── ReplayError                         caller: the record does not suffice to run the session again
 │   └── MountPlanMissingError               owner of the home: its plan is gone
 ├── ApprovalError                         anything about a question of a session
@@ -125,6 +126,7 @@ __all__ = [
     "SettingsError",
     "SnapshotRefusedError",
     "SteeringUnsupportedError",
+    "StoredRequestNotFoundError",
     "TokenExistsError",
     "TokenNotFoundError",
     "TooManySubscribersError",
@@ -328,6 +330,10 @@ class HoldLostError(SessionError):
 
 class SessionImportError(SessionError):
     """A file of exported sessions is refused; nothing of it was stored."""
+
+
+class StoredRequestNotFoundError(SessionError):
+    """A session sent no request of that id to a model."""
 
 
 class ReplayError(SessionError):

@@ -100,6 +100,7 @@ PROBLEMS: Mapping[type[BaseException], Problem] = {
     ours.ReplayError: Problem(409, "session-state-conflict"),
     ours.CheckpointError: Problem(409, "session-state-conflict"),
     ModuleLoadError: Problem(422, "module-load-error"),
+    ours.StoredRequestNotFoundError: Problem(404, "request-not-found"),
     ours.TooManySubscribersError: Problem(503, "too-many-subscribers", retryable=True),
     BundleNotFoundError: Problem(404, "bundle-not-found"),
     BundleLoadError: Problem(422, "bundle-load-error"),

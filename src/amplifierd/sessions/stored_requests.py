@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from amplifierd.exceptions import SessionError
+from amplifierd.exceptions import StoredRequestNotFoundError
 from amplifierd.session_store.protocol import SessionStore, StoredEvent
 
 from .message_digest import canonical_message, message_digest
@@ -100,11 +100,11 @@ async def read_request(store: SessionStore, session_id: str, request_id: str) ->
     """Return one provider request.
 
     Raises:
-        SessionError: the session has no request of that id.
+        StoredRequestNotFoundError: the session has no request of that id.
     """
     found = [request for request in await requests(store, session_id) if request.request_id == request_id]
     if not found:
-        raise SessionError(
+        raise StoredRequestNotFoundError(
             f"session {session_id!r} has no provider request {request_id!r}",
             hint="the ids are in its events `request:stored`",
         )

@@ -20,3 +20,11 @@ def test_an_unknown_path_is_answered_as_a_problem(client: TestClient) -> None:
     assert answer.status_code == 404
     assert answer.headers["content-type"] == "application/problem+json"
     assert answer.json()["code"] == "not-found"
+
+
+def test_every_endpoint_is_described(tmp_path: Path) -> None:
+    app = create_app(home=open_home(tmp_path / "home"))
+
+    operations = [operation for path in app.openapi()["paths"].values() for operation in path.values()]
+
+    assert len({operation["operationId"] for operation in operations}) == len(operations) > 50
