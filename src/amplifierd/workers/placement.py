@@ -37,7 +37,7 @@ class Placement:
     ) -> None:
         self._home, self._on_event, self._recover = home, on_event, recover
         self._store = home.sessions.runtime.store
-        self.pool = WorkerPool(home, self._hears, self._ended)
+        self.pool = WorkerPool(home, self.hears, self._ended)
         self.placed: dict[str, PlacedSession] = {}
         self.is_closed = False
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -134,7 +134,8 @@ class Placement:
 
     # --- what workers tell
 
-    def _hears(self, worker: WorkerProcess) -> dict[str, Hear]:
+    def hears(self) -> dict[str, Hear]:
+        """Return what takes the notifications of workers."""
         return {
             "events": self._hear_events,
             "state": self._hear_state,

@@ -30,7 +30,7 @@ class WorkerPool:
     """Has a worker for everything that sessions run, and one spare, so that no first turn waits for an interpreter."""
 
     def __init__(
-        self, home: Home, hears: Callable[[WorkerProcess], Mapping[str, Hear]], at_end: Callable[[WorkerProcess], None]
+        self, home: Home, hears: Callable[[], Mapping[str, Hear]], at_end: Callable[[WorkerProcess], None]
     ) -> None:
         self._home, self._hears, self._at_end = home, hears, at_end
         self._workers: list[WorkerProcess] = []

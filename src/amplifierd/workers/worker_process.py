@@ -57,7 +57,7 @@ class WorkerProcess:
 
     @classmethod
     async def start(
-        cls, home: Home, hears: Callable[[WorkerProcess], Mapping[str, Hear]], at_end: Callable[[WorkerProcess], None]
+        cls, home: Home, hears: Callable[[], Mapping[str, Hear]], at_end: Callable[[WorkerProcess], None]
     ) -> WorkerProcess:
         """Start a worker for a home, and wait until it has opened it.
 
@@ -76,7 +76,7 @@ class WorkerProcess:
             undo.push_async_callback(tree.kill)
             worker = cls(tree, f"worker_{tree.pid}")
             own: dict[str, Hear] = {"heartbeat": worker._hear_heartbeat}
-            worker._peer = await Peer.connect(ours, None, {**own, **hears(worker)})
+            worker._peer = await Peer.connect(ours, None, {**own, **hears()})
             undo.callback(worker._peer.close)
             async with asyncio.timeout(_OPEN_S):
                 await worker.call("open", **_home_of(home))
