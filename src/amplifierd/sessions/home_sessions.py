@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from amplifier_foundation.session import find_orphaned_tool_calls
+from amplifier_system.tasks import run_to_end
 from amplifierd.builds.home_profiles import Profiles
 from amplifierd.checkpoints import Changes, UndoResult
 from amplifierd.exceptions import (
@@ -23,9 +24,9 @@ from amplifierd.session_store.record import SessionRecord, checked_session_id
 from amplifierd.signing_keys import SigningKeys
 
 from .announcements import changes_told
+from .between_turns import rewrite, switch
 from .branches import Branches, OrphanedTools
 from .checkpointing import Undone, changes_of, undo_files
-from .context_messages import DOCUMENT, for_other_agent
 from .creation import SessionRequest
 from .export import ExportedSession, export_session
 from .interrupted_turns import mark_interrupted
@@ -94,14 +95,14 @@ class Sessions(SessionChanges):
         if opened is not None:
             return await opened.change_plan(equipment, plan, changes, told, cancel=cancel)
 
-        async def switch(hold: Hold) -> SessionRecord:
-            documents = {DOCUMENT: for_other_agent(await self._store.read_document(session_id, DOCUMENT))}
-            await self._store.switch_plan(hold, plan, documents, **changes)
-            switched = await self._store.read(session_id)
-            await self._tell(hold, switched, ("session:profile_changed", told))
-            return switched
+        async def switch_unloaded(hold: Hold) -> SessionRecord:
+            runner = await self._runner_of(await self._store.read(session_id), hold, equipment)
+            try:
+                return await switch(runner, equipment, plan, changes, told)
+            finally:
+                await run_to_end(runner.cleanup())
 
-        return await self._under_hold(session_id, switch)
+        return await self._under_hold(session_id, switch_unloaded)
 
     async def truncate(self, session_id: str, turn: int) -> SessionRecord:
         """Drop everything after a turn; 0 drops the whole conversation.
@@ -152,15 +153,15 @@ class Sessions(SessionChanges):
     async def _rewrite(self, session_id: str, messages: Sequence[Message], turn: int) -> SessionRecord:
         opened = self._open.get(session_id)
         if opened is not None:
-            return await opened.runner.rewrite([*messages], turn)
+            return await rewrite(opened.runner, [*messages], turn)
 
-        async def rewrite(hold: Hold) -> SessionRecord:
+        async def rewrite_unloaded(hold: Hold) -> SessionRecord:
             await self._store.replace_messages(hold, messages)
             record = await self._store.update(hold, message_count=len(messages), turn_count=turn)
             await self._tell(hold, record, ("message:deleted", {"turn": turn, "message_count": len(messages)}))
             return record
 
-        return await self._under_hold(session_id, rewrite)
+        return await self._under_hold(session_id, rewrite_unloaded)
 
     async def replay(
         self,

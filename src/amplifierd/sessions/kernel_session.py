@@ -57,13 +57,14 @@ class KernelSession:
         self._context: Any = None
         self._told: ContextMessages | None = None
         self._calls: RunningCalls | None = None
+        self._policy: Any = None
 
     # --- beginning
 
-    async def start(self, layers: Sequence[CallLayer], inherited: Sequence[Message]) -> None:
-        """Make the session, load its modules, and put the history into its context."""
+    async def load(self, plan: Mapping[str, Any]) -> None:
+        """Make the session and load its modules; nothing is stored."""
         runner, runtime = self.runner, self.runner.runtime
-        self.plan = await runtime.store.read_plan(runner.session_id)
+        self.plan = dict(plan)
         self.messages = await runtime.store.read_messages(runner.session_id)
         injected = await asyncio.to_thread(self._inject)
         self.session = AmplifierSession(
@@ -87,10 +88,17 @@ class KernelSession:
         await runner.journal.listen(coordinator)
         self.load_failures = runtime.secrets.scrubbed([dict(one) for one in self.session.status.load_failures])
         await self._offer_approvals()
+        self._policy = policy
+
+    async def begin(self, layers: Sequence[CallLayer], inherited: Sequence[Message]) -> None:
+        """Put the history into the context, and stand around the calls of the orchestrator."""
+        runner, coordinator = self.runner, self.session.coordinator
+        if self._calls is None:
+            raise RuntimeError("the modules are not loaded")
         self._context = coordinator.get("context")
         prompt = await runner.equipment.furnish(self.session, runner.working_dir)
         in_prompt = prompt.file_hashes if prompt else None
-        self._told = ContextMessages(runner.equipment.places, runtime.settings.mentions, policy, in_prompt)
+        self._told = ContextMessages(runner.equipment.places, runner.runtime.settings.mentions, self._policy, in_prompt)
         await self._install_history(inherited)
         await coordinator.mount("context", RecordedContext(self._context, runner.transcript))
         orchestrator = coordinator.get("orchestrator")

@@ -258,6 +258,13 @@ class OpenSessions(SessionReading):
         agent = await self._store.read_document(record.session_id, "agent") or {}
         return equipment.for_agent(record.agent_name or "self", str(agent.get("instruction") or ""), equipment.bundle)
 
+    async def _runner_of(self, record: SessionRecord, hold: Hold, equipment: Equipment) -> ExecutionRunner:
+        """Return a runner that has loaded nothing yet, for what is done with a session that is not open."""
+        tree = await self._trees.tree(record.root_id, DenyAll(), None)
+        return ExecutionRunner(
+            self.runtime, record.session_id, hold=hold, record=record, tree=tree, equipment=equipment
+        )
+
     async def _start(
         self, record: SessionRecord, hold: Hold, tree: SessionTree, equipment: Equipment, layers: Sequence[CallLayer]
     ) -> Session:

@@ -18,9 +18,9 @@ from amplifierd.exceptions import (
 
 @dataclass(eq=False)
 class Place:
-    """What a prompt has got: the turn, or a place in the queue for it."""
+    """What a prompt has got: the turn, or a place in the queue for it; without one it is for work between two turns."""
 
-    prompt: str
+    prompt: str | None
     turn: asyncio.Future[None]
 
 
@@ -32,9 +32,17 @@ class PromptQueue:
         self._waiting: deque[Place] = deque()
         self._is_taken = False
 
+    @property
+    def waiting(self) -> int:
+        """How many wait, be it with a prompt or with something else that needs the session."""
+        return len(self._waiting)
+
     def prompts(self) -> list[str]:
         """Return the prompts that wait, the next one first."""
-        return [waiting.prompt for waiting in self._waiting]
+        return [waiting.prompt or "" for waiting in self._with_prompts()]
+
+    def _with_prompts(self) -> list[Place]:
+        return [waiting for waiting in self._waiting if waiting.prompt is not None]
 
     def remove(self, position: int) -> str:
         """Take a waiting prompt out; the first one has position 1.
@@ -42,12 +50,13 @@ class PromptQueue:
         Raises:
             NothingToSteerError: none waits there.
         """
-        if not 1 <= position <= len(self._waiting):
-            raise NothingToSteerError(f"no prompt waits at position {position}; {len(self._waiting)} wait")
-        waiting = self._waiting[position - 1]
+        prompts = self._with_prompts()
+        if not 1 <= position <= len(prompts):
+            raise NothingToSteerError(f"no prompt waits at position {position}; {len(prompts)} wait")
+        waiting = prompts[position - 1]
         self._waiting.remove(waiting)
         waiting.turn.cancel()
-        return waiting.prompt
+        return waiting.prompt or ""
 
     def close(self, reason: SessionError) -> None:
         """Turn everyone away who waits."""
@@ -56,7 +65,7 @@ class PromptQueue:
             if not waiting.turn.done():
                 waiting.turn.set_exception(reason)
 
-    def reserve(self, prompt: str, *, may_wait: bool, session_id: str) -> Place:
+    def reserve(self, prompt: str | None, *, may_wait: bool, session_id: str) -> Place:
         """Take the turn, or a place in the queue, at once; `turn` waits for it and gives it back.
 
         Raises:
@@ -72,7 +81,7 @@ class PromptQueue:
             raise ExecutionInProgressError(
                 f"session {session_id} is executing a turn", hint="wait for it, queue the prompt, or cancel it"
             )
-        if len(self._waiting) >= self._longest:
+        if prompt is not None and len(self.prompts()) >= self._longest:
             raise QueueFullError(
                 f"{self._longest} prompts wait in session {session_id} already", hint="raise sessions.max_queue"
             )
@@ -97,7 +106,8 @@ class PromptQueue:
 
     async def _wait(self, place: Place) -> None:
         try:
-            await self._announce(self._waiting.index(place) + 1)
+            if place.prompt is not None:
+                await self._announce(self._with_prompts().index(place) + 1)
             await place.turn
         except BaseException:
             if place in self._waiting:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,6 @@ from .calls import CallLayer
 from .checkpointing import TurnCheckpoints
 from .children import Children
 from .client_turns import ClientTurns
-from .context_messages import DOCUMENT, for_other_agent
 from .equipment import Equipment
 from .interruption import RepairReport
 from .journal import Journal, nesting_of
@@ -97,7 +95,7 @@ class ExecutionRunner:
         self._kernel: KernelSession | None = None
         self._loading = asyncio.Lock()
         self._loaded_sessions = session_manager.loaded
-        self._turn = 0
+        self.turn = 0
         self._running: Turn | None = None
         self._is_ended = asyncio.Event()
         tree.runners[session_id] = self
@@ -130,13 +128,30 @@ class ExecutionRunner:
         """
         kernel = KernelSession(self)
         try:
-            checkpoints = (self.checkpoints,) if self.checkpoints is not None else ()
-            await kernel.start((*self._layers, *checkpoints), inherited)
+            await kernel.load(await self.runtime.store.read_plan(self.session_id))
+        except BaseException:
+            await kernel.close()
+            raise
+        await self.begin(kernel, inherited)
+
+    async def begin(self, kernel: KernelSession, inherited: Sequence[Message] = ()) -> None:
+        """Go on with a kernel session whose modules are loaded; if that fails they are ended."""
+        checkpoints = (self.checkpoints,) if self.checkpoints is not None else ()
+        try:
+            await kernel.begin((*self._layers, *checkpoints), inherited)
+            await self._take_up(kernel)
         except BaseException:
             await kernel.close()
             raise
         self._kernel = kernel
-        self._turn = max(self.record.turn_count, last_turn(kernel.messages))
+        self.status.is_loaded = True
+        if not self.status.is_busy:
+            self._rest()
+        await self.status.tell()
+
+    async def _take_up(self, kernel: KernelSession) -> None:
+        """Bring the record up to date with what was found when the modules were loaded."""
+        self.turn = max(self.record.turn_count, last_turn(kernel.messages))
         changes = {**kernel.settled, **self._found_at_start(kernel)}
         if kernel.settled and self.is_root:
             changes["usage_tree"] = self.tree.budget.used.to_json()
@@ -144,10 +159,6 @@ class ExecutionRunner:
             self.record = await self.runtime.store.update(self.hold, **changes)
         if changes.get("stale"):
             await self.journal.write("session:stale", {"build_id": self.equipment.newer_build})
-        self.status.is_loaded = True
-        if not self.status.is_busy:
-            self._rest()
-        await self.status.tell()
 
     async def load(self) -> KernelSession:
         """Load the modules if they were unloaded.
@@ -157,7 +168,7 @@ class ExecutionRunner:
         """
         async with self._loading:
             if self._kernel is None and not self.status.is_closed:
-                await self._reload()
+                await self.reload()
         return self.kernel
 
     async def unload(self) -> None:
@@ -165,11 +176,11 @@ class ExecutionRunner:
         async with self._loading:
             if self.status.is_busy or self._kernel is None:
                 return
-            await self._close_kernel()
+            await self.close_kernel()
             self._rest()
         await self.status.tell()
 
-    async def _close_kernel(self) -> None:
+    async def close_kernel(self) -> None:
         kernel, self._kernel = self._kernel, None
         self.status.is_loaded = False
         if kernel is not None:
@@ -202,7 +213,7 @@ class ExecutionRunner:
         self.tree.runners.pop(self.session_id, None)
         try:
             async with self._loading:
-                await self._close_kernel()
+                await self.close_kernel()
                 self._rest()
             await self.status.tell()
         finally:
@@ -234,9 +245,9 @@ class ExecutionRunner:
             ExecutionInProgressError: a turn is running.
             HoldLostError: another process has taken the session over.
         """
-        async with self._working():
-            self._turn += 1
-            self._running = Turn(self, self._turn, correlation_id)
+        async with self.working():
+            self.turn += 1
+            self._running = Turn(self, self.turn, correlation_id)
             try:
                 return await self._running.run(prompt, metadata, images)
             finally:
@@ -246,14 +257,14 @@ class ExecutionRunner:
         await self.journal.write("execution:queued", {"position": position})
 
     @asynccontextmanager
-    async def _working(self, *, load: bool = True) -> AsyncIterator[None]:
+    async def working(self, *, load: bool = True) -> AsyncIterator[None]:
         """Keep everything else away from the conversation meanwhile, with the modules loaded if they are needed."""
         async with self.status.working():
             self._loaded_sessions.works(self)
             try:
                 async with self._loading:
                     if load and (self.transcript.is_behind or self._kernel is None):
-                        await self._reload()
+                        await self.reload()
                 yield
             finally:
                 self._rest()
@@ -269,53 +280,12 @@ class ExecutionRunner:
         await self.journal.write("session:updated", told)
         return self.record
 
-    async def append_message(self, message: Message) -> Message:
-        """Add a message to transcript and context without running a turn."""
-        async with self._working():
-            self.transcript.turn = self._turn
-            line = await self.transcript.add(message, lasting=True)
-            await self.kernel.add_to_context(message)
-            await self.change(message_count=self.record.message_count + self.transcript.take_written())
-            return line
-
-    async def rewrite(self, messages: list[Message], turn: int) -> SessionRecord:
-        """Put a shorter transcript in place of the whole one; the context is built from it again."""
-        async with self._working():
-            await self.runtime.store.replace_messages(self.hold, messages)
-            self._turn = turn
-            self.transcript.install(messages)
-            await self.kernel.rebuild(messages, turn)
-            self.record = await self.runtime.store.update(self.hold, message_count=len(messages), turn_count=turn)
-            await self.journal.write("message:deleted", {"turn": turn, "message_count": len(messages)})
-            return self.record
-
-    async def switch(
-        self, equipment: Equipment, plan: Mapping[str, Any], changes: Mapping[str, Any], told: Mapping[str, Any]
-    ) -> SessionRecord:
-        """Go on with another plan: the modules are ended, and loaded anew with the whole history."""
-        async with self._working(load=False):
-            told_so_far = await self.runtime.store.read_document(self.session_id, DOCUMENT)
-            await self.runtime.store.switch_plan(self.hold, plan, {DOCUMENT: for_other_agent(told_so_far)}, **changes)
-            self.equipment = equipment
-            await self.journal.write("session:profile_changed", told)
-            await self._reload()
-            return self.record
-
-    async def move(self, working_dir: Path) -> SessionRecord:
-        """Go on in another directory: the modules are loaded anew, with the whole history."""
-        async with self._working(load=False):
-            await self.change(working_dir=str(working_dir))
-            places = replace(self.equipment.places, working_dir=working_dir)
-            self.equipment = replace(self.equipment, places=places)
-            await self._reload()
-            return self.record
-
-    async def _reload(self) -> None:
+    async def reload(self) -> None:
         """Load the modules anew, with the history as it is stored and repaired.
 
         So it is after something could not be stored: what the context has and what the transcript has may differ.
         """
-        await self._close_kernel()
+        await self.close_kernel()
         self.record = await self.runtime.store.read(self.session_id)
         await self.start()
 

@@ -16,6 +16,7 @@ from amplifierd.session_store.record import Activity, SessionRecord
 
 from .announcements import STATUS
 from .approvals import ApprovalQueue
+from .between_turns import append_message, switch
 from .client_turns import ClientTurn, finish_reason
 from .equipment import Equipment
 from .interruption import RepairReport
@@ -234,8 +235,8 @@ class Session:
         """Go on with another plan once the running turn has ended, or is cancelled."""
         if cancel:
             await self._runner.cancel(immediate=True)
-        async with self._queue.turn(self._queue.reserve("", may_wait=True, session_id=self.session_id)):
-            return await self._runner.switch(equipment, plan, changes, told)
+        async with self._queue.turn(self._queue.reserve(None, may_wait=True, session_id=self.session_id)):
+            return await switch(self._runner, equipment, plan, changes, told)
 
     async def append_message(self, role: str, content: str) -> Message:
         """Add a message to the conversation without running a turn.
@@ -243,7 +244,7 @@ class Session:
         Raises:
             ExecutionInProgressError: a turn is running.
         """
-        return await self._runner.append_message({"role": role, "content": content})
+        return await append_message(self._runner, {"role": role, "content": content})
 
     async def close(self) -> None:
         """Give the session back. The last one who does ends the modules; a running turn is cancelled then."""

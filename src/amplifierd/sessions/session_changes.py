@@ -13,6 +13,7 @@ from amplifierd.session_store.protocol import Hold
 from amplifierd.session_store.record import SessionRecord, SessionState, checked_session_id, now
 
 from .announcements import changes_told
+from .between_turns import move
 from .open_sessions import ENDED, OpenSessions, absolute_directory
 
 T = TypeVar("T")
@@ -71,7 +72,7 @@ class SessionChanges(OpenSessions):
                 return await self._held(session_id, change)
             changes = dict(find(runner.record))
             if directory := changes.pop("working_dir", None):
-                await runner.move(Path(directory))
+                await move(runner, Path(directory))
                 runner.checkpoints = await self._checkpoints_of(runner)
             return await runner.change(**changes) if changes else runner.record
 

@@ -1,0 +1,81 @@
+"""What is done with a loaded session between two turns; each keeps the next turn waiting until it is done."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from amplifierd.session_store.protocol import Message
+from amplifierd.session_store.record import SessionRecord
+
+from .context_messages import DOCUMENT, for_other_agent
+from .equipment import Equipment
+from .kernel_session import KernelSession
+
+if TYPE_CHECKING:
+    from .runner import ExecutionRunner
+
+
+async def append_message(runner: ExecutionRunner, message: Message) -> Message:
+    """Add a message to transcript and context without running a turn."""
+    async with runner.working():
+        runner.transcript.turn = runner.turn
+        line = await runner.transcript.add(message, lasting=True)
+        await runner.kernel.add_to_context(message)
+        await runner.change(message_count=runner.record.message_count + runner.transcript.take_written())
+        return line
+
+
+async def rewrite(runner: ExecutionRunner, messages: list[Message], turn: int) -> SessionRecord:
+    """Put a shorter transcript in place of the whole one; the context is built from it again."""
+    async with runner.working():
+        await runner.runtime.store.replace_messages(runner.hold, messages)
+        runner.turn = turn
+        runner.transcript.install(messages)
+        await runner.kernel.rebuild(messages, turn)
+        runner.record = await runner.runtime.store.update(runner.hold, message_count=len(messages), turn_count=turn)
+        await runner.journal.write("message:deleted", {"turn": turn, "message_count": len(messages)})
+        return runner.record
+
+
+async def switch(
+    runner: ExecutionRunner,
+    equipment: Equipment,
+    plan: Mapping[str, Any],
+    changes: Mapping[str, Any],
+    told: Mapping[str, Any],
+) -> SessionRecord:
+    """Go on with another plan and the whole history. Modules that cannot be loaded leave everything as it was.
+
+    Raises:
+        RuntimeError: the orchestrator, the context or a required module of the other plan cannot be loaded.
+    """
+    async with runner.working(load=False):
+        before, runner.equipment = runner.equipment, equipment
+        kernel = KernelSession(runner)
+        try:
+            await kernel.load(plan)
+            told_so_far = await runner.runtime.store.read_document(runner.session_id, DOCUMENT)
+            documents = {DOCUMENT: for_other_agent(told_so_far)}
+            await runner.runtime.store.switch_plan(runner.hold, plan, documents, **changes)
+        except BaseException:
+            runner.equipment = before
+            await kernel.close()
+            raise
+        await runner.journal.write("session:profile_changed", told)
+        await runner.close_kernel()
+        runner.record = await runner.runtime.store.read(runner.session_id)
+        await runner.begin(kernel)
+        return runner.record
+
+
+async def move(runner: ExecutionRunner, working_dir: Path) -> SessionRecord:
+    """Go on in another directory: the modules are loaded anew, with the whole history."""
+    async with runner.working(load=False):
+        await runner.change(working_dir=str(working_dir))
+        places = replace(runner.equipment.places, working_dir=working_dir)
+        runner.equipment = replace(runner.equipment, places=places)
+        await runner.reload()
+        return runner.record
