@@ -6,12 +6,15 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+_UNEXPECTED = "see what it is: amplifier --debug …, or command.log among the logs of the home"
+
 
 def error_lines(error: Mapping[str, Any]) -> Iterator[str]:
     """Yield what went wrong and, where something helps, what to do."""
     yield f"error: {_readable(error)}"
-    if error.get("hint"):
-        yield f"  fix: {error['hint']}"
+    hint = error.get("hint") or (_UNEXPECTED if error.get("code") == "internal-error" else None)
+    if hint:
+        yield f"  fix: {hint}"
 
 
 def _readable(error: Mapping[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -160,6 +161,7 @@ BY_CODE: Mapping[str, Problem] = {problem.code: problem for problem in _NAMED} |
 INTERRUPTED = "interrupted"
 """The code of a turn that ended with the process that ran it."""
 
+_ABSOLUTE_PATH = re.compile(r"""(?<![\w./:~-])/(?:[^\s/'"`,;:()]+/)+([^\s/'"`,;:()]*)""")
 _FACTS = ("provider", "model", "tool_name", "raw_arguments")
 
 
@@ -189,32 +191,40 @@ def hint_for(error: BaseException) -> str:
     return own or find_problem(error).hint.replace("{provider}", getattr(error, "provider", None) or "NAME")
 
 
-def problem_document(error: BaseException, *, instance: str | None = None) -> dict[str, Any]:
-    """Return an error as clients see it. The text of an unexpected one is kept, its traceback is not."""
+def problem_document(
+    error: BaseException, *, instance: str | None = None, request_id: str | None = None
+) -> dict[str, Any]:
+    """Return an error as clients see it. An unexpected one keeps its text for the log, which has it by `request_id`.
+
+    Problems of the server name no directories.
+    """
     if isinstance(error, ours.RemoteError):
         return {**error.problem, "instance": instance}
     if isinstance(error, ours.TurnFailedError) and error.problem:
         return {**error.problem, "instance": instance}
     problem = find_problem(error)
+    is_ours = problem.status == INTERNAL.status
     retry_after = getattr(error, "retry_after", None)
     document: dict[str, Any] = {
         "type": f"urn:amplifier:error:{problem.code}",
         "title": problem.code.replace("-", " "),
         "status": problem.status,
-        "detail": error.message if isinstance(error, AmplifierError) else describe(error),
+        "detail": _detail(error, problem, request_id),
         "instance": instance,
         "code": problem.code,
         "retryable": bool(getattr(error, "retryable", problem.retryable)),
         "error_class": type(error).__name__,
     }
+    if request_id is not None:
+        document["request_id"] = request_id
     if isinstance(retry_after, int | float):
         document["retry_after_seconds"] = retry_after
     if (status := getattr(error, "status_code", None)) is not None:
         document["upstream_status"] = status
     if hint := hint_for(error):
-        document["hint"] = hint
+        document["hint"] = _without_directories(hint) if is_ours else hint
     if issues := getattr(error, "issues", None):
-        document["issues"] = [str(issue) for issue in issues]
+        document["issues"] = [_without_directories(str(issue)) if is_ours else str(issue) for issue in issues]
     return {**document, **{name: getattr(error, name) for name in _FACTS if getattr(error, name, None) is not None}}
 
 
@@ -238,3 +248,15 @@ def interrupted_document(session_id: str) -> dict[str, Any]:
         "code": INTERRUPTED,
         "retryable": True,
     }
+
+
+def _detail(error: BaseException, problem: Problem, request_id: str | None) -> str:
+    if problem is INTERNAL and not isinstance(error, AmplifierError):
+        found = f" under {request_id}" if request_id else ""
+        return f"an unexpected {type(error).__name__}; the log has more{found}"
+    text = error.message if isinstance(error, AmplifierError) else describe(error)
+    return _without_directories(text) if problem.status == INTERNAL.status else text
+
+
+def _without_directories(text: str) -> str:
+    return _ABSOLUTE_PATH.sub(r"…/\1", text)

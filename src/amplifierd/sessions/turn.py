@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import traceback
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ from amplifier_core.boundary import TaskBoundary
 from amplifier_core.exceptions import describe
 from amplifier_system.tasks import run_to_end
 from amplifierd.exceptions import BudgetExhaustedError, HoldLostError, SessionError
-from amplifierd.problems import problem_document
+from amplifierd.problems import INTERNAL, find_problem, problem_document
 from amplifierd.session_store.record import now
 
 from .budget_layer import FINISH_REASON
@@ -99,12 +100,18 @@ class Turn:
             own = asyncio.current_task()
             return "cancelled", "", error if own is not None and own.cancelling() else None
         except Exception as error:  # noqa: BLE001 - whatever modules raise ends the turn, not the session
-            described = runner.runtime.secrets.scrubbed(describe(error))
-            logger.warning("turn %d of session %s failed: %s", self.number, self._session_id, described)
+            self._log_failure(error)
             if runner.journal.lost is not None:
                 return "failed", "", runner.journal.lost
             return ("cancelled", "", None) if runner.kernel.is_cancelled else ("failed", "", error)
         return ("cancelled" if runner.kernel.is_cancelled else "completed"), response, None
+
+    def _log_failure(self, error: Exception) -> None:
+        """Log why a turn failed; of an error that clients are told nothing about, everything."""
+        is_told = find_problem(error) is not INTERNAL
+        text = describe(error) if is_told else "".join(traceback.format_exception(error))
+        scrubbed = self._runner.runtime.secrets.scrubbed(text)
+        logger.warning("turn %s of session %s failed: %s", self.correlation_id, self._session_id, scrubbed)
 
     async def _save_prompt(self, prompt: str, metadata: Mapping[str, Any] | None) -> None:
         journal = self._runner.journal
@@ -156,10 +163,14 @@ class Turn:
             finish_reason=FINISH_REASON if runner.budget.exhausted else runner.summary.finish_reason,
             usage=runner.budget.turn_total.to_json(),
             tool_calls=runner.summary.tool_calls,
-            error=runner.runtime.secrets.scrubbed(problem_document(error)) if error is not None else None,
+            error=None if error is None else self._problem(error),
         )
         await self._conclude(result)
         return result
+
+    def _problem(self, error: BaseException) -> dict[str, Any]:
+        document = problem_document(error, request_id=self.correlation_id)
+        return dict(self._runner.runtime.secrets.scrubbed(document))
 
     async def _answer_open_calls(self) -> None:
         """Give every call a result that a broken turn left without one: no provider takes such a conversation."""
