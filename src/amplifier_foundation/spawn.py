@@ -85,17 +85,17 @@ class Delegation:
             sub_session_id = generate_sub_session_id(agent_name, parent.session_id)
         else:
             parent_messages = None  # a caller that chooses the id passes the conversation on in the instruction
-        order = Order(
-            agent_name=agent_name,
-            definition=_definition(agent_name, parent, agent_configs),
-            is_known=agent_name in (parent.config.get("agents") or {}),
-            agents={**(parent.config.get("agents") or {}), **(agent_configs or {})},
-            tool_inheritance=tool_inheritance or {},
-            hook_inheritance=hook_inheritance or {},
-            orchestrator_config=orchestrator_config or {},
+        order = Order.of(
+            agent_name,
+            _definition(agent_name, parent, agent_configs),
+            parent.config.get("agents"),
+            agent_configs,
+            tool_inheritance=tool_inheritance,
+            hook_inheritance=hook_inheritance,
+            orchestrator_config=orchestrator_config,
             provider_preferences=provider_preferences,
             self_delegation_depth=self_delegation_depth,
-            session_metadata=session_metadata or {},
+            session_metadata=session_metadata,
         )
         if self.store is not None:
             await asyncio.to_thread(self._record, sub_session_id, parent.session_id, order)
@@ -137,13 +137,11 @@ class Delegation:
         is_resumed: bool,
     ) -> dict[str, Any]:
         bundle = child_bundle(self.prepared.bundle, parent.config, order)
-        own = (order.definition.get("session") or {}).get("orchestrator")
-        own_config = own.get("config") if isinstance(own, Mapping) else None
         child = Child(
             compose=False,
             parent_session=parent,
             session_id=session_id,
-            orchestrator_config=deep_merge(order.orchestrator_config, own_config or {}, lists="replace") or None,
+            orchestrator_config=order.whole_orchestrator_config() or None,
             messages=messages,
             provider_preferences=await preferences_of(order, parent),
             self_delegation_depth=order.self_delegation_depth,
@@ -218,6 +216,41 @@ class Order:
     self_delegation_depth: int
     session_metadata: Mapping[str, Any]
 
+    @classmethod
+    def of(
+        cls,
+        agent_name: str,
+        definition: Mapping[str, Any],
+        known: Mapping[str, Any] | None,
+        agent_configs: Mapping[str, Any] | None = None,
+        *,
+        tool_inheritance: Mapping[str, Any] | None = None,
+        hook_inheritance: Mapping[str, Any] | None = None,
+        orchestrator_config: Mapping[str, Any] | None = None,
+        provider_preferences: Sequence[Any] | None = None,
+        self_delegation_depth: int = 0,
+        session_metadata: Mapping[str, Any] | None = None,
+    ) -> Order:
+        """Return the order that a call of `session.spawn` is; `known` are the agents of the parent's plan."""
+        return cls(
+            agent_name=agent_name,
+            definition=definition,
+            is_known=agent_name in (known or {}),
+            agents={**(known or {}), **(agent_configs or {})},
+            tool_inheritance=tool_inheritance or {},
+            hook_inheritance=hook_inheritance or {},
+            orchestrator_config=orchestrator_config or {},
+            provider_preferences=provider_preferences,
+            self_delegation_depth=self_delegation_depth,
+            session_metadata=session_metadata or {},
+        )
+
+    def whole_orchestrator_config(self) -> dict[str, Any]:
+        """Return the call's configuration of the orchestrator with the agent's own over it."""
+        own = (self.definition.get("session") or {}).get("orchestrator")
+        declared = own.get("config") if isinstance(own, Mapping) else None
+        return deep_merge(dict(self.orchestrator_config), declared or {}, lists="replace")
+
     def stored(self) -> dict[str, Any]:
         """Return what is written down of it, as plain data."""
         preferences = [_preference(item).to_dict() for item in self.provider_preferences or ()]
@@ -251,11 +284,8 @@ def child_bundle(bundle: Bundle, parent_plan: Mapping[str, Any], order: Order) -
     for section, rules in inheritance.items():
         explicit = {key for entry in overlay[section] for key in _names_of(entry)}
         plan[section] = _filtered(plan[section], rules, _POLICIES[section], explicit)
-    content = type(bundle)(
-        name=order.agent_name, from_meta=True, instruction=_instruction(definition), _agent_instruction=True
-    )
     return replace(
-        bundle.compose(content),
+        agent_bundle(bundle, order.agent_name, instruction_of(definition)),
         session=session,
         providers=plan["providers"],
         tools=plan["tools"],
@@ -263,6 +293,12 @@ def child_bundle(bundle: Bundle, parent_plan: Mapping[str, Any], order: Order) -
         agents=_allowed_agents(order),
         spawn=deepcopy(dict(parent_plan.get("spawn") or {})),
     )
+
+
+def agent_bundle(bundle: Bundle, agent_name: str, instruction: str | None) -> Bundle:
+    """Return a bundle with the instruction of an agent in place of its own, if the agent has one."""
+    content = type(bundle)(name=agent_name, from_meta=True, instruction=instruction or None, _agent_instruction=True)
+    return bundle.compose(content)
 
 
 def _definition(
@@ -331,7 +367,8 @@ def _allowed_agents(order: Order) -> dict[str, Any]:
     return deepcopy(order.agents)
 
 
-def _instruction(definition: Mapping[str, Any]) -> str | None:
+def instruction_of(definition: Mapping[str, Any]) -> str | None:
+    """Return what an agent's definition tells it."""
     system = definition.get("system")
     inline = system.get("instruction") if isinstance(system, Mapping) else None
     return definition.get("instruction") or inline or None

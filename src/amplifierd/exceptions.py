@@ -39,6 +39,7 @@ AmplifierError
 │   ├── InvalidSessionIdError (ValueError)  caller: the id breaks the rules
 │   ├── InvalidLimitsError (ValueError)     caller: limits that cannot be read
 │   ├── InvalidTurnError (ValueError)       caller: the session has no such turn
+│   ├── InvalidMessageError (ValueError)    caller: a conversation cannot have such a message
 │   ├── SessionStateError                   caller: the session's state does not allow it
 │   ├── SessionHeldError                    another process holds it; carries the holder
 │   ├── HoldLostError                       another process took it over in the meantime
@@ -94,6 +95,7 @@ __all__ = [
     "IdempotencyConflictError",
     "IdempotencyError",
     "InvalidLimitsError",
+    "InvalidMessageError",
     "InvalidSessionIdError",
     "InvalidTurnError",
     "MountPlanError",
@@ -310,6 +312,10 @@ class InvalidLimitsError(SessionError, ValueError):
 
 class InvalidTurnError(SessionError, ValueError):
     """A session has no such turn, or it cannot be used."""
+
+
+class InvalidMessageError(SessionError, ValueError):
+    """A message cannot be added to a conversation; the message says what it lacks."""
 
 
 class SessionStateError(SessionError):

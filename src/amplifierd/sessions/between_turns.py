@@ -13,6 +13,7 @@ from amplifierd.session_store.record import SessionRecord
 from .context_messages import DOCUMENT, for_other_agent
 from .equipment import Equipment
 from .kernel_session import KernelSession
+from .transcript import for_context
 
 if TYPE_CHECKING:
     from .runner import ExecutionRunner
@@ -23,7 +24,7 @@ async def append_message(runner: ExecutionRunner, message: Message) -> Message:
     async with runner.working():
         runner.transcript.turn = runner.turn
         line = await runner.transcript.add(message, lasting=True)
-        await runner.kernel.add_to_context(message)
+        await runner.kernel.add_to_context(for_context(line))
         await runner.change(message_count=runner.record.message_count + runner.transcript.take_written())
         return line
 

@@ -13,9 +13,11 @@ from amplifierd.session_store.protocol import Holder, Message, NewSession, Sessi
 from amplifierd.session_store.record import SessionRecord, new_session_id, now
 
 from .announcements import Announcements
+from .children import AGENT_DOCUMENT
 from .context_messages import DOCUMENT, for_other_agent
 from .creation import Creation, SessionRequest
 from .export import ReadableSessions
+from .open_trees import APPROVALS
 from .transcript import last_turn
 from .tree_events import TreeEvents
 from .tree_history import last_sequence
@@ -23,7 +25,7 @@ from .tree_history import last_sequence
 _LONGEST_NAME = 190
 OrphanedTools = Literal["complete", "remove", "error"]
 
-_COPIED_DOCUMENTS = (DOCUMENT, "agent", "approvals")
+_COPIED_DOCUMENTS = (DOCUMENT, AGENT_DOCUMENT, APPROVALS)
 _RESET = {"status": "active", "ended_at": None, "revision": 0, "last_error": None, "stale": False}
 
 
@@ -137,6 +139,7 @@ class Branches:
         return plan, {
             "profile_name": str(equipment.profile_id),
             "bundle": None,
+            "agent_name": None,
             "origin": None,
             "build_id": build.build_id if build else None,
         }

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from amplifier_foundation.costs import bridge_child_cost
 from amplifierd.exceptions import ExecutionError, SessionNotFoundError
-from amplifierd.session_store.protocol import Message, NewSession
+from amplifierd.session_store.protocol import Message, NewSession, SessionStore
 from amplifierd.session_store.record import SessionRecord, now
 
+from .equipment import Equipment
 from .journal import nesting_of
 from .spawning import ChildPlan, plan_child
 from .turn_result import TurnResult
@@ -19,6 +20,12 @@ if TYPE_CHECKING:
     from .runner import ExecutionRunner
 
 AGENT_DOCUMENT = "agent"
+
+
+async def as_agent(store: SessionStore, record: SessionRecord, equipment: Equipment) -> Equipment:
+    """Return the equipment of a child that is run on its own, or of a fork of one; that of others is as it was."""
+    agent = await store.read_document(record.session_id, AGENT_DOCUMENT) if record.agent_name else None
+    return equipment.for_agent(str(record.agent_name), str(agent.get("instruction") or "")) if agent else equipment
 
 
 class Children:
@@ -70,7 +77,7 @@ class Children:
         )
         self.invocations += 1
         record = await runner.runtime.store.read(child.session_id)
-        equipment = runner.equipment.for_agent(agent_name, child.instruction, child.bundle)
+        equipment = runner.equipment.for_agent(agent_name, child.instruction)
         return await self._run(record, hold, equipment, instruction, child.metadata, child.messages, child)
 
     async def resume(self, sub_session_id: str, instruction: str, **options: Any) -> dict[str, Any]:
@@ -88,9 +95,7 @@ class Children:
         if record.root_id != tree.events.root_session_id or record.created_by != "agent":
             raise FileNotFoundError(f"session {sub_session_id!r} is not a child of this tree")
         hold = await runtime.store.acquire(sub_session_id, runtime.holder)
-        agent = await runtime.store.read_document(sub_session_id, AGENT_DOCUMENT) or {}
-        text, bundle = str(agent.get("instruction") or ""), self._runner.equipment.bundle
-        equipment = self._runner.equipment.for_agent(record.agent_name or "self", text, bundle)
+        equipment = await as_agent(runtime.store, record, self._runner.equipment)
         return await self._run(record, hold, equipment, instruction, options.get("session_metadata") or {})
 
     def _new(self, child: ChildPlan) -> NewSession:

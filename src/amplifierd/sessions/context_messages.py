@@ -46,7 +46,9 @@ class MentionPlaces:
 class ContextMessages:
     """The messages of one session, in the order in which they were added; `turn` 0 stands before the first turn.
 
-    `in_system_prompt` returns the hashes of the files that a bundle's system prompt has: they are not told again.
+    `reworded` has prompts as hooks or the orchestrator changed them on their way into the context, by the ids of their
+    lines in the transcript, which has what was typed. `in_system_prompt` returns the hashes of the files that a
+    bundle's system prompt has: they are not told again.
     """
 
     places: MentionPlaces
@@ -54,15 +56,17 @@ class ContextMessages:
     policy: ReadPolicy | None = None
     in_system_prompt: Callable[[], Awaitable[frozenset[str]]] | None = None
     entries: list[Message] = field(default_factory=list)
+    reworded: dict[str, Any] = field(default_factory=dict)
     unresolved: list[tuple[str, str]] = field(default_factory=list)
     is_begun: bool = False
 
     def document(self) -> dict[str, Any]:
-        return {"begun": self.is_begun, "messages": self.entries}
+        stored: dict[str, Any] = {"begun": self.is_begun, "messages": self.entries}
+        return {**stored, "reworded": self.reworded} if self.reworded else stored
 
     def restore(self, document: Any) -> None:
         """Take up what was stored."""
-        self.entries = _entries_of(document)
+        self.entries, self.reworded = _entries_of(document), _reworded_in(document)
         self.is_begun = bool(document.get("begun", self.entries)) if isinstance(document, Mapping) else False
 
     def inherit(self, messages: Sequence[Message]) -> None:
@@ -96,8 +100,13 @@ class ContextMessages:
             turn = message.get("turn")
             while waiting and isinstance(turn, int) and waiting[0]["turn"] <= turn:
                 whole.append((waiting.pop(0), False))
-            whole.append((message, True))
+            whole.append((self._as_told(message), True))
         return [*whole, *((entry, False) for entry in waiting)]
+
+    def _as_told(self, message: Message) -> Message:
+        """Return a message of the transcript as the context had it."""
+        content = self.reworded.get(str(message.get("id")))
+        return message if content is None else {**message, "content": content}
 
     def forget_after(self, turn: int) -> None:
         """Drop what later turns brought in."""
@@ -139,7 +148,8 @@ class ContextMessages:
 
 def for_other_agent(document: Any) -> dict[str, Any]:
     """Return what stays of a session's context messages when another agent goes on: the files that prompts mention."""
-    return {"begun": False, "messages": [entry for entry in _entries_of(document) if entry.get("turn")]}
+    kept = {"begun": False, "messages": [entry for entry in _entries_of(document) if entry.get("turn")]}
+    return {**kept, "reworded": reworded} if (reworded := _reworded_in(document)) else kept
 
 
 def for_kernel(entry: Mapping[str, Any]) -> Message:
@@ -162,6 +172,11 @@ def _entry(role: str, content: Any, origin: Mapping[str, Any], content_hash: str
 def _entries_of(document: Any) -> list[Message]:
     stored = document.get("messages") if isinstance(document, Mapping) else None
     return [dict(entry) for entry in stored or () if isinstance(entry, Mapping)]
+
+
+def _reworded_in(document: Any) -> dict[str, Any]:
+    stored = document.get("reworded") if isinstance(document, Mapping) else None
+    return dict(stored) if isinstance(stored, Mapping) else {}
 
 
 def _is_known(entry: Message, known: Set[str | None], latest: Mapping[str, str]) -> bool:

@@ -15,6 +15,7 @@ from amplifier_foundation.prepared import PreparedBundle
 from amplifier_foundation.prepared.session_setup import announce_mentions, offer_mentions
 from amplifier_foundation.prepared.system_prompt import SystemPrompt, give_system_prompt, has_content
 from amplifier_foundation.registry import BundleRegistry
+from amplifier_foundation.spawn import agent_bundle
 from amplifierd.builds.build import Build
 from amplifierd.builds.home_profiles import Profiles
 from amplifierd.builds.module_resolver import DaemonModuleSourceResolver
@@ -49,12 +50,13 @@ class Equipment:
     warning: str | None = None
     newer_build: str | None = None
 
-    def for_agent(self, agent_name: str, instruction: str, bundle: Bundle | None) -> Equipment:
-        """Return the equipment of a child that works as an agent."""
+    def for_agent(self, agent_name: str, instruction: str) -> Equipment:
+        """Return the equipment of a session that works as an agent."""
         own = {"agent": agent_name}
-        if self.prepared is None:
+        if self.prepared is None or self.bundle is None:
             return replace(self, instruction=instruction, source=own, warning=None)
-        return replace(self, bundle=bundle or self.bundle, source=own, warning=None)
+        bundle = agent_bundle(self.bundle, agent_name, instruction)
+        return replace(self, bundle=bundle, source=own, warning=None)
 
     async def furnish(self, session: AmplifierSession, working_dir: Path) -> SystemPrompt | None:
         """Give a bundle's session its system prompt; a profile's instruction is a message."""

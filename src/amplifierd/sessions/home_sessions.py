@@ -35,7 +35,7 @@ from .open_sessions import ENDED
 from .replay import ReplayResult, ReplaySource, replay
 from .session_changes import SessionChanges
 from .session_import import ImportedSession, import_session
-from .transcript import Transcript, last_turn
+from .transcript import Transcript, last_turn, new_message
 
 _KEPT_DAYS = 30.0
 
@@ -104,6 +104,29 @@ class Sessions(SessionChanges):
 
         return await self._under_hold(session_id, switch_unloaded)
 
+    async def append_message(self, session_id: str, role: str, content: Any, **facts: Any) -> Message:
+        """Add a message to a conversation without running a turn; `facts` are `agent` and `token_count`.
+
+        Raises:
+            InvalidMessageError: its role or its content cannot be used.
+            ExecutionInProgressError: a turn is running.
+        """
+        opened = self._open.get(session_id)
+        if opened is not None:
+            return await opened.append_message(role, content, **facts)
+        message = new_message(role, content, **facts)
+
+        async def append(hold: Hold) -> Message:
+            record, stored = await self._store.read(session_id), await self._store.read_messages(session_id)
+            transcript = Transcript(self._store, hold, agent=record.agent_name)
+            transcript.turn = last_turn(stored)
+            line = await transcript.add(message, lasting=True)
+            record = await self._store.update(hold, message_count=len(stored) + 1)
+            await self._tell(hold, record, *changes_told(record, ["message_count"]))
+            return line
+
+        return await self._under_hold(session_id, append)
+
     async def truncate(self, session_id: str, turn: int) -> SessionRecord:
         """Drop everything after a turn; 0 drops the whole conversation.
 
@@ -116,28 +139,6 @@ class Sessions(SessionChanges):
             raise InvalidTurnError(f"turn {turn} is out of range: session {session_id} has {last_turn(messages)}")
         kept = [message for message in messages if int(message.get("turn") or 0) <= turn]
         return await self._rewrite(session_id, kept, turn)
-
-    async def append_message(self, session_id: str, role: str, content: str, **fields: Any) -> Message:
-        """Add a message to a conversation without running a turn; `fields` are `agent` and `token_count`.
-
-        Raises:
-            ExecutionInProgressError: a turn is running.
-        """
-        message = {"role": role, "content": content, **fields}
-        opened = self._open.get(session_id)
-        if opened is not None:
-            return await opened.runner.append_message(message)
-
-        async def append(hold: Hold) -> Message:
-            stored = await self._store.read_messages(session_id)
-            transcript = Transcript(self._store, hold)
-            transcript.turn = last_turn(stored)
-            line = await transcript.add(message, lasting=True)
-            record = await self._store.update(hold, message_count=len(stored) + 1)
-            await self._tell(hold, record, *changes_told(record, ["message_count"]))
-            return line
-
-        return await self._under_hold(session_id, append)
 
     async def delete_last_message(self, session_id: str) -> Message | None:
         """Drop the last message; returns it, None when there is none. A call goes with the first of its results."""

@@ -162,6 +162,7 @@ class KernelSession:
         store = runner.runtime.store
         told.restore(await store.read_document(runner.session_id, DOCUMENT))
         runner.transcript.install(self.messages)
+        runner.transcript.on_reworded = self._keep_wording
         if self.messages:
             await self._repair()
         is_new = not told.is_begun
@@ -236,6 +237,11 @@ class KernelSession:
             await self._add(entries)
             await self.runner.runtime.store.put_document(self.runner.hold, DOCUMENT, self._known.document())
         await self._tell_unresolved()
+
+    async def _keep_wording(self, message_id: str, content: Any) -> None:
+        """Keep what became of a prompt on its way into the context."""
+        self._known.reworded[message_id] = content
+        await self.runner.runtime.store.put_document(self.runner.hold, DOCUMENT, self._known.document())
 
     async def add_images(self, images: Sequence[Mapping[str, Any]]) -> None:
         """Add images to the conversation; the prompt that they belong to follows."""

@@ -23,6 +23,7 @@ from amplifierd.session_store.record import SessionRecord, SessionState, checked
 from .approvers import Approver, DenyAll
 from .calls import CallLayer
 from .checkpointing import DIRECTORY, TurnCheckpoints
+from .children import as_agent
 from .creation import Creation, SessionRequest
 from .ecosystem import EcosystemSessions
 from .equipment import Equipment
@@ -220,7 +221,7 @@ class OpenSessions(SessionReading):
         if record.status != "active":
             started = record.started_at or now()
             record = await self._store.update(hold, status="active", started_at=started, ended_at=None)
-        equipment = await self._as_agent(record, await self.runtime.outfitter.of_record(record))
+        equipment = await as_agent(self._store, record, await self.runtime.outfitter.of_record(record))
         tree = await self._trees.tree(record.root_id, approver, display)
         return await self._start(record, hold, tree, equipment, layers)
 
@@ -250,13 +251,6 @@ class OpenSessions(SessionReading):
                 logger.warning("bundle %s of session %s cannot be used: %s", record.bundle, record.session_id, error)
         profile = str(await self._defaults.profile())
         return await self._creation.plan_for(SessionRequest(profile=profile, working_dir=directory))
-
-    async def _as_agent(self, record: SessionRecord, equipment: Equipment) -> Equipment:
-        """Return the equipment of a child that is opened on its own."""
-        if record.created_by != "agent":
-            return equipment
-        agent = await self._store.read_document(record.session_id, "agent") or {}
-        return equipment.for_agent(record.agent_name or "self", str(agent.get("instruction") or ""), equipment.bundle)
 
     async def _runner_of(self, record: SessionRecord, hold: Hold, equipment: Equipment) -> ExecutionRunner:
         """Return a runner that has loaded nothing yet, for what is done with a session that is not open."""

@@ -28,6 +28,7 @@ from amplifierd.session_store.record import SessionRecord
 from .announcements import Announcements
 from .approval import ALLOW, DENY, Approval, ApprovalDecision
 from .approvals import ApprovalQueue
+from .children import as_agent
 from .context_messages import DOCUMENT
 from .creation import Creation, SessionRequest
 from .divergence import Divergence, RequestComparison
@@ -155,11 +156,7 @@ async def _equip(
     runtime: Runtime, creation: Creation, record: SessionRecord, source: ReplaySource
 ) -> tuple[Equipment, Mapping[str, Any]]:
     if source == OWN_PLAN:
-        equipment = await runtime.outfitter.of_record(record)
-        if record.created_by == "agent":
-            agent = await runtime.store.read_document(record.session_id, "agent") or {}
-            instruction = str(agent.get("instruction") or "")
-            equipment = equipment.for_agent(record.agent_name or "self", instruction, equipment.bundle)
+        equipment = await as_agent(runtime.store, record, await runtime.outfitter.of_record(record))
         return equipment, await runtime.store.read_plan(record.session_id)
     request = SessionRequest(
         profile=source.profile,

@@ -22,6 +22,7 @@ from .equipment import Equipment
 from .interruption import RepairReport
 from .runner import ExecutionRunner
 from .session_status import closed
+from .transcript import new_message
 from .tree_events import Event, Subscription
 from .turn_result import TurnResult
 
@@ -238,13 +239,14 @@ class Session:
         async with self._queue.turn(self._queue.reserve(None, may_wait=True, session_id=self.session_id)):
             return await switch(self._runner, equipment, plan, changes, told)
 
-    async def append_message(self, role: str, content: str) -> Message:
-        """Add a message to the conversation without running a turn.
+    async def append_message(self, role: str, content: Any, **facts: Any) -> Message:
+        """Add a message to the conversation without running a turn; `facts` are `agent` and `token_count`.
 
         Raises:
+            InvalidMessageError: its role or its content cannot be used.
             ExecutionInProgressError: a turn is running.
         """
-        return await append_message(self._runner, {"role": role, "content": content})
+        return await append_message(self._runner, new_message(role, content, **facts))
 
     async def close(self) -> None:
         """Give the session back. The last one who does ends the modules; a running turn is cancelled then."""

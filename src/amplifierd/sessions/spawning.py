@@ -8,7 +8,7 @@ from typing import Any
 
 from amplifier_foundation.bundle import Bundle
 from amplifier_foundation.dicts.merge import deep_merge
-from amplifier_foundation.spawn import SELF, Order, child_bundle, preferences_of
+from amplifier_foundation.spawn import SELF, Order, child_bundle, instruction_of, preferences_of
 from amplifier_foundation.spawn_utils import apply_provider_preferences_with_resolution
 from amplifier_foundation.tracing import generate_sub_session_id
 from amplifierd.exceptions import AgentNotFoundError
@@ -16,13 +16,12 @@ from amplifierd.exceptions import AgentNotFoundError
 
 @dataclass(frozen=True)
 class ChildPlan:
-    """What a child session is made of. `bundle` is its own where the parent runs one."""
+    """What a child session is made of."""
 
     session_id: str
     agent_name: str
     plan: dict[str, Any]
     instruction: str
-    bundle: Bundle | None
     messages: Sequence[Mapping[str, Any]]
     metadata: Mapping[str, Any]
     self_delegation_depth: int
@@ -53,23 +52,21 @@ async def plan_child(
     """
     agents = {**(stored_plan.get("agents") or {}), **(agent_configs or {})}
     definition = _definition(agent_name, agents)
-    order = Order(
-        agent_name=agent_name,
-        definition=definition,
-        is_known=agent_name in (stored_plan.get("agents") or {}),
-        agents=dict(agents),
-        tool_inheritance=tool_inheritance or {},
-        hook_inheritance=hook_inheritance or {},
-        orchestrator_config=orchestrator_config or {},
+    order = Order.of(
+        agent_name,
+        definition,
+        stored_plan.get("agents"),
+        agent_configs,
+        tool_inheritance=tool_inheritance,
+        hook_inheritance=hook_inheritance,
+        orchestrator_config=orchestrator_config,
         provider_preferences=provider_preferences,
         self_delegation_depth=self_delegation_depth,
-        session_metadata=session_metadata or {},
+        session_metadata=session_metadata,
     )
     own = child_bundle(bundle or Bundle(name=agent_name), stored_plan, order)
     plan = own.to_mount_plan()
-    orchestrator = (definition.get("session") or {}).get("orchestrator")
-    declared = orchestrator.get("config") if isinstance(orchestrator, Mapping) else None
-    if config := deep_merge(order.orchestrator_config, declared or {}, lists="replace"):
+    if config := order.whole_orchestrator_config():
         plan = _with_orchestrator_config(plan, config)
     if preferences := await preferences_of(order, parent):
         plan = await apply_provider_preferences_with_resolution(plan, preferences, parent.coordinator)
@@ -77,8 +74,7 @@ async def plan_child(
         session_id=sub_session_id or generate_sub_session_id(agent_name, parent.session_id),
         agent_name=agent_name,
         plan=plan,
-        instruction=_instruction(definition),
-        bundle=own if bundle is not None else None,
+        instruction=str(instruction_of(definition) or definition.get("content") or ""),
         messages=() if sub_session_id else tuple(parent_messages or ()),
         metadata=dict(session_metadata or {}),
         self_delegation_depth=self_delegation_depth,
@@ -93,12 +89,6 @@ def _definition(agent_name: str, agents: Mapping[str, Any]) -> Mapping[str, Any]
         names = ", ".join(sorted(map(str, agents))) or "none"
         raise AgentNotFoundError(f"Agent '{agent_name}' not found. Available: {names}")
     return found
-
-
-def _instruction(definition: Mapping[str, Any]) -> str:
-    system = definition.get("system")
-    inline = system.get("instruction") if isinstance(system, Mapping) else None
-    return str(definition.get("instruction") or inline or definition.get("content") or "")
 
 
 def _with_orchestrator_config(plan: dict[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:

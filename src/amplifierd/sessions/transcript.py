@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from amplifier_core.boundary import settle
 from amplifier_core.utils import json_safe
 from amplifier_kit.messages.conversation import text_of
-from amplifierd.exceptions import SessionError
+from amplifierd.exceptions import InvalidMessageError, SessionError
 from amplifierd.session_store.protocol import Hold, Message, SessionStore
 from amplifierd.session_store.record import now
 
@@ -17,6 +17,7 @@ from .stand_in import StandIn
 from .transcript_index import TranscriptIndex
 
 _ROLES = frozenset({"user", "assistant", "tool", "system"})
+_ADDED_ROLES = ("user", "assistant", "system")
 _REQUESTED_ROLE = "requested_role"
 _LINE_ONLY = frozenset({"id", "timestamp", "turn", "correlation_id", "agent", "token_count"})
 
@@ -28,7 +29,8 @@ class Transcript:
     context may have all the same.
 
     The prompt of a turn is written before the orchestrator sees it. When the orchestrator stores it in the context, it
-    is recognised, also as hooks changed it or with words around it, and not written again.
+    is recognised, also as hooks changed it or with words around it, and not written again; `on_reworded` is told the id
+    of its line and what the context has.
     """
 
     def __init__(
@@ -48,6 +50,8 @@ class Transcript:
         self._written = 0
         self._store, self._hold, self._agent = store, hold, agent
         self._prompts: tuple[str, ...] = ()
+        self._prompt_id = ""
+        self.on_reworded: Callable[[str, Any], Awaitable[None]] = _ignore
         self.index = TranscriptIndex()
 
     def install(self, messages: list[Message]) -> None:
@@ -62,7 +66,9 @@ class Transcript:
         """Write the prompt that begins a turn."""
         self._prompts = (prompt,)
         extra = {"metadata": dict(metadata)} if metadata else {}
-        return await self.add({"role": "user", "content": prompt, **extra}, lasting=True)
+        line = await self.add({"role": "user", "content": prompt, **extra}, lasting=True)
+        self._prompt_id = line["id"]
+        return line
 
     def expect(self, prompt: str) -> None:
         """Take note of what hooks made of the prompt."""
@@ -72,7 +78,9 @@ class Transcript:
     async def hear(self, message: Mapping[str, Any]) -> None:
         """Write a message that was added to the context."""
         if self._is_prompt(message):
-            self._prompts = ()
+            written, self._prompts = self._prompts[0], ()
+            if text_of(message.get("content")) != written:
+                await self.on_reworded(self._prompt_id, json_safe(message.get("content")))
             return
         if message.get("role") == "assistant":
             self._prompts = ()  # an answer follows its prompt
@@ -127,10 +135,16 @@ def message_line(
     tail: dict[str, Any] = {"turn": turn}
     if correlation_id:
         tail["correlation_id"] = correlation_id
-    if agent:
-        tail["agent"] = agent
+    if named := plain.get("agent") or agent:
+        tail["agent"] = named
+    if isinstance(count := plain.get("token_count"), int):
+        tail["token_count"] = count
     rest = {key: value for key, value in plain.items() if key not in _LINE_ONLY}
     return {**head, **tail, **rest}
+
+
+async def _ignore(message_id: str, content: Any) -> None:
+    """Keep no other wording of a prompt."""
 
 
 class RecordedContext(StandIn):
@@ -154,6 +168,26 @@ def for_context(line: Mapping[str, Any]) -> Message:
     if isinstance(metadata, dict) and isinstance(requested := metadata.get(_REQUESTED_ROLE), str):
         message["role"] = requested
     return message
+
+
+def new_message(role: str, content: Any, *, agent: str | None = None, token_count: int | None = None) -> dict[str, Any]:
+    """Return a message that someone adds to a conversation beside its turns.
+
+    Raises:
+        InvalidMessageError: its role or its content cannot be used.
+    """
+    if role not in _ADDED_ROLES:
+        raise InvalidMessageError(
+            f"a message cannot be added as {role!r}",
+            hint=f"roles are {', '.join(_ADDED_ROLES)}; the result of a tool belongs to its call",
+        )
+    is_blocks = isinstance(content, list) and all(
+        isinstance(b, Mapping) and isinstance(b.get("type"), str) for b in content
+    )
+    if not content or not (isinstance(content, str) or is_blocks):
+        raise InvalidMessageError("the content of a message is a text or a list of content blocks, and not empty")
+    extra = {"agent": agent, "token_count": token_count}
+    return {"role": role, "content": content, **{name: value for name, value in extra.items() if value is not None}}
 
 
 def last_turn(messages: list[Message]) -> int:
