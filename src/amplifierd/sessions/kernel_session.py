@@ -58,6 +58,7 @@ class KernelSession:
         self._told: ContextMessages | None = None
         self._calls: RunningCalls | None = None
         self._policy: Any = None
+        self._recorded: RecordedContext | None = None
 
     # --- beginning
 
@@ -100,7 +101,8 @@ class KernelSession:
         in_prompt = prompt.file_hashes if prompt else None
         self._told = ContextMessages(runner.equipment.places, runner.runtime.settings.mentions, self._policy, in_prompt)
         await self._install_history(inherited)
-        await coordinator.mount("context", RecordedContext(self._context, runner.transcript))
+        self._recorded = RecordedContext(self._context, runner.transcript)
+        await coordinator.mount("context", self._recorded)
         orchestrator = coordinator.get("orchestrator")
         await coordinator.mount(
             "orchestrator", LayeredOrchestrator(orchestrator, coordinator, layers, self._calls.find)
@@ -286,6 +288,11 @@ class KernelSession:
 
     def running_tools(self) -> list[str]:
         return list(self.session.coordinator.cancellation.running_tool_names)
+
+    def cut_off(self) -> None:
+        """Write nothing down any more that modules say."""
+        if self._recorded is not None:
+            self._recorded.cut_off()
 
     def end_turn(self) -> None:
         if self._calls is not None:

@@ -29,9 +29,10 @@ from .receipts import Receipts
 from .request_parts import RequestRecorder
 from .runtime import Runtime
 from .session_status import SessionStatus
+from .stoppable_tools import StoppableTools
 from .transcript import Transcript, last_turn
 from .tree import SessionTree
-from .turn import LONGEST_END_S, Turn
+from .turn import Turn
 from .turn_result import TurnResult
 from .turn_summary import TurnSummary
 from .usage import Usage
@@ -89,8 +90,8 @@ class ExecutionRunner:
             scrub=session_manager.secrets.scrubbed,
             find_injector=lambda text: self.kernel.session.coordinator.find_injector(text),
         )
-        own = (self.summary, self.requests, self.budget, Receipts(self.journal.write))
-        self.client_turns = ClientTurns()
+        self.tools, self.client_turns = StoppableTools(), ClientTurns()
+        own = (self.tools, self.summary, self.requests, self.budget, Receipts(self.journal.write))
         self._layers: tuple[CallLayer, ...] = (*layers, self.client_turns, *own)
         self._kernel: KernelSession | None = None
         self._loading = asyncio.Lock()
@@ -209,7 +210,7 @@ class ExecutionRunner:
             await self.cancel(immediate=True)
             self._stop_now()
             with suppress(TimeoutError):
-                await asyncio.wait_for(self.status.wait_until_idle(), LONGEST_END_S)
+                await asyncio.wait_for(self.status.wait_until_idle(), self.runtime.patience.whole_end_s)
         self.tree.runners.pop(self.session_id, None)
         try:
             async with self._loading:
@@ -314,6 +315,7 @@ class ExecutionRunner:
         below = {self.session_id, *self.children.running_ids()}
         self.tree.approvals.deny_all_pending("the turn was cancelled", session_ids=below)
         if immediate and self._running is not None:
+            self.tools.stop()
             self._running.cancel_soon(is_model_alone=not running and not self.children.running_ids())
         await self.status.tell()
         return {"state": "immediate" if immediate else "graceful", "running_tools": running}

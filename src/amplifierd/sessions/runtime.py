@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from amplifierd.paths import Paths
 from amplifierd.session_store.protocol import Holder, SessionStore
@@ -13,6 +13,7 @@ from .announcements import Announcements
 from .equipment import Outfitter
 from .loaded_sessions import LoadedSessions
 from .secret_values import SecretValues
+from .stoppable_tools import Patience
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,7 @@ class Runtime:
     secrets: SecretValues
     announcements: Announcements
     loaded: LoadedSessions
+    patience: Patience = field(default_factory=Patience)
 
     def learn(self, variables: Mapping[str, str]) -> None:
         """Take in secret variables of the environment that a plan needs; none of their values is stored."""

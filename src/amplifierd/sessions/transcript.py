@@ -157,8 +157,14 @@ class RecordedContext(StandIn):
         object.__setattr__(self, "_transcript", transcript)
 
     async def add_message(self, message: dict[str, Any]) -> None:
+        transcript: Transcript | None = self._transcript
         await settle(self._real.add_message(message))
-        await self._transcript.hear(message)
+        if transcript is not None:
+            await transcript.hear(message)
+
+    def cut_off(self) -> None:
+        """Let what is added from now on stay out of the transcript."""
+        object.__setattr__(self, "_transcript", None)
 
 
 def for_context(line: Mapping[str, Any]) -> Message:

@@ -26,15 +26,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_PATIENCE_S = 10.0
-"""How long a module that was told to stop at once may take before its task is cancelled."""
-
-_MODEL_PATIENCE_S = 0.5
-"""The same while no tool runs: what is waited for then is a model, and nothing is left half done."""
-
-LONGEST_END_S = 3 * _PATIENCE_S
-"""How long a cancelled turn may take until all of it is written down."""
-
 
 class Turn:
     """Runs one prompt with the parts of its runner, which calls `run` once."""
@@ -44,7 +35,9 @@ class Turn:
         self.correlation_id = correlation_id or f"prompt_{runner.session_id}_{number}"
         self._runner = runner
         self._session_id = runner.session_id
+        self._patience = runner.runtime.patience
         self._task: asyncio.Task[str] | None = None
+        self._leaving: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def run(
         self, prompt: str, metadata: Mapping[str, Any] | None, images: Sequence[Mapping[str, Any]]
@@ -53,6 +46,7 @@ class Turn:
         runner.journal.correlation_id = runner.transcript.correlation_id = self.correlation_id
         runner.transcript.turn = runner.requests.turn = self.number
         runner.summary.begin()
+        runner.tools.begin()
         await runner.status.tell()
         if runner.parent is None:  # a child runs for one turn, and its parent may have been asked to stop already
             runner.kernel.reset_cancellation()
@@ -65,8 +59,18 @@ class Turn:
     def cancel_soon(self, *, is_model_alone: bool) -> None:
         """Cancel the turn when its modules, which were told to stop at once, have not done so in time."""
         if self._task is not None:
-            patience_s = _MODEL_PATIENCE_S if is_model_alone else _PATIENCE_S
-            asyncio.get_running_loop().call_later(patience_s, self._task.cancel)
+            patience_s = self._patience.model_s if is_model_alone else self._patience.module_s
+            asyncio.get_running_loop().call_later(patience_s, self._cancel_or_leave)
+
+    def _cancel_or_leave(self) -> None:
+        """Cancel the turn; modules that swallow even that are left behind in the end."""
+        if self._task is not None and not self._task.done():
+            self._task.cancel()
+            asyncio.get_running_loop().call_later(self._patience.last_s, self._leave)
+
+    def _leave(self) -> None:
+        if not self._leaving.done():
+            self._leaving.set_result(None)
 
     def cancel_now(self) -> None:
         """Cancel the turn without waiting for its modules."""
@@ -131,19 +135,31 @@ class Turn:
         """Run the turn in a task of its own, which can be cancelled when nothing else helps."""
         task = self._task = asyncio.create_task(self._runner.kernel.session.execute(prompt))
         try:
-            return await asyncio.shield(task)
+            ends: tuple[asyncio.Future[Any], ...] = (task, self._leaving)
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
             if not task.done():
                 await run_to_end(self._stop(task))
             raise
+        if not task.done():
+            self._leave_behind(task)
+            raise asyncio.CancelledError
+        return task.result()
 
     async def _stop(self, task: asyncio.Task[str]) -> None:
         """Stop a turn that no one waits for any more; orchestrators answer every call before they let go."""
         await self._runner.cancel(immediate=True)
         task.cancel()
-        _, running = await asyncio.wait({task}, timeout=_PATIENCE_S)
+        _, running = await asyncio.wait({task}, timeout=self._patience.module_s)
         if running:
-            logger.error("the orchestrator of session %s does not stop when its task is cancelled", self._session_id)
+            self._leave_behind(task)
+
+    def _leave_behind(self, task: asyncio.Task[str]) -> None:
+        """Go on without modules that do not stop; what they still do reaches nothing of the session any more."""
+        logger.error("a module of session %s does not stop when its task is cancelled", self._session_id)
+        task.add_done_callback(_read_outcome)
+        self._runner.kernel.cut_off()
+        self._runner.transcript.is_behind = True  # the next turn loads the modules anew
 
     # --- end
 
@@ -232,3 +248,9 @@ class Turn:
             "last_error": result.error,
             **({"usage_tree": runner.tree.budget.used.to_json()} if runner.is_root else {}),
         }
+
+
+def _read_outcome(task: asyncio.Task[str]) -> None:
+    """Take what came of a task that no one waits for."""
+    if not task.cancelled():
+        task.exception()

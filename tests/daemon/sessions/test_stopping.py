@@ -1,0 +1,92 @@
+"""A turn that is cancelled at once ends at once; only what ignores it is given time."""
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agents_at_work import Agent, call
+from waiting_tool import WaitingTool
+
+from amplifier_foundation.session import find_orphaned_tool_calls
+from amplifierd.home import Home
+from amplifierd.sessions.stoppable_tools import Patience
+
+LOOPS = ("loop-basic", "loop-streaming", "loop-events")
+FOR_EVER = Patience(module_s=86_400, model_s=86_400, last_s=86_400)
+NONE = Patience(module_s=0.01, model_s=0.01, last_s=0.01)
+
+
+class StubbornTool(WaitingTool):
+    """Goes on waiting however often it is cancelled."""
+
+    async def execute(self, input: dict[str, Any]) -> dict[str, Any]:
+        while not self.go.is_set():
+            try:
+                return await super().execute(input)
+            except asyncio.CancelledError:
+                continue
+        return {"waited": True}
+
+
+def with_patience(home: Home, patience: Patience) -> Home:
+    home.sessions.runtime = replace(home.sessions.runtime, patience=patience)
+    return home
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize("calls", [1, 3])
+async def test_running_tools_are_stopped_at_once(home: Home, work: Path, loop: str, calls: int) -> None:
+    with_patience(home, FOR_EVER)
+    asked = {"tool_calls": [{"name": "wait_here", "arguments": {"number": number}} for number in range(calls)]}
+    plan = Agent([asked, "Never.", "Here again."], orchestrator=loop).sections()
+    async with home.sessions.open(plan=plan, working_dir=work) as session:
+        tool = await WaitingTool().mount(session)
+        turn = asyncio.create_task(session.execute("Wait"))
+        await tool.is_running.wait()
+
+        await session.cancel(immediate=True)
+        result = await turn
+
+        assert (result.status, tool.was_cancelled) == ("cancelled", True)
+        assert {used.status for used in result.tool_calls} <= {"cancelled", "not_run"}
+        assert not find_orphaned_tool_calls(list(await session.messages()))
+        assert (await session.execute("Hello")).status == "completed"
+
+
+async def test_the_tools_of_agents_are_stopped_as_well(home: Home, work: Path) -> None:
+    with_patience(home, FOR_EVER)
+    slow = {"script": [call("bash", command="sleep 600", timeout=900), "Never."]}
+    helper = {"instruction": "Help.", "providers": [{"module": "provider-mock", "config": slow}]}
+    bash: dict[str, Any] = {"module": "tool-bash", "config": {"safety_profile": "permissive"}}
+    tools = [{"module": "tool-task"}, bash]
+    agent = Agent([call("task", agent="helper", instruction="Help"), "Never."], tools, agents={"helper": helper})
+    async with home.sessions.open(plan=agent.sections(), working_dir=work) as session:
+        turn = asyncio.create_task(session.execute("Ask the helper"))
+        async for event in session.subscribe():
+            if event["event"] == "tool:intent" and event["session_id"] != session.session_id:
+                break
+
+        await session.cancel(immediate=True)
+
+        assert (await turn).status == "cancelled"
+
+
+async def test_a_tool_that_ignores_everything_is_left_behind(home: Home, work: Path) -> None:
+    with_patience(home, NONE)
+    plan = Agent([call("wait_here"), {"text": "Here again.", "repeat": True}]).sections()
+    async with home.sessions.open(plan=plan, working_dir=work) as session:
+        tool = await StubbornTool().mount(session)
+        turn = asyncio.create_task(session.execute("Wait"))
+        await tool.is_running.wait()
+
+        await session.cancel(immediate=True)
+        result = await turn
+        tool.go.set()
+        again = await session.execute("Hello")
+
+        assert (result.status, again.status, again.turn) == ("cancelled", "completed", 2)
+        messages = list(await session.messages())
+        assert not find_orphaned_tool_calls(messages)
+        assert [message["turn"] for message in messages] == sorted(message["turn"] for message in messages)
