@@ -49,6 +49,8 @@ def unread_keys() -> Iterator[list[UnreadKey]]:
 
 async def described(home: Home, session: Session, found: Sequence[UnreadKey]) -> list[str]:
     """Return a line about each key that somebody wrote: where it stands, and what was probably meant."""
+    if not found:
+        return []
     plan = home.sessions.plan(session.session_id)
     build, changes = session.runner.equipment.build, session.record.settings_overrides or None
     lines = []
