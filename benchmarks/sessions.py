@@ -1,4 +1,4 @@
-"""What the session runtime adds to a bare kernel session: starting, a turn, and memory while it is idle.
+"""What the session runtime adds to a bare kernel session: starting, a turn, a delta, and memory while it is idle.
 
 Both sides run the shipped profile `foundation/offline`, compiled, with a provider that answers at once; the floor is
 the kernel session alone, which keeps nothing. Checkpoints have a benchmark of their own and are off. What is compared
@@ -15,7 +15,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,7 +30,11 @@ from amplifierd.home import Home
 PROFILE = "foundation/offline"
 MOST_START_MS = 30
 MOST_TURN_MS = 3
+MOST_DELTA_US = 20
+MOST_IDLE_KIB = 60
 CALLS = (0, 1, 5)
+DELTAS = 500
+DELTA = {"request_id": "request_1", "block_index": 0, "block_type": "text", "text": "lorem ipsum ", "sequence": 1}
 DONE = ChatResponse(content=[TextBlock(text="Done.")])
 
 
@@ -152,18 +156,35 @@ class Sides:
             coordinator = session.runner.kernel.session.coordinator
             return await self._timed(coordinator, session.execute, calls, count)
 
-    async def memory(self, count: int) -> float:
-        """Return the KiB that each of many idle sessions takes."""
+    async def bare_deltas(self, rounds: int) -> list[float]:
         async with AsyncExitStack() as stack:
-            before = await self._settled(stack, 10)
-            after = await self._settled(stack, count)
-        return (after - before) / count / 1024
+            session = await self._bare(stack)
+            return [await _emitted(session.coordinator) for _ in range(rounds)]
 
-    async def _settled(self, stack: AsyncExitStack, count: int) -> int:
-        for _ in range(count):
-            await stack.enter_async_context(self._home.sessions.open(PROFILE, working_dir=self._work))
-        gc.collect()
-        return _resident_bytes()
+    async def deltas(self, rounds: int) -> list[float]:
+        """Return the µs that each piece of an answer takes, with one who watches."""
+        async with self._home.sessions.open(PROFILE, working_dir=self._work) as session:
+            taken = []
+            for _ in range(rounds):
+                watching = session.subscribe()
+                taken.append(await _emitted(session.runner.kernel.session.coordinator))
+                watching.close()
+            await session.runner.partial.settle()
+            return taken
+
+    async def memory(self, count: int) -> tuple[float, float]:
+        """Return the KiB that each of many idle sessions takes: of the kernel alone, and of ours."""
+        async with AsyncExitStack() as stack:
+
+            async def bare() -> None:
+                await self._bare(stack)
+
+            async def ours() -> None:
+                await stack.enter_async_context(self._home.sessions.open(PROFILE, working_dir=self._work))
+
+            await _grown(bare, 10)
+            await _grown(ours, 10)
+            return await _grown(bare, count), await _grown(ours, count)
 
     async def _bare(self, stack: AsyncExitStack) -> AmplifierSession:
         session = AmplifierSession(self._plan)
@@ -187,6 +208,24 @@ class Sides:
             await execute("Hello")
             taken.append(started.until(Moment(), self.disk))
         return taken[1:]
+
+
+async def _emitted(coordinator: Any) -> float:
+    """Return the µs of CPU time that one of many deltas takes with everyone who hears it."""
+    emit, started_s = coordinator.hooks.emit, time.process_time()
+    for _ in range(DELTAS):
+        await emit("llm:stream_block_delta", DELTA)
+    return (time.process_time() - started_s) * 1e6 / DELTAS
+
+
+async def _grown(add: Callable[[], Awaitable[None]], count: int) -> float:
+    """Return the KiB by which each of the sessions that are added makes this process larger."""
+    gc.collect()
+    before = _resident_bytes()
+    for _ in range(count):
+        await add()
+    gc.collect()
+    return (_resident_bytes() - before) / count / 1024
 
 
 def _resident_bytes() -> int:
@@ -229,9 +268,14 @@ async def measure(report: Report, folder: Path, *, rounds: int, idle: int) -> No
             bare, stored = await sides.bare_turns(calls, rounds), await sides.turns(calls, rounds)
             rows += rows_of(f"turn, {calls} tool calls", bare, stored, MOST_TURN_MS if calls <= 1 else None)
         report.add("a turn, stored", rows)
+        pieces = {"ours": Figure(await sides.deltas(rounds)), "floor": Figure(await sides.bare_deltas(rounds))}
+        beyond = pieces["ours"].best - pieces["floor"].best
+        report.add("streaming", [Row("a delta", "µs", pieces, [Target("over the floor", beyond, MOST_DELTA_US, "µs")])])
         if idle:
-            kept = Figure([await sides.memory(idle)])
-            report.add("memory", [Row(f"each of {idle:,} idle sessions", "KiB", {"ours": kept})])
+            bare_kib, kib = await sides.memory(idle)
+            target = Target("over the floor", kib - bare_kib, MOST_IDLE_KIB, "KiB")
+            kept = {"ours": Figure([kib]), "floor": Figure([bare_kib])}
+            report.add("memory", [Row(f"each of {idle:,} idle sessions", "KiB", kept, [target])])
     await home.sessions.close()
 
 

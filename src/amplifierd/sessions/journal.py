@@ -72,6 +72,8 @@ _TELLING = (
 )
 """Events with configurations and errors in them: secrets are masked before any module that logs hears of them."""
 
+_GO_ON = HookResult()
+
 NOT_NESTED: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -118,7 +120,7 @@ class Journal:
         for key in _KEPT_ELSEWHERE.get(event, ()):
             data.pop(key, None)
         self._tree.add(self._entry(event, data, is_own=False))
-        return HookResult()
+        return _GO_ON
 
     async def note(self, event: str, data: Mapping[str, Any]) -> None:
         """Tell an event of ours, also when it cannot be stored, unless the hold is lost."""
@@ -149,10 +151,14 @@ class Journal:
                     coordinator.hooks.register(name, self.mask, priority=_FIRST, name="session-secrets")
 
     def clean(self, entries: Sequence[Entry]) -> None:
-        texts = "\n".join([text for entry in entries for text in entry.data.texts])
-        keys = set().union(*[entry.data.keys for entry in entries])
-        is_found = self._secrets.may_be_in if any(entry.is_stored for entry in entries) else self._secrets.are_in
-        if is_found(texts, keys):
+        first = entries[0]
+        if len(entries) == 1:
+            texts, keys, is_stored = first.data.texts, first.data.keys, first.is_stored
+        else:
+            texts = [text for entry in entries for text in entry.data.texts]
+            keys, is_stored = first.data.keys.union(*[entry.data.keys for entry in entries]), True
+        is_found = self._secrets.may_be_in if is_stored else self._secrets.are_in
+        if is_found("\n".join(texts), keys):
             for entry in entries:
                 told, stored = self._secrets.cleaned(entry.data, by_name=not entry.is_own)
                 entry.event["data"] = told

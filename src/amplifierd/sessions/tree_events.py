@@ -59,7 +59,7 @@ class Entry:
         self.recorder, self.event, self.data, self.is_own = recorder, event, data, is_own
         self.is_stored = not is_delta(event["event"])
         self.stored: Any = data.value
-        self.error: Exception | None = None
+        self.error: BaseException | None = None
 
 
 class Recorder(Protocol):
@@ -119,12 +119,13 @@ class TreeEvents(EventSource):
         """Store and tell what waits, unless something before it is being stored."""
         if self._waiting and self._storing is None:
             entries, self._waiting = self._waiting, []
-            batches: dict[Recorder, list[Entry]] = {}
-            for entry in entries:
-                batches.setdefault(entry.recorder, []).append(entry)
-            for recorder, batch in batches.items():
-                recorder.clean(batch)
-            left = {recorder: batch for recorder, batch in batches.items() if not recorder.try_store(batch)}
+            try:
+                left = _try_store(entries)
+            except BaseException as error:
+                for entry in entries:
+                    entry.error = error
+                self._end(entries)  # later events do not wait for them
+                raise
             if left:
                 self._storing = asyncio.create_task(self._store(left, entries))
             else:
@@ -156,8 +157,12 @@ class TreeEvents(EventSource):
 
     def publish(self, event: Event) -> None:
         """Tell everyone who watches, as soon as it is this event's turn."""
-        self._ready[event["sequence"]] = event
-        self._tell_ready()
+        if len(self._numbered) == 1 and self._numbered[0] == event["sequence"]:  # as nearly always
+            self._numbered.clear()
+            self._tell(event)
+        else:
+            self._ready[event["sequence"]] = event
+            self._tell_ready()
 
     @contextmanager
     def telling(self, *events: Event) -> Iterator[None]:
@@ -192,6 +197,16 @@ class TreeEvents(EventSource):
         """Return the events after a number, as far back as they are remembered."""
         self.flush()
         return [event for event in self._recent if event["sequence"] > after]
+
+
+def _try_store(entries: Sequence[Entry]) -> dict[Recorder, list[Entry]]:
+    """Store events at once, each at its session; returns those for which that takes waiting."""
+    batches: dict[Recorder, list[Entry]] = {}
+    for entry in entries:
+        batches.setdefault(entry.recorder, []).append(entry)
+    for recorder, batch in batches.items():
+        recorder.clean(batch)
+    return {recorder: batch for recorder, batch in batches.items() if not recorder.try_store(batch)}
 
 
 class Subscription:

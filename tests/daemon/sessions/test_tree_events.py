@@ -1,9 +1,13 @@
 """The events of a session tree come in the order of their numbers, however long each took to be stored."""
 
+from collections.abc import Sequence
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amplifierd.sessions.tree_events import Event, TreeEvents
+from amplifierd.sessions.plain_data import plain_data
+from amplifierd.sessions.tree_events import Entry, Event, TreeEvents
 
 
 class Watcher:
@@ -55,3 +59,27 @@ def test_whatever_is_stored_when_everyone_is_told_in_order(stored: list[int], lo
             events.publish({"sequence": number})
 
     assert watcher.seen == sorted(set(stored) - lost)
+
+
+class BrokenRecorder:
+    """Fails in a way that nobody has thought of."""
+
+    def clean(self, entries: Sequence[Entry]) -> None: ...
+
+    def try_store(self, entries: Sequence[Entry]) -> bool:
+        raise ZeroDivisionError
+
+    async def store(self, entries: Sequence[Entry]) -> None: ...
+
+
+async def test_nothing_waits_for_events_that_broke_on_their_way_into_the_file() -> None:
+    events = TreeEvents("root")
+    watcher = Watcher(events)
+    event = {"event": "tool:pre", "sequence": events.next_sequence()}
+    events.add(Entry(BrokenRecorder(), event, plain_data({}), is_own=True))
+
+    with pytest.raises(ZeroDivisionError):
+        await events.settle()
+    events.publish({"sequence": events.next_sequence()})
+
+    assert watcher.seen == [2]
