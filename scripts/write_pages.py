@@ -7,6 +7,7 @@ import json
 import keyword
 import os
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,8 @@ from amplifier_cli.config import AppConfig, variable_of
 from amplifier_cli.exit_codes import MEANINGS
 from amplifier_cli.main import main
 from amplifier_system.homes import PREFIX
-from amplifierd import Settings
+from amplifierd import Settings, open_home
+from amplifierd.app import create_app
 from amplifierd.settings_layers import keys_of
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -136,6 +138,23 @@ exclude:
 """
 
 
+ENDPOINTS = "<!-- Below this line: generated from the endpoints of `amplifierd`, make pages -->\n"
+
+
+def http_page() -> str:
+    """Return the page about the HTTP API: its text as it is, and every endpoint."""
+    text, _, _ = (DOCS / "http-api.md").read_text(encoding="utf-8").partition(ENDPOINTS)
+    with tempfile.TemporaryDirectory() as folder:
+        described = create_app(home=open_home(folder)).openapi()
+    rows = [
+        f"| {method.upper()} `{path}` | {operation['description'].splitlines()[0]} |\n"
+        for path, operations in sorted(described["paths"].items())
+        for method, operation in operations.items()
+    ]
+    head = "\n| Endpoint | What it does |\n|---|---|\n"
+    return text + ENDPOINTS + head + "".join(rows)
+
+
 def settings_page() -> str:
     rows = []
     for path, info in keys_of(Settings):
@@ -186,7 +205,11 @@ def _shown(default: Any) -> str:
     return str(default) if isinstance(default, str | Path) else json.dumps(default)
 
 
-PAGES: dict[Path, Callable[[], str]] = {DOCS / "settings.md": settings_page, DOCS / "command.md": command_page}
+PAGES: dict[Path, Callable[[], str]] = {
+    DOCS / "settings.md": settings_page,
+    DOCS / "command.md": command_page,
+    DOCS / "http-api.md": http_page,
+}
 
 
 if __name__ == "__main__":

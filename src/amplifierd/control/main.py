@@ -20,7 +20,6 @@ from amplifierd.paths import Paths
 
 from . import background, service, tokens
 from .exit_codes import ExitCode, code_of
-from .serve import serve as serve_home
 
 app = typer.Typer(
     name="amplifierd",
@@ -109,6 +108,8 @@ def serve(
         from .reloading import serve_again_on_changes  # for development only
 
         raise typer.Exit(serve_again_on_changes([argument for argument in sys.argv[1:] if argument != "--reload"]))
+    from .serve import serve as serve_home  # the web and everything behind it, for this command alone
+
     serve_home(chosen.home, chosen.config, flags, insecure=insecure, quiet=False)
 
 
