@@ -15,7 +15,8 @@ are pipes. What it returns has
 - `await kill()`: the same without asking: SIGKILL to the whole group at once, so that nothing in it can start more;
 - `await find_pids()`: what is alive of the tree.
 
-`end_with_tree(marker)` ends the process that calls it, and before it everything that carries the marker.
+`kill_tree(pid, marker)` kills the tree of a process that this one did not start. `end_with_tree(marker)` ends the
+process that calls it, and before it everything that carries the marker.
 
 `reading` turns a pipe into a stream of the event loop. `is_marker` tells the variables that a filter of the
 environment must let pass; `start` itself adds those of the host to whatever environment it is given.
@@ -331,6 +332,15 @@ class ProcessTree:
             tree = cls(process, marker, members, at_exit)
             await tree._end(None)
             tree.close_pipes()
+
+
+def kill_tree(pid: int, marker: str) -> None:
+    """Kill a process that another one started, and everything that has the marker in its environment."""
+    members = MEMBERS(pid, marker, lambda: not _is_running(pid))
+    members.signal_group(signal.SIGKILL)
+    limit = time.monotonic() + _KILL_LIMIT_S
+    while members.signal(signal.SIGKILL) and time.monotonic() < limit:
+        time.sleep(_POLL_S)
 
 
 def end_with_tree(marker: str) -> NoReturn:

@@ -16,8 +16,7 @@ Event = dict[str, Any]
 `sequence` is None where no tree counts any more: a session was deleted.
 """
 
-_RING = 10_000
-UNSTORED = _RING
+UNSTORED = 10_000
 """How many numbers are passed over after a crash: pieces of an answer that were told, and not stored, may have them."""
 
 
@@ -83,13 +82,10 @@ class TreeEvents(EventSource):
     was told or skipped: those who watch get them in order, however long each took to be stored.
     """
 
-    def __init__(
-        self, root_session_id: str, last_sequence: int = 0, *, beyond: EventSource | None = None, keep: int = _RING
-    ) -> None:
+    def __init__(self, root_session_id: str, last_sequence: int = 0, *, beyond: EventSource | None = None) -> None:
         super().__init__()
         self.root_session_id = root_session_id
         self._sequence, self._beyond = last_sequence, beyond
-        self._recent: deque[Event] = deque(maxlen=keep)
         self._numbered: deque[int] = deque()
         self._ready: dict[int, Event | None] = {}
         self._waiting: list[Entry] = []
@@ -188,15 +184,9 @@ class TreeEvents(EventSource):
                 self._tell(event)
 
     def _tell(self, event: Event) -> None:
-        self._recent.append(event)
         super().publish(event)
         if self._beyond is not None:
             self._beyond.publish(event)
-
-    def recent(self, after: int) -> list[Event]:
-        """Return the events after a number, as far back as they are remembered."""
-        self.flush()
-        return [event for event in self._recent if event["sequence"] > after]
 
 
 def _try_store(entries: Sequence[Entry]) -> dict[Recorder, list[Entry]]:

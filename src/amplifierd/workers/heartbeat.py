@@ -1,17 +1,26 @@
-"""A worker's pulse: it shows that the event loop runs, how late it is, and how much memory the process has."""
+"""A worker's pulse: it shows that the event loop runs, how late it is, and how much memory the process has.
+
+A thread watches the pulse: a module that keeps the loop for longer than a second is logged with its name.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import resource
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+logger = logging.getLogger(__name__)
+
 INTERVAL_S = 0.5
+
+_LONG_S = 1.0
 
 _STATM = Path("/proc/self/statm")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -22,13 +31,40 @@ class Heartbeat:
 
     def __init__(self, tell: Callable[[str, Mapping[str, Any]], None]) -> None:
         self._tell = tell
+        self._beat_at = time.monotonic()
 
     async def run(self) -> None:
+        threading.Thread(target=self._watch, args=(threading.get_ident(),), name="pulse", daemon=True).start()
         while True:
-            begun = time.monotonic()
+            begun = self._beat_at = time.monotonic()
             await asyncio.sleep(INTERVAL_S)
             lag_s = max(0.0, time.monotonic() - begun - INTERVAL_S)
             self._tell("heartbeat", {"lag_ms": round(lag_s * 1000, 1), "rss_bytes": resident_bytes()})
+
+    def _watch(self, loop_thread: int) -> None:
+        """Name what keeps the event loop, once for each time."""
+        named_at = 0.0
+        while True:
+            time.sleep(INTERVAL_S)
+            beat_at = self._beat_at
+            if time.monotonic() - beat_at > INTERVAL_S + _LONG_S and beat_at != named_at:
+                named_at = beat_at
+                logger.warning(
+                    "%s has kept the event loop for more than %g s",
+                    running_module(loop_thread) or "our own code",
+                    _LONG_S,
+                )
+
+
+def running_module(thread: int) -> str | None:
+    """Return the package of the module that a thread runs code of, the innermost one, None when there is none."""
+    frame = sys._current_frames().get(thread)
+    while frame is not None:
+        name = str(frame.f_globals.get("__name__", "")).partition(".")[0]
+        if name.startswith("amplifier_module_"):
+            return name
+        frame = frame.f_back
+    return None
 
 
 def resident_bytes() -> int:

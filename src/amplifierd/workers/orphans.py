@@ -2,42 +2,40 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import time
-from contextlib import suppress
+import logging
 from pathlib import Path
 from typing import Any
 
+from amplifier_system.processes import is_marker, kill_tree
 from amplifierd.session_store.hold import Holder
+
+logger = logging.getLogger(__name__)
 
 WORKER = "worker"
 """What workers call themselves as holders of sessions."""
 
 _PROC = Path("/proc")
-_PATIENCE_S = 5.0
 
 
 def end_orphan(holder: Any) -> bool:
-    """End the process that holds a session if it is a worker whose daemon is gone; say whether it is."""
+    """End the process that holds a session if it is a worker whose daemon is gone; say whether it is not there now."""
     if not isinstance(holder, Holder) or holder.kind != WORKER:
         return False
-    if holder.is_alive() and not _is_orphan(holder.pid):
-        return False
-    with suppress(ProcessLookupError, PermissionError):
-        if holder.is_alive():
-            os.kill(holder.pid, signal.SIGKILL)
-    limit = time.monotonic() + _PATIENCE_S
-    while holder.is_alive() and time.monotonic() < limit:
-        time.sleep(0.01)
+    if holder.is_alive():
+        marker = _find_orphan_marker(holder.pid)
+        if marker is None:
+            return False
+        logger.warning("worker %d, which outlived its daemon, is killed", holder.pid)
+        kill_tree(holder.pid, marker)
     return not holder.is_alive()
 
 
-def _is_orphan(pid: int) -> bool:
-    """Say whether the parent of a worker is not the daemon that it was started by."""
+def _find_orphan_marker(pid: int) -> str | None:
+    """Return the marker of a worker whose parent is not the daemon that started it."""
     try:
-        daemon = (_PROC / str(pid) / "cmdline").read_bytes().split(b"\0")[-3]
+        _, daemon, marker, _ = (_PROC / str(pid) / "cmdline").read_bytes().split(b"\0")[-4:]
         parent = (_PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()[1]
-    except (OSError, IndexError):
-        return False
-    return daemon.isdigit() and daemon != parent
+    except (OSError, ValueError, IndexError):
+        return None
+    is_orphan = daemon.isdigit() and daemon != parent and is_marker(marker.decode())
+    return marker.decode() if is_orphan else None

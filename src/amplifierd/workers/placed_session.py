@@ -19,6 +19,7 @@ class Submission:
     session_id: str
     correlation_id: str
     turn: TurnRequest
+    is_repeated: bool = False
     result: asyncio.Future[dict[str, Any]] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
     def params(self) -> dict[str, Any]:
@@ -72,10 +73,13 @@ class PlacedSession:
             tuple(self.told["pending_approvals"]),
         )
 
-    def reserve(self, turn: TurnRequest) -> Submission:
-        """Return the next turn, with an id of its own: that of the turn's number, unless a queued one is taken out."""
+    def reserve(self, turn: TurnRequest, *, is_repeated: bool = False) -> Submission:
+        """Return the next turn, with an id of its own: that of the turn's number, unless a queued one is taken out.
+
+        `is_repeated` says that it was given to another worker before, which ended before it had begun.
+        """
         number = max(self._last_number, self.told["turn_count"]) + 1
-        submission = Submission(self.session_id, f"prompt_{self.session_id}_{number}", turn)
+        submission = Submission(self.session_id, f"prompt_{self.session_id}_{number}", turn, is_repeated)
         self._last_number = number
         self.submissions[submission.correlation_id] = submission
         self.worker.turns.add(submission.correlation_id)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from amplifier_core.exceptions import AmplifierError
 from amplifier_core.llm_errors import AbortError
@@ -20,7 +20,12 @@ logger = logging.getLogger(__name__)
 _DONE = "execution:done"
 
 Load = Callable[[str, Questions], Awaitable[PlacedSession]]
-Submit = Callable[[str, TurnRequest], Awaitable[SubmittedTurn]]
+
+
+class Submit(Protocol):
+    """Gives a session a turn."""
+
+    def __call__(self, session_id: str, turn: TurnRequest, *, is_repeated: bool) -> Awaitable[SubmittedTurn]: ...
 
 
 class Recovery:
@@ -48,13 +53,15 @@ class Recovery:
         for submission in waiting:
             if submission.correlation_id in begun:
                 submission.settle(_outcome(submission, events), None)
+            elif submission.is_repeated:
+                submission.settle(_broken_off(submission), None)
             else:
                 await self._again(submission)
 
     async def _again(self, submission: Submission) -> None:
-        """Submit a turn that had not begun; when that fails, or its worker ends as well, it has failed."""
+        """Submit a turn that had not begun, once; when that fails, or its worker ends as well, it has failed."""
         try:
-            again = await self._submit(submission.session_id, submission.turn)
+            again = await self._submit(submission.session_id, submission.turn, is_repeated=True)
         except AmplifierError as error:
             submission.settle(None, error)
             return

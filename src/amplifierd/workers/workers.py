@@ -133,9 +133,9 @@ class Workers:
                 raise NotReadyError("the daemon takes no further turns", hint="try again when it is back")
             return await self._submit(session_id, turn)
 
-    async def _submit(self, session_id: str, turn: TurnRequest) -> SubmittedTurn:
+    async def _submit(self, session_id: str, turn: TurnRequest, *, is_repeated: bool = False) -> SubmittedTurn:
         placed = await self._placement.load(session_id)
-        submission = placed.reserve(turn)
+        submission = placed.reserve(turn, is_repeated=is_repeated)
         try:
             answer = await placed.worker.call("submit", **submission.params())
         except NotReadyError:  # the worker ended; whether the turn had begun is known when the session is brought back

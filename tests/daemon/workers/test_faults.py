@@ -115,6 +115,25 @@ async def test_a_worker_ends_with_its_daemon_and_its_session_can_be_resumed(benc
     assert "session:repaired" in bench.told(session_id)
 
 
+async def test_a_worker_that_cannot_notice_the_end_of_its_daemon_is_ended_by_the_next(bench: WorkerBench) -> None:
+    session_id, folder = await bench.session(faulty("start"))
+    daemon = await asyncio.create_subprocess_exec(
+        *(sys.executable, DAEMON, bench.home.paths.home, session_id, PROMPT, MODULES), stdout=asyncio.subprocess.PIPE
+    )
+    assert daemon.stdout is not None
+    told = json.loads(await daemon.stdout.readline())
+    (folder / "worker").write_text(str(told["worker"]))
+    await until((folder / "child").exists)
+    os.kill(told["worker"], signal.SIGSTOP)
+    daemon.kill()
+    await daemon.wait()
+    assert is_alive(folder / "worker")
+
+    assert (await bench.run(session_id))["turn"] == 2
+    assert not is_alive(folder / "worker")
+    assert not is_alive(folder / "child")
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def small(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[WorkerBench]:
     """A home whose workers may have little memory, and end soon when there is nothing to do."""
