@@ -32,8 +32,8 @@ class SessionAccess:
         return record
 
     def remember(self, root_id: str, owner: str | None) -> None:
-        """Take note of whose tree one is."""
-        self._owners.setdefault(root_id, owner)
+        """Take note of whose tree one is: of one that was read, was created, or has an id that nobody else can have."""
+        self._owners[root_id] = owner
 
     def forget(self, root_id: str) -> None:
         self._owners.pop(root_id, None)

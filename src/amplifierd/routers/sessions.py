@@ -35,6 +35,7 @@ class NewSession(Body):
     mount_plan: dict[str, Any] | None = None
     working_dir: str | None = None
     session_id: str | None = None
+    parent_session_id: str | None = Field(default=None, description="a session that this one belongs to")
     name: Name | None = None
     settings_overrides: dict[str, Any] | None = None
     mount_plan_form: Form = "portable"
@@ -94,8 +95,11 @@ async def create_session(daemon: TheDaemon, caller: Runner, body: NewSession, re
     bundle = body.bundle_name or body.bundle_uri
     if sum(given is not None for given in (body.profile_name, body.bundle_name, body.bundle_uri, body.mount_plan)) > 1:
         raise RequestRefusedError("a session has one source: a profile, a bundle or a plan", code="invalid-request")
+    if body.parent_session_id is not None:
+        await daemon.access.get(caller, body.parent_session_id)
     session_id = checked_session_id(body.session_id) if body.session_id else new_session_id()
-    daemon.access.remember(session_id, caller.owner)
+    if not body.session_id:
+        daemon.access.remember(session_id, caller.owner)
     record = await daemon.home.sessions.create(
         body.profile_name,
         bundle=bundle,
@@ -110,7 +114,9 @@ async def create_session(daemon: TheDaemon, caller: Runner, body: NewSession, re
         tags=body.tags,
         owner=caller.owner,
         start=body.start,
+        parent_session_id=body.parent_session_id,
     )
+    daemon.access.remember(session_id, caller.owner)
     if body.load:
         record = await _load_or_leave_nothing(daemon, record)
     response.headers["Location"] = f"/api/v1/sessions/{record.session_id}"

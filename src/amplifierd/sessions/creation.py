@@ -50,6 +50,7 @@ class SessionRequest:
     history: tuple[Mapping[str, Any], ...] = ()
     start: bool = True
     is_trusted: bool = False
+    parent_session_id: str | None = None
 
 
 class Creation:
@@ -85,6 +86,7 @@ class Creation:
             updated_at=moment,
             build_id=equipment.build.build_id if equipment.build else None,
             owner=request.owner,
+            parent_session_id=request.parent_session_id,
             limits=request.limits.to_json() or None,
             settings_overrides=without_secrets(request.overrides or {}),
             metadata=dict(request.metadata),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import socket
 import sys
 from collections.abc import Iterator
@@ -114,6 +116,34 @@ async def test_a_client_that_reads_nothing_never_slows_a_turn(
     assert (server.daemon.events.subscribers, server.daemon.events.dropped > 0) == (0, True)
 
 
+def test_who_watches_misses_nothing_when_a_worker_is_killed(
+    server: RealServer, admin: httpx2.Client, tmp_path: Path
+) -> None:
+    session_id = create(admin, tmp_path, {"text": "Late.", "latency_ms": 3000}, "Here again.")
+    submitted = admin.post(f"/sessions/{session_id}/execute/stream", json={"prompt": "Go on."}).json()
+    seen: list[int] = []
+    with admin.stream("GET", f"/sessions/{session_id}/stream?after=0") as response:
+        for event in read_events(response):
+            if event.id is not None and not event.event.endswith(("_delta", ":delta")):
+                seen.append(int(event.id))
+            if event.event == "provider:request" and event.data["correlation_id"] == submitted["correlation_id"]:
+                state = server.daemon.live.state(session_id)
+                (worker,) = [one for one in server.daemon.live.workers() if one.worker_id == state.worker_id]
+                os.kill(worker.pid, signal.SIGKILL)
+            if event.event == "execution:done":
+                break
+    assert event.data["data"]["status"] == "failed"
+    run(admin, session_id)
+    with admin.stream("GET", f"/sessions/{session_id}/stream", headers={"Last-Event-ID": str(seen[-1])}) as response:
+        for event in read_events(response):
+            if event.id is not None and not event.event.endswith(("_delta", ":delta")):
+                seen.append(int(event.id))
+            if event.event == "execution:done":
+                break
+    stored = [one["seq"] for one in admin.get(f"/sessions/{session_id}/events").json()["events"]]
+    assert seen == [number for number in stored if number <= seen[-1]]
+
+
 def test_a_silent_stream_shows_that_it_is_alive(admin: httpx2.Client, tmp_path: Path) -> None:
     session_id = create(admin, tmp_path)
     with admin.stream("GET", f"/sessions/{session_id}/stream") as response:
@@ -176,6 +206,23 @@ def test_everyone_watches_their_own(server: RealServer, admin: httpx2.Client, tm
         assert next(events).event == "stream:connected"
         create(admin, tmp_path)
         own = create(ann, tmp_path)
+        assert next(events).data["session_id"] == own
+
+
+def test_asking_for_the_id_of_another_owner_shows_none_of_its_events(
+    server: RealServer, admin: httpx2.Client, tmp_path: Path
+) -> None:
+    eve = server.client("run", "eve")
+    session_id = create(admin, tmp_path, "Secret.")
+    with eve.stream("GET", "/events", params={"filter": "session:created,execution:done"}) as response:
+        events = read_events(response)
+        assert next(events).event == "stream:connected"
+        taken = eve.post(
+            "/sessions", json={"mount_plan": plan(), "working_dir": str(tmp_path), "session_id": session_id}
+        )
+        assert taken.status_code == 409
+        run(admin, session_id)
+        own = create(eve, tmp_path)
         assert next(events).data["session_id"] == own
 
 
