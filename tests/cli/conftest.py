@@ -16,7 +16,7 @@ import pytest
 
 sys.path += [str(Path(__file__).parent), str(Path(__file__).parents[1] / "stand_ins")]
 
-from terminal import WarmTerminal
+from terminal import WarmTerminal, in_terminal
 from warm_command import WarmCommand, WarmProcess
 
 _OWN = ("AMPLIFIER", "ANTHROPIC_", "OPENAI_", "PYTEST_")
@@ -29,6 +29,7 @@ class Amplifier:
     home: Path
     work: Path
     warm: WarmCommand
+    is_warm: bool = True
     variables: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -50,7 +51,9 @@ class Amplifier:
         """Start it with pipes, and with nothing to read."""
         return self.warm.start(arguments, cwd=self.work, environment=self.environment)
 
-    def in_terminal(self, arguments: Sequence[str], environment: Mapping[str, str], columns: int) -> WarmTerminal:
+    def in_terminal(self, arguments: Sequence[str], environment: Mapping[str, str], columns: int) -> Any:
+        if not self.is_warm:
+            return in_terminal(self.command(arguments), cwd=self.work, environment=environment, columns=columns)
         process = self.warm.start(arguments, cwd=self.work, environment=environment, columns=columns)
         return WarmTerminal(process)
 

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ def chat(amplifier: Any, script: list[Any], *arguments: str, guarded: bool = Fal
 
 
 def test_an_answer_is_streamed_and_the_session_is_kept(amplifier: Any) -> None:
-    terminal = Terminal(amplifier)
+    terminal = Terminal(replace(amplifier, is_warm=False))
     terminal.expect("no key for a model")
     terminal.expect(">")
     terminal.type("List files, then read notes.md")
@@ -219,7 +220,7 @@ def test_a_folder_is_trusted_before_its_settings_and_commands_count(amplifier: A
 def test_the_last_session_of_the_directory_goes_on(amplifier: Any) -> None:
     assert amplifier("run", "--profile", "offline", "List files").returncode == 0
 
-    terminal = Terminal(amplifier, "continue")
+    terminal = Terminal(replace(amplifier, is_warm=False), "continue")
     terminal.expect(">")
     terminal.type("Read notes.md")
     terminal.expect("buy milk")
@@ -232,6 +233,6 @@ def test_the_last_session_of_the_directory_goes_on(amplifier: Any) -> None:
 
 @pytest.mark.parametrize("arguments", [["chat"], ["continue"], ["session", "resume", "last"]])
 def test_a_chat_in_a_pipe_says_what_to_use_instead(amplifier: Any, arguments: list[str]) -> None:
-    run = amplifier(*arguments)
+    run = amplifier.executable(*arguments)
 
     assert (run.returncode, "amplifier run" in run.stderr) == (2, True)

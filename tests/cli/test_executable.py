@@ -23,6 +23,13 @@ from terminal import CTRL_C, Terminal
         (["module", "list"], ["module", "show", "zebra"], "amplifier module list"),
         (["agent", "list", "--profile", "coding"], ["agent", "show", "zebra"], "has none"),
         (["source", "show"], ["source", "fetch", "notes.md"], "./notes.md"),
+        (["tool", "list", "--profile", "offline"], ["tool", "info", "zebra"], "there is no tool 'zebra'"),
+        (["profile", "list"], ["profile", "show", "zebra"], "amplifier profile list"),
+        (["session", "list"], ["session", "show", "zebra"], "amplifier session list"),
+        (["provider", "list"], ["provider", "test", "zebra"], "amplifier provider list"),
+        (["config", "list"], ["config", "get", "zebra"], "there is no setting 'zebra'"),
+        (["doctor"], ["doctor", "zebra"], "amplifier doctor -h"),
+        (["version"], ["version", "zebra"], "amplifier version -h"),
     ],
 )
 def test_a_command_answers_people_and_programs_and_says_what_is_wrong(
