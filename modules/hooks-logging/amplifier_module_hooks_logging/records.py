@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from amplifier_core.events import PROVIDER_REQUEST, SESSION_RESUME, SESSION_START
+from amplifier_core.events import PROVIDER_REQUEST, SESSION_RESUME, SESSION_START, TOOL_POST
 from amplifier_core.utils import json_safe, redact_secrets
 from amplifier_kit.log_views import STAMP
 from amplifier_kit.mounting import find_capability
@@ -32,6 +32,7 @@ PROMOTED = (
 
 _SCHEMA = {"name": "amplifier.log", "ver": "1.0.0"}
 _COVERED = frozenset(PROMOTED) - {"error"}
+_OUTPUTS = frozenset({"result", "tool_result"})
 _CARRIES_PLAN = frozenset({SESSION_START, SESSION_RESUME})
 
 
@@ -78,6 +79,8 @@ class RecordBuilder:
             payload.pop("raw", None)
         if "tool_result" in payload and "result" in payload and _same(payload["tool_result"], payload["result"]):
             del payload["tool_result"]
+        if event == TOOL_POST and not self._settings.tool_output:
+            payload = {key: _without_output(value) if key in _OUTPUTS else value for key, value in payload.items()}
         if event in _CARRIES_PLAN and "config" in payload:
             payload["config"] = redact_secrets(json_safe(payload["config"]))
         if event == PROVIDER_REQUEST and not self._settings.writes_messages:
@@ -103,6 +106,12 @@ class RecordBuilder:
             problem = f"failed with {type(exc).__name__}"
         logger.warning("redaction.scrub %s; the payload is left out", problem)
         return covered | {"redaction_error": True}
+
+
+def _without_output(result: Any) -> dict[str, Any]:
+    """Return of a tool's result whether it succeeded."""
+    success = result.get("success") if isinstance(result, Mapping) else getattr(result, "success", None)
+    return {"success": success}
 
 
 def _skipped(stamp: Any) -> list[str] | None:

@@ -28,6 +28,7 @@ class LogSettings:
     excluded: re.Pattern[str]
     enabled_events: list[str] | None
     strip_raw: bool
+    tool_output: bool
     level: str | None
     max_bytes: int
     backup_count: int
@@ -47,6 +48,7 @@ class LogSettings:
             excluded=_any_of(config.strings("exclude_events", _NOISE)),
             enabled_events=config.strings("enabled_events", None),
             strip_raw=config.boolean("strip_raw", False),
+            tool_output=config.boolean("tool_output", True),
             level=_level(config),
             max_bytes=config.integer("max_bytes", 0, minimum=0),
             backup_count=config.integer("backup_count", 3, minimum=1),

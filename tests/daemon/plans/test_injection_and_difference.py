@@ -52,7 +52,8 @@ def test_places_are_given_to_the_modules_that_want_them() -> None:
     assert injected["session"]["context"]["config"] == {"transcript_path": "/state/sessions/s1/context-messages.jsonl"}
     assert injected["tools"][0]["config"] == {"working_dir": "/work dir", "allowed_write_paths": ["/work dir"]}
     assert injected["tools"][1]["config"] == {"working_dir": "/own"}
-    assert injected["hooks"][0]["config"] == {"session_log_template": "/state/sessions/{session_id}/log.jsonl"}
+    log = {"session_log_template": "/state/sessions/{session_id}/log.jsonl", "strip_raw": True, "tool_output": False}
+    assert injected["hooks"][0]["config"] == log
     assert injected["hooks"][1]["config"] == {"audit": {"file": "/state/logs/amplifierd/approvals.jsonl"}}
 
 

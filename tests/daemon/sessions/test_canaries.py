@@ -32,6 +32,7 @@ AUTHOR = "canary-of-the-author-3d2c1b0a"
 OVERRIDE = "canary-of-an-override-40f1e2d3"
 TOOL = "canary-of-a-tool-0badf00d"
 VENDOR = "sk-ant-api03-c4n4ry0fth3v3nd0r0123456789abcdefABCDEF"
+SETTINGS = "canary-of-the-settings-6a5b4c3d"
 SAID = "sk-proj-c4n4ryth4tth3m0d3ls4id0123456789abcdefABCDEF"
 
 CRASHING = """
@@ -58,6 +59,9 @@ def planted(home: Home, work: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
     monkeypatch.setenv("CANARY_NAMELESS", NAMELESS)
     assert home.keys.set("provider-openai", KEYRING) == "keyring"
     (work / "secret.txt").write_text(f"the tool says {TOOL}\n")
+    home.paths.config.mkdir(parents=True, exist_ok=True)
+    settings = f"offline: true\nauth:\n  tokens: [{SETTINGS}]\nregistry_password: {SETTINGS}\n"
+    home.paths.settings_file.write_text(settings)
     yield home
     keyring.set_keyring(before)
 
@@ -145,7 +149,7 @@ async def do_everything(home: Home, source: dict[str, Any], work: Path, tmp_path
 def found_in(path: Path) -> Iterator[tuple[str, str]]:
     """Yield the canaries in a file, and the events or tables that they are in."""
     data = path.read_bytes()
-    for canary in (ENVIRONMENT, NAMELESS, KEYRING, AUTHOR, OVERRIDE, TOOL, VENDOR, SAID):
+    for canary in (ENVIRONMENT, NAMELESS, KEYRING, AUTHOR, OVERRIDE, SETTINGS, TOOL, VENDOR, SAID):
         if canary.encode() not in data:
             continue
         lines = [line for line in data.decode(errors="replace").splitlines() if canary in line]
@@ -159,12 +163,13 @@ def found_in(path: Path) -> Iterator[tuple[str, str]]:
 
 def is_allowed(canary: str, event: str, path: Path, home: Home) -> bool:
     if canary == TOOL:
-        is_log = path.name == "log.jsonl" and event in ("tool:post", "llm:request")  # of hooks-logging, as asked for
-        return path.name == "transcript.jsonl" or event in ("tool:outcome", "tool:intent") or is_log
+        return path.name == "transcript.jsonl" or event in ("tool:outcome", "tool:intent")
     if canary == SAID:
         return path.name == "transcript.jsonl"
     if canary == AUTHOR:  # the profile itself, what it was compiled to, and the plan that the session runs on
         return path.is_relative_to(home.paths.config) or path.name in ("mount_plan.json", "plan.json", "profile.md")
+    if canary == SETTINGS:
+        return path == home.paths.settings_file
     return canary == OVERRIDE and path.name == "mount_plan.json"
 
 
@@ -190,7 +195,7 @@ async def test_nothing_secret_is_written_outside_the_key_store(
     assert {TOOL, SAID} <= kept, "what must be there is there: the search works"
     with zipfile.ZipFile(tmp_path / "session.export") as exported:
         text = "\n".join(exported.read(name).decode() for name in exported.namelist())
-    assert [one for one in (ENVIRONMENT, NAMELESS, KEYRING, AUTHOR, OVERRIDE, VENDOR) if one in text] == []
+    assert [one for one in (ENVIRONMENT, NAMELESS, KEYRING, AUTHOR, OVERRIDE, SETTINGS, VENDOR) if one in text] == []
     ours = "\n".join(record.getMessage() for record in caplog.records if record.name.startswith("amplifierd"))
     assert [
         canary for canary in (ENVIRONMENT, NAMELESS, KEYRING, AUTHOR, OVERRIDE, TOOL, VENDOR) if canary in ours

@@ -201,6 +201,21 @@ async def test_strip_raw_removes_only_raw_at_the_top(logs: Any) -> None:
     assert (data["provider"], data["nested"]) == ("mock", {"raw": 2})
 
 
+async def test_what_tools_returned_can_be_left_out(logs: Any) -> None:
+    await logs.mount(tool_output=False)
+    result = {"success": True, "output": "the whole file"}
+
+    await logs.emit("tool:post", tool_name="read_file", result=result, tool_result={**result, "error": None})
+
+    data = logs.records()[0]["data"]
+    assert (data["tool_name"], data["result"], data["tool_result"]) == (
+        "read_file",
+        {"success": True},
+        {"success": True},
+    )
+    assert result["output"] == "the whole file"
+
+
 async def test_raw_is_kept_by_default(logs: Any) -> None:
     await logs.mount()
 
