@@ -121,11 +121,13 @@ class Bundle:
         strict: bool = False,
         *,
         cache_dir: Path | None = None,
+        offline: bool | None = None,
     ) -> PreparedBundle:
         """Fetch and activate every module this bundle names, and return it ready to create sessions.
 
         `source_resolver(module_id, source)` may give another source for a module. `progress_callback(action, detail)`
-        is told what happens. A module that fails is logged and left out, or with `strict` an error.
+        is told what happens. A module that fails is logged and left out, or with `strict` an error. `offline=True`
+        fetches no source, None lets `AMPLIFIERD_OFFLINE` decide.
         """
         # Preparing needs modules, environments and the kernel; composing does not.
         from amplifier_foundation.prepared import prepare_bundle
@@ -137,6 +139,7 @@ class Bundle:
             progress_callback=progress_callback,
             strict=strict,
             cache_dir=cache_dir,
+            offline=offline,
         )
 
     def explain(self, path: str) -> dict[str, Any]:

@@ -44,7 +44,10 @@ class ModuleActivator:
         install_deps: bool = True,
         base_path: Path | None = None,
         strict: bool = False,
+        *,
+        offline: bool | None = None,
     ) -> None:
+        self.offline = offline
         self.cache_dir = cache_dir or get_amplifier_home() / "cache"
         self.install_deps = install_deps
         self.strict = strict
@@ -64,7 +67,7 @@ class ModuleActivator:
         self._open_cache()
 
     def _open_cache(self) -> None:
-        self._sources = Sources(self.cache_dir)
+        self._sources = Sources(self.cache_dir, offline=self.offline)
         self._environments = Environments(self.cache_dir)
 
     @property

@@ -31,6 +31,7 @@ async def prepare_bundle(
     progress_callback: ProgressCallback | None = None,
     strict: bool = False,
     cache_dir: Path | None = None,
+    offline: bool | None = None,
 ) -> PreparedBundle:
     """Activate the bundle's own packages, then every module it and its agents name with a source.
 
@@ -40,7 +41,7 @@ async def prepare_bundle(
     """
     await _report_gaps(bundle, strict=strict)
     mount_plan = bundle.to_mount_plan()
-    activator = ModuleActivator(cache_dir, install_deps, bundle.base_path, strict)
+    activator = ModuleActivator(cache_dir, install_deps, bundle.base_path, strict, offline=offline)
     if install_deps:
         await _activate_packages(bundle, activator, progress_callback)
     entries = [(entry.module_id, entry.source) for entry in sourced_entries(mount_plan)]

@@ -81,9 +81,11 @@ class Outfitter:
         *,
         bundles: Callable[[], BundleRegistry],
         allow_home: bool,
+        offline: bool,
     ) -> None:
         self._paths, self._profiles, self._catalogue = paths, profiles, catalogue
         self._resolvers, self._bundles, self._allow_home = resolvers, bundles, allow_home
+        self._offline = offline
         self._prepared: dict[str, PreparedBundle] = {}
         self._builds: WeakValueDictionary[Path, Build] = WeakValueDictionary()
 
@@ -131,7 +133,7 @@ class Outfitter:
         prepared = self._prepared.get(reference)
         if prepared is None:
             bundle = await self._bundles().load(reference)
-            prepared = await bundle.prepare(cache_dir=self._paths.cache)
+            prepared = await bundle.prepare(cache_dir=self._paths.cache, offline=self._offline)
             self._prepared[reference] = prepared
         return Equipment(
             resolver=prepared.resolver,

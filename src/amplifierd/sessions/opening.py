@@ -53,7 +53,13 @@ def open_sessions(
     security = settings.security
     bundles = partial(open_bundles, paths, settings)
     outfitter = Outfitter(
-        paths, profiles, catalogue, resolvers, bundles=bundles, allow_home=security.allow_home_mentions
+        paths,
+        profiles,
+        catalogue,
+        resolvers,
+        bundles=bundles,
+        allow_home=security.allow_home_mentions,
+        offline=settings.offline,
     )
     store = FileStore(paths)
     runtime = Runtime(

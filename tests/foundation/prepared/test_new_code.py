@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from amplifier_foundation.bundle import Bundle
+from amplifier_foundation.modules import ModuleActivationError
 from amplifier_foundation.registry import BundleRegistry
 from amplifier_foundation.updates import update_bundle
 
@@ -81,6 +82,13 @@ async def test_the_next_session_after_an_update_has_the_new_code(
 
     async with (await bundle.prepare(cache_dir=cache_dir)).create_session() as session:
         assert await answer_of(session) == "two"
+
+
+async def test_preparing_offline_fetches_nothing(make_bundle: MakeBundle, cache_dir: Path) -> None:
+    far = make_bundle(tools=[{"module": "tool-far", "source": "git+https://host.invalid/tool@v1"}])
+
+    with pytest.raises(ModuleActivationError, match="offline"):
+        await far.prepare(cache_dir=cache_dir, strict=True, offline=True)
 
 
 BUNDLE = """---
