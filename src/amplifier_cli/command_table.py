@@ -39,6 +39,7 @@ SECTIONS = (
             "init": "Find a model to talk to, and remember it.",
             "doctor": "Look for what is wrong, and say how to fix it.",
             "provider": "See providers, store their keys, and try them.",
+            "daemon": "Start, look at and stop the daemon of this home.",
             "config": "Read and change the settings of this command.",
             "import": "Bring over settings and bundles of another application.",
             "completion": "Print the completion script for a shell.",

@@ -6,15 +6,19 @@ import asyncio
 import signal
 from collections.abc import Callable
 from types import TracebackType
-from typing import Self
+from typing import Any, Protocol, Self
 
-from amplifierd.sessions.session import Session
+
+class Cancellable(Protocol):
+    """What has a turn that can be stopped."""
+
+    async def cancel(self, *, immediate: bool = False) -> dict[str, Any]: ...
 
 
 class Interrupts:
     """Handles Ctrl-C, and the request to end, as long as a block runs. The session stays whole in any case."""
 
-    def __init__(self, session: Session, tell: Callable[[str], None]) -> None:
+    def __init__(self, session: Cancellable, tell: Callable[[str], None]) -> None:
         self._session, self._tell = session, tell
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[object]] = set()

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Any, Literal
+from collections.abc import AsyncIterator
+from typing import Any, Literal, Protocol
 
-from amplifierd.sessions.session import Session
+from amplifierd.session_store.record import SessionRecord
 
 from .exit_codes import ExitCode
 from .failures import say
-from .interrupts import Interrupts
+from .interrupts import Cancellable, Interrupts
 from .notification import How, notify
 from .prompt_input import Prompt
 from .render import styled, write
@@ -22,8 +23,20 @@ from .turn_view import TurnView, summary
 Output = Literal["text", "json", "jsonl"]
 
 
+class RunsTurns(Cancellable, Protocol):
+    """A session, of this process or of a daemon, as far as one turn needs it."""
+
+    @property
+    def session_id(self) -> str: ...
+
+    @property
+    def record(self) -> SessionRecord: ...
+
+    def stream(self, prompt: str, **options: Any) -> AsyncIterator[dict[str, Any]]: ...
+
+
 async def run_turn(
-    session: Session,
+    session: RunsTurns,
     prompt: Prompt,
     *,
     output: Output,
@@ -51,7 +64,7 @@ async def run_turn(
     return _exit_code(done, interrupts.count)
 
 
-def _conclude(session: Session, done: dict[str, Any], bell_after: float, how: How) -> None:
+def _conclude(session: RunsTurns, done: dict[str, Any], bell_after: float, how: How) -> None:
     is_terminal = sys.stdout.isatty()
     if not is_terminal and done.get("response"):
         _write_now(done["response"])
@@ -66,7 +79,7 @@ def _conclude(session: Session, done: dict[str, Any], bell_after: float, how: Ho
             notify(f"the turn is {done.get('status')}", how, sys.stdout)
 
 
-def _result(session: Session, done: dict[str, Any]) -> dict[str, Any]:
+def _result(session: RunsTurns, done: dict[str, Any]) -> dict[str, Any]:
     record = session.record
     about = {"session_id": session.session_id, "profile": record.profile_name, "bundle": record.bundle}
     keys = ("status", "response", "finish_reason", "turn", "usage", "error")

@@ -30,6 +30,14 @@ MaxCost = Annotated[
     float | None, typer.Option("--max-cost", min=0, metavar="USD", help="Most money that the session may use.")
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Answer yes to every question of the agent.")]
+Daemon = Annotated[
+    bool | None,
+    typer.Option(
+        "--daemon/--no-daemon",
+        help="Run in the daemon, or in this process; else in a daemon if one runs.",
+        show_default=False,
+    ),
+]
 Offline = Annotated[bool, typer.Option("--offline", help="Fetch nothing.")]
 Frozen = Annotated[bool, typer.Option("--frozen", help="Refuse a profile whose build is not exactly what is locked.")]
 

@@ -50,19 +50,30 @@ async def begun(home: Home, opening: SessionOpening, tell: Callable[[str], None]
         with unread_keys() as unread:
             session = await opening
     except RuntimeError as error:  # the kernel's word for a plan that cannot be started
-        hint = "amplifier profile verify says what is wrong with a profile, amplifier --debug shows the traceback"
-        raise SessionStartError(f"the session cannot be started: {error}", hint=hint) from error
+        raise cannot_start(error) from error
     for line in await described(home, session, unread):
         tell(f"warning: {line}")
-    for failure in session.record.load_warnings:
-        tell(f"warning: {failure.get('module_id')} is not there: {failure.get('error')}")
+    tell_state(session.record, tell)
     if session.repaired:
         tell("note: the last turn was interrupted; the session has been repaired")
     return session
 
 
+def cannot_start(error: Exception) -> SessionStartError:
+    """Return what to say of a session whose modules do not come up."""
+    hint = "amplifier profile verify says what is wrong with a profile, amplifier --debug shows the traceback"
+    said = error.message if isinstance(error, AmplifierError) else str(error)
+    return SessionStartError(f"the session cannot be started: {said}", hint=hint)
+
+
+def tell_state(record: SessionRecord, tell: Callable[[str], None]) -> None:
+    """Tell which modules a session does without."""
+    for failure in record.load_warnings:
+        tell(f"warning: {failure.get('module_id')} is not there: {failure.get('error')}")
+
+
 _FIXED = ("bundle",)
-_CHANGEABLE = ("provider", "model", "effort", "max_iterations")
+CHANGEABLE = ("provider", "model", "effort", "max_iterations")
 
 
 async def resumed(
@@ -78,24 +89,42 @@ async def resumed(
     Raises:
         UsageError: a flag is given that cannot change for a session.
     """
-    given = _given(flags)
-    fixed = [key for key in _FIXED if key in given] + (["plan"] if plan else [])
+    typed = given(flags, plan)
+    if profile := await other_profile(home, record, typed):
+        await home.sessions.change_profile(record.session_id, profile)
+    if "max_cost" in typed:
+        await home.sessions.update(record.session_id, limits={**(record.limits or {}), "cost_usd": typed["max_cost"]})
+    wanted = {key: typed[key] for key in CHANGEABLE if key in typed}
+    return SessionOpening(_resumed_with(home, record, approver, wanted))
+
+
+def given(flags: Mapping[str, Any] | None, plan: Path | None = None) -> dict[str, Any]:
+    """Return the flags that say how a stored session is to go on.
+
+    Raises:
+        UsageError: one is given that cannot change for a session.
+    """
+    typed = _given(flags)
+    fixed = [key for key in _FIXED if key in typed] + (["plan"] if plan else [])
     if fixed:
         names = ", ".join(f"--{key.replace('_', '-')}" for key in fixed)
         raise UsageError(
             f"{names} cannot be changed for a session that exists",
             hint="switch it to another profile with --profile, or start a new session",
         )
-    if "profile" in given:
-        profile = str(await find_profile(home, given["profile"]))
-        if profile != record.profile_name:
-            before = record.profile_name or record.bundle or "a plan"
-            say(f"warning: session {short_id(record.session_id)} ran {before} and goes on with {profile}")
-            await home.sessions.change_profile(record.session_id, profile)
-    if "max_cost" in given:
-        await home.sessions.update(record.session_id, limits={**(record.limits or {}), "cost_usd": given["max_cost"]})
-    wanted = {key: given[key] for key in _CHANGEABLE if key in given}
-    return SessionOpening(_resumed_with(home, record, approver, wanted))
+    return typed
+
+
+async def other_profile(home: Home, record: SessionRecord, typed: Mapping[str, Any]) -> str | None:
+    """Return the profile that a session is to go on with, None when it keeps its own; a change is told."""
+    if "profile" not in typed:
+        return None
+    profile = str(await find_profile(home, typed["profile"]))
+    if profile == record.profile_name:
+        return None
+    before = record.profile_name or record.bundle or "a plan"
+    say(f"warning: session {short_id(record.session_id)} ran {before} and goes on with {profile}")
+    return profile
 
 
 async def _resumed_with(home: Home, record: SessionRecord, approver: Approver, wanted: Mapping[str, Any]) -> Session:

@@ -86,6 +86,7 @@ ALLOWANCES = [
         ),
         below={
             "app.py": WEB,
+            "client": frozenset({"httpx2"}),
             "control": frozenset({"typer", "uvicorn"}) | WEB,
             "control/certificates.py": frozenset({"cryptography"}),
             "daemon/metrics.py": frozenset({"prometheus_client"}),

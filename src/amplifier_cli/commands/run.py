@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,10 +13,11 @@ from amplifier_cli.command_group import examples, single_command
 from amplifier_cli.config import ResolvedConfig
 from amplifier_cli.exit_codes import ExitCode
 from amplifier_cli.invocation import Invocation, invocation_of
-from amplifier_cli.one_turn import Output, run_turn
+from amplifier_cli.one_turn import Output, RunsTurns, run_turn
 from amplifier_cli.open_home import finish, opened_home
 from amplifier_cli.options import (
     Bundle,
+    Daemon,
     Effort,
     Frozen,
     MaxCost,
@@ -30,6 +32,7 @@ from amplifier_cli.options import (
 )
 from amplifier_cli.project_trust import trusted_config
 from amplifier_cli.prompt_input import Prompt, read_prompt
+from amplifier_cli.remote_runs import attended, begun_remotely, daemon_of, resumed_remotely
 from amplifier_cli.resumption import resumed, started
 from amplifier_cli.session_choice import chosen_agent, find_session
 
@@ -73,12 +76,14 @@ def run(
     yes: Yes = False,
     offline: Offline = False,
     frozen: Frozen = False,
+    daemon: Daemon = None,
 ) -> None:
     """Give an agent one task and print its answer.
 
     The agent works in the current directory. On a terminal you see what it does and are asked before it does something
     risky; in a pipe only the answer is printed, and what would be asked about is denied unless you say --yes. Ctrl-C
-    stops it when the tools that run are done, twice at once; the session can be continued either way.
+    stops it when the tools that run are done, twice at once; the session can be continued either way. Where a daemon
+    serves the home, the daemon runs it.
     """
     asked = read_prompt(prompt or [], file or [])
     flags: dict[str, Any] = {"profile": profile, "bundle": bundle, "provider": provider, "model": model}
@@ -96,6 +101,7 @@ def run(
         name=name,
         yes=yes,
         frozen=frozen,
+        daemon=daemon,
         flags=flags,
     )
     raise typer.Exit(finish(work))
@@ -112,22 +118,32 @@ async def _run(
     name: str | None,
     yes: bool,
     frozen: bool,
+    daemon: bool | None,
     flags: dict[str, Any],
 ) -> ExitCode:
     values = config.values
-    async with opened_home(invocation, offline=values.offline, config=config) as home:
+    async with opened_home(invocation, offline=values.offline, config=config) as home, AsyncExitStack() as stack:
         approver = approver_for(yes=yes, how=values.notify)
-        if resume is not None:
-            opening = await resumed(home, find_session(home, resume), approver, flags, plan=plan)
+        client = await stack.enter_async_context(daemon_of(home.paths, daemon, config))
+        record = None if resume is None else find_session(home, resume)
+        agent = {} if record else await chosen_agent(home, config, plan_file=plan, frozen=frozen)
+        session: RunsTurns
+        if client is not None and record is not None:
+            going_on = resumed_remotely(home, client, record, approver, flags, plan=plan)
+            session = await stack.enter_async_context(attended(going_on))
+        elif client is not None:
+            session = await stack.enter_async_context(attended(begun_remotely(client, agent, approver, name=name)))
+        elif record is not None:
+            opening = await resumed(home, record, approver, flags, plan=plan)
+            session = await stack.enter_async_context(started(home, opening))
         else:
-            agent = await chosen_agent(home, config, plan_file=plan, frozen=frozen)
             opening = home.sessions.open(**agent, working_dir=Path.cwd(), approver=approver, name=name)
-        async with started(home, opening) as session:
-            return await run_turn(
-                session,
-                prompt,
-                output=output,
-                show_thinking=values.show_thinking,
-                bell_after=values.bell_after,
-                how=values.notify,
-            )
+            session = await stack.enter_async_context(started(home, opening))
+        return await run_turn(
+            session,
+            prompt,
+            output=output,
+            show_thinking=values.show_thinking,
+            bell_after=values.bell_after,
+            how=values.notify,
+        )

@@ -1,0 +1,1 @@
+"""A daemon as programs use it: its sessions look like those of the library."""

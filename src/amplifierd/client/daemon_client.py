@@ -1,0 +1,199 @@
+"""Requests to a daemon. One that is lost on the way is sent again under the same key, so that nothing is done twice."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import uuid
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
+from types import TracebackType
+from typing import Any, Self
+
+import httpx2
+
+from amplifier_core.exceptions import AmplifierError
+from amplifierd.daemon.run_file import RunningDaemon
+from amplifierd.exceptions import NotReadyError, RemoteError
+from amplifierd.paths import Paths
+from amplifierd.workers.error_transfer import error_of
+
+_API = "/api/v1"
+_ATTEMPTS = 8
+_FIRST_PAUSE_S = 0.1
+_LONGEST_PAUSE_S = 2.0
+_CONNECT_S = 10.0
+_SILENCE_S = 60.0
+"""How long a stream may be silent; the daemon shows a sign of life more often."""
+
+Event = dict[str, Any]
+
+
+class DaemonLostError(AmplifierError):
+    """The daemon cannot be reached any more."""
+
+
+class DaemonClient:
+    """Speaks to one daemon at `url`, or at the Unix socket `uds`. `is_alive` says whether its process is still there.
+
+    Problems are raised as the exceptions that they were in the daemon.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        token: str | None,
+        *,
+        uds: str | None = None,
+        tls: ssl.SSLContext | None = None,
+        is_alive: Callable[[], bool] | None = None,
+    ) -> None:
+        transport = httpx2.AsyncHTTPTransport(verify=tls or True, uds=uds, trust_env=False)
+        self._http = httpx2.AsyncClient(
+            base_url=f"{url if uds is None else 'http://localhost'}{_API}",
+            headers={} if token is None else {"Authorization": f"Bearer {token}"},
+            transport=transport,
+            timeout=httpx2.Timeout(None, connect=_CONNECT_S),
+        )
+        self._url = url
+        self._is_alive = is_alive or (lambda: True)
+
+    @classmethod
+    def of(cls, running: RunningDaemon, paths: Paths) -> Self:
+        """Return a client of the daemon that serves a home, with the home's own token."""
+        token = paths.token_file.read_text(encoding="utf-8").strip() if paths.token_file.exists() else None
+        tls = None
+        if running.url.startswith("https:"):
+            tls = ssl.create_default_context()
+            if (own := paths.certs / "daemon.crt").exists():
+                tls.load_verify_locations(own)
+        return cls(running.url, token, uds=running.uds, tls=tls, is_alive=running.process.is_alive)
+
+    async def get(self, path: str, **parameters: Any) -> dict[str, Any]:
+        return await self._answer("GET", path, params=_said(parameters))
+
+    async def post(self, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Send something that is done once, however often it has to be sent."""
+        return await self._answer("POST", path, json=dict(body or {}), headers={"Idempotency-Key": uuid.uuid4().hex})
+
+    async def patch(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        return await self._answer("PATCH", path, json=dict(body))
+
+    async def delete(self, path: str) -> dict[str, Any]:
+        return await self._answer("DELETE", path)
+
+    async def _answer(self, method: str, path: str, **options: Any) -> dict[str, Any]:
+        attempts = _Attempts(self._url, self._is_alive)
+        while True:
+            try:
+                response = await self._http.request(method, path, **options)
+                return _read(response)
+            except (httpx2.TransportError, NotReadyError) as error:
+                await attempts.pause_after(error)
+
+    async def events(self, path: str, *, after: int | None = None, **parameters: Any) -> AsyncGenerator[Event, None]:
+        """Yield the events of a session's stream, each once, across lost connections; it ends only by an error.
+
+        Without `after` the first one is `stream:connected`, and what happens from then on follows.
+        """
+        last, attempts = after, _Attempts(self._url, self._is_alive)
+        while True:
+            try:
+                async with aclosing(self._connection(path, last, parameters)) as connection:
+                    async for event in connection:
+                        attempts.succeeded()
+                        sequence = event.get("sequence")
+                        if event["event"] in ("stream:connected", "stream:gap"):
+                            known = event["data"].get("sequence", event["data"].get("resumed_at"))
+                            last = known if last is None or event["event"] == "stream:gap" else last
+                        elif sequence is not None:
+                            if last is not None and sequence <= last:
+                                continue
+                            last = sequence
+                        yield event
+                await attempts.pause_after(None)
+            except (httpx2.TransportError, NotReadyError) as error:
+                await attempts.pause_after(error)
+
+    async def _connection(
+        self, path: str, last: int | None, parameters: Mapping[str, Any]
+    ) -> AsyncGenerator[Event, None]:
+        """Yield what comes over one connection."""
+        headers = {} if last is None else {"Last-Event-ID": str(last)}
+        patience = httpx2.Timeout(_CONNECT_S, read=_SILENCE_S)
+        async with self._http.sse(
+            path, params=_said(parameters), headers=headers, timeout=patience, max_event_size=None
+        ) as source:
+            if source.response.is_error:
+                await source.response.aread()
+                _read(source.response)
+            async for frame in source:
+                if frame.data:
+                    event: Event = frame.json()  # type: ignore[assignment] # the envelope of §17.2
+                    yield event
+
+    async def close(self) -> None:
+        await self._http.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+class _Attempts:
+    """How often something was tried in vain, and how long it is waited before the next time."""
+
+    def __init__(self, url: str, is_alive: Callable[[], bool]) -> None:
+        self._url, self._is_alive, self._count = url, is_alive, 0
+
+    def succeeded(self) -> None:
+        self._count = 0
+
+    async def pause_after(self, error: Exception | None) -> None:
+        """Wait a little.
+
+        Raises:
+            DaemonLostError: the daemon has ended, or cannot be reached for long.
+        """
+        self._count += 1
+        if not self._is_alive():
+            raise DaemonLostError(f"the daemon at {self._url} has ended", hint="start it: amplifier daemon start")
+        if self._count >= _ATTEMPTS:
+            if isinstance(error, NotReadyError):
+                raise error
+            why = f": {error}" if error is not None and str(error) else ""
+            raise DaemonLostError(f"the daemon at {self._url} does not answer{why}", hint="see amplifier daemon logs")
+        await asyncio.sleep(min(_FIRST_PAUSE_S * 2**self._count, _LONGEST_PAUSE_S))
+
+
+def _read(response: httpx2.Response) -> dict[str, Any]:
+    """Return what was answered, or raise the problem that it is."""
+    if not response.is_error:
+        found: dict[str, Any] = response.json() if response.content else {}
+        return found
+    try:
+        problem = response.json()
+    except ValueError:
+        problem = None
+    if not isinstance(problem, dict):
+        problem = {"status": response.status_code, "detail": f"it answered with the status {response.status_code}"}
+    raise error_of_problem(problem)
+
+
+def error_of_problem(problem: Mapping[str, Any]) -> Exception:
+    """Return a problem as the exception that it was in the daemon."""
+    detail, hint = str(problem.get("detail") or "it failed"), str(problem.get("hint") or "")
+    facts = {"message": detail, "hint": hint}
+    data = {"class": problem.get("error_class"), "facts": facts, "problem": dict(problem)}
+    error = error_of({"message": detail, "data": data})
+    if isinstance(error, RemoteError):
+        error.reword(detail, hint=hint)
+    return error
+
+
+def _said(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in parameters.items() if value is not None}

@@ -1,0 +1,69 @@
+"""The questions of a session in a daemon, put to whoever answers here. The first answer counts, wherever it is from."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from amplifier_core.events import APPROVAL_REQUIRED
+from amplifierd.exceptions import ApprovalAlreadyResolvedError, ApprovalExpiredError, ApprovalNotFoundError
+from amplifierd.sessions.approval import Approval, is_lasting
+from amplifierd.sessions.approvals import APPROVAL_EXPIRED, APPROVAL_PENDING, APPROVAL_RESOLVED
+from amplifierd.sessions.approvers import Approver
+
+from .daemon_client import DaemonClient, Event
+
+_TOO_LATE = (ApprovalAlreadyResolvedError, ApprovalExpiredError, ApprovalNotFoundError)
+_FIELDS = frozenset(field.name for field in fields(Approval))
+
+
+class RemoteApprovals:
+    """Hears the events of a session, and has its questions answered by `approver`."""
+
+    def __init__(self, client: DaemonClient, session_id: str, approver: Approver) -> None:
+        self._client, self._path, self._approver = client, f"/sessions/{session_id}/approvals", approver
+        self._asking: dict[str, asyncio.Task[None]] = {}
+
+    def hear(self, event: Event) -> None:
+        """Begin to ask when a question comes, and stop when it has its answer."""
+        request_id = str((event.get("data") or {}).get("request_id") or "")
+        if not request_id:
+            return
+        if event["event"] in (APPROVAL_REQUIRED, APPROVAL_PENDING):
+            self.ask(request_id)
+        elif event["event"] in (APPROVAL_RESOLVED, APPROVAL_EXPIRED) and request_id in self._asking:
+            self._asking[request_id].cancel()
+
+    def ask(self, request_id: str) -> None:
+        """Have a question answered, once."""
+        if request_id not in self._asking:
+            task = self._asking[request_id] = asyncio.create_task(self._answer(request_id))
+            task.add_done_callback(lambda done: self._asking.pop(request_id, None))
+
+    async def _answer(self, request_id: str) -> None:
+        pending = (await self._client.get(self._path))["pending"]
+        asked = next((one for one in pending if one["request_id"] == request_id), None)
+        if asked is None:
+            return
+        decided = await self._approver.decide(_approval(asked))
+        body = {"decision": decided.decision, "reason": decided.reason, "remember": decided.remember}
+        try:
+            await self._client.post(f"{self._path}/{request_id}", body)
+        except _TOO_LATE:
+            return
+
+    async def close(self) -> None:
+        tasks = [*self._asking.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _approval(asked: Mapping[str, Any]) -> Approval:
+    """Return a question as it was listed; whether it can be answered for good is seen from its options."""
+    options = tuple(asked["options"])
+    known = {name: value for name, value in asked.items() if name in _FIELDS}
+    key = asked["request_id"] if any(map(is_lasting, options)) else None
+    return Approval(**{**known, "options": options, "remember_key": key})

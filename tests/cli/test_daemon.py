@@ -1,0 +1,193 @@
+"""The command where a daemon serves the home: it runs there, and says what it says without one."""
+
+import json
+import os
+import re
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.append(str(Path(__file__).parent))
+
+from daemon_home import served_home
+from plans import call, plan_file
+
+from amplifierd.daemon.run_file import RunningDaemon
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("served") / "home"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def running(home: Path) -> Iterator[RunningDaemon]:
+    with served_home(home) as daemon:
+        yield daemon
+
+
+@pytest.fixture
+def amplifier(amplifier: Any, home: Path) -> Any:
+    amplifier.home = home
+    return amplifier
+
+
+def steady(text: str) -> str:
+    """Return what was printed without what differs from run to run."""
+    return re.sub(r"session_[0-9a-f]{32}|\d+\.\d+ s|\b[0-9a-f]{8}\b", "…", text)
+
+
+def both(amplifier: Any, *arguments: str) -> tuple[Any, Any]:
+    return amplifier("run", "--daemon", *arguments), amplifier("run", "--no-daemon", *arguments)
+
+
+def runs_here(amplifier: Any, session_id: str) -> bool:
+    """Say whether a session was made by a process of the command, by who it belongs to."""
+    shown = json.loads(amplifier("session", "show", session_id, "--json").stdout)
+    return shown["session"]["owner"] is None
+
+
+def test_a_turn_prints_the_same_in_the_daemon_as_here(amplifier: Any) -> None:
+    script = [call("read_file", file_path="notes.md"), "There is **milk** to buy.\n\nThat is all."]
+    plan = plan_file(amplifier.work, script)
+
+    there, here = both(amplifier, "--plan", plan, "What is in my notes?")
+
+    assert there.returncode == here.returncode == 0, there.stderr
+    assert (there.stdout, steady(there.stderr)) == (here.stdout, steady(here.stderr))
+    assert "milk" in there.stdout
+
+
+def test_json_and_every_event_are_the_same_in_the_daemon_as_here(amplifier: Any) -> None:
+    script = [call("read_file", file_path="notes.md"), "Read."]
+    plan = plan_file(amplifier.work, script)
+
+    there, here = (json.loads(run.stdout) for run in both(amplifier, "--plan", plan, "-o", "json", "Read it"))
+    lines = [
+        [json.loads(line) for line in run.stdout.splitlines()]
+        for run in both(amplifier, "--plan", plan, "-o", "jsonl", "Read it")
+    ]
+
+    differing = ("session_id", "usage")
+    assert {**there, **dict.fromkeys(differing)} == {**here, **dict.fromkeys(differing)}
+    assert there["usage"]["tokens"] == here["usage"]["tokens"]
+    assert [event["event"] for event in lines[0]] == [event["event"] for event in lines[1]]
+    assert [set(event) for event in lines[0]] == [set(event) for event in lines[1]]
+
+
+def test_without_a_word_a_running_daemon_is_used(amplifier: Any) -> None:
+    plan = plan_file(amplifier.work, ["Hello."])
+
+    by_itself = json.loads(amplifier("run", "--plan", plan, "-o", "json", "Hi").stdout)
+    local = json.loads(amplifier("run", "--no-daemon", "--plan", plan, "-o", "json", "Hi").stdout)
+
+    assert runs_here(amplifier, local["session_id"])
+    assert not runs_here(amplifier, by_itself["session_id"])
+
+
+def test_a_session_goes_on_in_the_daemon_whoever_began_it(amplifier: Any) -> None:
+    plan = plan_file(amplifier.work, ["{{last_user}}"], provider={"on_exhausted": "repeat_last"})
+    began = json.loads(amplifier("run", "--no-daemon", "--plan", plan, "-o", "json", "one").stdout)
+
+    again = json.loads(amplifier("run", "--daemon", "--resume", began["session_id"], "-o", "json", "two").stdout)
+    refused = amplifier("run", "--daemon", "--resume", began["session_id"], "-m", "other", "three")
+
+    assert (again["session_id"], again["turn"], again["status"]) == (began["session_id"], 2, "completed")
+    assert refused.returncode == 2
+    assert "--model cannot be changed for a session in the daemon" in refused.stderr
+
+
+@pytest.mark.parametrize("answer", [[], ["--yes"]])
+def test_questions_are_answered_here_as_without_a_daemon(amplifier: Any, answer: list[str]) -> None:
+    script = [call("bash", command="touch made.txt"), "Tried."]
+    plan = plan_file(amplifier.work, script, guarded=True)
+
+    there = amplifier("run", "--daemon", *answer, "--plan", plan, "Do it")
+    was_made = (amplifier.work / "made.txt").exists()
+    (amplifier.work / "made.txt").unlink(missing_ok=True)
+    here = amplifier("run", "--no-daemon", *answer, "--plan", plan, "Do it")
+
+    assert (there.stdout, steady(there.stderr)) == (here.stdout, steady(here.stderr))
+    assert was_made == (amplifier.work / "made.txt").exists() == bool(answer)
+
+
+def test_a_module_that_is_broken_is_told_in_the_same_words(amplifier: Any) -> None:
+    plan = {"session": {"orchestrator": {"module": "loop-nowhere"}, "context": {"module": "context-simple"}}}
+    file = amplifier.work / "broken.json"
+    file.write_text(json.dumps(plan))
+
+    there, here = both(amplifier, "--plan", str(file), "Hi")
+
+    assert there.returncode == here.returncode == 1
+    assert steady(there.stderr) == steady(here.stderr)
+
+
+def test_ctrl_c_stops_the_turn_in_the_daemon(amplifier: Any) -> None:
+    plan = plan_file(amplifier.work, [call("bash", command="echo begun > begun; sleep 60"), "Slept."])
+    process = amplifier.start("run", "--daemon", "--plan", plan, "-o", "jsonl", "Sleep")
+    for line in process.stdout:
+        if json.loads(line)["event"] == "tool:pre":
+            break
+    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGINT)
+    rest = [json.loads(line) for line in process.communicate(timeout=60)[0].splitlines()]
+
+    assert process.wait() == 130
+    assert rest[-1]["data"]["status"] == "cancelled"
+
+
+def test_the_daemon_is_looked_at_by_the_command(amplifier: Any, running: RunningDaemon) -> None:
+    status = amplifier("daemon", "status", "--json")
+    again = amplifier("daemon", "start")
+    logs = amplifier("daemon", "logs", "-n", "1000")
+
+    assert (status.returncode, json.loads(status.stdout)["url"]) == (0, running.url)
+    assert "serves it already" in again.stderr
+    assert "ready after" in logs.stdout
+
+
+def test_a_daemon_is_started_and_stopped_by_the_command(tmp_path: Path, amplifier: Any) -> None:
+    amplifier.home = tmp_path / "home"
+    try:
+        started = amplifier("daemon", "start", "--port", "0")
+        assert started.returncode == 0, started.stderr
+        assert amplifier("daemon", "status").returncode == 0
+    finally:
+        stopped = amplifier("daemon", "stop")
+    assert stopped.stdout.startswith("stopped ")
+    assert amplifier("daemon", "status").returncode == 1
+
+
+def test_a_daemon_that_is_asked_for_and_not_there_is_missed(tmp_path: Path, amplifier: Any) -> None:
+    amplifier.home = tmp_path / "elsewhere"
+
+    run = amplifier("run", "--daemon", "Hi")
+
+    assert run.returncode == 2
+    assert "fix: start one: amplifier daemon start" in run.stderr
+
+
+def test_a_daemon_that_is_killed_in_the_middle_says_what_to_type_next(tmp_path: Path, amplifier: Any) -> None:
+    amplifier.home = tmp_path / "home"
+    plan = plan_file(amplifier.work, [call("bash", command="sleep 60"), "Slept."])
+    with served_home(amplifier.home) as daemon:
+        process = amplifier.start("run", "--plan", plan, "-o", "jsonl", "Sleep")
+        session_id = ""
+        for line in process.stdout:
+            event = json.loads(line)
+            session_id = event["session_id"]
+            if event["event"] == "tool:pre":
+                break
+        os.kill(daemon.process.pid, signal.SIGKILL)
+        _, err = process.communicate(timeout=60)
+
+    assert process.wait() == 1
+    typed = re.search(r"amplifier run --resume (\w+)", err)
+    assert typed is not None, err
+    assert session_id.removeprefix("session_").startswith(typed[1])
+    again = amplifier("run", "--resume", typed[1], "Go on")
+    assert again.returncode == 0, again.stderr
