@@ -52,7 +52,7 @@ endef
 # Scripts and tests that compare with the reference kernel find its interpreter in this variable.
 WITH_PEER := AMPLIFIER_PEER_PYTHON="$$(pwd -P)/$(PEER)/bin/python"
 
-.PHONY: help install run serve test check format lint types imports suite pages bench compat soak clean peer
+.PHONY: help install run serve test check format lint types imports suite pages bench compat soak fuzz clean peer
 
 help: ## List these verbs
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' Makefile
@@ -106,6 +106,9 @@ soak: install ## Kill sessions and the command a hundred times at random moments
 	@$(VENV)/bin/python tests/stand_ins/crash_soak.py --kills 100
 	@$(VENV)/bin/python tests/stand_ins/command_soak.py --kills 100 --way continue
 	@$(VENV)/bin/python tests/stand_ins/command_soak.py --kills 100 --way run
+
+fuzz: install ## Send the daemon thousands of requests that nobody would write
+	@AMPLIFIER_FUZZ_EXAMPLES=300 $(VENV)/bin/python -m pytest -q tests/daemon/http/test_fuzz.py
 
 clean: ## Remove the virtual environments, build results and caches
 	@rm -rf $(VENV) $(PEER) build dist $(CACHES)

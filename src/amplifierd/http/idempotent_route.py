@@ -19,6 +19,7 @@ from amplifierd.daemon.idempotency import StoredAnswer
 from amplifierd.exceptions import RequestRefusedError
 from amplifierd.problems import find_problem
 
+from .models import problems
 from .problem_answers import error_answer
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
@@ -49,6 +50,7 @@ class IdempotentRoute(APIRoute):
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
         if "POST" in (options.get("methods") or ()):
+            options["responses"] = {**problems(409), **(options.get("responses") or {})}
             extra = options.get("openapi_extra") or {}
             options["openapi_extra"] = {**extra, "parameters": [*extra.get("parameters", ()), _PARAMETER]}
         super().__init__(path, endpoint, **options)

@@ -15,6 +15,7 @@ from amplifierd.http.dependencies import Admin, TheDaemon, note, requires
 from amplifierd.http.idempotent_route import IdempotentRoute
 from amplifierd.http.models import Answer, Body, Page, PageLimit, PageOffset, paged, problems
 from amplifierd.http.operation_answers import STARTED, Wait, operate
+from amplifierd.identifiers import checked_collection_id
 
 router = APIRouter(prefix="/collections", tags=["collections"], route_class=IdempotentRoute)
 
@@ -122,6 +123,7 @@ async def add_collection(
     daemon: TheDaemon, caller: Admin, request: Request, response: Response, body: NewCollection, wait: Wait = True
 ) -> MountedCollection:
     """Register a collection, extract its profiles and compile them; what cannot be fetched is not registered."""
+    checked_collection_id(body.identifier)
     note(request, identifier=body.identifier, source=body.source)
     home = daemon.home
 
@@ -136,10 +138,10 @@ async def add_collection(
             warning=done.warning,
         ).model_dump()
 
-    response.headers["Location"] = f"{request.url.path}/{body.identifier}"
     added: MountedCollection = await operate(
         daemon.operations, "collection-add", body.identifier, work, caller=caller, wait=wait
     )
+    response.headers["Location"] = f"{request.url.path}/{body.identifier}"
     return added
 
 

@@ -97,7 +97,7 @@ class TestCollections:
         assert client.delete(f"{API}/collections/team").status_code == 204
         assert code_of(client.get(f"{API}/collections/team")) == (404, "collection-not-found")
 
-    @pytest.mark.parametrize("bad", ["../x", "A", "", "a/b", "x" * 65])
+    @pytest.mark.parametrize("bad", ["../x", "A", "", "a/b", "x" * 65, "\U0007a79e"])
     def test_an_id_cannot_be_anything(self, client: TestClient, bad: str, team: Path) -> None:
         answer = client.post(f"{API}/collections", json={"identifier": bad, "source": str(team)})
 
