@@ -26,7 +26,7 @@ class Allowance:
 
 PYTEST = frozenset({"pytest", "pytest_asyncio"})
 
-WEB = frozenset({"fastapi", "sse_starlette", "starlette"})
+WEB = frozenset({"fastapi", "starlette"})
 
 ALLOWANCES = [
     Allowance(
