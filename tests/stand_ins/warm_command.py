@@ -198,7 +198,7 @@ def _answer(request: dict[str, Any]) -> None:
     os.environ.clear()
     os.environ.update(request["environment"])
     sys.stdin, sys.stdout, sys.stderr = _stream(0, "r"), _stream(1, "w"), _stream(2, "w")
-    sys.path[0] = request["cwd"]  # as `python -m` does it
+    sys.path[:1] = [request["cwd"], *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]  # as `python -m`
     sys.argv = ["amplifier", *request["arguments"]]
     try:
         runpy.run_module("amplifier_cli", run_name="__main__", alter_sys=True)
@@ -246,6 +246,8 @@ def _import_everything() -> None:
             importlib.import_module("amplifier_cli.chat.start")
 
         import_modules_of(act)
+    for name in [name for name in sys.modules if name.partition(".")[0] == "keyring"]:
+        del sys.modules[name]  # it chooses a keyring when it is imported
 
 
 if __name__ == "__main__":
