@@ -10,6 +10,7 @@ from fastapi import APIRouter, Query
 from pydantic import Field
 
 from amplifier_sessions.search_text import message_text
+from amplifierd.daemon.profile_edits import checked_profile_id
 from amplifierd.exceptions import InvalidTurnError, SessionNotFoundError
 from amplifierd.http.dependencies import Reader, Runner, TheDaemon
 from amplifierd.http.idempotent_route import IdempotentRoute
@@ -84,7 +85,8 @@ class Tree(Answer):
 async def change_profile(daemon: TheDaemon, caller: Runner, session_id: SessionId, body: ProfileChange) -> SessionInfo:
     """Go on with another profile, or with the newest build of the same; a running turn is waited for."""
     await daemon.access.get(caller, session_id)
-    record = await daemon.live.perform(session_id, "change_profile", profile=body.profile_name, cancel=body.cancel)
+    profile_id = checked_profile_id(body.profile_name)
+    record = await daemon.live.perform(session_id, "change_profile", profile=str(profile_id), cancel=body.cancel)
     return shown(daemon, record)
 
 

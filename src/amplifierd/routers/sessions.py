@@ -10,6 +10,7 @@ from pydantic import Field
 
 from amplifier_sessions.session_query import SORT_FIELDS, matches
 from amplifierd.daemon.daemon import Daemon
+from amplifierd.daemon.profile_edits import checked_profile_id
 from amplifierd.exceptions import NotReadyError, RequestRefusedError, SessionStateError
 from amplifierd.http.dependencies import Admin, Reader, Runner, TheDaemon
 from amplifierd.http.idempotent_route import IdempotentRoute
@@ -101,7 +102,7 @@ async def create_session(daemon: TheDaemon, caller: Runner, body: NewSession, re
     if not body.session_id:
         daemon.access.remember(session_id, caller.owner)
     record = await daemon.home.sessions.create(
-        body.profile_name,
+        body.profile_name and checked_profile_id(body.profile_name),
         bundle=bundle,
         plan=body.mount_plan,
         working_dir=body.working_dir,
