@@ -60,11 +60,12 @@ async def run_turn(
     if output == "json":
         _write_now(json.dumps(_result(session, done), ensure_ascii=False, default=str))
     elif output == "text":
-        _conclude(session, done, bell_after, how)
-    return _exit_code(done, interrupts.count)
+        conclude(session, done, bell_after, how)
+    return exit_code(done, interrupts.count)
 
 
-def _conclude(session: RunsTurns, done: dict[str, Any], bell_after: float, how: How) -> None:
+def conclude(session: RunsTurns, done: dict[str, Any], bell_after: float, how: How) -> None:
+    """Print how a turn ended: its answer into a pipe, on a terminal what it used."""
     is_terminal = sys.stdout.isatty()
     if not is_terminal and done.get("response"):
         _write_now(done["response"])
@@ -86,7 +87,8 @@ def _result(session: RunsTurns, done: dict[str, Any]) -> dict[str, Any]:
     return {**about, "model": record.model, **{key: done.get(key) for key in keys}}
 
 
-def _exit_code(done: dict[str, Any], interruptions: int) -> ExitCode:
+def exit_code(done: dict[str, Any], interruptions: int = 0) -> ExitCode:
+    """Return the exit code for how a turn ended."""
     if interruptions and done.get("status") != "completed":
         return ExitCode.INTERRUPTED
     return ExitCode.OK if done.get("status") == "completed" else ExitCode.FAILURE

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Coroutine, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -57,22 +57,31 @@ async def attended(opening: Coroutine[Any, Any, RemoteSession]) -> AsyncIterator
         SessionStartError: a module that it cannot do without is broken.
         DaemonLostError: the daemon ended; the message says how to go on.
     """
-    from amplifierd.client.daemon_client import DaemonLostError  # it is loaded already
-
     try:
         session = await opening
     except ModuleLoadError as error:
         raise cannot_start(error) from error
     tell_state(session.record, say)
     try:
-        yield session
-    except DaemonLostError as error:
-        short = short_id(session.session_id)
-        hint = f'session {short} is stored, go on with it: amplifier run --resume {short} "…"'
-        error.reword(error.message, hint=hint)
-        raise
+        with lost_with(session.session_id):
+            yield session
     finally:
         await session.close()
+
+
+@contextmanager
+def lost_with(session_id: str) -> Iterator[None]:
+    """Say how to go on with a session when its daemon ends in the block."""
+    from amplifierd.client.daemon_client import DaemonLostError  # it is loaded already
+
+    try:
+        yield
+    except DaemonLostError as error:
+        short = short_id(session_id)
+        error.reword(
+            error.message, hint=f'session {short} is stored, go on with it: amplifier run --resume {short} "…"'
+        )
+        raise
 
 
 async def begun_remotely(

@@ -15,6 +15,7 @@ sys.path.append(str(Path(__file__).parent))
 
 from daemon_home import served_home
 from plans import call, plan_file
+from terminal import CTRL_C, Terminal
 
 from amplifierd.daemon.run_file import RunningDaemon
 
@@ -191,3 +192,74 @@ def test_a_daemon_that_is_killed_in_the_middle_says_what_to_type_next(tmp_path: 
     assert session_id.removeprefix("session_").startswith(typed[1])
     again = amplifier("run", "--resume", typed[1], "Go on")
     assert again.returncode == 0, again.stderr
+
+
+WAITING = call("bash", command="touch begun; while [ ! -e go ]; do sleep 0.05; done")
+
+
+def begun(amplifier: Any, script: list[Any]) -> tuple[Any, str]:
+    """Start a turn that waits for a file in its tool; return the process of the command, and the session."""
+    process = amplifier.start("run", "--daemon", "--plan", plan_file(amplifier.work, script), "-o", "jsonl", "Begin")
+    for line in process.stdout:
+        if json.loads(line)["event"] == "tool:pre":
+            return process, json.loads(line)["session_id"]
+    raise AssertionError(process.communicate(timeout=60)[1])
+
+
+def test_whoever_joins_a_session_sees_it_steers_it_and_leaves_it_running(amplifier: Any) -> None:
+    process, session_id = begun(amplifier, [WAITING, "Heard: {{last_user}}"])
+
+    terminal = Terminal(amplifier, "session", "attach", session_id)
+    terminal.expect("works")
+    terminal.type("be quick")
+    terminal.expect("told the agent: be quick")
+    terminal.press(CTRL_C)
+    assert terminal.end() == 0
+    watching = amplifier.start("session", "attach", session_id)
+    assert "its answer follows" in watching.stderr.readline()
+    (amplifier.work / "go").touch()
+
+    done = json.loads(process.communicate(timeout=60)[0].splitlines()[-1])["data"]
+    assert (done["status"], "be quick" in done["response"]) == ("completed", True)
+    assert watching.communicate(timeout=60)[0] == f"{done['response']}\n"
+
+
+def test_a_turn_is_stopped_by_whoever_joined_it(amplifier: Any) -> None:
+    process, session_id = begun(amplifier, [WAITING, "Never said."])
+
+    terminal = Terminal(amplifier, "session", "attach", session_id)
+    terminal.expect("works")
+    terminal.type("/cancel")
+    terminal.expect("/cancel again stops at once")
+    (amplifier.work / "go").touch()
+    terminal.expect("cancelled")
+    terminal.type("/quit")
+
+    assert terminal.end() == 0
+    assert json.loads(process.communicate(timeout=60)[0].splitlines()[-1])["data"]["status"] == "cancelled"
+
+
+def test_questions_are_asked_where_one_has_joined(amplifier: Any) -> None:
+    plan = plan_file(amplifier.work, ["Ready.", call("bash", command="touch made.txt"), "Made."], guarded=True)
+    ready = json.loads(amplifier("run", "--daemon", "--plan", plan, "-o", "json", "Are you?").stdout)
+
+    terminal = Terminal(amplifier, "session", "attach", ready["session_id"])
+    terminal.expect("is idle")
+    terminal.type("Make it")
+    terminal.expect("[y]es, once")
+    terminal.type("y")
+    terminal.expect("Made.")
+    terminal.type("/quit")
+
+    assert terminal.end() == 0
+    assert (amplifier.work / "made.txt").exists()
+
+
+def test_in_a_pipe_nothing_is_waited_for_where_nothing_runs(amplifier: Any) -> None:
+    plan = plan_file(amplifier.work, ["Done."])
+    done = json.loads(amplifier("run", "--daemon", "--plan", plan, "-o", "json", "Hi").stdout)
+
+    joined = amplifier("session", "attach", done["session_id"])
+
+    assert (joined.returncode, joined.stdout) == (0, "")
+    assert "nothing runs in session" in joined.stderr

@@ -15,8 +15,7 @@ from amplifier_cli.notification import notify
 from amplifier_cli.render import styled
 from amplifier_cli.resumption import begun
 from amplifier_cli.session_names import short_id
-from amplifier_cli.turn_error import error_lines
-from amplifier_cli.turn_view import Event, TurnView, summary
+from amplifier_cli.turn_view import Event, TurnView
 from amplifier_core.exceptions import AmplifierError
 from amplifierd.exceptions import NothingToSteerError, SteeringUnsupportedError
 from amplifierd.home import Home
@@ -26,7 +25,9 @@ from .chat_completer import ChatCompleter
 from .chat_input import QUEUED, ChatInput
 from .chat_page import ChatPage
 from .own_commands import OwnCommand, own_commands
+from .questions import Questions
 from .slash_commands import COMMANDS, run_command
+from .turn_end import ending
 
 _PATIENCE_S = 15.0
 
@@ -43,8 +44,7 @@ class Chat:
         self.approver = yes_to_all() if yes else TerminalApprover(self.ask, self.page.line)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._watching: asyncio.Task[None] | None = None
-        self._answer: asyncio.Future[str] | None = None
-        self._asking = asyncio.Lock()
+        self._questions = Questions(self._put)
         self._hits = 0
         self._unheard: list[str] = []
         self.details = Details()
@@ -88,10 +88,9 @@ class Chat:
         return self.session.activity not in ("idle", None)
 
     async def _enter(self, text: str) -> None:
-        if self._answer is not None:
-            if not self._answer.done():
-                self._answer.set_result(text.strip())
-        elif text.startswith(QUEUED):
+        if self._questions.take(text):
+            return
+        if text.startswith(QUEUED):
             self.submit(text.removeprefix(QUEUED).strip())
         elif text.strip().startswith("/"):
             await self._command(text.strip())
@@ -149,21 +148,17 @@ class Chat:
 
     async def ask(self, question: str) -> str:
         """Put a question to the person; the next line that is entered is the answer."""
-        async with self._asking:
-            self._answer = asyncio.get_running_loop().create_future()
-            self._input.question = question
+        return await self._questions.ask(question)
+
+    def _put(self, question: str) -> None:
+        self._input.question = question
+        if question:
             self._notify("the agent waits for an answer")
-            self._redraw()
-            try:
-                return await self._answer
-            finally:
-                self._answer, self._input.question = None, ""
-                self._redraw()
+        self._redraw()
 
     def _interrupt(self) -> bool:
         """Do what Ctrl-C does, and say whether that was anything."""
-        if self._answer is not None and not self._answer.done():
-            self._answer.set_exception(EOFError())
+        self._questions.refuse()
         if not self.is_busy:
             self.page.line(styled("Ctrl-D or /quit ends the chat", "dim"))
             return False
@@ -192,12 +187,9 @@ class Chat:
     def _conclude(self, event: Event) -> None:
         self._hits = 0
         done = event["data"]
-        if error := done.get("error"):
-            told, *fix = error_lines(error)
-            self.page.line("\n".join([styled(told, "red"), *fix]))
+        for line in ending(done):
+            self.page.line(line)
         usage = done.get("usage") or {}
-        how = "" if done.get("status") == "completed" else f"{done.get('status')} · "
-        self.page.line(styled(f"{how}{summary(usage)}\n", "dim"))
         if (usage.get("seconds") or 0) >= self.config.values.bell_after > 0:
             self._notify(f"the turn is {done.get('status')}")
 

@@ -15,6 +15,7 @@ class SessionGroup(LazyGroup):
 
     files: ClassVar = {
         "list": "session_list",
+        "attach": "session_attach",
         **dict.fromkeys(_READING, "session_reading"),
         **dict.fromkeys(_UPKEEP, "session_upkeep"),
     }
