@@ -9,6 +9,7 @@ from typing import Any
 
 from amplifier_core.exceptions import AmplifierError
 from amplifierd.documents.merging import merge_sections
+from amplifierd.exceptions import SessionHeldError
 from amplifierd.home import Home
 from amplifierd.plans.request import lay_over_plan
 from amplifierd.session_store.record import SessionRecord
@@ -49,6 +50,11 @@ async def begun(home: Home, opening: SessionOpening, tell: Callable[[str], None]
     try:
         with unread_keys() as unread:
             session = await opening
+    except SessionHeldError as error:
+        if error.holder is not None and error.holder.kind == "worker":
+            hint = "the daemon has it: amplifier session attach joins it, amplifier run --resume gives it a prompt"
+            error.reword(error.message, hint=hint)
+        raise
     except RuntimeError as error:  # the kernel's word for a plan that cannot be started
         raise cannot_start(error) from error
     for line in await described(home, session, unread):

@@ -13,13 +13,13 @@ from amplifierd.paths import Paths
 
 
 @contextmanager
-def served_home(home: Path) -> Iterator[RunningDaemon]:
-    """Serve a home on a free port of loopback until the block ends."""
+def served_home(home: Path, *options: str) -> Iterator[RunningDaemon]:
+    """Serve a home until the block ends, on a free port of loopback unless the options say otherwise."""
     paths = Paths.from_environment(home, {})
     with pytest.MonkeyPatch.context() as environment:
         for name in [name for name in os.environ if name.startswith(("AMPLIFIER", "ANTHROPIC_", "OPENAI_"))]:
             environment.delenv(name)
-        running = background.start(paths, ["--home", str(home), "serve", "--port", "0", "--offline"])
+        running = background.start(paths, ["--home", str(home), "serve", *(options or ("--port", "0")), "--offline"])
     try:
         yield running
     finally:

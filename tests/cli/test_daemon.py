@@ -263,3 +263,19 @@ def test_in_a_pipe_nothing_is_waited_for_where_nothing_runs(amplifier: Any) -> N
 
     assert (joined.returncode, joined.stdout) == (0, "")
     assert "nothing runs in session" in joined.stderr
+
+
+@pytest.mark.parametrize("options", [("--uds", "daemon.sock"), ("--port", "0", "--tls", "auto")], ids=["socket", "tls"])
+def test_a_daemon_is_found_where_it_listens_and_keeps_what_it_has_loaded(
+    tmp_path: Path, amplifier: Any, options: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    amplifier.home = tmp_path / "home"
+    plan = plan_file(amplifier.work, ["Hello."])
+    with served_home(amplifier.home, *options):
+        there = amplifier("run", "--daemon", "--plan", plan, "Hi")
+        here = amplifier("run", "--no-daemon", "--resume", "last", "Hi")
+
+    assert (there.returncode, there.stdout) == (0, "Hello.\n"), there.stderr
+    assert here.returncode == 3
+    assert "amplifier session attach" in here.stderr
