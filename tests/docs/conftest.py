@@ -19,6 +19,7 @@ import importlib
 import inspect
 import io
 import json
+import logging
 import os
 import re
 import shlex
@@ -193,6 +194,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         if (getattr(module, "__file__", None) or "").startswith((str(tmp_path), str(ROOT / "examples"))):
             del sys.modules[name]
     importlib.invalidate_caches()
+    for name in [name for name in logging.root.manager.loggerDict if name.startswith("amplifier")]:
+        logging.getLogger(name).setLevel(logging.NOTSET)  # a page may have silenced one
 
 
 @pytest.fixture

@@ -57,8 +57,8 @@ class Moment:
         return cls(event, chance.randint(1, most), chance.uniform(0, longest_s))
 
 
-def kill_worker(folder: Path, session_id: str, number: int, moment: Moment) -> Crash | None:
-    """Let a process run turns and kill it at a moment; None when it was done before."""
+def kill_worker(folder: Path, session_id: str, number: int | None, moment: Moment) -> Crash | None:
+    """Let a process run turns, or only open the session, and kill it at a moment; None when it was done before."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
@@ -125,9 +125,7 @@ def soak(folder: Path, kills: int, seed: int) -> Counter[str]:
         killed += 1
         met[f"killed after {moment.event}"] += 1
         if chance.random() < 0.25:  # once more, while it is resumed
-            again = kill_worker(
-                folder, session_id, seed * 10_000 + number, Moment("opening", 1, chance.uniform(0, 0.2))
-            )
+            again = kill_worker(folder, session_id, None, Moment("opening", 1, chance.uniform(0, 0.2)))
             met["killed again while resuming"] += again is not None
         try:
             whole, states = check(folder, session_id, crash, known)

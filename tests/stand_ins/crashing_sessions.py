@@ -57,12 +57,15 @@ def plan(folder: Path, number: int = 0) -> dict[str, Any]:
     }
 
 
-def run_turns(folder: Path, session_id: str, run: int, output: int) -> None:
-    """Open the session, make it if there is none, and run turns on it; the pipe `output` gets what is shown."""
+def run_turns(folder: Path, session_id: str, run: int | None, output: int) -> None:
+    """Open the session, make it if there is none, and run turns on it, none without a number of the run.
+
+    The pipe `output` gets what is shown.
+    """
     asyncio.run(_run_turns(folder, session_id, run, output))
 
 
-async def _run_turns(folder: Path, session_id: str, run: int, output: int) -> None:
+async def _run_turns(folder: Path, session_id: str, run: int | None, output: int) -> None:
     def tell(event: dict[str, Any]) -> bool:
         data = event.get("data") or {}
         shown = {**event, "data": {key: data[key] for key in _KEPT if key in data}, "at": time.monotonic()}
@@ -80,7 +83,7 @@ async def _run_turns(folder: Path, session_id: str, run: int, output: int) -> No
     async with opening as session:
         tell({"event": "opened"})
         session.subscribe(tell)
-        for prompt in prompts(run):
+        for prompt in prompts(run) if run is not None else ():
             result = await session.execute(prompt)
             assert result.status == "completed", result
 
