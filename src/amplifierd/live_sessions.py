@@ -46,7 +46,7 @@ class SubmittedTurn:
 
 @dataclass(frozen=True, slots=True)
 class LiveEvent:
-    """An event of a live session. `envelope` is the whole of it as JSON, on one line, as clients get it (§17.2).
+    """An event of a live session. `envelope` is the whole of it as JSON, on one line, as clients get it.
 
     `sequence` is None for the last event of all: that a session was deleted.
     """

@@ -129,7 +129,7 @@ class DaemonClient:
                 _read(source.response)
             async for frame in source:
                 if frame.data:
-                    event: Event = frame.json()  # type: ignore[assignment] # the envelope of §17.2
+                    event: Event = frame.json()  # type: ignore[assignment] # the envelope of an event
                     yield event
 
     async def close(self) -> None:

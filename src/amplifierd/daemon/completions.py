@@ -18,6 +18,7 @@ from .callers import Caller
 from .daemon import Daemon
 from .event_filter import EventFilter
 from .published_event import PublishedEvent
+from .subscriber import Subscriber
 
 _WATCHED = ("content_block:*", "llm:stream_*")
 
@@ -48,7 +49,7 @@ class Completion:
 class RunningCompletion:
     """A turn at work: pieces of its text as they come, and what it came to."""
 
-    def __init__(self, daemon: Daemon, session_id: str, turn: SubmittedTurn, watching: Any) -> None:
+    def __init__(self, daemon: Daemon, session_id: str, turn: SubmittedTurn, watching: Subscriber) -> None:
         self.session_id = session_id
         self._daemon, self._turn, self._watching = daemon, turn, watching
         self._streamed = False
@@ -107,8 +108,8 @@ async def completing(
         ProfileNotFoundError: there is no such profile.
     """
     if session_id is None:
-        async with _own_session(daemon, caller, asked) as own:
-            yield await _submitted(daemon, own, asked)
+        async with _own_session(daemon, caller, asked) as own, _submitted(daemon, own, asked) as running:
+            yield running
         return
     record = daemon.home.sessions.get(session_id)
     if not caller.sees(record.owner):
@@ -118,21 +119,22 @@ async def completing(
         asked, prompt=results or asked.prompt, history=(), client=replace(asked.client, answers=(), results={})
     )
     await daemon.live.load(session_id, questions="deny")
-    yield await _submitted(daemon, session_id, bound)
+    async with _submitted(daemon, session_id, bound) as running:
+        yield running
 
 
-async def _submitted(daemon: Daemon, session_id: str, asked: AskedCompletion) -> RunningCompletion:
+@asynccontextmanager
+async def _submitted(daemon: Daemon, session_id: str, asked: AskedCompletion) -> AsyncIterator[RunningCompletion]:
+    """Run the turn, and watch it as long as the block runs."""
     root_id = daemon.home.sessions.get(session_id).root_id
     watching = daemon.events.watch(session_id, root_id, EventFilter(_WATCHED), children=False)
     try:
         metadata = {"user": asked.user} if asked.user else {}
         request = TurnRequest(asked.prompt, metadata=metadata, images=asked.images, client=asked.client)
         turn = await daemon.live.submit(session_id, request)
-    except BaseException:
+        yield RunningCompletion(daemon, session_id, turn, watching)
+    finally:
         daemon.events.leave(watching)
-        raise
-    turn.result.add_done_callback(lambda done: daemon.events.leave(watching) if watching.is_done else None)
-    return RunningCompletion(daemon, session_id, turn, watching)
 
 
 @asynccontextmanager

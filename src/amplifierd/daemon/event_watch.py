@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
@@ -17,7 +18,7 @@ Batch = Sequence[PublishedEvent]
 Facts = Callable[[], Mapping[str, Any]]
 
 
-class EventWatch:
+class EventWatch(ABC):
     """Yields batches of events until it is closed. Whoever makes one closes it."""
 
     def __init__(self, hub: EventHub, subscriber: Subscriber) -> None:
@@ -37,15 +38,16 @@ class EventWatch:
         if self._subscriber.is_overflowed:
             yield [daemon_event("stream:overflow", {"dropped": self._subscriber.dropped})]
 
+    @abstractmethod
     def frame(self, event: PublishedEvent) -> bytes:
         """Return an event as this stream has it on the wire."""
-        raise NotImplementedError
 
     def close(self) -> None:
         self._hub.leave(self._subscriber)
 
+    @abstractmethod
     async def _opening(self) -> Batch:
-        raise NotImplementedError
+        """Return what the stream begins with."""
 
     async def _resolved(self, items: Sequence[Item]) -> Batch:
         return [item for item in items if isinstance(item, PublishedEvent)]

@@ -9,6 +9,7 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
+import httpx2
 import openai
 import pytest
 
@@ -144,6 +145,8 @@ def test_a_header_binds_a_stored_session_which_keeps_its_turns(client: openai.Op
     for number in (1, 2):
         client.chat.completions.create(messages=[{"role": "user", "content": "list files"}], **bound)
         assert home.sessions.get(record.session_id).turn_count == number
+    token = {"Authorization": f"Bearer {home.paths.token_file.read_text().strip()}"}
+    assert httpx2.get(f"{url}/api/v1/status", headers=token).json()["queues"]["subscribers"] == 0
 
 
 def test_who_has_no_token_gets_an_error_of_openais_shape(url: str) -> None:
