@@ -1,0 +1,32 @@
+"""Questions that a session asks, answered over HTTP."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import httpx2
+from real_server import plan
+from session_requests import WRITE, code, create, submit, watch_until
+
+
+def test_a_call_is_asked_about_once_however_many_watch(admin: httpx2.Client, tmp_path: Path) -> None:
+    guarded = plan(WRITE, "Written.", tools=True, hooks=[{"module": "hooks-approval"}])
+    session_id = create(admin, tmp_path, mount_plan=guarded)
+    path = f"/sessions/{session_id}"
+    url = submit(admin, session_id)["events_url"]
+
+    watched = [watch_until(admin, url, "approval:pending") for _ in range(3)]
+
+    questions = [event for event in watched[0] if event.event.startswith("approval:")]
+    assert [event.event for event in questions] == ["approval:required", "approval:pending"]
+    assert all([event.id for event in one] == [event.id for event in watched[0]] for one in watched)
+    (pending,) = admin.get(f"{path}/approvals").json()["pending"]
+    assert pending["request_id"] == questions[1].data["data"]["request_id"]
+    assert [one["request_id"] for one in admin.get("/approvals").json()["pending"]] == [pending["request_id"]]
+    answer_path = f"{path}/approvals/{pending['request_id']}"
+    assert code(admin.post(answer_path, json={})) == (422, "validation-error")
+    assert code(admin.post(f"{path}/approvals/none", json={"decision": "allow"})) == (404, "approval-not-found")
+    assert admin.post(answer_path, json={"decision": "allow"}).json()["status"] == "resolved"
+    assert code(admin.post(answer_path, json={"approved": False})) == (409, "approval-already-resolved")
+    watch_until(admin, url, "execution:done")
+    assert (tmp_path / "new.md").read_text() == "hello"

@@ -1,0 +1,156 @@
+"""Sessions over HTTP, from their creation to their end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from real_server import RealServer, plan
+from session_requests import code, create, execute
+
+
+def test_a_session_is_created_and_runs_a_turn(admin: httpx2.Client, work: Path) -> None:
+    session_id = create(admin, work, "Milk.", name="shopping", tags=["home"])
+
+    answer = execute(admin, session_id, "What do I need?")
+
+    assert answer.status_code == 200, answer.text
+    assert (answer.json()["response"], answer.json()["turn"]) == ("Milk.", 1)
+    assert answer.json()["correlation_id"] == f"prompt_{session_id}_1"
+    shown = admin.get(f"/sessions/{session_id}").json()
+    assert (shown["turn_count"], shown["activity"], shown["name"], shown["tags"]) == (1, "idle", "shopping", ["home"])
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ({"profile_name": "a/b", "mount_plan": {}}, (400, "invalid-request")),
+        ({"profile_name": "local/nowhere"}, (404, "profile-not-found")),
+        ({"mount_plan": {}}, (422, "mount-plan-invalid")),
+        ({"session_id": "../escape", "mount_plan": plan()}, (400, "invalid-identifier")),
+        ({"surprise": 1}, (422, "extra-field")),
+        ({"name": "x" * 201}, (422, "validation-error")),
+    ],
+)
+def test_a_session_that_cannot_be_is_refused(admin: httpx2.Client, body: Any, expected: tuple[int, str]) -> None:
+    assert code(admin.post("/sessions", json=body)) == expected
+
+
+def test_an_id_is_taken_once(admin: httpx2.Client, work: Path) -> None:
+    create(admin, work, session_id="mine")
+    again = admin.post("/sessions", json={"mount_plan": plan(), "working_dir": str(work), "session_id": "mine"})
+    assert code(again) == (409, "session-already-exists")
+
+
+def test_a_broken_orchestrator_leaves_no_session_when_it_is_loaded_at_once(
+    server: RealServer, admin: httpx2.Client, work: Path
+) -> None:
+    body = {"mount_plan": plan(orchestrator="loop-nowhere"), "working_dir": str(work), "session_id": "broken"}
+
+    answer = admin.post("/sessions", json={**body, "load": True})
+
+    assert code(answer) == (422, "module-load-error")
+    assert "loop-nowhere" in answer.json()["detail"]
+    assert admin.get("/sessions/broken").status_code == 404
+    assert not (server.home.paths.sessions / "broken").exists()
+
+
+def test_a_broken_orchestrator_fails_the_first_turn_and_leaves_the_session(admin: httpx2.Client, work: Path) -> None:
+    session_id = create(admin, work, mount_plan=plan(orchestrator="loop-nowhere"))
+
+    assert code(execute(admin, session_id)) == (422, "module-load-error")
+
+    shown = admin.get(f"/sessions/{session_id}").json()
+    assert (shown["status"], shown["message_count"]) == ("active", 0)
+
+
+def test_a_broken_tool_leaves_a_working_session(admin: httpx2.Client, work: Path) -> None:
+    broken = {**plan("Without it."), "tools": [{"module": "tool-nowhere"}]}
+    session_id = create(admin, work, mount_plan=broken, load=True)
+
+    assert execute(admin, session_id).json()["response"] == "Without it."
+
+    events = admin.get(f"/sessions/{session_id}/events", params={"event_type": "module:load_failed"}).json()["events"]
+    assert [event["data"]["module_id"] for event in events] == ["tool-nowhere"]
+    modules = admin.get(f"/sessions/{session_id}/modules").json()["items"]
+    assert [item["status"] for item in modules if item["id"] == "tool-nowhere"] == ["failed"]
+
+
+def test_sessions_are_listed_filtered_and_found(admin: httpx2.Client, work: Path) -> None:
+    session_id = create(admin, work, "Marzipan.", name="sweets for the party")
+    execute(admin, session_id)
+    listed = admin.get("/sessions", params={"working_dir": str(work), "limit": 1, "offset": 0}).json()
+    assert (len(listed["sessions"]), listed["limit"]) == (1, 1)
+
+    found = admin.get("/sessions", params={"q": "sweets party"}).json()
+    assert [session["session_id"] for session in found["sessions"]] == [session_id]
+    hits = admin.get("/sessions/search", params={"q": "marzipan"}).json()["hits"]
+    assert [hit["session"]["session_id"] for hit in hits] == [session_id]
+    idle = admin.get("/sessions", params={"activity": "idle"}).json()["sessions"]
+    assert session_id in {session["session_id"] for session in idle}
+    assert code(admin.get("/sessions", params={"sort": "colour"})) == (422, "validation-error")
+
+
+def test_a_session_is_changed_and_ended(admin: httpx2.Client, work: Path) -> None:
+    session_id = create(admin, work, metadata={"a": 1, "b": 2})
+    path = f"/sessions/{session_id}"
+
+    changed = admin.patch(path, json={"name": "other", "metadata": {"b": None, "c": 3}, "limits": {"turns": 3}}).json()
+    assert (changed["name"], changed["metadata"], changed["limits"]) == ("other", {"a": 1, "c": 3}, {"turns": 3})
+    ended = admin.patch(path, json={"status": "failed", "error_message": "no luck"}).json()
+    assert (ended["status"], ended["error_message"]) == ("failed", "no luck")
+    assert code(admin.patch(path, json={"status": "completed"})) == (409, "session-state-conflict")
+    assert code(execute(admin, session_id)) == (409, "session-state-conflict")
+    assert code(admin.post(f"{path}/start", json={})) == (409, "session-state-conflict")
+    assert execute(admin, session_id, auto_resume=True).status_code == 200
+    assert admin.get(path).json()["status"] == "active"
+
+
+def test_a_session_can_belong_to_another(admin: httpx2.Client, work: Path, spoken: str) -> None:
+    session_id = create(admin, work, "Below.", parent_session_id=spoken)
+
+    assert execute(admin, session_id).json()["response"] == "Below."
+    assert [one["session_id"] for one in admin.get(f"/sessions/{session_id}/lineage").json()["ancestors"]] == [spoken]
+    orphan = admin.post("/sessions", json={"mount_plan": plan(), "parent_session_id": "none"})
+    assert code(orphan) == (404, "session-not-found")
+
+
+def test_a_session_that_was_not_started_is_started(admin: httpx2.Client, work: Path) -> None:
+    session_id = create(admin, work, start=False)
+    assert admin.get(f"/sessions/{session_id}").json()["status"] == "created"
+    assert code(execute(admin, session_id)) == (409, "session-state-conflict")
+
+    assert admin.post(f"/sessions/{session_id}/start").status_code == 204
+
+    assert admin.get(f"/sessions/{session_id}").json()["status"] == "active"
+
+
+def test_an_ended_session_is_resumed(admin: httpx2.Client, work: Path) -> None:
+    session_id = create(admin, work)
+    admin.patch(f"/sessions/{session_id}", json={"status": "completed"})
+
+    resumed = admin.post(f"/sessions/{session_id}/resume").json()
+
+    assert (resumed["resumed"], resumed["status"], resumed["ended_at"]) == (True, "active", None)
+
+
+def test_a_deleted_session_is_gone(admin: httpx2.Client, work: Path) -> None:
+    session_id = create(admin, work)
+    assert execute(admin, session_id).status_code == 200
+
+    assert admin.delete(f"/sessions/{session_id}").status_code == 204
+
+    assert code(admin.get(f"/sessions/{session_id}")) == (404, "session-not-found")
+
+
+def test_old_sessions_are_cleaned_up_by_an_admin(server: RealServer, admin: httpx2.Client, work: Path) -> None:
+    session_id = create(admin, work)
+    admin.patch(f"/sessions/{session_id}", json={"status": "completed"})
+
+    dry = admin.post("/sessions/cleanup", json={"older_than_days": 0, "dry_run": True}).json()
+
+    assert session_id in dry["removed"]
+    assert admin.get(f"/sessions/{session_id}").status_code == 200
+    assert code(server.client("run", "ann").post("/sessions/cleanup", json={})) == (403, "forbidden")
