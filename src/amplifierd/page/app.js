@@ -1,0 +1,80 @@
+// The application: logs in, builds the frame, and shows the view of the address.
+
+import { onUnauthorized } from "./lib/api.js";
+import { load as loadApprovals } from "./lib/approvals.js";
+import { announce, fill, h } from "./lib/dom.js";
+import { Router } from "./lib/router.js";
+import { load as loadSessions } from "./lib/sessions.js";
+import { listenForShortcuts, shortcut } from "./lib/shortcuts.js";
+import { connect, link, retry } from "./lib/stream.js";
+import { applyTheme } from "./lib/theme.js";
+import { emptyState, failure, loading } from "./lib/view.js";
+import { Frame } from "./components/frame.js";
+import { SessionFrame } from "./components/session-frame.js";
+import { VIEWS } from "./views.js";
+
+const root = document.getElementById("app");
+let frame = null;
+let router = null;
+let shown = 0;
+
+applyTheme();
+connect();
+link.subscribe(({ link: state }) => {
+  if (state === "unauthorized") showLogin();
+  else if (state === "open" && !frame) start();
+});
+onUnauthorized(showLogin);
+setTimeout(() => {
+  if (!frame && link.value.link !== "unauthorized") start();
+}, 1500);
+
+async function showLogin() {
+  if (root.querySelector("view-login")) return;
+  frame = null;
+  await import("./views/login.js");
+  fill(root, Object.assign(document.createElement("view-login"), { onLogin: () => location.reload() }));
+}
+
+function start() {
+  const isFirst = router === null;
+  router ??= new Router(VIEWS, show);
+  frame = new Frame(VIEWS, { retry });
+  fill(root, frame);
+  loadSessions();
+  loadApprovals().catch(() => {});
+  if (isFirst) {
+    listenForShortcuts();
+    shortcut("n", "New session", () => router.navigate("/new"));
+    shortcut("/", "Search sessions", () => router.navigate("/?focus=search"));
+    for (const { nav, path } of VIEWS) if (nav) shortcut(nav.keys, `Go to ${nav.label}`, () => router.navigate(path));
+    addEventListener("amplifier:navigate", ({ detail }) => router.navigate(detail.address, detail));
+  }
+  router.start();
+}
+
+/** Show a route: its view in the frame, below the session's header if it is a tab of one. */
+async function show(route, params, query) {
+  const turn = ++shown;
+  frame.mark(route, params);
+  if (!route) {
+    document.title = "Not there · Amplifier";
+    frame.show(emptyState("Nothing here", "There is no page at this address.", h("a.button", { href: "/app/" }, "Sessions")));
+    return;
+  }
+  const target = route.tab ? SessionFrame.in(frame, params.id, VIEWS) : frame;
+  const waiting = setTimeout(() => turn === shown && target.show(loading()), 200);
+  try {
+    const module = await route.load();
+    if (turn !== shown) return;
+    const view = new module.default();
+    Object.assign(view, { params, query });
+    document.title = `${route.title} · Amplifier`;
+    target.show(view, route);
+    if (turn > 1) announce(route.title);
+  } catch (error) {
+    target.show(failure(error, () => show(route, params, query)));
+  } finally {
+    clearTimeout(waiting);
+  }
+}

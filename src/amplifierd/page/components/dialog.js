@@ -1,0 +1,64 @@
+// Dialogs: the browser's own element, which keeps the focus inside and closes by Escape.
+
+import { add, h, iconButton } from "../lib/dom.js";
+
+/**
+ * Show a dialog and return a promise of what it was closed with; null when it was dismissed.
+ * `build(close)` returns the content; `actions` are buttons `{label, value | action, kind: "primary" | "danger"}`.
+ */
+export function openDialog({ title, build, actions = [], className = "", onSubmit }) {
+  return new Promise((resolve) => {
+    const heading = h("h2", { id: `dialog-${++count}` }, title);
+    const dialog = h("dialog.dialog", { class: className, "aria-labelledby": heading.id });
+    let result = null;
+    const close = (value = null) => {
+      result = value;
+      dialog.close();
+    };
+    const form = h("form.dialog-form", {
+      onsubmit: (event) => {
+        event.preventDefault();
+        onSubmit ? onSubmit(close) : close(actions.find((one) => one.kind)?.value ?? true);
+      },
+    });
+    add(form, [
+      h("header.dialog-head", heading, iconButton("close", "Close", () => close())),
+      h("div.dialog-body", build?.(close)),
+      actions.length && h("footer.dialog-foot", h("button", { type: "button", onclick: () => close() }, "Cancel"),
+        actions.map(({ label, kind = "primary" }) => h(`button.${kind}`, { type: "submit" }, label))),
+    ]);
+    dialog.append(form);
+    dialog.addEventListener("close", () => {
+      dialog.remove();
+      resolve(result);
+    });
+    dialog.addEventListener("click", (event) => event.target === dialog && close());
+    document.body.append(dialog);
+    dialog.showModal();
+    (form.querySelector("[autofocus]") ?? form.querySelector(".dialog-body input, .dialog-body textarea"))?.focus();
+  });
+}
+
+let count = 0;
+
+/** Ask for a line of text; null when it was dismissed. */
+export function askText({ title, label, value = "", action = "Save", hint, multiline = false }) {
+  const field = h(multiline ? "textarea" : "input", { value, id: "dialog-text", rows: 4, autofocus: true });
+  if (multiline) {
+    field.addEventListener("keydown", (event) => {
+      if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) field.form.requestSubmit();
+    });
+  }
+  return openDialog({
+    title,
+    build: () => h("div.field", h("label", { htmlFor: "dialog-text" }, label), field, hint && h("p.muted.small", hint)),
+    actions: [{ label: action }],
+    onSubmit: (close) => close(field.value),
+  });
+}
+
+/** Ask whether to do something; true when it is to be done. */
+export async function confirm({ title, text, details, action = "OK", kind = "primary" }) {
+  const build = () => [h("p", text), details];
+  return (await openDialog({ title, build, actions: [{ label: action, kind }], onSubmit: (close) => close(true) })) === true;
+}

@@ -1,0 +1,94 @@
+// The page of one session: its header and tabs, and below them the view of the tab.
+
+import { failure } from "../lib/view.js";
+import { fill, h } from "../lib/dom.js";
+import { cost, moment, plural, sessionName, shortPath, tokens } from "../lib/format.js";
+import { navigate } from "../lib/navigation.js";
+import { sessionHref } from "../lib/router.js";
+import { refresh, sessions } from "../lib/sessions.js";
+import { perFrame } from "../lib/state.js";
+import { menuButton } from "./menu.js";
+import { rename, sessionMenu } from "./session-actions.js";
+import { statusBadge } from "./status.js";
+
+export class SessionFrame extends HTMLElement {
+  #id;
+  #tabs;
+  #current = "";
+  #head = h("header.session-head");
+  #body = h("div.session-body");
+  #abort = new AbortController();
+
+  /** Return the frame of a session inside the page's frame: the one that is shown already, or a new one. */
+  static in(frame, id, views) {
+    const [present] = frame.main.children;
+    if (present instanceof SessionFrame && present.#id === id) return present;
+    const made = new SessionFrame(id, views);
+    frame.show(made);
+    return made;
+  }
+
+  constructor(id, views) {
+    super();
+    this.#id = id;
+    this.#tabs = views.filter((view) => view.tab).map((view) => view.tab);
+  }
+
+  connectedCallback() {
+    fill(this, this.#head, this.#body);
+    sessions.subscribe(perFrame(() => this.#renderHead()), { signal: this.#abort.signal });
+    if (!sessions.value.byId.has(this.#id)) {
+      refresh(this.#id, { signal: this.#abort.signal }).catch((error) => {
+        if (error.name !== "AbortError") fill(this, failure(error, error.status === 404 ? null : () => this.connectedCallback()));
+      });
+    }
+  }
+
+  disconnectedCallback() {
+    this.#abort.abort();
+  }
+
+  show(view, route) {
+    if (route) this.#current = route.tab.path;
+    fill(this.#body, view);
+    this.#renderHead();
+  }
+
+  #renderHead() {
+    const session = sessions.value.byId.get(this.#id);
+    if (!session || !this.isConnected) return;
+    const name = sessionName(session);
+    if (!this.#current) document.title = `${name} · Amplifier`;
+    const usage = session.usage_tree ?? session.usage;
+    const focused = this.#head.contains(document.activeElement) ? document.activeElement.dataset.key : null;
+    const parent = session.parent_session_id;
+    fill(this.#head,
+      h("div.session-title",
+        parent && h("a.crumb", { href: sessionHref(parent), title: "The session that this one comes from" },
+          session.created_by === "agent" ? "↑ parent" : `fork of turn ${session.forked_from_turn ?? "?"}`),
+        h("h1", { title: name, ondblclick: () => rename(session) }, name),
+        statusBadge(session),
+        menuButton("Session actions", () => sessionMenu(session, { onDeleted: () => navigate("/") }), { dataset: { key: "menu" } })),
+      h("div.session-facts",
+        h("span", { title: "Profile" }, session.profile_name ?? session.bundle ?? "own plan"),
+        session.model && h("span", { title: "Model of the last answer" }, session.model),
+        h("span", { title: session.working_dir }, shortPath(session.working_dir)),
+        h("span", { title: `Created ${moment(session.created_at)}` }, plural(session.turn_count, "turn")),
+        h("span", { title: "Tokens of the session and its agents" }, `${tokens(usage?.tokens?.total ?? 0)} tokens`),
+        h("span", { title: costTitle(usage) }, cost(usage)),
+        session.stale && h("span.tag", { title: "The profile has a newer build" }, "newer build"),
+        session.origin && h("span.tag", { title: "Stored by another program; it is copied with the first turn" }, session.origin)),
+      this.#tabs.length > 1 && h("nav.tabs", { "aria-label": "Session" }, this.#tabs.map(({ label, path }) => h("a.tab", {
+        href: sessionHref(this.#id, path), "aria-current": path === this.#current ? "page" : null, dataset: { key: `tab:${path}` },
+      }, label))));
+    if (focused) this.#head.querySelector(`[data-key="${focused}"]`)?.focus();
+  }
+}
+
+function costTitle(usage) {
+  const unpriced = usage?.unpriced_tokens ?? 0;
+  const known = "Cost of the session and its agents";
+  return unpriced ? `${known}; ${tokens(unpriced)} tokens have no known price` : known;
+}
+
+customElements.define("session-frame", SessionFrame);

@@ -1,0 +1,6 @@
+// How anything on the page goes to another address, without knowing the router.
+
+/** Go to an address below /app, for example "/sessions/abc". */
+export function navigate(address, options = {}) {
+  dispatchEvent(new CustomEvent("amplifier:navigate", { detail: { address, ...options } }));
+}

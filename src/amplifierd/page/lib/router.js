@@ -1,0 +1,61 @@
+// Which view shows an address. Addresses are below /app/; links are ordinary links.
+
+const ROOT = "/app";
+
+export class Router {
+  #routes;
+  #show;
+
+  /** Take a table of routes `{path: "/sessions/:id", …}` and a function that shows a found one. */
+  constructor(routes, show) {
+    this.#routes = routes.map((route) => ({ ...route, pattern: patternOf(route.path) }));
+    this.#show = show;
+  }
+
+  start() {
+    window.addEventListener("popstate", () => this.#go());
+    document.addEventListener("click", (event) => this.#click(event));
+    this.#go();
+  }
+
+  /** Go to an address below /app, for example "/sessions/abc?message=m1". */
+  navigate(address, { replace = false } = {}) {
+    const url = ROOT + address;
+    if (url === location.pathname + location.search + location.hash) return;
+    history[replace ? "replaceState" : "pushState"](null, "", url);
+    this.#go();
+  }
+
+  #click(event) {
+    if (event.defaultPrevented || event.button || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
+    const link = event.target.closest?.("a[href]");
+    if (!link || link.target || link.hasAttribute("download") || link.origin !== location.origin) return;
+    if (!link.pathname.startsWith(`${ROOT}/`) || link.getAttribute("href").startsWith("#")) return;
+    event.preventDefault();
+    this.navigate(link.pathname.slice(ROOT.length) + link.search + link.hash);
+  }
+
+  #go() {
+    const path = location.pathname.slice(ROOT.length).replace(/\/+$/, "") || "/";
+    const query = new URLSearchParams(location.search);
+    for (const route of this.#routes) {
+      const match = route.pattern.exec(path);
+      if (!match) continue;
+      const params = Object.fromEntries(Object.entries(match.groups ?? {}).map(([k, v]) => [k, decodeURIComponent(v)]));
+      this.#show(route, params, query);
+      return;
+    }
+    this.#show(null, {}, query);
+  }
+}
+
+/** The address of a path below /app, for `href`. */
+export const href = (path) => ROOT + path;
+
+/** The address of a session's page, or of one of its tabs. */
+export const sessionHref = (id, tab = "") => `${ROOT}/sessions/${encodeURIComponent(id)}${tab && `/${tab}`}`;
+
+function patternOf(path) {
+  const source = path.replace(/[.+*]/g, "\\$&").replace(/:(\w+)/g, "(?<$1>[^/]+)");
+  return new RegExp(`^${source}$`);
+}

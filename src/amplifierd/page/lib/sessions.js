@@ -1,0 +1,95 @@
+// All sessions as the daemon has them, kept current by its events. Lists and headers read from here.
+
+import { get, ofSession } from "./api.js";
+import { onEvents, onGap } from "./stream.js";
+import { settled, Store } from "./state.js";
+
+const PAGE = 200;
+
+/** {status: "loading" | "ready" | "error", byId: Map, total, hasMore, error} */
+export const sessions = new Store({ status: "loading", byId: new Map(), total: 0, hasMore: false, error: null });
+
+const wanted = new Set();
+const refreshWanted = settled(() => refreshAll(), 120, 600);
+let offset = 0;
+let isListening = false;
+
+/** Fetch the latest sessions and follow what happens; again, it fetches anew. */
+export async function load() {
+  if (!isListening) {
+    isListening = true;
+    onEvents(heard);
+    onGap(() => load());
+  }
+  try {
+    const page = await get("/sessions", { limit: PAGE, sort: "-last_activity_at" });
+    offset = page.sessions.length;
+    const byId = new Map(page.sessions.map((session) => [session.session_id, session]));
+    sessions.set({ status: "ready", byId, total: page.total, hasMore: page.has_more, error: null });
+  } catch (error) {
+    sessions.update((state) => ({ ...state, status: state.byId.size ? "ready" : "error", error }));
+  }
+}
+
+/** Fetch the next older sessions. */
+export async function loadMore() {
+  const page = await get("/sessions", { limit: PAGE, offset, sort: "-last_activity_at" });
+  offset += page.sessions.length;
+  sessions.update((state) => {
+    const byId = new Map(state.byId);
+    for (const session of page.sessions) if (!byId.has(session.session_id)) byId.set(session.session_id, session);
+    return { ...state, byId, total: page.total, hasMore: page.has_more };
+  });
+}
+
+/** Fetch one session again and return it. */
+export async function refresh(id, options) {
+  const session = await get(ofSession(id), {}, options);
+  keep(session);
+  return session;
+}
+
+/** Take over a session that the daemon just answered with. */
+export function keep(session) {
+  sessions.update((state) => ({ ...state, byId: new Map(state.byId).set(session.session_id, session) }));
+}
+
+/** Take a session and what is below it out of the lists. */
+export function forget(id) {
+  sessions.update((state) => {
+    const byId = new Map([...state.byId].filter(([key, one]) => key !== id && one.root_session_id !== id));
+    return { ...state, byId };
+  });
+}
+
+function heard({ event, session_id: id, data }) {
+  if (!id) return;
+  if (event === "session:deleted") {
+    forget(id);
+    return;
+  }
+  if (event === "session:status") {
+    const known = sessions.value.byId.get(id);
+    if (known) keep({ ...known, ...data });
+  }
+  if (event.startsWith("session:") || event === "execution:done" || event === "user_message:saved") {
+    wanted.add(id);
+    refreshWanted();
+  }
+}
+
+async function refreshAll() {
+  const ids = [...wanted];
+  wanted.clear();
+  if (ids.length > 20) {
+    await load();
+    return;
+  }
+  await Promise.all(ids.map(async (id) => {
+    try {
+      await refresh(id);
+    } catch (error) {
+      if (error.status === 404) forget(id);
+    }
+  }));
+}

@@ -1,0 +1,146 @@
+// The daemon's events for all tabs: one stream of what every list shows, one of the conversations that are open.
+//
+// It runs in the SharedWorker, or in the page of a browser without one. However many tabs there are, the daemon serves
+// two streams: pieces of texts come only for sessions that some tab shows, and come merged, at most every 40 ms.
+
+import { queryString } from "./api.js";
+import { ReconnectingStream } from "./event-source.js";
+
+const OVERVIEW = [
+  "session:*", "approval:*", "execution:*", "user_message:saved", "operation:updated", "collection:*", "profile:*",
+  "settings:changed", "daemon:*", "budget:*", "message:deleted",
+].join(",");
+const PASS_ON_MS = 40;
+const WATCH_MS = 60;
+
+/** A client is `{post(message), sessions: Set}`; a page has one, each tab of a worker is one. */
+export class StreamHub {
+  #clients = new Set();
+  #overview = null;
+  #detail = null;
+  #watched = "";
+  #state = { link: "connecting" };
+  #waiting = [];
+  #timer = null;
+  #watchTimer = null;
+
+  join(client) {
+    this.#clients.add(client);
+    client.post({ type: "link", ...this.#state });
+    this.#overview ??= this.#open(`/api/v1/events${queryString({ filter: OVERVIEW })}`, "overview");
+    this.#changed();
+  }
+
+  leave(client) {
+    this.#clients.delete(client);
+    this.#changed();
+    if (this.#clients.size) return;
+    this.#overview?.close();
+    this.#overview = null;
+    this.#state = { link: "connecting" };
+  }
+
+  /** A tab says which sessions it shows. */
+  watch(client, sessions) {
+    client.sessions = new Set(sessions);
+    this.#changed();
+  }
+
+  /** A tab has logged in, or its person does not want to wait. */
+  retry() {
+    if (this.#state.link === "unauthorized") {
+      this.#overview?.close();
+      this.#overview = this.#open(`/api/v1/events${queryString({ filter: OVERVIEW })}`, "overview");
+      this.#watched = "";
+      this.#changed();
+    }
+    this.#overview?.hurry();
+    this.#detail?.hurry();
+  }
+
+  #changed() {
+    clearTimeout(this.#watchTimer);
+    this.#watchTimer = setTimeout(() => this.#rewatch(), WATCH_MS);
+  }
+
+  #rewatch() {
+    const sessions = [...new Set([...this.#clients].flatMap((client) => [...client.sessions]))].sort();
+    if (sessions.join() === this.#watched) return;
+    this.#watched = sessions.join();
+    const lastId = this.#detail?.lastId ?? null;
+    this.#detail?.close();
+    this.#detail = null;
+    if (!sessions.length) return;
+    const address = `/api/v1/events${queryString({ session: sessions, render: "html" })}`;
+    this.#detail = this.#open(address, "detail", lastId);
+  }
+
+  #open(address, part, lastId = null) {
+    return new ReconnectingStream(address, {
+      onEvent: (envelope) => this.#heard(envelope, part),
+      onState: (link, facts) => this.#stands(link, facts, part),
+    }, lastId);
+  }
+
+  #stands(link, facts, part) {
+    if (part === "detail") {
+      if (link === "open") this.#tell({ type: "detail-open" });
+      return;
+    }
+    if (link === "connecting" && this.#state.link === "lost") return;
+    const wasLost = this.#state.link === "lost";
+    this.#state = { link, ...facts };
+    this.#tell({ type: "link", ...this.#state });
+    if (link === "open" && wasLost) this.#detail?.hurry();
+  }
+
+  #heard(envelope, part) {
+    if (envelope.event === "stream:gap") {
+      this.#flush();
+      this.#tell({ type: "gap", part, reason: envelope.data.reason });
+      return;
+    }
+    if (envelope.event.startsWith("stream:")) return;
+    envelope.part = part;
+    const last = this.#waiting.at(-1);
+    if (last && mergeable(last, envelope)) {
+      last.data = { ...envelope.data, text: (last.data.text ?? "") + (envelope.data.text ?? ""), html: envelope.data.html ?? last.data.html };
+      last.sequence = envelope.sequence;
+    } else {
+      this.#waiting.push(envelope);
+    }
+    this.#timer ??= setTimeout(() => this.#flush(), PASS_ON_MS);
+  }
+
+  #flush() {
+    clearTimeout(this.#timer);
+    this.#timer = null;
+    const events = this.#waiting;
+    this.#waiting = [];
+    for (const client of this.#clients) {
+      const wanted = events.filter((event) => event.part === "overview" || concerns(event, client.sessions));
+      if (wanted.length) client.post({ type: "events", events: wanted });
+    }
+  }
+
+  #tell(message) {
+    this.#flush();
+    this.#clients.forEach((client) => client.post(message));
+  }
+}
+
+function concerns(event, sessions) {
+  if (sessions.has(event.session_id) || sessions.has(event.root_session_id)) return true;
+  return [...sessions].some((id) => event.session_id?.startsWith(`${id}-`));
+}
+
+function mergeable(one, other) {
+  return (
+    one.part === other.part &&
+    one.event === other.event &&
+    one.session_id === other.session_id &&
+    (one.event === "llm:stream_block_delta" || one.event.endsWith(":delta")) &&
+    one.data.request_id === other.data.request_id &&
+    one.data.block_index === other.data.block_index
+  );
+}

@@ -1,0 +1,19 @@
+// The table of views: which module shows which address. A view that is not in it does not exist for the page.
+//
+// `nav` puts a view into the navigation; `tab` makes it a tab of a session, shown below the session's header.
+
+export const VIEWS = [
+  {
+    path: "/",
+    title: "Sessions",
+    nav: { label: "Sessions", icon: "sessions", keys: "g s" },
+    load: () => import("./views/sessions.js"),
+  },
+  { path: "/new", title: "New session", load: () => import("./views/new-session.js") },
+  {
+    path: "/sessions/:id",
+    title: "Conversation",
+    tab: { label: "Conversation", path: "" },
+    load: () => import("./views/conversation/conversation.js"),
+  },
+];

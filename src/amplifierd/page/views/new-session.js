@@ -1,0 +1,107 @@
+// A new session: which profile, where, within which limits, and what to do first.
+
+import { get, ofSession, submit } from "../lib/api.js";
+import { fill, h } from "../lib/dom.js";
+import { navigate } from "../lib/navigation.js";
+import { keep } from "../lib/sessions.js";
+import { describe } from "../lib/shortcuts.js";
+import { kept } from "../lib/state.js";
+import { failure, View } from "../lib/view.js";
+import { DirectoryField } from "../components/directory-field.js";
+
+const LIMITS = [
+  { name: "cost_usd", label: "Cost", unit: "$", step: "0.01" },
+  { name: "total_tokens", label: "Tokens", unit: "tokens", step: "1" },
+  { name: "turns", label: "Turns", unit: "turns", step: "1" },
+  { name: "tool_calls", label: "Tool calls", unit: "calls", step: "1" },
+  { name: "seconds", label: "Time at work", unit: "seconds", step: "1" },
+];
+
+class NewSessionView extends View {
+  #prompt = h("textarea", { id: "first-prompt", rows: 4, placeholder: "What is to be done? You can also say it later." });
+  #name = h("input", { id: "session-name", maxLength: 200, autocomplete: "off" });
+  #directory = new DirectoryField();
+  #profiles = h("fieldset.profile-picker", h("legend", "Profile"), h("p.muted", "Loading profiles…"));
+  #limits = LIMITS.map((limit) => ({
+    ...limit,
+    field: h("input", { id: `limit-${limit.name}`, type: "number", min: "0", step: limit.step, inputMode: "decimal" }),
+  }));
+  #problem = h("div", { role: "alert" });
+  #button = h("button.primary", { type: "submit" }, "Start session");
+
+  async open() {
+    this.#directory.value = this.query.get("dir") ?? kept.get("new.directory", "");
+    this.#prompt.value = kept.get("draft.new", "");
+    this.#prompt.addEventListener("input", () => kept.set("draft.new", this.#prompt.value));
+    this.#prompt.addEventListener("keydown", (event) => {
+      if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) this.querySelector("form").requestSubmit();
+    });
+    fill(this, h("header.view-head", h("h1", "New session")), h("form.new-session", { onsubmit: (event) => this.#create(event) },
+      h("div.field", h("label", { htmlFor: "first-prompt" }, "First prompt"), this.#prompt),
+      this.#profiles,
+      h("div.field", h("label", { htmlFor: "working-dir" }, "Working directory"), this.#directory),
+      h("div.field", h("label", { htmlFor: "session-name" }, "Name ", h("span.muted", "(optional)")), this.#name),
+      h("details.limits", h("summary", "Limits"),
+        h("p.muted.small", "They hold for the session and its agents together. Empty: the daemon's own limits."),
+        h("div.limit-grid", this.#limits.map(({ name, label, unit, field }) => h("div.field",
+          h("label", { htmlFor: `limit-${name}` }, `${label} `, h("span.muted", `(${unit})`)), field)))),
+      this.#problem,
+      h("div.form-foot", this.#button, h("a.button", { href: "/app/" }, "Cancel"))));
+    describe("Ctrl+Enter", "Start the session", { signal: this.signal, group: "New session" });
+    this.#prompt.focus();
+    const { profiles } = await get("/profiles", { limit: 1000 }, { signal: this.signal });
+    this.#showProfiles(profiles);
+  }
+
+  #showProfiles(profiles) {
+    const usable = profiles.filter((one) => one.valid && !one.issues.some(({ code }) => code === "providers-missing"));
+    const chosen = this.query.get("profile") ?? usable.find((one) => one.is_active)?.id ?? kept.get("new.profile", "");
+    const known = usable.some((one) => one.id === chosen) ? chosen : "";
+    const option = (id, title, text, tag) => h("label.profile-option",
+      h("input", { type: "radio", name: "profile", value: id, checked: id === known }),
+      h("span", h("strong", title), tag && h("span.tag", tag), h("span.detail", text)));
+    fill(this.#profiles, h("legend", "Profile"),
+      h("div.profile-options",
+        option("", "Default", "The profile that the daemon's settings name"),
+        usable.map((one) => option(one.id, one.id, one.description, tagOf(one)))),
+      profiles.length > usable.length && h("p.muted.small",
+        `Not shown, because they cannot run: ${profiles.filter((one) => !usable.includes(one)).map((one) => one.id).join(", ")}.`));
+  }
+
+  async #create(event) {
+    event.preventDefault();
+    this.#button.disabled = true;
+    this.#button.textContent = "Starting…";
+    fill(this.#problem);
+    const profile = new FormData(event.target).get("profile") ?? "";
+    const given = this.#limits.filter(({ field }) => field.value !== "").map(({ name, field }) => [name, Number(field.value)]);
+    try {
+      const session = await submit("/sessions", {
+        ...(profile && { profile_name: profile }),
+        ...(this.#directory.value && { working_dir: this.#directory.value.replace(/(.)\/+$/, "$1") }),
+        ...(this.#name.value.trim() && { name: this.#name.value.trim() }),
+        ...(given.length && { limits: Object.fromEntries(given) }),
+      });
+      keep(session);
+      kept.set("new.profile", profile);
+      kept.set("new.directory", this.#directory.value);
+      const prompt = this.#prompt.value.trim();
+      if (prompt) await submit(ofSession(session.session_id, "/execute/stream"), { prompt });
+      kept.set("draft.new", null);
+      navigate(`/sessions/${encodeURIComponent(session.session_id)}`, { replace: true });
+    } catch (error) {
+      fill(this.#problem, failure(error));
+    } finally {
+      this.#button.disabled = false;
+      this.#button.textContent = "Start session";
+    }
+  }
+}
+
+function tagOf(profile) {
+  if (profile.is_active) return "active";
+  return profile.status === "stale" || profile.status === "degraded" ? profile.status : null;
+}
+
+customElements.define("view-new-session", NewSessionView);
+export default NewSessionView;
