@@ -120,6 +120,10 @@ class Paths:
         return self.state / "idempotency"
 
     @property
+    def operations_file(self) -> Path:
+        return self.state / "operations.jsonl"
+
+    @property
     def audit_file(self) -> Path:
         return self.logs / "audit.jsonl"
 

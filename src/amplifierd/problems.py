@@ -240,11 +240,20 @@ def public_document(error: BaseException) -> dict[str, Any]:
 
 def interrupted_document(session_id: str) -> dict[str, Any]:
     """Return the problem of a turn that ended with the process that ran it."""
+    return _interrupted(f"the process that ran the turn of session {session_id} ended before the turn did")
+
+
+def interrupted_work_document(work: str) -> dict[str, Any]:
+    """Return the problem of an operation that ended with the process that ran it."""
+    return _interrupted(f"the daemon ended before {work} did")
+
+
+def _interrupted(detail: str) -> dict[str, Any]:
     return {
         "type": f"urn:amplifier:error:{INTERRUPTED}",
         "title": INTERRUPTED,
         "status": 500,
-        "detail": f"the process that ran the turn of session {session_id} ended before the turn did",
+        "detail": detail,
         "instance": None,
         "code": INTERRUPTED,
         "retryable": True,

@@ -41,7 +41,7 @@ class Daemon:
     """One home, served. Nothing of it is global: several can be in one process."""
 
     def __init__(self, home: Home) -> None:
-        self.operations = Operations()
+        self.operations = Operations(home.paths.operations_file)
         self.home = home if home.progress else home.with_progress(self.operations.report)
         self.boot_id = uuid.uuid4().hex
         stream = home.settings.stream
@@ -81,6 +81,7 @@ class Daemon:
         if self.home.settings.auth.mode != "none":
             await asyncio.to_thread(self.tokens.ensure_first)
         await asyncio.to_thread(self.idempotency.load)
+        await asyncio.to_thread(self.operations.load)
         await self.live.start()
         self.loop_lag.start()
         self._coming_up = asyncio.create_task(self._come_up())

@@ -9,14 +9,17 @@ import uuid
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Literal
 
 from amplifier_foundation.sources import ProgressEvent
 from amplifier_foundation.sources.store import now
 from amplifierd.exceptions import OperationCancelledError, OperationFinishedError, OperationNotFoundError
-from amplifierd.problems import public_document
+from amplifierd.problems import interrupted_work_document, public_document
 
 from .callers import Caller
+from .operations_file import OperationsFile
 
 Status = Literal["pending", "running", "succeeded", "failed", "cancelled"]
 Listener = Callable[[dict[str, Any]], None]
@@ -59,6 +62,27 @@ class Operation:
             "finished_at": self.finished_at,
         }
 
+    def to_stored(self) -> dict[str, Any]:
+        return {**self.to_json(), "owners": sorted(self.owners)}
+
+    @classmethod
+    def from_stored(cls, facts: dict[str, Any]) -> Operation:
+        """Return an operation that an earlier process began; one that it did not end has failed with it."""
+        progress = facts["progress"]
+        operation = cls(
+            **{key: facts[key] for key in ("kind", "target", "id", "status", "result", "error", "created_at")},
+            owners=set(facts["owners"]),
+            done=progress["done"],
+            message=progress["message"],
+            finished_at=facts["finished_at"],
+        )
+        if operation.finished_at is None:
+            operation.status, operation.finished_at = "failed", now()
+            operation.error = interrupted_work_document(f"{operation.kind} of {operation.target or 'all'}")
+        age = datetime.now(UTC) - datetime.fromisoformat(operation.finished_at)
+        operation.ended = time.monotonic() - max(0.0, age.total_seconds())
+        return operation
+
     def outcome(self) -> Any:
         """Return the result of work that succeeded.
 
@@ -72,13 +96,28 @@ class Operation:
 
 
 class Operations:
-    """The long work of one daemon. `listeners` are told of every change, on the event loop."""
+    """The long work of one daemon, kept in a file for the next. `listeners` are told of every change, on the event
+    loop."""
 
-    def __init__(self) -> None:
+    def __init__(self, path: Path) -> None:
         self.listeners: list[Listener] = []
+        self._file = OperationsFile(path)
         self._operations: dict[str, Operation] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
+
+    def load(self) -> None:
+        """Take up what earlier processes began; blocks, and comes before all else."""
+        for facts in self._file.read():
+            try:
+                operation = Operation.from_stored(facts)
+            except (KeyError, TypeError, ValueError):
+                logger.warning("an operation of an earlier process cannot be read; it is left out")
+            else:
+                self._operations[operation.id] = operation
+        self._forget_old()
+        if self._operations:
+            self._file.replace(each.to_stored() for each in self._operations.values())
 
     def start(self, kind: str, target: str, work: Callable[[], Awaitable[Any]], *, caller: Caller) -> Operation:
         """Begin some work, or join the same work on the same thing that is under way."""
@@ -90,6 +129,7 @@ class Operations:
                 return known
         operation = Operation(kind, target, {caller.owner})
         self._operations[operation.id] = operation
+        self._keep(operation)
         self._tasks[operation.id] = asyncio.create_task(self._run(operation, work))
         return operation
 
@@ -137,6 +177,7 @@ class Operations:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        self._file.close()
 
     def report(self, event: ProgressEvent) -> None:
         """Take note of a step of the operation that it belongs to; from any thread."""
@@ -161,7 +202,13 @@ class Operations:
         finally:
             operation.finished_at, operation.ended = now(), time.monotonic()
             self._tasks.pop(operation.id, None)
+            self._keep(operation)
             self._tell(operation)
+
+    def _keep(self, operation: Operation) -> None:
+        self._file.append(operation.to_stored())
+        if self._file.lines > 4 * MAX_KEPT:
+            self._file.replace(each.to_stored() for each in self._operations.values())
 
     def _tell(self, operation: Operation) -> None:
         told = operation.to_json()

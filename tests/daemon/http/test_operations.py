@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,8 +19,8 @@ ADMIN = Caller("admin", "admin", "admin")
 ADA, BOB = Caller("ada", "ada", "run"), Caller("bob", "bob", "run")
 
 
-async def test_equal_work_is_done_once_and_all_get_its_result() -> None:
-    operations, gate, runs = Operations(), asyncio.Event(), list[str]()
+async def test_equal_work_is_done_once_and_all_get_its_result(tmp_path: Path) -> None:
+    operations, gate, runs = Operations(tmp_path / "operations.jsonl"), asyncio.Event(), list[str]()
 
     async def work() -> str:
         runs.append("ran")
@@ -39,8 +40,8 @@ async def test_equal_work_is_done_once_and_all_get_its_result() -> None:
     await operations.stop()
 
 
-async def test_progress_and_every_change_are_told() -> None:
-    operations, told = Operations(), list[dict[str, Any]]()
+async def test_progress_and_every_change_are_told(tmp_path: Path) -> None:
+    operations, told = Operations(tmp_path / "operations.jsonl"), list[dict[str, Any]]()
     operations.listeners.append(told.append)
 
     async def work() -> None:
@@ -56,8 +57,8 @@ async def test_progress_and_every_change_are_told() -> None:
     assert told[-1]["progress"]["done"] == 1
 
 
-async def test_what_is_cancelled_stops_and_says_so() -> None:
-    operations = Operations()
+async def test_what_is_cancelled_stops_and_says_so(tmp_path: Path) -> None:
+    operations = Operations(tmp_path / "operations.jsonl")
     operation = operations.start("compile", "a/b", lambda: asyncio.Event().wait(), caller=ADA)
     await asyncio.sleep(0)
 
@@ -68,8 +69,8 @@ async def test_what_is_cancelled_stops_and_says_so() -> None:
         await operations.cancel(operation.id, ADA)
 
 
-async def test_a_failure_is_a_problem_without_its_inside() -> None:
-    operations = Operations()
+async def test_a_failure_is_a_problem_without_its_inside(tmp_path: Path) -> None:
+    operations = Operations(tmp_path / "operations.jsonl")
 
     async def work() -> None:
         raise RuntimeError("/srv/secret/path")
@@ -82,8 +83,8 @@ async def test_a_failure_is_a_problem_without_its_inside() -> None:
     assert "/srv" not in str(operation.error)
 
 
-async def test_others_do_not_see_it_and_an_admin_does() -> None:
-    operations = Operations()
+async def test_others_do_not_see_it_and_an_admin_does(tmp_path: Path) -> None:
+    operations = Operations(tmp_path / "operations.jsonl")
     operation = operations.start("compile", "a/b", lambda: asyncio.sleep(0), caller=ADA)
 
     assert operations.list(BOB) == []
@@ -91,6 +92,37 @@ async def test_others_do_not_see_it_and_an_admin_does() -> None:
     with pytest.raises(OperationNotFoundError):
         operations.get(operation.id, BOB)
     await operations.wait(operation, 10)
+
+
+async def test_what_a_killed_daemon_had_begun_has_failed_and_what_it_had_ended_is_kept(tmp_path: Path) -> None:
+    killed, later = (Operations(tmp_path / "operations.jsonl") for _ in range(2))
+    ended = killed.start("compile", "a/b", lambda: asyncio.sleep(0, "built"), caller=ADA)
+    begun = killed.start("sync", "team", lambda: asyncio.Event().wait(), caller=ADA)
+    assert await killed.wait(ended, 10)
+
+    later.load()
+
+    assert later.get(ended.id, ADA).to_json() == ended.to_json()
+    interrupted = later.get(begun.id, ADA)
+    assert (interrupted.status, interrupted.error and interrupted.error["code"]) == ("failed", "interrupted")
+    with pytest.raises(OperationFinishedError):
+        await later.cancel(begun.id, ADA)
+    with pytest.raises(OperationNotFoundError):
+        later.get(ended.id, BOB)
+    await killed.stop()
+
+
+async def test_a_line_that_was_torn_costs_only_itself(tmp_path: Path) -> None:
+    file = tmp_path / "operations.jsonl"
+    first, later = Operations(file), Operations(file)
+    kept = first.start("compile", "a/b", lambda: asyncio.sleep(0), caller=ADA)
+    assert await first.wait(kept, 10)
+    await first.stop()
+    file.write_bytes(file.read_bytes() + b'{"id": "op_torn", "ki')
+
+    later.load()
+
+    assert [each.id for each in later.list(ADMIN)] == [kept.id]
 
 
 def test_over_http(served: Served) -> None:
