@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
@@ -20,8 +22,27 @@ _FORMAT = "%(asctime)s %(levelname)s %(name)s%(about)s: %(message)s"
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
 _FIELDS = ("request_id", "session_id", "correlation_id")
 
-about: ContextVar[dict[str, str]] = ContextVar("about")
-"""What the work that logs is about: `request_id`, `session_id`, `correlation_id`."""
+_about: ContextVar[dict[str, str]] = ContextVar("about")
+
+
+@contextmanager
+def logging_about(**facts: str) -> Iterator[None]:
+    """Have every line that is logged inside the block, also by tasks that begin there, say what it is about.
+
+    The facts are `request_id`, `session_id` and `correlation_id`. What outlives the block is about something else.
+    """
+    told = dict(facts)
+    token = _about.set(told)
+    try:
+        yield
+    finally:
+        told.clear()
+        _about.reset(token)
+
+
+def log_also_about(**facts: str) -> None:
+    """Add to what the block that this runs in is about."""
+    _about.get({}).update(facts)
 
 
 class DaemonLog:
@@ -51,7 +72,7 @@ class DaemonLog:
 
 
 def _known(record: logging.LogRecord) -> dict[str, Any]:
-    context = about.get({})
+    context = _about.get({})
     found = {name: getattr(record, name, None) or context.get(name) for name in _FIELDS}
     return {name: value for name, value in found.items() if value}
 

@@ -10,6 +10,7 @@ from amplifierd.session_store.record import SessionRecord, checked_session_id
 
 from .callers import Caller
 from .event_hub import Visible
+from .log_files import log_also_about
 
 
 class SessionAccess:
@@ -25,7 +26,8 @@ class SessionAccess:
         Raises:
             SessionNotFoundError: there is none of that id for this caller.
         """
-        record = await self._read(checked_session_id(session_id))
+        log_also_about(session_id=checked_session_id(session_id))
+        record = await self._read(session_id)
         self.remember(record.root_id, record.owner)
         if not caller.sees(record.owner):
             raise SessionNotFoundError(f"there is no session {session_id!r}", hint="GET /api/v1/sessions lists yours")

@@ -15,6 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from amplifier_core.exceptions import AmplifierError
 from amplifierd.daemon.audit import AuditLog
 from amplifierd.daemon.callers import Caller
+from amplifierd.daemon.log_files import logging_about
 from amplifierd.exceptions import RequestRefusedError
 
 from .authentication import Authentication
@@ -51,17 +52,19 @@ class RequestGuard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            await self._serve(scope, receive, send)
+            request_id = _request_id(scope)
+            with logging_about(request_id=request_id):
+                await self._serve(scope, receive, send, request_id)
         elif scope["type"] == "lifespan":
             await self._app(scope, receive, send)
         else:
             await send({"type": "websocket.close", "code": 1008})
 
-    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _serve(self, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
         state = scope["state"] = dict(scope.get("state", ()))
-        state["request_id"] = _request_id(scope)
+        state["request_id"] = request_id
         _drop_trailing_slash(scope)
-        answer = ResponseHeaders(send, state["request_id"])
+        answer = ResponseHeaders(send, request_id)
         try:
             headers = read_headers(scope["headers"])
             self._check_cross_site(scope, headers)
