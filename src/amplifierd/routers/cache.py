@@ -65,7 +65,7 @@ class Pruned(Answer):
 
 @router.get("/status", dependencies=[Depends(requires("read"))])
 async def get_cache_status(daemon: TheDaemon) -> CacheStatus:
-    """Say, by what the locks tell, how the builds stand; `…/profiles/{c}/{p}/status` looks closer."""
+    """Say, by what the locks tell, how the builds stand; `…/profiles/{profile_id}/status` looks closer."""
     collections = await asyncio.to_thread(daemon.home.collections.list)
     cached = await list_cache(daemon.home)
     return CacheStatus(

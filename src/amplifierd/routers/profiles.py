@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from fastapi.responses import PlainTextResponse
 
 from amplifierd.builds.profile import Profile
 from amplifierd.daemon.daemon import Daemon
-from amplifierd.daemon.profile_edits import ProfileEdits, checked_profile_id, name_in
+from amplifierd.daemon.profile_edits import ProfileEdits, name_in
 from amplifierd.exceptions import ProfileNotFoundError
 from amplifierd.http.dependencies import Admin, TheDaemon, requires
 from amplifierd.http.idempotent_route import IdempotentRoute
@@ -40,6 +40,7 @@ router = APIRouter(prefix="/profiles", tags=["profiles"], route_class=Idempotent
 _READ, _ADMIN = [Depends(requires("read"))], [Depends(requires("admin"))]
 
 Resolved = Annotated[bool, Query(description="with all that it inherits, its ancestors, and which file set each value")]
+ProfilePath = Annotated[str, Path(description="`collection/profile`, or `profile` where only one collection has it")]
 Raw = Annotated[bool, Query(description="its file, as markdown")]
 
 
@@ -100,93 +101,91 @@ MARKDOWN: dict[int | str, dict[str, Any]] = {
 }
 
 
-@router.get("/{name}", dependencies=_READ, response_model=ProfileDetails, responses={**MARKDOWN, **problems(404, 409)})
-async def get_profile_by_name(daemon: TheDaemon, name: str, resolved: Resolved = False, raw: Raw = False) -> Any:
-    """Show the profile of a name that only one collection has."""
-    return await _shown(daemon, await _identified(daemon, name), resolved=resolved, raw=raw)
-
-
-@router.get(
-    "/{collection}/{name}", dependencies=_READ, response_model=ProfileDetails, responses={**MARKDOWN, **problems(404)}
-)
-async def get_profile(
-    daemon: TheDaemon, collection: str, name: str, resolved: Resolved = False, raw: Raw = False
-) -> Any:
-    """Show a profile: as it is written, with all it inherits, or its file."""
-    return await _shown(daemon, checked_profile_id(f"{collection}/{name}"), resolved=resolved, raw=raw)
-
-
-@router.patch("/{collection}/{name}", dependencies=_ADMIN, responses=problems(404))
-async def change_profile(daemon: TheDaemon, collection: str, name: str, body: ProfileChange) -> ProfileDetails:
-    """Change a profile of your own; comments in its file stay."""
-    profile_id = checked_profile_id(f"{collection}/{name}")
-    changes = body.model_dump(exclude_unset=True)
-    await asyncio.to_thread(ProfileEdits(daemon.home).change, profile_id, changes)
-    return await _details(daemon, profile_id)
-
-
-@router.delete("/{collection}/{name}", status_code=204, dependencies=_ADMIN, responses=problems(404, 409))
-async def delete_profile(daemon: TheDaemon, collection: str, name: str) -> None:
-    """Delete a profile of your own that is neither active nor in use."""
-    await asyncio.to_thread(ProfileEdits(daemon.home).delete, checked_profile_id(f"{collection}/{name}"))
-
-
-@router.post("/{collection}/{name}/copy", status_code=201, dependencies=_ADMIN, responses=problems(404, 409))
+@router.post("/{profile_id:path}/copy", status_code=201, dependencies=_ADMIN, responses=problems(404, 409))
 async def copy_profile(
-    daemon: TheDaemon, response: Response, collection: str, name: str, body: CopyRequest
+    daemon: TheDaemon, response: Response, profile_id: ProfilePath, body: CopyRequest
 ) -> ProfileDetails:
     """Copy any profile to one of your own."""
-    origin = checked_profile_id(f"{collection}/{name}")
+    origin = await _identified(daemon, profile_id)
     await daemon.home.profiles.ensure_extracted(origin)
-    profile_id = await asyncio.to_thread(ProfileEdits(daemon.home).copy, origin, body.new_name)
-    response.headers["Location"] = f"/api/v1/profiles/{profile_id}"
-    return await _details(daemon, profile_id)
+    copied = await asyncio.to_thread(ProfileEdits(daemon.home).copy, origin, body.new_name)
+    response.headers["Location"] = f"/api/v1/profiles/{copied}"
+    return await _details(daemon, copied)
 
 
-@router.post("/{collection}/{name}/compile", responses=STARTED)
+@router.post("/{profile_id:path}/compile", responses=STARTED)
 async def compile_profile(
-    daemon: TheDaemon, caller: Admin, collection: str, name: str, body: CompileRequest | None = None, wait: Wait = True
+    daemon: TheDaemon, caller: Admin, profile_id: ProfilePath, body: CompileRequest | None = None, wait: Wait = True
 ) -> Compiled:
     """Make a build of what the profile says now, unless the published one is that already."""
-    profile_id, profiles = checked_profile_id(f"{collection}/{name}"), daemon.home.profiles
+    known, profiles = await _identified(daemon, profile_id), daemon.home.profiles
 
     async def work() -> dict[str, Any]:
-        before = await asyncio.to_thread(profiles.find_build, profile_id)
-        build = await profiles.compile(profile_id, force=bool(body and body.force))
+        before = await asyncio.to_thread(profiles.find_build, known)
+        build = await profiles.compile(known, force=bool(body and body.force))
         status = "unchanged" if before is not None and before.build_id == build.build_id else "compiled"
         facts = {"degraded": list(build.lock.degraded), "warnings": list(build.lock.warnings)}
-        return {"status": status, "profile_id": str(profile_id), "build_id": build.build_id, **facts}
+        return {"status": status, "profile_id": str(known), "build_id": build.build_id, **facts}
 
-    built: Compiled = await operate(
-        daemon.operations, "profile-compile", str(profile_id), work, caller=caller, wait=wait
-    )
+    built: Compiled = await operate(daemon.operations, "profile-compile", str(known), work, caller=caller, wait=wait)
     return built
 
 
-@router.get("/{collection}/{name}/status", dependencies=_READ, responses=problems(404, 409, 502))
+@router.get("/{profile_id:path}/status", dependencies=_READ, responses=problems(404, 409, 502))
 async def get_profile_status(
     daemon: TheDaemon,
-    collection: str,
-    name: str,
+    profile_id: ProfilePath,
     check_remote: Annotated[bool, Query(description="ask the sources of its collection what moved")] = False,
 ) -> StatusInfo:
     """Say how a profile's build stands, and what a compile would do."""
-    profile_id = checked_profile_id(f"{collection}/{name}")
-    found = await daemon.home.profiles.status(profile_id)
-    lock = await asyncio.to_thread(daemon.home.profiles.read_lock, profile_id)
-    moved = await _moved(daemon, profile_id) if check_remote else None
+    known = await _identified(daemon, profile_id)
+    found = await daemon.home.profiles.status(known)
+    lock = await asyncio.to_thread(daemon.home.profiles.read_lock, known)
+    moved = await _moved(daemon, known) if check_remote else None
     generated_at = lock.data.get("generated_at") if lock else None
     return StatusInfo(**found.to_dict(), generated_at=generated_at, moved=moved)
 
 
-@router.get("/{collection}/{name}/lock", dependencies=_READ, responses=problems(404, 409))
-async def get_profile_lock(daemon: TheDaemon, collection: str, name: str) -> dict[str, Any]:
+@router.get("/{profile_id:path}/lock", dependencies=_READ, responses=problems(404, 409))
+async def get_profile_lock(daemon: TheDaemon, profile_id: ProfilePath) -> dict[str, Any]:
     """Show what a profile's build was made of, to the commit."""
-    profile_id = checked_profile_id(f"{collection}/{name}")
-    lock = await asyncio.to_thread(daemon.home.profiles.read_lock, profile_id)
+    known = await _identified(daemon, profile_id)
+    lock = await asyncio.to_thread(daemon.home.profiles.read_lock, known)
     if lock is None:
-        raise ProfileNotFoundError(f"Profile {profile_id} is not compiled", hint="compile it")
+        raise ProfileNotFoundError(f"Profile {known} is not compiled", hint="compile it")
     return dict(lock.data)
+
+
+@router.get(
+    "/{profile_id:path}",
+    dependencies=_READ,
+    response_model=ProfileDetails,
+    responses={**MARKDOWN, **problems(404, 409)},
+)
+async def get_profile(daemon: TheDaemon, profile_id: ProfilePath, resolved: Resolved = False, raw: Raw = False) -> Any:
+    """Show a profile: as it is written, with all it inherits, or its file."""
+    known = await _identified(daemon, profile_id)
+    if not raw:
+        return await _details(daemon, known, resolved=resolved)
+    await daemon.home.profiles.ensure_extracted(known)
+    merged = await asyncio.to_thread(daemon.home.profiles.merged, known)
+    return PlainTextResponse(merged.document.text, media_type="text/markdown")
+
+
+@router.patch("/{profile_id:path}", dependencies=_ADMIN, responses=problems(404, 409))
+async def change_profile(daemon: TheDaemon, profile_id: ProfilePath, body: ProfileChange) -> ProfileDetails:
+    """Change a profile of your own; comments in its file stay."""
+    known = await _identified(daemon, profile_id)
+    changes = body.model_dump(exclude_unset=True)
+    await asyncio.to_thread(ProfileEdits(daemon.home).change, known, changes)
+    return await _details(daemon, known)
+
+
+@router.delete("/{profile_id:path}", status_code=204, dependencies=_ADMIN, responses=problems(404, 409))
+async def delete_profile(daemon: TheDaemon, profile_id: ProfilePath) -> None:
+    """Delete a profile of your own that is neither active nor in use."""
+    known = await _identified(daemon, profile_id)
+    await asyncio.to_thread(ProfileEdits(daemon.home).delete, known)
 
 
 async def _moved(daemon: Daemon, profile_id: ProfileId) -> list[str]:
@@ -196,14 +195,6 @@ async def _moved(daemon: Daemon, profile_id: ProfileId) -> list[str]:
 
 async def _identified(daemon: Daemon, text: str) -> ProfileId:
     return await asyncio.to_thread(ProfileEdits(daemon.home).identify, text)
-
-
-async def _shown(daemon: Daemon, profile_id: ProfileId, *, resolved: bool, raw: bool) -> Any:
-    if not raw:
-        return await _details(daemon, profile_id, resolved=resolved)
-    await daemon.home.profiles.ensure_extracted(profile_id)
-    merged = await asyncio.to_thread(daemon.home.profiles.merged, profile_id)
-    return PlainTextResponse(merged.document.text, media_type="text/markdown")
 
 
 async def _details(daemon: Daemon, profile_id: ProfileId, *, resolved: bool = False) -> ProfileDetails:

@@ -235,10 +235,21 @@ class TestProfiles:
         assert code_of(client.put(f"{API}/profiles/active", json={"profile_id": "no/such"}))[0] == 404
         assert code_of(client.put(f"{API}/profiles/active", json={"profile_id": "../x"}))[0] == 400
 
+    def test_a_name_that_only_one_collection_has_is_enough(self, client: TestClient, mine: str) -> None:
+        assert client.post(f"{API}/profiles/mine/compile").json()["profile_id"] == mine
+        for below in ("", "/status", "/lock"):
+            assert client.get(f"{API}/profiles/mine{below}").status_code == 200, below
+        assert client.patch(f"{API}/profiles/mine", json={"description": "Short"}).json()["id"] == mine
+        assert client.post(f"{API}/profiles/mine/copy", json={"new_name": "theirs"}).json()["id"] == "local/theirs"
+        assert client.delete(f"{API}/profiles/theirs").status_code == 204
+        assert code_of(client.delete(f"{API}/profiles/theirs")) == (404, "profile-not-found")
+        assert code_of(client.get(f"{API}/profiles/a/b/c")) == (400, "invalid-identifier")
+
     def test_a_name_that_two_collections_have_is_ambiguous(self, client: TestClient, team: Path) -> None:
         client.post(f"{API}/collections", json={"identifier": "two", "source": str(team), "compile": False})
 
-        assert code_of(client.get(f"{API}/profiles/offline")) == (409, "ambiguous-profile")
+        for method, path in (("GET", "offline"), ("DELETE", "offline"), ("POST", "offline/compile")):
+            assert code_of(client.request(method, f"{API}/profiles/{path}")) == (409, "ambiguous-profile")
         client.delete(f"{API}/collections/two")
 
     def test_it_is_compiled_once_and_its_status_and_lock_say_so(
