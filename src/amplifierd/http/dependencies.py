@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from fastapi import Depends, Request
@@ -19,17 +19,18 @@ def _daemon(request: Request) -> Daemon:
     return daemon
 
 
-def requires(scope: Scope) -> Callable[[Request], Caller]:
-    """Return a dependency: the caller, who has the scope."""
+@dataclass(frozen=True)
+class requires:
+    """A dependency: the caller, who has the scope."""
 
-    def find(request: Request) -> Caller:
+    scope: Scope
+
+    def __call__(self, request: Request) -> Caller:
         caller: Caller | None = request.state.caller
         if caller is None:
             raise UnauthorizedError("a token is needed")
-        caller.check(scope)
+        caller.check(self.scope)
         return caller
-
-    return find
 
 
 def note(request: Request, **facts: Any) -> None:

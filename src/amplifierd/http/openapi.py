@@ -5,8 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from fastapi import FastAPI
+from fastapi.dependencies.models import Dependant
 from fastapi.openapi.utils import get_openapi
+from fastapi.routing import APIRoute, iter_route_contexts
 
+from amplifierd.daemon.callers import SCOPES
+
+from .dependencies import requires
 from .models import USUAL, Problem, problem_response
 
 PUBLIC = frozenset({"/health", "/ready"})
@@ -23,17 +28,29 @@ def describe(app: FastAPI) -> dict[str, Any]:
             schemas.pop(name, None)
         schemas["Problem"] = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
         components["securitySchemes"] = {_SCHEME: {"type": "http", "scheme": "bearer"}}
+        scopes = _scopes(app)
         for path, operations in document["paths"].items():
             for operation in operations.values():
-                _complete(path, operation)
+                _complete(path, operation, scopes.get(operation["operationId"], []))
         app.openapi_schema = document
     return app.openapi_schema
 
 
-def _complete(path: str, operation: dict[str, Any]) -> None:
+def _scopes(app: FastAPI) -> dict[str, list[str]]:
+    """Return the scope that each operation asks for; none where any caller will do."""
+    contexts = (each for each in iter_route_contexts(app.routes) if isinstance(each.original_route, APIRoute))
+    return {context.unique_id: _asked_for(context.dependant) for context in contexts}
+
+
+def _asked_for(dependant: Dependant) -> list[str]:
+    found = {part.call.scope for part in dependant.dependencies if isinstance(part.call, requires)}
+    return [max(found, key=SCOPES.index)] if found else []
+
+
+def _complete(path: str, operation: dict[str, Any], scopes: list[str]) -> None:
     responses = operation["responses"]
     for status in USUAL:
         if str(status) not in responses or status == 422:
             responses[str(status)] = problem_response(status)
     if path not in PUBLIC:
-        operation["security"] = [{_SCHEME: []}]
+        operation["security"] = [{_SCHEME: scopes}]
