@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Any, Literal
 
 from amplifier_core.exceptions import AmplifierError
+from amplifier_foundation.sources import ProgressEvent
 from amplifierd.home import Home
 from amplifierd.live_sessions import LiveEvent
 from amplifierd.sessions.announcements import DELETED
@@ -20,6 +21,7 @@ from .audit import AuditLog
 from .event_hub import EventHub
 from .freshness import Freshness
 from .idempotency import IdempotencyKeys
+from .library_events import LibraryEvents
 from .loop_lag import LoopLag
 from .metrics import Metrics
 from .operations import Operations
@@ -42,7 +44,8 @@ class Daemon:
 
     def __init__(self, home: Home) -> None:
         self.operations = Operations(home.paths.operations_file)
-        self.home = home if home.progress else home.with_progress(self.operations.report)
+        self.library_events = LibraryEvents(lambda name, data: self.events.tell(name, data))
+        self.home = home if home.progress else home.with_progress(self._report)
         self.boot_id = uuid.uuid4().hex
         stream = home.settings.stream
         self.events = EventHub(
@@ -62,7 +65,7 @@ class Daemon:
         self.step = ""
         self.warnings: list[str] = [*home.settings.warnings]
         self.settings_waiting: list[str] = []
-        self.freshness = Freshness(home)
+        self.freshness = Freshness(home, self.library_events.seen)
         self.loop_lag = LoopLag()
         self.metrics = Metrics()
         self.metrics.gauge("uptime_seconds", "Time since the start", lambda: self.uptime_seconds)
@@ -82,6 +85,7 @@ class Daemon:
             await asyncio.to_thread(self.tokens.ensure_first)
         await asyncio.to_thread(self.idempotency.load)
         await asyncio.to_thread(self.operations.load)
+        self.library_events.start()
         await self.live.start()
         self.loop_lag.start()
         self._coming_up = asyncio.create_task(self._come_up())
@@ -121,6 +125,10 @@ class Daemon:
         if event.name == DELETED and event.session_id == event.root_session_id:
             self.events.forget(event.session_id)
             self.access.forget(event.session_id)
+
+    def _report(self, step: ProgressEvent) -> None:
+        self.operations.report(step)
+        self.library_events.hear(step)
 
     def _tell_operation(self, operation: dict[str, Any]) -> None:
         """Let everybody see that long work goes on; what came of it is for those who may ask."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable
 
 from amplifierd.builds.staleness import ProfileStatus
 from amplifierd.home import Home
@@ -12,8 +13,8 @@ from amplifierd.home import Home
 class Freshness:
     """What was last seen of each profile."""
 
-    def __init__(self, home: Home) -> None:
-        self._home = home
+    def __init__(self, home: Home, on_seen: Callable[[ProfileStatus], None]) -> None:
+        self._home, self._on_seen = home, on_seen
         self.statuses: dict[str, ProfileStatus] = {}
 
     async def look(self) -> None:
@@ -21,7 +22,9 @@ class Freshness:
         if not self._home.settings.startup.check_on_start:
             return
         for profile in await asyncio.to_thread(self._home.profiles.list):
-            self.statuses[str(profile.profile_id)] = await self._home.profiles.status(profile.profile_id)
+            status = await self._home.profiles.status(profile.profile_id)
+            self.statuses[str(profile.profile_id)] = status
+            self._on_seen(status)
 
     def counted(self) -> dict[str, int]:
         """Return how many profiles there are of each status."""

@@ -1,15 +1,22 @@
-"""A daemon in this process, and clients of it that come from wherever a test wants."""
+"""Daemons to send requests to: one on loopback with real workers, and others in this process, whose clients come from
+wherever a test wants."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 from fastapi.testclient import TestClient
+
+sys.path.append(str(Path(__file__).parent))
+
+from real_server import RealServer, real_server
 
 from amplifierd import Home, open_home
 from amplifierd.app import create_app
@@ -69,3 +76,15 @@ def served(serve: Callable[..., Served]) -> Served:
 def client(served: Served) -> TestClient:
     """A client that may do everything."""
     return served.client()
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
+    """A daemon on a port of loopback with workers, for all tests that can share one."""
+    with real_server(tmp_path_factory.mktemp("home")) as served:
+        yield served
+
+
+@pytest.fixture
+def admin(server: RealServer) -> httpx2.Client:
+    return server.client()
