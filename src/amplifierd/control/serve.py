@@ -17,6 +17,7 @@ from amplifierd.settings_file import create_settings_file
 
 from .binding import Binding, bind, refuse_unsafe
 from .certificates import tls_files
+from .connections import allow_many_files
 from .server import Server
 
 
@@ -43,6 +44,7 @@ def serve(home_dir: Path | None, config: Path | None, flags: Mapping[str, Any], 
             paths.logs, secrets, level=settings.log_level, as_json=settings.log_json, echo=not quiet and _is_watched()
         )
         try:
+            allow_many_files()
             binding = bind(settings)
             server = Server(create_app(home=home), tls=tls, on_started=lambda: _announce(home, binding, quiet=quiet))
             server.run(sockets=[binding.listener])

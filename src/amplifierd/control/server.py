@@ -12,6 +12,9 @@ import uvicorn
 from fastapi import FastAPI
 
 from amplifierd.daemon.daemon import Daemon
+from amplifierd.http.client_address import TrustedProxies, peer_of
+
+from .connections import ConnectionBounds, bounded_protocol
 
 _LAST_ANSWERS_S = 5
 _LARGEST_HEADERS = 64 * 1024
@@ -22,6 +25,8 @@ class Server(uvicorn.Server):
     """Ends the daemon's turns and streams before the connections; a second signal hurries all of it."""
 
     def __init__(self, app: FastAPI, *, tls: tuple[Path, Path] | None, on_started: Callable[[], None]) -> None:
+        self._daemon: Daemon = app.state.daemon
+        proxies = TrustedProxies(self._daemon.home.settings.trusted_proxies)
         super().__init__(
             uvicorn.Config(
                 app,
@@ -34,11 +39,11 @@ class Server(uvicorn.Server):
                 timeout_keep_alive=_KEEP_ALIVE_S,
                 timeout_graceful_shutdown=_LAST_ANSWERS_S,
                 h11_max_incomplete_event_size=_LARGEST_HEADERS,
+                http=bounded_protocol(ConnectionBounds(lambda address: proxies.has(peer_of({"client": (address, 0)})))),
                 ssl_certfile=tls[0] if tls else None,
                 ssl_keyfile=tls[1] if tls else None,
             )
         )
-        self._daemon: Daemon = app.state.daemon
         self._on_started = on_started
         self._stopping: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None

@@ -83,6 +83,7 @@ DESCRIPTIONS = {
     401: "It is not known who calls",
     403: "The caller may not do this",
     404: "There is no such thing",
+    408: "The request did not come in time",
     409: "The state of things does not allow it",
     410: "It is too late",
     413: "The request is too large",
@@ -97,5 +98,5 @@ DESCRIPTIONS = {
     504: "It took too long",
 }
 
-USUAL = (400, 401, 403, 413, 415, 422, 429, 431, 500, 503)
+USUAL = (400, 401, 403, 408, 413, 415, 422, 429, 431, 500, 503)
 """Problems that any endpoint may answer with."""

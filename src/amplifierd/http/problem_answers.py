@@ -22,7 +22,13 @@ OPENAI = "/v1/"
 
 logger = logging.getLogger(__name__)
 
-_CODES = {404: "not-found", 405: "method-not-allowed", 413: "payload-too-large", 415: "unsupported-media-type"}
+_CODES = {
+    404: "not-found",
+    405: "method-not-allowed",
+    408: "request-timeout",
+    413: "payload-too-large",
+    415: "unsupported-media-type",
+}
 
 
 def add_problem_answers(app: FastAPI) -> None:

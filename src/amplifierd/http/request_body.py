@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Mapping
 
@@ -11,6 +12,8 @@ from starlette.types import Message, Receive
 from amplifierd.exceptions import RequestRefusedError
 
 MAX_BYTES = 10 * 1024 * 1024
+PATIENCE_S = 300.0
+"""How long a body may take to come."""
 
 _JSON = re.compile(rb"application/(?:[\w.-]+\+)?json(?:\s*;.*)?", re.IGNORECASE)
 _OPAQUE = b"application/octet-stream"
@@ -38,15 +41,23 @@ def check_body(headers: Mapping[bytes, bytes]) -> None:
         raise RequestRefusedError("only application/json is read", code="unsupported-media-type")
 
 
-def bounded(receive: Receive) -> Receive:
-    """Return a `receive` that ends a request whose body turns out to be too large."""
-    received = 0
+def bounded(receive: Receive, *, patience_s: float = PATIENCE_S) -> Receive:
+    """Return a `receive` that ends a request whose body turns out to be too large, or does not come."""
+    received, is_whole = 0, False
+    deadline = asyncio.get_running_loop().time() + patience_s
 
     async def receive_bounded() -> Message:
-        nonlocal received
-        message = await receive()
+        nonlocal received, is_whole
+        if is_whole:
+            return await receive()
+        try:
+            async with asyncio.timeout_at(deadline):
+                message = await receive()
+        except TimeoutError:
+            raise HTTPException(408, f"the body did not come within {patience_s:.0f} seconds") from None
         if message["type"] == "http.request":
             received += len(message.get("body", b""))
+            is_whole = not message.get("more_body", False)
             if received > MAX_BYTES:
                 raise HTTPException(413, _TOO_LARGE)
         return message
