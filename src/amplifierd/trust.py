@@ -105,7 +105,11 @@ class Trust:
 
 
 def _resolved(directory: Path | str) -> Path:
-    return Path(os.path.realpath(Path(directory).expanduser()))  # `resolve` raises when symlinks go in a circle
+    try:
+        expanded = Path(directory).expanduser()
+    except RuntimeError as error:
+        raise TrustError(f"{directory} begins with a user who is not known here", hint="write the path out") from error
+    return Path(os.path.realpath(expanded))  # `resolve` raises when symlinks go in a circle
 
 
 def _too_wide(directory: Path) -> str:

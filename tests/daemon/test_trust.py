@@ -105,6 +105,11 @@ def test_only_a_directory_can_be_trusted(home: Home, project: Path) -> None:
             home.trust.add(wrong)
 
 
+def test_a_directory_of_a_user_who_is_not_known_is_refused(home: Home) -> None:
+    with pytest.raises(TrustError, match="not known"):
+        home.trust.add("~nobody-of-that-name/project")
+
+
 def test_a_directory_whose_name_cannot_be_written_down_is_refused(home: Home, project: Path) -> None:
     odd = project / os.fsdecode(b"caf\xe9")
     odd.mkdir()

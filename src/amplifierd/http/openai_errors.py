@@ -5,6 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from pydantic import BaseModel
+
+
+class OpenAIProblem(BaseModel):
+    """What went wrong, in OpenAI's words; `code` is that of our problem documents."""
+
+    message: str
+    type: str
+    param: str | None
+    code: str
+
+
+class OpenAIError(BaseModel):
+    """An error as OpenAI's clients read it."""
+
+    error: OpenAIProblem
+
 
 def openai_error(document: Mapping[str, Any]) -> dict[str, Any]:
     """Return a problem in the shape of OpenAI's errors."""

@@ -8,14 +8,18 @@ from fastapi import FastAPI
 from fastapi.dependencies.models import Dependant
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute, iter_route_contexts
+from pydantic.json_schema import models_json_schema
 
 from amplifierd.daemon.callers import SCOPES
 
 from .dependencies import requires
-from .models import USUAL, Problem, problem_response
+from .models import DESCRIPTIONS, USUAL, Problem, problem_response
+from .openai_errors import OpenAIError
+from .problem_answers import OPENAI
 
 PUBLIC = frozenset({"/health", "/ready"})
 _SCHEME = "token"
+_REF = "#/components/schemas/{model}"
 
 
 def describe(app: FastAPI) -> dict[str, Any]:
@@ -26,7 +30,8 @@ def describe(app: FastAPI) -> dict[str, Any]:
         schemas = components.setdefault("schemas", {})
         for name in ("HTTPValidationError", "ValidationError"):
             schemas.pop(name, None)
-        schemas["Problem"] = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
+        schemas["Problem"] = Problem.model_json_schema()
+        schemas |= models_json_schema([(OpenAIError, "serialization")], ref_template=_REF)[1]["$defs"]
         components["securitySchemes"] = {_SCHEME: {"type": "http", "scheme": "bearer"}}
         scopes = _scopes(app)
         for path, operations in document["paths"].items():
@@ -52,5 +57,12 @@ def _complete(path: str, operation: dict[str, Any], scopes: list[str]) -> None:
     for status in USUAL:
         if str(status) not in responses or status == 422:
             responses[str(status)] = problem_response(status)
+    if path.startswith(OPENAI):
+        responses |= {status: _openai_response(int(status)) for status in responses if int(status) >= 400}
     if path not in PUBLIC:
         operation["security"] = [{_SCHEME: scopes}]
+
+
+def _openai_response(status: int) -> dict[str, Any]:
+    content = {"application/json": {"schema": {"$ref": _REF.format(model=OpenAIError.__name__)}}}
+    return {"description": DESCRIPTIONS[status], "content": content}

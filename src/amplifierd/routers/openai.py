@@ -7,7 +7,7 @@ import time
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Header, Request
 from fastapi.responses import JSONResponse, StreamingResponse
@@ -16,8 +16,11 @@ from starlette.responses import Response
 from amplifier_core.exceptions import AmplifierError
 from amplifierd.builds.profile import Profile
 from amplifierd.daemon.completions import RunningCompletion, completing
+from amplifierd.daemon.daemon import Daemon
 from amplifierd.exceptions import ProfileNotFoundError
 from amplifierd.http.dependencies import Runner, TheDaemon
+from amplifierd.http.event_stream import STREAMED
+from amplifierd.http.models import Answer, problems
 from amplifierd.http.openai_errors import openai_error
 from amplifierd.http.openai_messages import (
     ChatCompletionBody,
@@ -37,26 +40,37 @@ router = APIRouter(prefix=PREFIX, tags=["openai"])
 SessionHeader = Annotated[str | None, Header(description="the stored session to go on with")]
 
 
+class Model(Answer):
+    """A profile; `created` is when it was last changed, in seconds since 1970."""
+
+    id: str
+    object: Literal["model"] = "model"
+    created: int
+    owned_by: str = "amplifier"
+
+
+class Models(Answer):
+    object: Literal["list"] = "list"
+    data: list[Model]
+
+
 @router.get("/models")
-async def list_models(daemon: TheDaemon, caller: Runner) -> dict[str, Any]:
+async def list_models(daemon: TheDaemon, caller: Runner) -> Models:
     """List the profiles that can be used, as models."""
-    profiles = [profile for profile in daemon.home.profiles.list() if profile.valid]
-    return {"object": "list", "data": [_model(profile) for profile in profiles]}
+    return Models(data=[_model(profile) for profile in daemon.home.profiles.list() if profile.valid])
 
 
-@router.get("/models/{model:path}")
-async def show_model(model: str, daemon: TheDaemon, caller: Runner) -> dict[str, Any]:
+@router.get("/models/{model:path}", responses=problems(404))
+async def show_model(model: str, daemon: TheDaemon, caller: Runner) -> Model:
     """Show one profile as a model."""
-    try:
-        profile = daemon.home.profiles.get(model)
-    except ValueError:
-        profile = None
-    if profile is None or not profile.valid:
-        raise ProfileNotFoundError(f"there is no model {model!r}", hint="GET /v1/models lists them")
-    return _model(profile)
+    return _model(_profile(daemon, model))
 
 
-@router.post("/chat/completions", response_model=None)
+@router.post(
+    "/chat/completions",
+    response_model=None,
+    responses={200: {"content": STREAMED[200]["content"]}, **problems(404, 409, 499, 502, 504)},
+)
 async def complete(
     request: Request,
     body: ChatCompletionBody,
@@ -69,6 +83,8 @@ async def complete(
     """Run one turn of a profile; in a stored session where a header names one."""
     session_id = x_amplifier_session or x_session_id or x_client_session_id
     asked = read_completion(body)
+    if session_id is None:
+        _profile(daemon, body.model)
     head = {"id": f"chatcmpl-{uuid.uuid4().hex}", "created": int(time.time()), "model": body.model}
     async with AsyncExitStack() as stack:
         running = await stack.enter_async_context(completing(daemon, caller, asked, session_id))
@@ -125,6 +141,21 @@ def _data(value: Any) -> bytes:
     return b"data: " + json.dumps(value, ensure_ascii=False).encode() + b"\n\n"
 
 
-def _model(profile: Profile) -> dict[str, Any]:
+def _profile(daemon: Daemon, model: str) -> Profile:
+    """Return the profile that a model stands for.
+
+    Raises:
+        ProfileNotFoundError: there is none of that id that could be used.
+    """
+    try:
+        profile = daemon.home.profiles.get(model)
+    except ValueError:  # it cannot be an id
+        profile = None
+    if profile is None or not profile.valid:
+        raise ProfileNotFoundError(f"there is no model {model!r}", hint="GET /v1/models lists them")
+    return profile
+
+
+def _model(profile: Profile) -> Model:
     created = int(profile.path.stat().st_mtime) if profile.path.exists() else 0
-    return {"id": str(profile.profile_id), "object": "model", "created": created, "owned_by": "amplifier"}
+    return Model(id=str(profile.profile_id), created=created)

@@ -79,7 +79,7 @@ class Hits(Answer):
 
 
 class Cleanup(Body):
-    older_than_days: Annotated[float, Field(ge=0)] | None = 30
+    older_than_days: Annotated[float, Field(ge=0, le=36_500)] | None = 30
     dry_run: bool = False
 
 

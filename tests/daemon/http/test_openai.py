@@ -167,8 +167,9 @@ def test_a_session_of_somebody_else_is_not_there(url: str, home: Home) -> None:
         )
 
 
-def test_an_unknown_model_and_a_body_without_a_prompt_are_refused(client: openai.OpenAI) -> None:
+@pytest.mark.parametrize("model", ["local/nobody", "gpt", "../x"])
+def test_an_unknown_model_and_a_body_without_a_prompt_are_refused(client: openai.OpenAI, model: str) -> None:
     with pytest.raises(openai.NotFoundError):
-        client.chat.completions.create(model="local/nobody", messages=[{"role": "user", "content": "Hello"}])
+        client.chat.completions.create(model=model, messages=[{"role": "user", "content": "Hello"}])
     with pytest.raises(openai.BadRequestError):
         client.chat.completions.create(model=MODEL, messages=[{"role": "system", "content": "Hello"}])

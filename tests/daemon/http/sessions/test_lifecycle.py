@@ -154,3 +154,4 @@ def test_old_sessions_are_cleaned_up_by_an_admin(server: RealServer, admin: http
     assert session_id in dry["removed"]
     assert admin.get(f"/sessions/{session_id}").status_code == 200
     assert code(server.client("run", "ann").post("/sessions/cleanup", json={})) == (403, "forbidden")
+    assert admin.post("/sessions/cleanup", json={"older_than_days": 10**30}).status_code == 422
