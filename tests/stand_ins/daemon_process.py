@@ -1,0 +1,101 @@
+"""The real daemon as a process: `amplifierd serve`, on a free port of loopback, with a home that is given."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self
+
+import httpx2
+import yaml
+
+from amplifierd.daemon.run_file import find_running
+from amplifierd.paths import Paths
+
+_PATIENCE_S = 120.0
+_PAUSE_S = 0.005
+
+
+class DaemonProcess:
+    """Serves a home while the block runs. `ready_s` is how long its last start took until it was ready."""
+
+    def __init__(self, home: Path, settings: Mapping[str, Any] | None = None) -> None:
+        self._paths = Paths.from_environment(home)
+        self._process: subprocess.Popen[bytes] | None = None
+        self.url = ""
+        self.ready_s = 0.0
+        if settings is not None:
+            self._paths.settings_file.parent.mkdir(parents=True, exist_ok=True)
+            self._paths.settings_file.write_text(yaml.safe_dump(dict(settings)))
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stop()
+
+    @property
+    def token(self) -> str:
+        return self._paths.token_file.read_text().strip()
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self) -> None:
+        """Start it, and wait until it is ready."""
+        begun = time.perf_counter()
+        command = [sys.executable, "-m", "amplifierd", "--home", str(self._paths.home), "serve"]
+        dropped = ("AMPLIFIER", "ANTHROPIC_", "OPENAI_", "PYTHONDONTWRITEBYTECODE")
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(dropped)}
+        environment["AMPLIFIER_HOME"] = str(self._paths.home / "ecosystem")  # no sessions of other applications
+        self._process = subprocess.Popen(
+            [*command, "--port", "0", "--offline"],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        while (running := find_running(self._paths)) is None or running.process.pid != self._process.pid:
+            self._check(begun)
+        self.url = running.url
+        while not self._is_ready():
+            self._check(begun)
+        self.ready_s = time.perf_counter() - begun
+
+    def kill(self) -> None:
+        """End it as a crash would; its workers end by themselves."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait(_PATIENCE_S)
+
+    def stop(self) -> None:
+        """Let it end, at once if it takes too long."""
+        if self._process is None or self._process.poll() is not None:
+            return
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            self._process.wait(_PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+    def _is_ready(self) -> bool:
+        try:
+            return httpx2.get(f"{self.url}/ready").status_code == 200
+        except httpx2.TransportError:
+            return False
+
+    def _check(self, begun: float) -> None:
+        assert self._process is not None
+        if self._process.poll() is not None:
+            raise AssertionError(f"the daemon ended with {self._process.returncode}")
+        if time.perf_counter() - begun > _PATIENCE_S:
+            raise AssertionError("the daemon did not become ready")
+        time.sleep(_PAUSE_S)
