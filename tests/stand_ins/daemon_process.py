@@ -10,8 +10,8 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
+from urllib.request import urlopen
 
-import httpx2
 import yaml
 
 from amplifierd.daemon.run_file import find_running
@@ -88,8 +88,9 @@ class DaemonProcess:
 
     def _is_ready(self) -> bool:
         try:
-            return httpx2.get(f"{self.url}/ready").status_code == 200
-        except httpx2.TransportError:
+            with urlopen(f"{self.url}/ready", timeout=_PATIENCE_S):
+                return True
+        except OSError:  # it does not listen yet, or says that it is not ready
             return False
 
     def _check(self, begun: float) -> None:
