@@ -13,6 +13,7 @@ from .daemon.daemon import Daemon
 from .home import Home, open_home
 from .http.authentication import Authentication
 from .http.cross_site import CrossSite
+from .http.login_cookie import LoginCookie
 from .http.openapi import describe
 from .http.problem_answers import add_problem_answers
 from .http.request_guard import RequestGuard
@@ -23,10 +24,12 @@ from .routers import (
     cache,
     collections,
     directories,
+    login,
     messages,
     modules,
     openai,
     operations,
+    page,
     plans,
     profiles,
     session_files,
@@ -95,15 +98,18 @@ def create_app(settings: Settings | None = None, *, home: Home | None = None) ->
         redoc_url=None,
     )
     app.state.daemon = daemon
+    app.state.login_cookie = LoginCookie(served.paths.home, served.settings, daemon.logins)
     app.openapi = lambda: describe(app)  # type: ignore[method-assign] # the way FastAPI documents
     add_problem_answers(app)
     app.add_middleware(
         RequestGuard,
-        authentication=Authentication(served.settings, daemon.tokens, daemon.tickets),
+        authentication=Authentication(served.settings, daemon.tokens, daemon.tickets, app.state.login_cookie),
         cross_site=CrossSite(served.settings),
         audit=daemon.audit,
     )
     app.include_router(system.unversioned)
+    app.include_router(page.router)
+    app.include_router(login.router)
     app.include_router(openai.router)
     for module in _VERSIONED:
         app.include_router(module.router, prefix=API)

@@ -124,6 +124,10 @@ class Paths:
         return self.state / "operations.jsonl"
 
     @property
+    def logins_file(self) -> Path:
+        return self.state / "logins.json"
+
+    @property
     def audit_file(self) -> Path:
         return self.logs / "audit.jsonl"
 

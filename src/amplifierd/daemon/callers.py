@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from amplifierd.exceptions import ForbiddenError
@@ -12,12 +12,14 @@ Scope = Literal["read", "run", "admin"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 """What a caller may do, each including those before it: look, run sessions, change the daemon itself."""
 
-Via = Literal["token", "ticket", "proxy", "open"]
+Via = Literal["token", "cookie", "ticket", "proxy", "open"]
 
 
 @dataclass(frozen=True)
 class Caller:
     """Whoever sent a request. `limits` are the most that a session of theirs may use.
+
+    `token_hash` is that of the token they are known by, empty for who needs none.
 
     A session belongs to the `owner` of the caller that created it; only an `admin` sees the sessions of others.
     """
@@ -27,6 +29,7 @@ class Caller:
     scope: Scope
     via: Via = "token"
     limits: Limits | None = None
+    token_hash: str = field(default="", repr=False)
 
     def may(self, scope: Scope) -> bool:
         return SCOPES.index(self.scope) >= SCOPES.index(scope)

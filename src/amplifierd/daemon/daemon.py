@@ -19,9 +19,11 @@ from amplifierd.workers.workers import Workers
 
 from .audit import AuditLog
 from .event_hub import EventHub
+from .failed_attempts import FailedAttempts
 from .freshness import Freshness
 from .idempotency import IdempotencyKeys
 from .library_events import LibraryEvents
+from .logins import Logins
 from .loop_lag import LoopLag
 from .metrics import Metrics
 from .operations import Operations
@@ -60,6 +62,8 @@ class Daemon:
         self.phase: Phase = "starting"
         self.tokens = Tokens(home.paths, home.settings.auth.tokens)
         self.tickets = Tickets()
+        self.logins = Logins(home.paths.logins_file, self.tokens)
+        self.failed_logins = FailedAttempts()
         self.idempotency = IdempotencyKeys(home.paths.idempotency)
         self.audit = AuditLog(home.paths.audit_file)
         self.step = ""
@@ -86,6 +90,7 @@ class Daemon:
         await asyncio.to_thread(self.idempotency.load)
         await asyncio.to_thread(self.operations.load)
         self.library_events.start()
+        await asyncio.to_thread(self.logins.load)
         await self.live.start()
         self.loop_lag.start()
         self._coming_up = asyncio.create_task(self._come_up())

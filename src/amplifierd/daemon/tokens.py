@@ -52,7 +52,7 @@ class Token:
 
     @property
     def caller(self) -> Caller:
-        return Caller(self.name, self.owner, self.scope, limits=self.limits)
+        return Caller(self.name, self.owner, self.scope, limits=self.limits, token_hash=self.hash)
 
     def to_json(self) -> dict[str, Any]:
         """Return what may be shown: everything but the hash."""
@@ -83,7 +83,10 @@ class Tokens:
         """Return whose token it is; each known token is compared, in constant time."""
         if not presented or len(presented) > _LONGEST:
             return None
-        digest = _hash(presented)
+        return self.find_hash(secret_hash(presented))
+
+    def find_hash(self, digest: str) -> Caller | None:
+        """Return whose token has a hash, None when it was revoked."""
         matching = [token for token in self.list() if hmac.compare_digest(token.hash, digest)]
         return matching[0].caller if matching else None
 
@@ -115,7 +118,7 @@ class Tokens:
                 hint = "a name begins with a letter or digit and has at most 64 of letters, digits and . _ -"
                 raise SettingsError(f"{text!r} cannot name a token", hint=hint)
         secret = _new_secret()
-        token = Token(name, scope, owner or name, _hash(secret), this_moment(), limits)
+        token = Token(name, scope, owner or name, secret_hash(secret), this_moment(), limits)
 
         def add(named: tuple[Token, ...]) -> tuple[Token, ...]:
             if name in {known.name for known in self.list()} | {FIRST}:
@@ -179,7 +182,7 @@ def _read_first(file: Path) -> tuple[Token, ...]:
         return ()
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError(f"{file} cannot be read: {type(error).__name__}") from None
-    return (Token(FIRST, "admin", FIRST, _hash(secret)),) if secret else ()
+    return (Token(FIRST, "admin", FIRST, secret_hash(secret)),) if secret else ()
 
 
 def _read_named(file: Path) -> tuple[Token, ...]:
@@ -200,7 +203,7 @@ def _read_named(file: Path) -> tuple[Token, ...]:
         raise SettingsError(f"{file} is damaged ({type(error).__name__})", hint="repair or remove it") from error
 
 
-def _hash(secret: str) -> str:
+def secret_hash(secret: str) -> str:
     """Return what is stored: a secret has 256 random bits, so one round suffices."""
     return hashlib.sha256(secret.encode("utf-8", "replace")).hexdigest()
 

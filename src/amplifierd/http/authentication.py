@@ -1,10 +1,8 @@
-"""Who a request comes from: a token, a ticket, or what a trusted proxy says."""
+"""Who a request comes from: a token, a login of the page, a ticket, or what a trusted proxy says."""
 
 from __future__ import annotations
 
 import re
-import time
-from collections import OrderedDict, deque
 from collections.abc import Mapping
 from urllib.parse import parse_qs
 
@@ -12,28 +10,33 @@ from starlette.types import Scope
 
 from amplifier_system.addresses import is_loopback
 from amplifierd.daemon.callers import EVERYONE, Caller
+from amplifierd.daemon.failed_attempts import FailedAttempts
 from amplifierd.daemon.tickets import Tickets
 from amplifierd.daemon.tokens import Tokens
-from amplifierd.exceptions import RequestRefusedError, UnauthorizedError
+from amplifierd.exceptions import UnauthorizedError
 from amplifierd.settings import Settings
 
-from .client_address import TrustedProxies, client_of, is_direct, peer_of
+from .client_address import TrustedProxies, client_of, is_direct, peer_of, scheme_of
+from .cross_site import SAFE_METHODS
+from .login_cookie import LoginCookie
+from .request_headers import wants_html
 
 Headers = Mapping[bytes, bytes]
 
-_PUBLIC = frozenset({"/health", "/ready"})
+_PUBLIC = frozenset({"/health", "/ready", "/auth/login"})
+_PAGE = re.compile(r"/app(?:/.*)?", re.DOTALL)
+"""The files of the page: they hold nothing of anybody."""
+
 _DOCUMENTATION = frozenset({"/docs", "/openapi.json"})
 _STREAM = re.compile(r"/api/v1/(?:events|sessions/[^/]+/stream)")
 _USER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,127}")
-_ATTEMPTS, _PER_SECONDS = 5, 60.0
-_MOST_ADDRESSES = 10_000
 
 
 class Authentication:
     """Answers for each request who sent it. The settings are those that the daemon was started with."""
 
-    def __init__(self, settings: Settings, tokens: Tokens, tickets: Tickets) -> None:
-        self._mode, self._tokens, self._tickets = settings.auth.mode, tokens, tickets
+    def __init__(self, settings: Settings, tokens: Tokens, tickets: Tickets, cookie: LoginCookie) -> None:
+        self._mode, self._tokens, self._tickets, self._cookie = settings.auth.mode, tokens, tickets, cookie
         self._proxies = TrustedProxies(settings.trusted_proxies)
         self._is_local_bind = settings.uds is not None or is_loopback(settings.host)
         self._failures = FailedAttempts()
@@ -41,15 +44,18 @@ class Authentication:
     def address_of(self, scope: Scope, headers: Headers) -> str:
         return client_of(peer_of(scope), headers, self._proxies)
 
+    def scheme_of(self, scope: Scope, headers: Headers) -> str:
+        return scheme_of(scope, headers, self._proxies)
+
     def identify(self, scope: Scope, headers: Headers) -> Caller | None:
         """Return who sent a request; None for one that anybody may send.
 
         Raises:
             UnauthorizedError: it does not say who it is from, or not credibly.
-            RequestRefusedError: too many attempts of this kind came from the address.
+            RequestRefusedError: too many attempts of this kind came from the address, or it was made by another site.
         """
         path, peer = scope["path"], peer_of(scope)
-        if path in _PUBLIC:
+        if path in _PUBLIC or (scope["method"] in SAFE_METHODS and _is_of_page(path, headers)):
             return None
         direct = is_direct(peer, headers, self._proxies)
         if path in _DOCUMENTATION and self._is_local_bind and direct:
@@ -62,6 +68,8 @@ class Authentication:
             return self._by_token(authorization, self.address_of(scope, headers))
         if self._mode == "proxy" and self._proxies.has(peer):
             return _by_user(headers.get(b"x-authenticated-user", b""))
+        if (caller := self._cookie.identify(scope["method"], scope["scheme"], headers)) is not None:
+            return caller
         if scope["method"] == "GET" and _STREAM.fullmatch(path):
             return self._by_ticket(scope, headers)
         raise UnauthorizedError("a token is needed", hint="send the header Authorization: Bearer TOKEN")
@@ -77,7 +85,7 @@ class Authentication:
     def _by_ticket(self, scope: Scope, headers: Headers) -> Caller:
         query = parse_qs(scope.get("query_string", b"").decode("latin-1"))
         tickets = query.get("ticket", [])
-        caller = self._tickets.redeem(tickets[0]) if len(tickets) == 1 else None
+        caller = self._tickets.redeem(tickets[0], "stream") if len(tickets) == 1 else None
         if caller is None:
             if tickets:
                 self._failures.count(self.address_of(scope, headers))
@@ -85,27 +93,8 @@ class Authentication:
         return caller
 
 
-class FailedAttempts:
-    """Counts the failures of each address; five a minute are answered, more are refused."""
-
-    def __init__(self) -> None:
-        self._failed: OrderedDict[str, deque[float]] = OrderedDict()
-
-    def count(self, address: str) -> None:
-        """Take note of a failure.
-
-        Raises:
-            RequestRefusedError: there were too many lately.
-        """
-        moment = time.monotonic()
-        lately = self._failed.setdefault(address, deque(maxlen=_ATTEMPTS))
-        self._failed.move_to_end(address)
-        if len(self._failed) > _MOST_ADDRESSES:
-            self._failed.popitem(last=False)
-        if len(lately) == _ATTEMPTS and moment - lately[0] < _PER_SECONDS:
-            wait = _PER_SECONDS - (moment - lately[0])
-            raise RequestRefusedError("too many failed attempts", code="rate-limit", retry_after=wait)
-        lately.append(moment)
+def _is_of_page(path: str, headers: Headers) -> bool:
+    return bool(_PAGE.fullmatch(path)) or (path == "/" and wants_html(headers))
 
 
 def _by_user(user: bytes) -> Caller:

@@ -60,6 +60,15 @@ def client_of(peer: Address | None, headers: Headers, proxies: TrustedProxies) -
     return "unknown"
 
 
+def scheme_of(scope: Scope, headers: Headers, proxies: TrustedProxies) -> str:
+    """Return how the client speaks to us, or to the trusted proxy that takes its TLS off: `http` or `https`."""
+    told = headers.get(b"x-forwarded-proto", b"").decode("latin-1").lower()
+    if told in ("http", "https") and proxies.has(peer_of(scope)):
+        return told
+    scheme: str = scope["scheme"]
+    return scheme
+
+
 def is_direct(peer: Address | None, headers: Headers, proxies: TrustedProxies) -> bool:
     """Say whether a request comes from this machine and was not forwarded for somebody else."""
     if any(name in headers for name in _FORWARDED) or proxies.has(peer):

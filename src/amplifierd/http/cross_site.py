@@ -34,7 +34,7 @@ class CrossSite:
         origin = headers.get(b"origin")
         if origin is not None:
             text = origin.decode("latin-1")
-            is_fine = text in self._origins or text == f"{scheme}://{host}"
+            is_fine = text in self._origins or text == own_origin(scheme, headers)
             return "allowed" if is_fine else "origin-rejected"
         is_foreign = headers.get(b"sec-fetch-site") == b"cross-site"
         return "origin-rejected" if is_foreign and method not in SAFE_METHODS else "allowed"
@@ -47,6 +47,11 @@ class CrossSite:
     def _is_host(self, host: str) -> bool:
         name = _canonical(_without_port(host))
         return bool(name) and (name in self._hosts or is_loopback(name))
+
+
+def own_origin(scheme: str, headers: Headers) -> str:
+    """Return the origin of the daemon's own pages, as the browser that sent a request sees it."""
+    return f"{scheme}://{headers.get(b'host', b'').decode('latin-1')}"
 
 
 def _without_port(host: str) -> str:

@@ -11,12 +11,18 @@ from amplifierd.daemon.callers import Caller, Scope
 from amplifierd.daemon.daemon import Daemon
 from amplifierd.exceptions import UnauthorizedError
 
+from .login_cookie import LoginCookie
 from .request_guard import AUDIT_DETAILS
 
 
 def _daemon(request: Request) -> Daemon:
     daemon: Daemon = request.app.state.daemon
     return daemon
+
+
+def _login_cookie(request: Request) -> LoginCookie:
+    cookie: LoginCookie = request.app.state.login_cookie
+    return cookie
 
 
 @dataclass(frozen=True)
@@ -39,6 +45,7 @@ def note(request: Request, **facts: Any) -> None:
 
 
 TheDaemon = Annotated[Daemon, Depends(_daemon)]
+TheCookie = Annotated[LoginCookie, Depends(_login_cookie)]
 Reader = Annotated[Caller, Depends(requires("read"))]
 Runner = Annotated[Caller, Depends(requires("run"))]
 Admin = Annotated[Caller, Depends(requires("admin"))]

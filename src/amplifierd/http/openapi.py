@@ -17,7 +17,7 @@ from .models import DESCRIPTIONS, USUAL, Problem, problem_response
 from .openai_errors import OpenAIError
 from .problem_answers import OPENAI
 
-PUBLIC = frozenset({"/health", "/ready"})
+PUBLIC = frozenset({"/health", "/ready", "/auth/login"})
 _SCHEME = "token"
 _REF = "#/components/schemas/{model}"
 

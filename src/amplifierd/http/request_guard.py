@@ -67,6 +67,7 @@ class RequestGuard:
         answer = ResponseHeaders(send, request_id)
         try:
             headers = read_headers(scope["headers"])
+            scope["scheme"] = self._authentication.scheme_of(scope, headers)
             self._check_cross_site(scope, headers)
             answer.origin = self._cross_site.allowed_origin(headers)
             if scope["method"] == "OPTIONS" and answer.origin and b"access-control-request-method" in headers:
@@ -90,7 +91,7 @@ class RequestGuard:
                 raise  # the answer has begun: only the end of the connection can tell the client
             await error_answer(Request(scope), error)(scope, receive, answer.send)
         finally:
-            if scope["method"] not in SAFE_METHODS:
+            if scope["method"] not in SAFE_METHODS or AUDIT_DETAILS in scope["state"]:
                 self._write_down(scope, answer.status)
 
     def _check_cross_site(self, scope: Scope, headers: Headers) -> None:

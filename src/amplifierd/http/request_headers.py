@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from amplifierd.exceptions import RequestRefusedError
 
 MAX_BYTES = 32 * 1024
-_SINGLE = frozenset({b"host", b"origin", b"authorization", b"content-type", b"content-length", b"x-authenticated-user"})
+_SINGLE = frozenset(
+    {
+        b"host",
+        b"origin",
+        b"sec-fetch-site",
+        b"authorization",
+        b"cookie",
+        b"content-type",
+        b"content-length",
+        b"x-authenticated-user",
+        b"x-forwarded-proto",
+    }
+)
 """Headers that decide something: a second one would let two readers see two requests."""
 
 
@@ -30,3 +42,8 @@ def read_headers(raw: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
     if size > MAX_BYTES:
         raise RequestRefusedError(f"the headers have more than {MAX_BYTES} bytes", code="headers-too-large")
     return headers
+
+
+def wants_html(headers: Mapping[bytes, bytes]) -> bool:
+    """Say whether somebody looks at the answer in a browser."""
+    return b"text/html" in headers.get(b"accept", b"").lower()

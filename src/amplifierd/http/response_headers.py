@@ -8,13 +8,23 @@ HTML_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; font-src 'self'; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
+DATA_POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+"""For what is not a page: opened as one, it shows what it is and does nothing."""
+
+_OF_THE_PAGE = (b"text/html", b"text/javascript", b"text/css", b"image/svg+xml")
 _PREFLIGHT = [
     (b"access-control-allow-methods", b"GET, POST, PUT, PATCH, DELETE"),
     (b"access-control-allow-headers", b"Authorization, Content-Type, Idempotency-Key, Last-Event-ID, X-Request-Id"),
     (b"access-control-max-age", b"600"),
 ]
 _EXPOSED = b"X-Request-Id, Location, Retry-After"
-_ALWAYS = [(b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"no-referrer")]
+_ALWAYS = [
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"x-frame-options", b"DENY"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+]
 
 
 class ResponseHeaders:
@@ -41,8 +51,8 @@ class ResponseHeaders:
         own = [(b"x-request-id", self._request_id), *_ALWAYS]
         if b"cache-control" not in given:
             own.append((b"cache-control", b"no-store"))
-        if given.get(b"content-type", b"").startswith(b"text/html"):
-            own.append((b"content-security-policy", HTML_POLICY.encode()))
+        is_of_page = given.get(b"content-type", b"").startswith(_OF_THE_PAGE)
+        own.append((b"content-security-policy", (HTML_POLICY if is_of_page else DATA_POLICY).encode()))
         if self.origin is not None:
             own += [
                 (b"access-control-allow-origin", self.origin),

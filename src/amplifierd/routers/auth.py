@@ -9,7 +9,8 @@ from fastapi import APIRouter, Depends, Path, Request
 from pydantic import Field
 
 from amplifierd.daemon.callers import Scope
-from amplifierd.daemon.tickets import LIFETIME_S
+from amplifierd.daemon.tickets import LIFETIME_S, Purpose
+from amplifierd.exceptions import ForbiddenError
 from amplifierd.http.dependencies import Reader, TheDaemon, note, requires
 from amplifierd.http.models import Answer, Body, Page, PageLimit, PageOffset, paged, problems
 from amplifierd.limits import Limits
@@ -20,11 +21,16 @@ _ADMIN = [Depends(requires("admin"))]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 
 
+class NewTicket(Body):
+    purpose: Purpose = Field(default="stream", description="to open one stream, or to log a browser in")
+
+
 class Ticket(Answer):
-    """Good for one stream, for a minute."""
+    """Good once, for a minute."""
 
     ticket: str
     expires_in_seconds: int
+    path: str | None = Field(default=None, description="of a login: the link that logs a browser in")
 
 
 class Me(Answer):
@@ -62,9 +68,15 @@ class CreatedToken(TokenInfo):
 
 
 @router.post("/auth/ticket", status_code=201)
-async def create_ticket(daemon: TheDaemon, caller: Reader) -> Ticket:
-    """Give out a ticket for a stream, to be sent as `?ticket=` where a header cannot be."""
-    return Ticket(ticket=daemon.tickets.issue(caller), expires_in_seconds=LIFETIME_S)
+async def create_ticket(daemon: TheDaemon, caller: Reader, body: NewTicket | None = None) -> Ticket:
+    """Give out a ticket: for a stream, to be sent as `?ticket=` where a header cannot be, or to log a browser in."""
+    purpose = body.purpose if body else "stream"
+    if purpose == "login" and caller.via != "token":
+        hint = "ask with the header Authorization: Bearer TOKEN, or: amplifier daemon open"
+        raise ForbiddenError("only who has a token can let a browser in", hint=hint)
+    ticket = daemon.tickets.issue(caller, purpose)
+    path = f"/auth/login?ticket={ticket}" if purpose == "login" else None
+    return Ticket(ticket=ticket, expires_in_seconds=LIFETIME_S, path=path)
 
 
 @router.get("/auth/me")

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Query, Request, Response
-from fastapi.responses import HTMLResponse
+from fastapi.responses import HTMLResponse, RedirectResponse
 
 from amplifier_core import __version__, events
 from amplifier_core.packages import TYPE_TO_MOUNT_POINT
@@ -20,6 +20,7 @@ from amplifierd.exceptions import RequestRefusedError
 from amplifierd.http.dependencies import TheDaemon, requires
 from amplifierd.http.documentation import documentation_page
 from amplifierd.http.models import Answer, Page, PageLimit, PageOffset, paged, problems
+from amplifierd.http.request_headers import read_headers, wants_html
 from amplifierd.identifiers import MOUNT_TYPES
 
 unversioned = APIRouter(tags=["system"])
@@ -117,9 +118,12 @@ class WorkerPage(Page):
     workers: list[WorkerInfo]
 
 
-@unversioned.get("/", dependencies=[Depends(requires("read"))])
-async def about() -> About:
-    """Say what this is."""
+@unversioned.get("/", response_model=About, responses={303: {"description": "To the page, for who accepts HTML"}})
+async def about(request: Request) -> About | RedirectResponse:
+    """Say what this is; somebody who looks at it in a browser is sent to the page."""
+    if wants_html(read_headers(request.scope["headers"])):
+        return RedirectResponse("/app/", status_code=303, headers={"Vary": "Accept"})
+    requires("read")(request)
     return About(
         version=__version__,
         description="Sessions of agents over HTTP and SSE",

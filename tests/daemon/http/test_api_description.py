@@ -14,7 +14,7 @@ from fastapi.routing import APIRoute, iter_route_contexts
 
 from .conftest import Served
 
-PUBLIC = {"/health", "/ready"}
+PUBLIC = {"/health", "/ready", "/auth/login"}
 
 
 def routes_of(app: FastAPI) -> list[APIRoute]:
@@ -63,6 +63,8 @@ def test_every_creating_post_takes_a_key(served: Served) -> None:
         "/api/v1/validate/mount-plan",
         "/api/v1/validate/module",
         "/api/v1/validate/bundle",
+        "/auth/login",
+        "/auth/logout",
         "/v1/chat/completions",
     }
 

@@ -1,0 +1,83 @@
+"""The cookie by which the page's requests are known, and which of them it is good for."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+
+from starlette.responses import Response
+
+from amplifierd.daemon.callers import Caller
+from amplifierd.daemon.logins import LIFETIME_S, Logins
+from amplifierd.exceptions import RequestRefusedError
+from amplifierd.settings import Settings
+
+from .cross_site import SAFE_METHODS, own_origin
+
+Headers = Mapping[bytes, bytes]
+
+PAGE_HEADER = b"x-amplifier-page"
+"""A header that the page sets and no form, link or image of another site can send."""
+
+_OF_THE_PAGE = (b"same-origin", b"none")
+"""Who may read, by what a browser says of a request: the page, and whoever typed the address."""
+
+
+class LoginCookie:
+    """The cookie of one daemon. Browsers send cookies to every port of a host, so its name is that of the home."""
+
+    def __init__(self, home: Path, settings: Settings, logins: Logins) -> None:
+        self.name = f"amplifier-{hashlib.sha256(str(home).encode()).hexdigest()[:12]}"
+        self._origins = frozenset(settings.security.allowed_origins)
+        self._logins = logins
+
+    def find(self, headers: Headers) -> Caller | None:
+        """Return whom the cookie of a request stands for, wherever the request comes from."""
+        secret = self.secret(headers)
+        return self._logins.find(secret) if secret else None
+
+    def identify(self, method: str, scheme: str, headers: Headers) -> Caller | None:
+        """Return who sent a request, by its cookie; None when it has none that is good.
+
+        Raises:
+            RequestRefusedError: it has one, and another site may have made the browser send it.
+        """
+        caller = self.find(headers)
+        if caller is not None and not self._may_use(method, scheme, headers):
+            raise RequestRefusedError(
+                "a login is for requests of the daemon's own page",
+                code="origin-rejected",
+                hint="programs and other pages send the header Authorization: Bearer TOKEN",
+            )
+        return caller
+
+    def secret(self, headers: Headers) -> str | None:
+        """Return what the browser shows; two cookies of the name, one of them a stranger's, count for nothing."""
+        pairs = (part.strip().partition("=") for part in headers.get(b"cookie", b"").decode("latin-1").split(";"))
+        found = {value for name, _, value in pairs if name == self.name}
+        return found.pop() if len(found) == 1 else None
+
+    def put(self, response: Response, secret: str, *, secure: bool) -> None:
+        """Have the browser keep a secret where no script can read it."""
+        response.set_cookie(self.name, secret, max_age=LIFETIME_S, httponly=True, samesite="lax", secure=secure)
+
+    def remove(self, response: Response, *, secure: bool) -> None:
+        response.delete_cookie(self.name, httponly=True, samesite="lax", secure=secure)
+
+    def _may_use(self, method: str, scheme: str, headers: Headers) -> bool:
+        origin, site = headers.get(b"origin"), headers.get(b"sec-fetch-site")
+        if method in SAFE_METHODS:
+            is_listed = origin is not None and origin.decode("latin-1") in self._origins
+            return site is None or site in _OF_THE_PAGE or is_listed
+        return headers.get(PAGE_HEADER) == b"1" and is_same_origin(scheme, headers)
+
+
+def is_same_origin(scheme: str, headers: Headers) -> bool:
+    """Say whether a browser tells that a request comes from a page of ours; one that tells nothing does not."""
+    origin, site = headers.get(b"origin"), headers.get(b"sec-fetch-site")
+    told = [
+        *([] if origin is None else [origin.decode("latin-1") == own_origin(scheme, headers)]),
+        *([] if site is None else [site == b"same-origin"]),
+    ]
+    return bool(told) and all(told)

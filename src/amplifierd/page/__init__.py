@@ -1,0 +1,1 @@
+"""The page: plain files for the browser, which the daemon serves below `/app/`."""
