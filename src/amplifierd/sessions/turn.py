@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -222,11 +222,20 @@ class Turn:
         if result.status == "completed":
             message = {"message_id": runner.transcript.last_id, "role": "assistant", "turn": result.turn}
             said.insert(0, ("assistant_message:complete", {**message, "content": result.response}))
+        await self._keep(result, self._count(result))  # first, so that whoever hears of the end finds it counted
+        await self._keep(result, runner.journal.write_all(said))
+
+    async def _count(self, result: TurnResult) -> None:
+        runner = self._runner
+        await runner.tree.events.settle()
+        runner.record = await runner.runtime.store.update(runner.hold, **self._counted(result))
+        if runner.parent is None and not runner.is_root:  # nobody above it counts
+            await runner.tree.keep_usage()
+
+    async def _keep(self, result: TurnResult, writing: Awaitable[object]) -> None:
+        """Write something about the end of the turn; what cannot be written keeps the rest from nothing."""
         try:
-            await runner.journal.write_all(said)
-            runner.record = await runner.runtime.store.update(runner.hold, **self._counted(result))
-            if runner.parent is None and not runner.is_root:  # nobody above it counts
-                await runner.tree.keep_usage()
+            await writing
         except HoldLostError:
             logger.warning("session %s was taken over during turn %d", self._session_id, result.turn)
         except (SessionError, OSError) as failure:

@@ -8,6 +8,7 @@ from agents_at_work import Agent, Kind, call
 
 from amplifierd.exceptions import ExecutionInProgressError, QueueFullError, SessionStateError
 from amplifierd.home import Home
+from amplifierd.sessions.tree_events import Event
 
 READ = call("read_file", file_path="notes.md")
 SLOW = {"latency_ms": 60_000}
@@ -47,6 +48,27 @@ async def test_a_resumed_session_goes_on_with_its_history(home: Home, work: Path
 
     assert (result.turn, result.status, bool(resumed.repaired)) == (2, "completed", False)
     assert home.sessions.get(session.session_id).turn_count == 2
+
+
+async def test_whoever_hears_of_the_end_of_a_turn_finds_it_counted(
+    home: Home, work: Path, tmp_path: Path, kind: Kind
+) -> None:
+    found = []
+
+    def look(event: Event) -> bool:
+        if event["event"] == "execution:done":
+            record = home.sessions.get(event["session_id"])
+            found.append((event["data"]["turn"], record.turn_count, record.message_count))
+        return False
+
+    async with home.sessions.open(
+        **Agent(["Milk.", "Bread."]).source(home, kind, tmp_path), working_dir=work
+    ) as session:
+        session.subscribe(look)
+        await session.execute("What?")
+        await session.execute("And?")
+
+    assert found == [(1, 1, 2), (2, 2, 4)]
 
 
 async def test_events_come_in_order_and_end_with_execution_done(
