@@ -48,7 +48,8 @@ class SubmittedTurn:
 class LiveEvent:
     """An event of a live session. `envelope` is the whole of it as JSON, on one line, as clients get it.
 
-    `sequence` is None for the last event of all: that a session was deleted.
+    `sequence` is None for what no session could store: that it was deleted, and the end of a turn that never ran or
+    whose session could not be brought back.
     """
 
     name: str

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from types import TracebackType
@@ -17,8 +16,6 @@ from .daemon_client import DaemonClient, Event
 from .remote_approvals import RemoteApprovals
 
 _NAMES = {"timeout_s": "timeout_seconds"}
-_LOOKS = 100
-_LOOK_S = 0.02
 
 
 class RemoteSession:
@@ -61,14 +58,6 @@ class RemoteSession:
         """Ask what is stored about it now."""
         self._note(await self._client.get(self._path))
 
-    async def _counted(self, turn: int) -> None:
-        """Wait until the record counts a turn, which is stored right after its end is told."""
-        for _ in range(_LOOKS):
-            await self.refresh()
-            if self.record.turn_count >= turn or self.activity in ("idle", None):
-                return
-            await asyncio.sleep(_LOOK_S)
-
     # --- turns
 
     async def submit(self, prompt: str, *, queue: bool = False, **options: Any) -> dict[str, Any]:
@@ -86,11 +75,11 @@ class RemoteSession:
             async for event in events:
                 is_own = event.get("correlation_id") == accepted["correlation_id"]
                 is_begun = is_begun or (is_own and event["event"] != STATUS)
-                if not is_begun or event.get("sequence") is None:
-                    continue
                 is_over = is_own and event["event"] == "execution:done" and event["session_id"] == self.session_id
+                if not is_begun or (event.get("sequence") is None and not is_over):
+                    continue
                 if is_over:
-                    await self._counted(event["data"].get("turn") or 0)
+                    await self.refresh()
                 yield event
                 if is_over:
                     return

@@ -5,17 +5,21 @@ Everything here happens on the event loop of the daemon and without waiting: no 
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from amplifierd.exceptions import TooManySubscribersError
+from amplifierd.sessions.uncounted import TURN_DONE
 
 from .event_filter import EventFilter
 from .event_ring import EventRing
 from .published_event import PublishedEvent, daemon_event
 from .session_ancestry import SessionAncestry
 from .subscriber import Missing, StreamLimits, Subscriber
+
+_ENDS = 32
+_ENDS_OF_ROOTS = 1000
 
 Visible = Callable[[str], bool]
 """Says whether a client may see the tree of a root session."""
@@ -31,6 +35,7 @@ class EventHub:
         self._everything = EventRing(0, max_events=self.limits.ring_events, max_bytes=self.limits.ring_bytes)
         self._rings: OrderedDict[str, EventRing] = OrderedDict()
         self._rings_size = 0
+        self._untold_ends: OrderedDict[str, deque[PublishedEvent]] = OrderedDict()
         self._ancestry = SessionAncestry()
         self._of_all: dict[Subscriber, None] = {}
         self._of_root: dict[str, dict[Subscriber, str]] = {}
@@ -44,6 +49,8 @@ class EventHub:
         if root_id is not None and event.sequence is not None:
             self._ancestry.learn(event)
             self._remember(root_id, event, event.sequence)
+        elif root_id is not None and event.name == TURN_DONE:
+            self._remember_end(root_id, event)
         self._hand_out(event)
 
     def tell(
@@ -55,6 +62,7 @@ class EventHub:
     def forget(self, root_id: str) -> None:
         """Let go of a tree that is gone; those who watched it are done."""
         self._drop_ring(root_id)
+        self._untold_ends.pop(root_id, None)
         self._ancestry.forget(root_id)
         for subscriber in self._of_root.pop(root_id, {}):
             subscriber.close()
@@ -89,6 +97,13 @@ class EventHub:
         self._rings_size += ring.size - before
         self._rings.move_to_end(root_id)
         self._make_room()
+
+    def _remember_end(self, root_id: str, event: PublishedEvent) -> None:
+        """Keep the end of a turn that is stored nowhere, for those who come back to wait for it."""
+        self._untold_ends.setdefault(root_id, deque(maxlen=_ENDS)).append(event)
+        self._untold_ends.move_to_end(root_id)
+        if len(self._untold_ends) > _ENDS_OF_ROOTS:
+            self._untold_ends.popitem(last=False)
 
     def _skip(self, root_id: str, ring: EventRing, sequence: int) -> None:
         """Begin a ring anew: what lies between was told to no one here, but may be stored."""
@@ -128,6 +143,10 @@ class EventHub:
 
     def ring(self, root_id: str) -> EventRing | None:
         return self._rings.get(root_id)
+
+    def untold_ends(self, root_id: str) -> tuple[PublishedEvent, ...]:
+        """Return how turns of a tree ended that no session could tell, the latest ones."""
+        return tuple(self._untold_ends.get(root_id, ()))
 
     @property
     def everything(self) -> EventRing:

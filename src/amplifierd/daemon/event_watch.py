@@ -82,6 +82,7 @@ class SessionWatch(EventWatch):
         self._last: int | None = ring.last if ring is not None else None
         wanted = ring.after(_number(after) or 0) if ring is not None and (after is not None or replay) else []
         self._recent = [event for event in wanted if self._subscriber.wants(event)]
+        self._ends = [event for event in hub.untold_ends(root_id) if self._subscriber.wants(event)]
         self._position = 0
 
     def frame(self, event: PublishedEvent) -> bytes:
@@ -115,7 +116,7 @@ class SessionWatch(EventWatch):
             missed = await self._fill(Missing(after, self._floor))
         whole = [*missed, *self._recent]
         self._position = max([after, *(event.sequence or 0 for event in whole[-1:])])
-        return whole
+        return [*whole, *self._ends]
 
     async def _fill(self, missing: Missing) -> Batch:
         """Read what is missing; where its end is not known, up to what has been heard of meanwhile."""

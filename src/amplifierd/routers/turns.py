@@ -23,6 +23,7 @@ from amplifierd.http.problem_answers import problem_answer
 from amplifierd.http.session_answers import SessionId
 from amplifierd.live_sessions import SubmittedTurn, TurnRequest
 from amplifierd.session_store.record import SessionRecord
+from amplifierd.sessions.uncounted import TURN_DONE
 
 from .streams import latest_sequence, session_watch
 
@@ -204,12 +205,12 @@ async def _watched(daemon: Daemon, record: SessionRecord, turn: TurnRequest) -> 
     correlation_id = submitted.correlation_id
 
     def is_of_turn(event: PublishedEvent) -> bool:
-        if event.sequence is None or event.name == "session:status":  # it begins to execute before its turn begins
+        if event.name == "session:status":  # it begins to execute before its turn begins
             return False
         return bool(event.envelope().get("correlation_id") == correlation_id)
 
     def is_end(event: PublishedEvent) -> bool:
-        return event.name == "execution:done" and event.session_id == record.session_id
+        return event.name == TURN_DONE and event.session_id == record.session_id
 
     accepted = _accepted(submitted, after)
     return EventStreamResponse(

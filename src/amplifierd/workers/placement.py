@@ -19,6 +19,7 @@ from .error_transfer import error_of
 from .json_rpc import Hear
 from .orphans import end_orphan
 from .placed_session import PlacedSession
+from .untold_end import untold_end
 from .worker_kind import worker_kind
 from .worker_pool import WorkerPool
 from .worker_process import WorkerProcess
@@ -159,13 +160,18 @@ class Placement:
         self,
         session_id: str,
         correlation_id: str,
+        is_told: bool,
         result: dict[str, Any] | None = None,
         error: Mapping[str, Any] | None = None,
     ) -> None:
         placed = self.placed.get(session_id)
         submission = placed.ended(correlation_id) if placed is not None else None
-        if submission is not None:
-            submission.settle(result, error_of(error) if error is not None else None)
+        if placed is None or submission is None:
+            return
+        failure = error_of(error) if error is not None else None
+        if not is_told:
+            self._on_event(untold_end(submission, placed.root_id, failure))
+        submission.settle(result, failure)
 
     def _hear_unloaded(self, session_id: str) -> None:
         placed = self.placed.pop(session_id, None)

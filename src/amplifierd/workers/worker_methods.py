@@ -19,6 +19,7 @@ from amplifierd.sessions.approvers import DenyAll, LeaveOpen
 from amplifierd.sessions.client_turns import ClientTurn
 from amplifierd.sessions.session import Session, SubmittedPrompt
 from amplifierd.sessions.tree_events import Event, is_delta
+from amplifierd.sessions.uncounted import TURN_DONE
 from amplifierd.settings import Settings
 
 from .error_transfer import described_error
@@ -41,6 +42,7 @@ class WorkerMethods:
         self._sessions: dict[str, Session] = {}
         self._told: dict[str, Mapping[str, Any]] = {}
         self._turns: set[asyncio.Task[None]] = set()
+        self._untold: set[tuple[str, str]] = set()
 
     def begin(self, outbox: Outbox) -> None:
         self._outbox = outbox
@@ -153,6 +155,7 @@ class WorkerMethods:
             timeout_s=timeout_s,
             client=ClientTurn(**client) if client is not None else None,
         )
+        self._untold.add((session_id, correlation_id))
         turn = asyncio.create_task(self._run(session_id, correlation_id, submitted))
         self._turns.add(turn)
         turn.add_done_callback(self._turns.discard)
@@ -168,6 +171,8 @@ class WorkerMethods:
             ended["error"] = described_error(removed)
         except Exception as error:  # noqa: BLE001 - whatever ended it, whoever waits for it is told
             ended["error"] = described_error(error)
+        ended["is_told"] = (session_id, correlation_id) not in self._untold
+        self._untold.discard((session_id, correlation_id))
         self._tell_state(session_id)
         self._out.put("turn_ended", ended)
 
@@ -235,6 +240,8 @@ class WorkerMethods:
 
     def _hear(self, event: Event) -> bool:
         self._out.put_event(event)
+        if event["event"] == TURN_DONE:
+            self._untold.discard((event["session_id"], event["correlation_id"]))
         if not is_delta(event["event"]):
             self._tell_state(event["session_id"])
         return False

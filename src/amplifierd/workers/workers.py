@@ -146,7 +146,7 @@ class Workers:
         return SubmittedTurn(session_id, submission.correlation_id, answer["status"], submission.result)
 
     async def _recover(self, lost: PlacedSession) -> None:
-        await Recovery(self._home, self._placement.load, self._submit).run(lost)
+        await Recovery(self._home, self._placement.load, self._submit, self._on_event).run(lost)
 
     async def steer(self, session_id: str, text: str) -> dict[str, Any]:
         placed = await self._loaded(session_id)

@@ -61,6 +61,30 @@ async def test_a_prompt_that_waited_when_the_worker_ended_runs_afterwards(bench:
     assert prompts == [PROMPT, "two"]
 
 
+async def test_the_end_of_a_turn_is_told_when_its_session_cannot_be_brought_back(bench: WorkerBench) -> None:
+    session_id, folder = await bench.session(faulty("wait"))
+    submitted = await bench.live.submit(session_id, TurnRequest(PROMPT))
+    queued = await bench.live.submit(session_id, TurnRequest("two", queue=True))
+    await until((folder / "begun").exists)
+
+    (bench.home.paths.sessions / session_id / "mount_plan.json").unlink()
+    os.kill(bench.worker_of(session_id), signal.SIGKILL)
+
+    for one in (submitted, queued):
+        assert (await bench.result(one))["status"] == "failed"
+        assert (bench.end_of(one)["status"], bench.end_of(one)["error"]["code"]) == ("failed", "aborted")
+
+
+async def test_a_turn_that_took_too_long_is_told_to_have_ended_once(bench: WorkerBench) -> None:
+    session_id, _ = await bench.session(faulty("wait"))
+    submitted = await bench.live.submit(session_id, TurnRequest(PROMPT, timeout_s=0.5))
+
+    with pytest.raises(TimeoutError):
+        await bench.result(submitted)
+
+    assert bench.end_of(submitted)["status"] == "cancelled"
+
+
 async def test_a_module_that_blocks_holds_up_its_own_worker_only(bench: WorkerBench) -> None:
     blocking, folder = await bench.session(faulty("block"))
     other, _ = await bench.session(tools=[{"module": "tool-filesystem"}])

@@ -74,6 +74,8 @@ async def test_one_turn_at_a_time_and_others_queue_on_request(bench: WorkerBench
     assert await bench.live.remove_queued(session_id, 2) == "three"
     with pytest.raises(PromptRemovedError):
         await third.result
+    end = bench.end_of(third)
+    assert (end["status"], end["error"]["code"]) == ("cancelled", "aborted")
     (folder / "go").touch()
     assert [(await bench.result(one))["turn"] for one in (first, second)] == [1, 2]
     assert second.correlation_id == f"prompt_{session_id}_2"

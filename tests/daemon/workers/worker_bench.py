@@ -1,6 +1,7 @@
 """A home with worker processes, and sessions with modules that misbehave."""
 
 import asyncio
+import json
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
@@ -79,6 +80,17 @@ class WorkerBench:
         """Return the names of what was told of a session, without pieces of answers and what it does at the moment."""
         own = [one for one in self.events if one.session_id == session_id and not one.is_delta]
         return [one.name for one in own if one.name != "session:status"]
+
+    def end_of(self, submitted: SubmittedTurn) -> dict[str, Any]:
+        """Return the one `execution:done` that was told of a turn."""
+        own = [json.loads(one.envelope) for one in self.events if one.session_id == submitted.session_id]
+        (end,) = [
+            one["data"]
+            for one in own
+            if (one["event"], one["correlation_id"]) == ("execution:done", submitted.correlation_id)
+        ]
+        found: dict[str, Any] = end
+        return found
 
     def worker_of(self, session_id: str) -> int:
         """Return the pid of the worker that has a session."""

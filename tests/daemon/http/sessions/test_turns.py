@@ -98,6 +98,26 @@ def test_a_running_turn_is_queued_behind_steered_and_cancelled(admin: httpx2.Cli
     assert admin.get(f"{path}/cancel").json()["is_cancelled"] in (True, False)
 
 
+def test_whoever_waits_for_a_prompt_that_is_taken_out_of_the_queue_is_told_its_end(
+    admin: httpx2.Client, work: Path
+) -> None:
+    session_id = create(admin, work, SLOW)
+    path = f"/sessions/{session_id}"
+    watch_until(admin, submit(admin, session_id, "First.")["events_url"], "provider:request")
+    later = submit(admin, session_id, "Later.", queue=True)
+    watched = {"json": {"prompt": "Watched.", "queue": True}, "headers": {"Accept": "text/event-stream"}}
+
+    with admin.stream("POST", f"{path}/execute", **watched) as response:
+        for _ in range(2):
+            admin.delete(f"{path}/queue/1").raise_for_status()
+        (end,) = read_events(response)
+
+    assert (end.id, end.event, end.data["data"]["status"]) == (None, "execution:done", "cancelled")
+    again = watch_until(admin, later["events_url"], "execution:done")[-1]
+    assert again.data["correlation_id"] == later["correlation_id"]
+    admin.post(f"{path}/cancel", json={"immediate": True})
+
+
 def test_a_profile_is_switched_when_the_running_turn_has_ended(admin: httpx2.Client, work: Path) -> None:
     session_id = create(admin, work, {"text": "Of the plan.", "latency_ms": 1000})
     watch_until(admin, submit(admin, session_id)["events_url"], "provider:request")
