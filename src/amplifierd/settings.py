@@ -103,6 +103,9 @@ class SessionSettings(Section):
     retention_days: Annotated[float, BeforeValidator(_no_boolean), Field(ge=0)] | None = Field(
         default=None, description="after which ended sessions are removed by a running daemon, and by a cleanup"
     )
+    trash_days: Annotated[float, BeforeValidator(_no_boolean), Field(ge=0)] = Field(
+        default=30, description="for which deleted sessions can be restored; 0 deletes for good"
+    )
     limits: Annotated[Limits | None, BeforeValidator(_json)] = Field(
         default=None, description="what a session tree may use: cost_usd, total_tokens, tool_calls, turns, seconds"
     )

@@ -166,7 +166,7 @@ def test_a_session_in_use_is_told_with_its_holder_and_goes_on_when_that_is_gone(
     assert json.loads(again.stdout)["status"] == "completed"
 
 
-def test_a_deleted_session_is_gone_for_good(say: Say) -> None:
+def test_a_deleted_session_is_not_found(say: Say) -> None:
     session = json.loads(say("run", "--profile", "offline", "-o", "json", "List files").out)["session_id"]
     assert say("session", "delete", session, "--force").code == 0
 

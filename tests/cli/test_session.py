@@ -101,6 +101,27 @@ def test_an_exported_session_comes_back_and_a_changed_file_does_not(say: Say, se
     assert say("session", "import", str(tmp_path / "none")).code == 2
 
 
+def test_a_deleted_session_comes_back_and_one_deleted_forever_does_not(say: Say, session_id: str) -> None:
+    short = session_id.removeprefix("session_")[:8]
+    said = say("session", "delete", session_id, "--force")
+    assert (said.code, f"amplifier session restore {short}" in said.out) == (0, True)
+    assert say("session", "show", session_id).code == 2
+    (listed,) = json.loads(say("session", "list", "--deleted", "--json").out)
+    assert (listed["session_id"], bool(listed["deleted_at"])) == (session_id, True)
+    assert short in say("session", "list", "--deleted").out
+    assert session_id not in say("session", "list", "--json").out
+
+    back = say("session", "restore", short)
+
+    assert (back.code, f"amplifier session resume {short}" in back.out) == (0, True)
+    assert say("session", "show", session_id).code == 0
+    say("session", "delete", session_id, "--force")
+    assert say("session", "delete", "last", "--forever", "--force").code == 0
+    gone = say("session", "restore", session_id)
+    assert (gone.code, "amplifier session list --deleted" in gone.err) == (2, True)
+    assert "no deleted session" in say("session", "list", "--deleted").out
+
+
 def test_nothing_is_deleted_without_a_word(say: Say, session_id: str) -> None:
     said = say("session", "delete", session_id)
 

@@ -7,7 +7,8 @@ from typing import ClassVar
 from amplifier_cli.command_group import LazyGroup, new_group
 
 _READING = ("show", "search", "resume", "replay", "diff")
-_UPKEEP = ("fork", "rename", "undo", "export", "import", "delete", "cleanup", "repair")
+_UPKEEP = ("fork", "rename", "undo", "export", "import", "cleanup", "repair")
+_TRASH = ("delete", "restore")
 
 
 class SessionGroup(LazyGroup):
@@ -18,6 +19,7 @@ class SessionGroup(LazyGroup):
         "attach": "session_attach",
         **dict.fromkeys(_READING, "session_reading"),
         **dict.fromkeys(_UPKEEP, "session_upkeep"),
+        **dict.fromkeys(_TRASH, "session_trash"),
     }
 
 

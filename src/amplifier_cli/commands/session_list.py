@@ -30,7 +30,11 @@ _WIDE = 100
 app = single_command()
 
 
-@app.command(epilog=examples("amplifier session list", "amplifier session list --here --limit 5"))
+@app.command(
+    epilog=examples(
+        "amplifier session list", "amplifier session list --here --limit 5", "amplifier session list --deleted"
+    )
+)
 def list_sessions(
     ctx: typer.Context,
     here: Annotated[bool, typer.Option("--here", help="Only those of the current directory.")] = False,
@@ -39,10 +43,16 @@ def list_sessions(
         str | None, typer.Option(help="Only those that are created, active, completed, failed or terminated.")
     ] = None,
     agents: Annotated[bool, typer.Option("--agents", help="Also those in which agents worked for another.")] = False,
+    deleted: Annotated[
+        bool, typer.Option("--deleted", help="Those that amplifier session restore brings back.")
+    ] = False,
     limit: Annotated[int, typer.Option("-n", "--limit", min=1, help="How many.")] = 20,
     as_json: Json = False,
 ) -> None:
     """List sessions, the latest first; those of other Amplifier applications are among them."""
+    if deleted:
+        _list_deleted(ctx, limit, agents=agents, as_json=as_json)
+        return
     where = str(Path.cwd()) if here else None
     query = SessionQuery(working_dir=where, profile_name=profile, status=status, roots_only=not agents, limit=limit)
     state = daemon_state(invocation_of(ctx).home)
@@ -51,6 +61,31 @@ def list_sessions(
         _list_with_library(ctx, query, as_json=as_json)
     else:
         _write_list(page.sessions, page.total, lambda session: first_prompt(session.directory))
+
+
+def _list_deleted(ctx: typer.Context, limit: int, *, agents: bool, as_json: bool) -> None:
+    from amplifier_cli.open_home import in_home  # needs the whole library
+
+    async def work(home: Home) -> None:
+        found = [one for one in home.sessions.deleted() if agents or one.record.root_id == one.record.session_id]
+        shown = found[:limit]
+        if as_json:
+            write_json([{**one.record.model_dump(mode="json"), "deleted_at": one.deleted_at} for one in shown])
+            return
+        rows = [
+            (
+                short_id(one.record.session_id),
+                ago(one.deleted_at),
+                one.record.turn_count,
+                agent_of(one.record),
+                one.record.name or "",
+            )
+            for one in shown
+        ]
+        write_table(("ID", "DELETED", "TURNS", "AGENT", "NAME"), rows, empty="There is no deleted session")
+        _write_rest(len(shown), len(found))
+
+    in_home(ctx, work)
 
 
 def _list_with_library(ctx: typer.Context, query: SessionQuery, *, as_json: bool) -> None:
@@ -80,8 +115,12 @@ def _write_list(sessions: Sequence[S], total: int, find_prompt: Callable[[S], st
     write_table(
         ("ID", "USED", "TURNS", "AGENT", "ABOUT"), rows, empty="There is no session yet: amplifier run begins one"
     )
-    if total > len(sessions):
-        write(styled(f"{len(sessions)} of {total}; -n shows more", "dim"))
+    _write_rest(len(sessions), total)
+
+
+def _write_rest(shown: int, total: int) -> None:
+    if total > shown:
+        write(styled(f"{shown} of {total}; -n shows more", "dim"))
 
 
 def _first_prompt(home: Home, session_id: str) -> str:

@@ -137,20 +137,6 @@ def import_(
     in_home(ctx, work)
 
 
-@app.command(epilog=examples("amplifier session delete 3fa9a888"))
-def delete(ctx: typer.Context, session: SessionArgument, force: Force = False) -> None:
-    """Remove a session and those of its agents for good."""
-
-    async def work(home: Home) -> None:
-        record = find_session(home, session)
-        about = record.name or f"{record.turn_count} turns"
-        confirm(f"Delete session {short_id(record.session_id)} ({about})?", force=force)
-        await home.sessions.delete(record.session_id)
-        write(f"session {short_id(record.session_id)} is gone")
-
-    in_home(ctx, work)
-
-
 @app.command(epilog=examples("amplifier session cleanup --older-than 90 --dry-run"))
 def cleanup(
     ctx: typer.Context,
@@ -158,16 +144,22 @@ def cleanup(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say which.")] = False,
     force: Force = False,
 ) -> None:
-    """Remove sessions that have ended some time ago; those that have not ended stay."""
+    """Remove sessions for good that have ended some time ago, and deleted ones that nobody wanted back.
+
+    Those that have not ended stay. How long deleted ones are kept is the setting sessions.trash_days.
+    """
 
     async def work(home: Home) -> None:
         old = await home.sessions.cleanup(older_than, dry_run=True)
-        for session_id in old:
+        trashed = await home.sessions.empty_trash(dry_run=True)
+        for session_id in (*old, *trashed):
             write(short_id(session_id))
-        if old and not dry_run:
-            confirm(f"Delete these {len(old)} sessions?", force=force)
+        count = len(old) + len(trashed)
+        if count and not dry_run:
+            confirm(f"Remove these {count} sessions for good?", force=force)
             await home.sessions.cleanup(older_than)
-        write(f"{len(old)} sessions {'would be' if dry_run else 'were'} removed")
+            await home.sessions.empty_trash()
+        write(f"{count} sessions {'would be' if dry_run else 'were'} removed")
 
     in_home(ctx, work)
 

@@ -153,4 +153,4 @@ async def _own_session(daemon: Daemon, caller: Caller, asked: AskedCompletion) -
 async def _remove(daemon: Daemon, session_id: str) -> None:
     with suppress(AmplifierError):
         await daemon.live.unload(session_id)
-        await daemon.home.sessions.delete(session_id, force=True)
+        await daemon.home.sessions.delete(session_id, force=True, forever=True)

@@ -32,6 +32,7 @@ from .session_access import SessionAccess
 from .subscriber import StreamLimits
 from .tickets import Tickets
 from .tokens import Tokens
+from .upkeep import Upkeep
 
 Phase = Literal["starting", "ready", "stopping"]
 
@@ -70,6 +71,7 @@ class Daemon:
         self.warnings: list[str] = [*home.settings.warnings]
         self.settings_waiting: list[str] = []
         self.freshness = Freshness(home, self.library_events.seen)
+        self.upkeep = Upkeep(home)
         self.loop_lag = LoopLag()
         self.metrics = Metrics()
         self.metrics.gauge("uptime_seconds", "Time since the start", lambda: self.uptime_seconds)
@@ -112,6 +114,7 @@ class Daemon:
             self._is_ready.set()
             self.events.tell("daemon:ready", {})
             logger.info("ready after %.2f s", self.uptime_seconds)
+            self.upkeep.start()
         await self._take("profile freshness", self.freshness.look)
         if self.home.settings.startup.update_on_start and not self.home.settings.offline:
             await self._take("sync of the collections", self.home.collections.sync)
@@ -169,6 +172,7 @@ class Daemon:
         for task in beginning:
             task.cancel()
         await asyncio.gather(*beginning, return_exceptions=True)
+        await self.upkeep.stop()
         self.loop_lag.stop()
         await self.home.sessions.close()
         self.audit.close()

@@ -128,7 +128,7 @@ async def _load_or_leave_nothing(daemon: Daemon, record: SessionRecord) -> Sessi
     try:
         await daemon.live.load(record.session_id)
     except BaseException:
-        await daemon.live.perform(record.session_id, "delete", force=True)
+        await daemon.live.perform(record.session_id, "delete", force=True, forever=True)
         raise
     return await daemon.home.sessions.runtime.store.read(record.session_id)
 
@@ -202,7 +202,7 @@ async def search_sessions(
 
 @router.post("/cleanup")
 async def clean_up(daemon: TheDaemon, caller: Admin, body: Cleanup) -> Removed:
-    """Remove sessions that ended long ago; active ones stay."""
+    """Remove sessions that ended long ago for good; active ones stay."""
     removed = await daemon.home.sessions.cleanup(body.older_than_days, dry_run=body.dry_run)
     return Removed(removed_count=len(removed), removed=[*removed])
 
@@ -234,10 +234,12 @@ async def change_session(daemon: TheDaemon, caller: Runner, session_id: SessionI
 
 
 @router.delete("/{session_id}", status_code=204, responses=problems(404, 409))
-async def delete_session(daemon: TheDaemon, caller: Runner, session_id: SessionId, force: bool = False) -> None:
-    """Remove a session and everything below it; one that executes only with `force`."""
+async def delete_session(
+    daemon: TheDaemon, caller: Runner, session_id: SessionId, force: bool = False, forever: bool = False
+) -> None:
+    """Move a session and everything below it into the trash, or remove it `forever`; while it executes, by `force`."""
     await daemon.access.get(caller, session_id)
-    await daemon.live.perform(session_id, "delete", force=force)
+    await daemon.live.perform(session_id, "delete", force=force, forever=forever)
 
 
 @router.post("/{session_id}/start", status_code=204, responses=problems(404, 409))

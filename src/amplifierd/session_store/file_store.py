@@ -22,12 +22,13 @@ from .json_lines import encoded_file, encoded_lines, read_last
 from .listing import session_names
 from .metadata_file import metadata_text
 from .parts_file import PartsFile, part_lines
-from .protocol import Message, NewSession, SearchHit, SessionPage, SessionQuery, StoredEvent
+from .protocol import Message, NewSession, SearchHit, SessionPage, SessionQuery, StoredEvent, TrashedSession
 from .record import SessionRecord, checked_session_id, now
 from .session_files import EVENTS, GATE, HOLD, PARTS, PLAN, SessionFiles, document_file_name
 from .session_index import SessionIndex
 from .session_writer import SessionWriter, find_hold
-from .staging import create_directory, remove_leftovers, trash_path
+from .staging import create_directory, remove_leftovers
+from .trash import Trash
 
 T = TypeVar("T")
 
@@ -43,9 +44,11 @@ class FileStore:
 
     def __init__(self, paths: Paths, *, progress: Progress | None = None) -> None:
         self._sessions = paths.sessions
+        self._trash = Trash(paths.sessions)
         self._index = SessionIndex(paths, progress)
         self._writers: OrderedDict[str, SessionWriter] = OrderedDict()
         remove_leftovers(paths.sessions)
+        self._trash.remove_leftovers()
 
     async def create(self, new: NewSession, holder: Holder) -> Hold:
         session_id = checked_session_id(new.record.session_id)
@@ -196,11 +199,28 @@ class FileStore:
         await self._write(hold, lambda writer: writer.append_parts(hold, parts))
 
     async def delete(self, hold: Hold) -> None:
-        trash = trash_path(self._sessions)
-        await self._write(hold, lambda writer: writer.delete(hold, trash))
+        removed = self._trash.place_for_removal()
+        await self._move_away(hold, removed)
+        await asyncio.to_thread(shutil.rmtree, removed, ignore_errors=True)
+
+    async def discard(self, hold: Hold) -> None:
+        await self._move_away(hold, self._trash.place_for(hold.session_id))
+
+    async def _move_away(self, hold: Hold, place: Path) -> None:
+        await self._write(hold, lambda writer: writer.delete(hold, place))
         self._index.changed(hold.session_id)
         self._forget(hold.session_id)
-        await asyncio.to_thread(shutil.rmtree, trash, ignore_errors=True)
+
+    async def trash(self) -> tuple[TrashedSession, ...]:
+        return await in_thread(lambda _: self._trash.list())
+
+    async def restore(self, session_id: str) -> None:
+        self._forget(checked_session_id(session_id))
+        await in_thread(lambda _: self._trash.restore(session_id))
+        self._index.changed(session_id)
+
+    async def purge(self, session_id: str, *, before: str | None = None) -> None:
+        await in_thread(lambda _: self._trash.purge(checked_session_id(session_id), before))
 
     def workspace(self, session_id: str) -> Path:
         return self._files(session_id).directory

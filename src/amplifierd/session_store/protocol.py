@@ -26,6 +26,7 @@ __all__ = [
     "SessionQuery",
     "SessionStore",
     "StoredEvent",
+    "TrashedSession",
 ]
 
 Message = dict[str, Any]
@@ -63,6 +64,14 @@ class NewSession:
     events: Sequence[StoredEvent] = ()
     documents: Mapping[str, Any] = field(default_factory=dict)
     parts: Mapping[str, bytes] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class TrashedSession:
+    """A session that was deleted and can be brought back."""
+
+    record: SessionRecord
+    deleted_at: str
 
 
 class SessionStore(Protocol):
@@ -161,7 +170,32 @@ class SessionStore(Protocol):
         ...
 
     async def delete(self, hold: Hold) -> None:
-        """Remove the session as a whole; a crash leaves no half of it."""
+        """Remove the session as a whole and for good; a crash leaves no half of it."""
+        ...
+
+    async def discard(self, hold: Hold) -> None:
+        """Move the session into the trash as a whole; a crash leaves it in exactly one of the two places."""
+        ...
+
+    async def trash(self) -> tuple[TrashedSession, ...]:
+        """Return the sessions that can be brought back, the last deleted first."""
+        ...
+
+    async def restore(self, session_id: str) -> None:
+        """Bring a session back as it was, held by no one; of several of that id, the one deleted last.
+
+        Raises:
+            SessionNotFoundError: it is not in the trash.
+            SessionExistsError: there is one of that id again.
+        """
+        ...
+
+    async def purge(self, session_id: str, *, before: str | None = None) -> None:
+        """Remove what is in the trash under an id for good, or what of it was deleted before a moment.
+
+        Raises:
+            SessionNotFoundError: nothing of it is in the trash.
+        """
         ...
 
     def workspace(self, session_id: str) -> Path:

@@ -1,6 +1,6 @@
-"""Whole directories that appear and disappear in one step, beside the sessions on the same file system.
+"""Whole directories that appear in one step, prepared beside the sessions on the same file system.
 
-Both places are one level deeper than a session, so no one who lists sessions meets what lies in them.
+That place is one level deeper than a session, so no one who lists sessions meets what lies in it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from amplifier_system.files import PRIVATE, sync_directory
 from .session_files import GATE
 
 NEW = ".new"
-TRASH = ".trash"
 
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 _BEGUN_WITHIN_S = 60.0
@@ -43,24 +42,16 @@ def create_directory(sessions: Path, name: str, contents: Mapping[str, bytes]) -
                 if file != GATE:
                     write_new(staging / file, content)
             sync_directory(staging)
-            _rename(staging, target)
+            rename_directory(staging, target)
     except BaseException:
         shutil.rmtree(staging, ignore_errors=True)
         raise
     sync_directory(sessions)
 
 
-def trash_path(sessions: Path) -> Path:
-    """Return a name in the trash that is free."""
-    return make_directory(sessions / TRASH) / uuid.uuid4().hex
-
-
 def remove_leftovers(sessions: Path) -> None:
-    """Remove what killed processes were creating or deleting."""
+    """Remove what killed processes were creating."""
     with suppress(OSError):  # none there, or the home is read-only
-        for path in list((sessions / TRASH).iterdir()):
-            shutil.rmtree(path, ignore_errors=True)
-    with suppress(OSError):
         for path in list((sessions / NEW).iterdir()):
             if _is_abandoned(path):
                 shutil.rmtree(path, ignore_errors=True)
@@ -87,9 +78,14 @@ def _locked_gate(path: Path, content: bytes) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _rename(staging: Path, target: Path) -> None:
+def rename_directory(source: Path, target: Path) -> None:
+    """Move a directory to a name that nothing has.
+
+    Raises:
+        FileExistsError: something has that name.
+    """
     try:
-        staging.rename(target)
+        source.rename(target)
     except OSError as error:
         if target.exists():
             raise FileExistsError(f"{target} exists") from error

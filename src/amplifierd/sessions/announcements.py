@@ -19,6 +19,7 @@ from .tree_events import EventSource, TreeEvents
 from .tree_history import last_sequence
 
 CREATED, UPDATED, DELETED = "session:created", "session:updated", "session:deleted"
+RESTORED = "session:restored"
 STATUS = "session:status"
 
 
@@ -51,8 +52,7 @@ class Announcements:
         """
         record = new.record
         tree = tree or self.tree(record.root_id, first_sequence(new) - 1)
-        named = ("session_id", "name", "profile_name", "working_dir", "created_by")
-        data = self._secrets.scrubbed({name: getattr(record, name) for name in named})
+        data = self._secrets.scrubbed(described(record))
         sequence = tree.next_sequence()
         event = event_of(CREATED, data, record, sequence, correlation_id=correlation_id, nesting=nesting)
         line = stored_line(event, data, nesting)
@@ -66,10 +66,15 @@ class Announcements:
         tree = tree or self.tree(record.root_id, await last_sequence(self._store, record.root_id))
         await Journal(self._store, hold, record, tree, self._secrets).write_all(entries)
 
-    async def delete(self, hold: Hold, record: SessionRecord) -> None:
-        """Remove a session, and tell it."""
-        await self._store.delete(hold)
+    async def delete(self, hold: Hold, record: SessionRecord, *, forever: bool = True) -> None:
+        """Remove a session, for good or into the trash, and tell it."""
+        await (self._store.delete(hold) if forever else self._store.discard(hold))
         self.events.publish(event_of(DELETED, {}, record, None))
+
+
+def described(record: SessionRecord) -> dict[str, Any]:
+    """Return what is told of a session that was created or restored."""
+    return {name: getattr(record, name) for name in ("session_id", "name", "profile_name", "working_dir", "created_by")}
 
 
 def first_sequence(new: NewSession) -> int:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +13,9 @@ from amplifierd.checkpoints import Changes, UndoResult
 from amplifierd.exceptions import (
     ExecutionInProgressError,
     InvalidTurnError,
-    SessionHeldError,
-    SessionNotFoundError,
     SessionStateError,
 )
-from amplifierd.session_store.protocol import Hold, Message, SessionQuery
+from amplifierd.session_store.protocol import Hold, Message
 from amplifierd.session_store.record import SessionRecord, checked_session_id
 from amplifierd.signing_keys import SigningKeys
 
@@ -31,16 +27,13 @@ from .creation import SessionRequest
 from .export import ExportedSession, export_session
 from .interrupted_turns import mark_interrupted
 from .interruption import RepairReport
-from .open_sessions import ENDED
 from .replay import ReplayResult, ReplaySource, replay
-from .session_changes import SessionChanges
 from .session_import import ImportedSession, import_session
+from .session_removal import SessionRemoval
 from .transcript import Transcript, last_turn, new_message
 
-_KEPT_DAYS = 30.0
 
-
-class Sessions(SessionChanges):
+class Sessions(SessionRemoval):
     """The sessions of one home. What only reads is plain; the rest is awaited."""
 
     def __init__(self, *parts: Any, profiles: Profiles, keys: SigningKeys) -> None:
@@ -189,55 +182,6 @@ class Sessions(SessionChanges):
     async def mark_interrupted(self) -> Sequence[str]:
         """Mark the sessions whose turn ended with the process that ran it; returns their ids."""
         return await mark_interrupted(self._store, self.runtime.holder)
-
-    async def delete(self, session_id: str, *, force: bool = False) -> None:
-        """Remove a session and everything below it.
-
-        Raises:
-            ExecutionInProgressError: a turn is running, and `force` is not set.
-            SessionHeldError: another process holds it.
-        """
-        for member in (session_id, *await self._store.descendants(session_id)):
-            runner = self._find_runner(member)
-            if runner is not None and runner.status.is_busy and not force:
-                raise ExecutionInProgressError(f"session {member} is executing a turn", hint="cancel it, or use force")
-        await self._unload(session_id)  # first, so that it delegates nothing any more
-        whole_tree = (session_id, *await self._store.descendants(session_id))
-        for below in whole_tree[1:]:
-            await self._unload(below)
-        holds: list[Hold] = []
-        root_id = self.get(session_id).root_id
-        async with self._trees.held(root_id) as root_hold:
-            try:
-                for member in whole_tree:
-                    own = member == root_id
-                    holds.append(root_hold if own else await self._store.acquire(member, self.runtime.holder))
-                while holds:
-                    await self.runtime.announcements.delete(holds[-1], self.get(holds[-1].session_id))
-                    holds.pop()
-            finally:
-                for hold in holds:
-                    if hold is not root_hold:
-                        await self._store.release(hold)
-
-    async def cleanup(self, older_than_days: float | None = None, *, dry_run: bool = False) -> Sequence[str]:
-        """Remove ended sessions that are older than some days; returns their ids. Active ones stay.
-
-        Without a number the setting `sessions.retention_days` counts, else 30 days.
-        """
-        if older_than_days is None:
-            kept_for = self.runtime.settings.sessions.retention_days
-            older_than_days = _KEPT_DAYS if kept_for is None else kept_for
-        oldest = (datetime.now(UTC) - timedelta(days=older_than_days)).isoformat().replace("+00:00", "Z")
-        old: tuple[str, ...] = ()
-        for status in ("created", *ENDED):
-            page = await self._store.list(SessionQuery(status=status, sort="created_at", limit=1_000_000))
-            old += tuple(r.session_id for r in page.sessions if (r.ended_at or r.created_at) < oldest)
-        if not dry_run:
-            for session_id in old:
-                with suppress(SessionNotFoundError, SessionHeldError):  # gone with its parent, or in use
-                    await self.delete(session_id)
-        return old
 
     # --- what turns did to files
 

@@ -98,8 +98,9 @@ class OpenSessions(SessionReading):
     def subscribe(self, wants: Callable[[Event], bool] | None = None) -> Subscription:
         """Watch what happens from now on to all sessions of this home that this process works with.
 
-        Beside every event of every loaded session come `session:created`, `session:updated`, `session:status` and
-        `session:deleted`. Events of the same `root_session_id` belong to one tree and share one `sequence`.
+        Beside every event of every loaded session come `session:created`, `session:updated`, `session:status`,
+        `session:deleted` and `session:restored`. Events of the same `root_session_id` belong to one tree and share one
+        `sequence`.
         """
         return self.runtime.announcements.events.subscribe(wants)
 

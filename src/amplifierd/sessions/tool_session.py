@@ -111,7 +111,7 @@ async def open_tools(
         if keep:
             await sessions.end(record.session_id)
         else:
-            await sessions.delete(record.session_id, force=True)
+            await sessions.delete(record.session_id, force=True, forever=True)
 
 
 class _PlayedModel(CallLayer):

@@ -54,6 +54,11 @@ async def work():
         counting["left"] = last
         await store.acquire("s1", me)
         return
+    if name in ("restore", "purge"):
+        await store.discard(await store.acquire("s1", me))
+        counting["left"] = last
+        await (store.restore("s1") if name == "restore" else store.purge("s1"))
+        return
     hold = await store.acquire("s1", me)
     counting["left"] = last
     match name:
@@ -65,6 +70,8 @@ async def work():
             await store.replace_messages(hold, [message("after")])
         case "delete":
             await store.delete(hold)
+        case "discard":
+            await store.discard(hold)
 
 
 ended, last = None, 0
@@ -179,6 +186,40 @@ async def test_a_session_is_deleted_as_a_whole_or_not_at_all(
             with pytest.raises(SessionNotFoundError):
                 await store.acquire("s1", me)
             assert await store.search("before") == ()
+        assert not list(home.glob("state/sessions/.trash/*")), "what was left is removed when the store is opened"
+        await store.close()
+    assert there == sorted(there, reverse=True)
+    assert (there[0], there[-1]) == (True, False)
+
+
+@pytest.mark.parametrize(("name", "begin", "end"), [("discard", "there", "trash"), ("restore", "trash", "there")])
+async def test_a_session_is_in_exactly_one_place_on_its_way_to_the_trash_and_back(
+    tmp_path: Path, me: Holder, start_python: StartPython, name: str, begin: str, end: str
+) -> None:
+    places = []
+    for home, store in await killed_at_every_step(name, tmp_path, me, start_python):
+        listed, trashed = (await store.list(SessionQuery())).total, len(await store.trash())
+        assert listed + trashed == 1, home
+        places.append("there" if listed else "trash")
+        if trashed:
+            assert await store.search("before") == ()
+            await store.restore("s1")
+        assert await state(store) == BEFORE, home
+        await store.append_messages(await store.acquire("s1", me), [message("more")])
+        await store.close()
+    assert (places[0], places[-1]) == (begin, end)
+    assert places == sorted(places, key=lambda place: place == end)
+
+
+async def test_what_is_removed_from_the_trash_is_there_as_a_whole_or_not_at_all(
+    tmp_path: Path, me: Holder, start_python: StartPython
+) -> None:
+    there = []
+    for home, store in await killed_at_every_step("purge", tmp_path, me, start_python):
+        there.append(len(await store.trash()) == 1)
+        if there[-1]:
+            await store.restore("s1")
+            assert await state(store) == BEFORE, home
         assert not list(home.glob("state/sessions/.trash/*")), "what was left is removed when the store is opened"
         await store.close()
     assert there == sorted(there, reverse=True)

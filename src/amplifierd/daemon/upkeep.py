@@ -1,0 +1,45 @@
+"""What a daemon removes by itself: deleted sessions that nobody wanted back, and those that ended long ago."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from amplifier_core.exceptions import AmplifierError
+from amplifierd.home import Home
+
+logger = logging.getLogger(__name__)
+
+_EVERY_S = 6 * 3600.0
+
+
+class Upkeep:
+    """Looks through the sessions of a home a few times a day, the first time when the daemon is ready."""
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+        self._running: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._running = asyncio.create_task(self._run())
+
+    async def stop(self) -> None:
+        if self._running is not None:
+            self._running.cancel()
+            await asyncio.gather(self._running, return_exceptions=True)
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self.look()
+            except (AmplifierError, OSError) as error:
+                logger.warning("old sessions were not removed: %s", error)
+            await asyncio.sleep(_EVERY_S)
+
+    async def look(self) -> None:
+        """Remove what is too old, as the settings say."""
+        removed = [*await self._home.sessions.empty_trash()]
+        if self._home.settings.sessions.retention_days is not None:
+            removed += await self._home.sessions.cleanup()
+        if removed:
+            logger.info("removed %d old sessions", len(removed))
