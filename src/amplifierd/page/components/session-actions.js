@@ -1,6 +1,7 @@
 // What can be done with a session anywhere it is shown: rename, fork, export, end, delete.
 
 import { get, ofSession, patch, post, remove } from "../lib/api.js";
+import { copyText } from "../lib/clipboard.js";
 import { h } from "../lib/dom.js";
 import { sessionName } from "../lib/format.js";
 import { navigate } from "../lib/navigation.js";
@@ -43,7 +44,7 @@ export async function fork(session, { turn, name, draft } = {}) {
 
 function exportSession(session) {
   const address = `/api/v1${ofSession(session.session_id, "/export")}`;
-  const link = h("a", { href: address, download: `${session.session_id}.json` });
+  const link = h("a", { href: address, download: `${session.session_id}.zip` });
   document.body.append(link);
   link.click();
   link.remove();
@@ -68,11 +69,6 @@ async function deleteSession(session, isBusy, onDeleted) {
   forget(id);
   onDeleted?.();
   toast(`Deleted “${sessionName(session)}”`);
-}
-
-export async function copyText(text, said = "Copied") {
-  await attempt(() => navigator.clipboard.writeText(text), "Not copied");
-  toast(said);
 }
 
 /** Fetch a session's children; its agents' sessions and its forks. */

@@ -75,7 +75,7 @@ export class SessionFrame extends HTMLElement {
         h("span", { title: session.working_dir }, shortPath(session.working_dir)),
         h("span", { title: `Created ${moment(session.created_at)}` }, plural(session.turn_count, "turn")),
         h("span", { title: "Tokens of the session and its agents" }, `${tokens(usage?.tokens?.total ?? 0)} tokens`),
-        h("span", { title: costTitle(usage) }, cost(usage)),
+        h("span", { title: costTitle(usage) }, costWord(usage)),
         session.stale && h("span.tag", { title: "The profile has a newer build" }, "newer build"),
         session.origin && h("span.tag", { title: "Stored by another program; it is copied with the first turn" }, session.origin)),
       this.#tabs.length > 1 && h("nav.tabs", { "aria-label": "Session" }, this.#tabs.map(({ label, path }) => h("a.tab", {
@@ -83,6 +83,11 @@ export class SessionFrame extends HTMLElement {
       }, label))));
     if (focused) this.#head.querySelector(`[data-key="${focused}"]`)?.focus();
   }
+}
+
+function costWord(usage) {
+  const known = cost(usage);
+  return known === "unknown" ? "cost unknown" : known;
 }
 
 function costTitle(usage) {

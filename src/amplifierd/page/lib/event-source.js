@@ -102,6 +102,37 @@ export class ReconnectingStream {
   }
 }
 
+/** Read what a stream has at once: until it is quiet for a moment, or for two seconds at most. */
+export async function readStream(address, { signal, quiet_ms: quiet = 200 }) {
+  const abort = new AbortController();
+  const end = () => abort.abort();
+  signal.addEventListener("abort", end, { once: true });
+  const events = [];
+  const frames = new Frames(({ data }) => events.push(JSON.parse(data)));
+  const latest = setTimeout(end, 2000);
+  let timer = setTimeout(end, 1500);
+  try {
+    const answer = await fetch(address, { signal: abort.signal, credentials: "same-origin", cache: "no-store" });
+    if (!answer.ok) return [];
+    const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+    for (;;) {
+      clearTimeout(timer);
+      timer = setTimeout(end, quiet);
+      const { done, value } = await reader.read();
+      if (done) break;
+      frames.push(value);
+    }
+  } catch {
+    // It was quiet: what came until then is what we wanted.
+  } finally {
+    clearTimeout(timer);
+    clearTimeout(latest);
+    signal.removeEventListener("abort", end);
+    abort.abort();
+  }
+  return events.filter((event) => event.sequence);
+}
+
 /** Cuts text into the frames of server-sent events. */
 class Frames {
   #rest = "";

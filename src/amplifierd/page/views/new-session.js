@@ -40,7 +40,7 @@ class NewSessionView extends View {
       h("div.field", h("label", { htmlFor: "first-prompt" }, "First prompt"), this.#prompt),
       this.#profiles,
       h("div.field", h("label", { htmlFor: "working-dir" }, "Working directory"), this.#directory),
-      h("div.field", h("label", { htmlFor: "session-name" }, "Name ", h("span.muted", "(optional)")), this.#name),
+      h("div.field", h("label", { htmlFor: "session-name" }, "Name ", h("span.muted", "(optional; else how the prompt begins)")), this.#name),
       h("details.limits", h("summary", "Limits"),
         h("p.muted.small", "They hold for the session and its agents together. Empty: the daemon's own limits."),
         h("div.limit-grid", this.#limits.map(({ name, label, unit, field }) => h("div.field",
@@ -74,18 +74,19 @@ class NewSessionView extends View {
     this.#button.textContent = "Starting…";
     fill(this.#problem);
     const profile = new FormData(event.target).get("profile") ?? "";
+    const prompt = this.#prompt.value.trim();
+    const name = this.#name.value.trim() || nameFrom(prompt);
     const given = this.#limits.filter(({ field }) => field.value !== "").map(({ name, field }) => [name, Number(field.value)]);
     try {
       const session = await submit("/sessions", {
         ...(profile && { profile_name: profile }),
         ...(this.#directory.value && { working_dir: this.#directory.value.replace(/(.)\/+$/, "$1") }),
-        ...(this.#name.value.trim() && { name: this.#name.value.trim() }),
+        ...(name && { name }),
         ...(given.length && { limits: Object.fromEntries(given) }),
       });
       keep(session);
       kept.set("new.profile", profile);
       kept.set("new.directory", this.#directory.value);
-      const prompt = this.#prompt.value.trim();
       if (prompt) await submit(ofSession(session.session_id, "/execute/stream"), { prompt });
       kept.set("draft.new", null);
       navigate(`/sessions/${encodeURIComponent(session.session_id)}`, { replace: true });
@@ -96,6 +97,12 @@ class NewSessionView extends View {
       this.#button.textContent = "Start session";
     }
   }
+}
+
+/** A session is named after what it is first asked, unless it is named. */
+function nameFrom(prompt) {
+  const line = prompt.split("\n")[0].replace(/\s+/g, " ");
+  return line.length <= 60 ? line : `${line.slice(0, 60).replace(/\s\S*$/, "")}…`;
 }
 
 function tagOf(profile) {

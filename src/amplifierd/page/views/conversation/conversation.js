@@ -1,15 +1,170 @@
-// A conversation: what was said and done, live.
+// The conversation of a session: read, answered, steered.
 
-import { get, ofSession } from "../../lib/api.js";
-import { fill, h } from "../../lib/dom.js";
-import { loading, View } from "../../lib/view.js";
+import { approvals, ofTree } from "../../lib/approvals.js";
+import { announce, fill, h, icon } from "../../lib/dom.js";
+import { sessions } from "../../lib/sessions.js";
+import { shortcut } from "../../lib/shortcuts.js";
+import { perFrame } from "../../lib/state.js";
+import { onEvents, watchSession } from "../../lib/stream.js";
+import { emptyState, failure, loading, View } from "../../lib/view.js";
+import { toast } from "../../components/toast.js";
+import { turnActions } from "./actions.js";
+import { Composer } from "./composer.js";
+import { ConversationLog } from "./log.js";
+import { PromptQueue } from "./queue.js";
+
+const NEAR_END_PX = 90;
 
 class ConversationView extends View {
+  #scroller = h("div.log-scroller", { tabIndex: 0, role: "log", "aria-label": "Conversation", "aria-live": "off" });
+  #older = h("div.log-older");
+  #jump = h("button.jump", { type: "button", hidden: true, onclick: () => this.#toEnd() }, icon("down"), "Latest");
+  #composer;
+  #log;
+  #isAtEnd = true;
+  #top = 0;
+  #isLoadingOlder = false;
+
   async open() {
-    fill(this, loading("Loading the conversation…"));
-    const { messages } = await get(ofSession(this.params.id, "/messages"), { limit: 100 }, { signal: this.signal });
-    fill(this, messages.map((message) => h("pre", `${message.role}: ${JSON.stringify(message.content)}`)));
+    const { id } = this.params;
+    const { signal } = this;
+    this.#composer = new Composer(id, signal);
+    const actions = turnActions(id, { reload: () => this.#log.model.load(), write: (text) => this.#composer.write(text) });
+    this.#log = new ConversationLog(id, { signal, actions, onChange: (phase, kinds) => this.#changed(phase, kinds) });
+    const queue = new PromptQueue(id, { signal, edit: (text) => this.#composer.write(text) });
+    fill(this.#scroller, loading("Loading the conversation…"));
+    fill(this, this.#scroller, h("div.jump-place", this.#jump), h("div.dock", queue, this.#composer));
+    watchSession(id, () => {}, { signal });
+    const update = perFrame(() => this.#composer.update(sessions.value.byId.get(id) ?? null));
+    this.listen(sessions, update);
+    this.listen(approvals, update);
+    this.listen(this.#scroller, "scroll", () => this.#scrolled());
+    this.listen(this.#composer, "sent", () => this.#toEnd());
+    onEvents(({ event, session_id: of, data }) => of === id && event === "execution:done" && announce(endOf(data)), { signal });
+    this.#shortcuts(id);
+    const growth = new ResizeObserver(() => this.#isAtEnd && this.#toEnd());
+    growth.observe(this.#log);
+    growth.observe(this.#scroller);
+    signal.addEventListener("abort", () => growth.disconnect());
+    await this.#load();
   }
+
+  async #load() {
+    const { model } = this.#log;
+    try {
+      await model.load();
+    } catch (error) {
+      if (error.name !== "AbortError") fill(this.#scroller, failure(error, () => this.#load()));
+      return;
+    }
+    fill(this.#scroller, this.#older, this.#log);
+    this.#log.renderNow();
+    this.#showEmpty();
+    const wanted = this.query.get("message");
+    if (wanted) await this.#goTo(wanted);
+    else this.#toEnd();
+    const upper = new IntersectionObserver(([entry]) => entry.isIntersecting && this.#loadOlder(), { root: this.#scroller, rootMargin: "800px" });
+    upper.observe(this.#older);
+    this.signal.addEventListener("abort", () => upper.disconnect());
+    if (matchMedia("(pointer: fine)").matches && !wanted) this.#composer.querySelector("textarea").focus();
+  }
+
+  async #goTo(messageId) {
+    if (!(await this.#log.model.loadTo(messageId))) {
+      toast("The message of this link is not in the conversation any more", { kind: "error" });
+      this.#toEnd();
+      return;
+    }
+    this.#log.renderNow();
+    this.#isAtEnd = false;
+    const element = this.#log.elementOf(messageId);
+    element?.scrollIntoView({ block: "center" });
+    element?.classList.add("is-target");
+    element?.focus({ preventScroll: true });
+  }
+
+  async #loadOlder() {
+    const { model } = this.#log;
+    if (this.#isLoadingOlder || !model.hasOlder) return;
+    this.#isLoadingOlder = true;
+    fill(this.#older, loading("Loading what was said before…"));
+    try {
+      const height = this.#scroller.scrollHeight;
+      const top = this.#scroller.scrollTop;
+      await model.loadOlder();
+      this.#log.renderNow();
+      if (!this.#isAtEnd) this.#scroller.scrollTop = top + this.#scroller.scrollHeight - height;
+      fill(this.#older);
+    } catch (error) {
+      fill(this.#older, failure(error, () => this.#loadOlder()));
+    } finally {
+      this.#isLoadingOlder = false;
+    }
+  }
+
+  #changed(phase) {
+    if (phase === "before") return;
+    this.#showEmpty();
+    if (this.#isAtEnd) this.#toEnd();
+    else this.#jump.hidden = false;
+  }
+
+  #showEmpty() {
+    const isEmpty = !this.#log.model.messages.length;
+    const shown = this.#scroller.querySelector(".state-box");
+    if (isEmpty && !shown) this.#scroller.append(emptyState("Nothing said yet", "Write below what is to be done. Everything the agent does is shown here, while it does it."));
+    else if (!isEmpty) shown?.remove();
+  }
+
+  #scrolled() {
+    const { scrollTop, scrollHeight, clientHeight } = this.#scroller;
+    const isNearEnd = scrollHeight - scrollTop - clientHeight < NEAR_END_PX;
+    if (isNearEnd) this.#isAtEnd = true;
+    else if (scrollTop < this.#top) this.#isAtEnd = false;
+    this.#top = scrollTop;
+    this.#jump.hidden = this.#isAtEnd;
+  }
+
+  #toEnd() {
+    this.#isAtEnd = true;
+    this.#scroller.scrollTop = this.#scroller.scrollHeight;
+    this.#jump.hidden = true;
+  }
+
+  #shortcuts(id) {
+    const options = { signal: this.signal, group: "Conversation" };
+    shortcut("j", "Next message", () => this.#step(1), options);
+    shortcut("k", "Previous message", () => this.#step(-1), options);
+    shortcut("End", "To the end", () => this.#toEnd(), options);
+    shortcut("a", "To the question that waits", () => {
+      const [first] = ofTree(approvals.value, id);
+      if (first) this.querySelector(".approval button")?.focus();
+      else toast("Nothing waits for an answer here");
+    }, options);
+    shortcut("e", "Edit the last prompt and branch", () => this.#lastPrompt("edit"), options);
+    shortcut("u", "Undo the last turn", () => this.#lastPrompt("undo"), options);
+  }
+
+  #lastPrompt(what) {
+    const { model } = this.#log;
+    const message = model.messages.findLast((one) => one.role === "user" && model.messages.find((first) => first.turn === one.turn) === one);
+    if (!message) return;
+    const actions = turnActions(this.params.id, { reload: () => model.load(), write: (text) => this.#composer.write(text) });
+    if (what === "edit") actions.edit(message);
+    else actions.undo(message.turn);
+  }
+
+  #step(by) {
+    const messages = [...this.#log.querySelectorAll(":scope > .turn > .turn-messages > .message")];
+    const at = messages.indexOf(document.activeElement?.closest?.(".message"));
+    const next = messages.at(at < 0 ? -1 : Math.max(0, Math.min(messages.length - 1, at + by)));
+    next?.focus();
+    next?.scrollIntoView({ block: "nearest" });
+  }
+}
+
+function endOf({ status }) {
+  return { completed: "The agent has answered.", failed: "The turn failed.", cancelled: "The turn was stopped." }[status] ?? "The turn is over.";
 }
 
 customElements.define("view-conversation", ConversationView);

@@ -1,0 +1,58 @@
+// Text of people and models: rendered by the daemon where it did, else as it was written.
+
+import { h, iconButton, trusted } from "../lib/dom.js";
+import { plain } from "../lib/format.js";
+import { copyText } from "../lib/clipboard.js";
+
+/** Show a text: `html` is the daemon's rendering of `text`; without it the text is shown as it is. */
+export function prose({ text, html }) {
+  const box = h("div.prose", { dir: "auto" });
+  updateProse(box, { text, html });
+  return box;
+}
+
+/** Show a text that has changed; what did not change is left alone, so that a selection in it stays. */
+export function updateProse(box, { text, html }) {
+  if (typeof html !== "string") {
+    box.classList.add("is-plain");
+    const shown = plain(text);
+    if (box.textContent !== shown) box.textContent = shown;
+    return;
+  }
+  if (box.classList.contains("is-plain")) {
+    box.classList.remove("is-plain");
+    box.replaceChildren();
+  }
+  const wanted = [...trusted(html).childNodes];
+  const present = [...box.childNodes];
+  let same = 0;
+  while (same < wanted.length && same < present.length && print(present[same]) === print(wanted[same])) same += 1;
+  present.slice(same).forEach((node) => node.remove());
+  for (const node of wanted.slice(same)) {
+    node.asRendered = print(node);
+    box.append(dressed(node));
+  }
+}
+
+function print(node) {
+  return node.asRendered ?? node.outerHTML ?? node.textContent;
+}
+
+/** Give code its copy button, and wide tables a place to scroll in. */
+function dressed(node) {
+  if (!(node instanceof Element)) return node;
+  const isCode = node.matches("pre") || node.matches("div.highlight");
+  if (isCode || node.matches("table")) {
+    const frame = h(isCode ? "div.code-frame" : "div.table-frame", { tabIndex: isCode ? null : 0 });
+    frame.asRendered = node.asRendered;
+    frame.append(node);
+    if (isCode) frame.append(iconButton("copy", "Copy code", () => copyText(node.textContent, "Code copied")));
+    return frame;
+  }
+  for (const pre of node.querySelectorAll("pre")) {
+    const frame = h("div.code-frame");
+    pre.replaceWith(frame);
+    frame.append(pre, iconButton("copy", "Copy code", () => copyText(pre.textContent, "Code copied")));
+  }
+  return node;
+}

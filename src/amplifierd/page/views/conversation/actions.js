@@ -1,0 +1,112 @@
+// What can be done with the turns of a conversation: branch from a prompt, fork, see and take back what changed.
+
+import { get, ofSession, post, submit } from "../../lib/api.js";
+import { fill, h } from "../../lib/dom.js";
+import { plural, sessionName } from "../../lib/format.js";
+import { navigate } from "../../lib/navigation.js";
+import { keep, refresh, sessions } from "../../lib/sessions.js";
+import { askText, confirm, openDialog } from "../../components/dialog.js";
+import { unifiedDiff } from "../../components/diff.js";
+import { fork } from "../../components/session-actions.js";
+import { attempt, toast } from "../../components/toast.js";
+import { textOf } from "./message.js";
+
+/** The actions of a session's turns. `reload` shows the conversation anew, `write` puts text into the composer. */
+export function turnActions(id, { reload, write }) {
+  const session = () => sessions.value.byId.get(id) ?? { session_id: id };
+  return {
+    fork: (turn) => fork(session(), { turn }),
+    edit: (message) => editAndBranch(session(), message),
+    changes: (turn) => showChanges(id, turn),
+    undo: (turn) => undo(id, turn, { reload, write }),
+  };
+}
+
+/** Ask for another wording of a prompt and go on with it in a new session; this one stays as it is. */
+async function editAndBranch(session, message) {
+  const text = await askText({
+    title: "Edit and branch", label: "Prompt", value: textOf(message), action: "Branch", multiline: true,
+    hint: "A new session goes on from here with the new wording. This one stays as it is.",
+  });
+  if (!text?.trim()) return;
+  const branch = await attempt(() => branchBefore(session, message.turn), "Not branched");
+  if (!branch) return;
+  await attempt(() => submit(ofSession(branch, "/execute/stream"), { prompt: text.trim() }), "Not sent");
+  navigate(`/sessions/${encodeURIComponent(branch)}`);
+}
+
+/** Return the id of a new session with everything before a turn; before the first one that is nothing. */
+async function branchBefore(session, turn) {
+  const name = `${sessionName(session)} (branch)`;
+  if (turn > 1) return (await post(ofSession(session.session_id, "/fork"), { turn: turn - 1, name })).session_id;
+  const { profile_name: profile, working_dir: directory, limits } = await get(ofSession(session.session_id));
+  const made = await submit("/sessions", { name, working_dir: directory, ...(profile && { profile_name: profile }), ...(limits && { limits }) });
+  keep(made);
+  return made.session_id;
+}
+
+async function showChanges(id, turn) {
+  const found = await attempt(() => get(ofSession(id, "/changes"), { turn }), "Not known");
+  if (!found) return;
+  const count = found.added.length + found.modified.length + found.deleted.length;
+  await openDialog({
+    title: `Turn ${turn}: ${plural(count, "file")} changed`,
+    className: "wide-dialog",
+    build: () => [
+      found.reason && h("p.notice", found.reason),
+      count === 0 && h("p.muted", "Nothing changed in the working directory."),
+      unifiedDiff(found.diff),
+      found.is_cut && h("p.muted.small", "The difference is longer than what is shown here."),
+    ],
+  });
+}
+
+const WHAT = {
+  both: ["Files and conversation", "As if the turn and all later ones had not been"],
+  files: ["Files only", "The conversation stays"],
+  conversation: ["Conversation only", "The files stay as they are"],
+};
+
+async function undo(id, turn, { reload, write }) {
+  const preview = h("div.undo-preview", h("p.muted", "Looking what changed…"));
+  get(ofSession(id, "/changes"), { turn }).then(
+    ({ added, modified, deleted }) => fill(preview, h("p.muted.small", summary(added, modified, deleted))),
+    () => fill(preview, h("p.muted.small", "What the turn changed in files is not known here.")),
+  );
+  const what = await openDialog({
+    title: `Undo turn ${turn}`,
+    build: () => [
+      h("fieldset.choices", h("legend.visually-hidden", "What to take back"), Object.entries(WHAT).map(([value, [label, text]], at) => h("label.profile-option",
+        h("input", { type: "radio", name: "what", value, checked: at === 0, autofocus: at === 0 }),
+        h("span", h("strong", label), h("span.detail", text))))),
+      preview,
+    ],
+    actions: [{ label: "Undo", kind: "primary" }],
+    onSubmit: (close) => close(document.querySelector('dialog input[name="what"]:checked').value),
+  });
+  if (what) await takeBack(id, turn, what, { reload, write });
+}
+
+async function takeBack(id, turn, what, { reload, write }, force = false) {
+  const { turns } = await get(ofSession(id, "/turns")).catch(() => ({ turns: [] }));
+  const done = await attempt(() => post(ofSession(id, "/undo"), { turn, what, force }), "Not undone");
+  if (!done) return;
+  if (!done.done) {
+    const text = "Somebody else changed these files since. Undo overwrites them:";
+    const details = h("ul.paths", done.foreign.map((path) => h("li", h("code", path))));
+    const isMeant = await confirm({ title: "Files changed since", text, details, action: "Undo anyway", kind: "danger" });
+    if (isMeant) await takeBack(id, turn, what, { reload, write }, true);
+    return;
+  }
+  toast(done.restored.length ? `Turn ${turn} undone; ${plural(done.restored.length, "file")} restored` : `Turn ${turn} undone`);
+  await refresh(id).catch(() => {});
+  await reload();
+  const prompt = turns.find((one) => one.turn === turn)?.user_preview;
+  if (what !== "files" && prompt) write(prompt);
+}
+
+function summary(added, modified, deleted) {
+  const parts = [[added, "added"], [modified, "changed"], [deleted, "deleted"]].filter(([paths]) => paths.length);
+  if (!parts.length) return "The turn changed no files.";
+  return parts.map(([paths, word]) => `${word}: ${paths.slice(0, 8).join(", ")}${paths.length > 8 ? ` and ${paths.length - 8} more` : ""}`).join(" · ");
+}

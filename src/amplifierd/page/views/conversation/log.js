@@ -1,0 +1,168 @@
+// The conversation on the page: turns with their messages, and at the end what is happening now.
+
+import { approvals } from "../../lib/approvals.js";
+import { fill, h, icon } from "../../lib/dom.js";
+import { cost, duration, plural } from "../../lib/format.js";
+import { perFrame } from "../../lib/state.js";
+import { LiveMessage, messageElement } from "./message.js";
+import { Conversation } from "./model.js";
+
+/** Shows a conversation and keeps it current. `actions` are what can be done with messages; an agent's has none. */
+export class ConversationLog extends HTMLElement {
+  model;
+  #actions;
+  #isAgent;
+  #onChange;
+  #signal;
+  #sections = new Map();
+  #elements = new Map();
+  #live = null;
+  #dirty = new Set();
+  #render = perFrame(() => this.#flush());
+
+  constructor(id, { signal, actions = null, isAgent = false, onChange = () => {} }) {
+    super();
+    this.#isAgent = isAgent;
+    this.#signal = signal;
+    this.#actions = actions;
+    this.#onChange = onChange;
+    this.model = new Conversation(id, { signal, changed: (kind) => this.#mark(kind) });
+    approvals.subscribe(() => this.#mark("tools"), { signal, now: false });
+  }
+
+  /** The element of a message; null when it is not loaded. */
+  elementOf(messageId) {
+    return this.#elements.get(messageId)?.element ?? null;
+  }
+
+  /** Show now instead of with the next frame. */
+  renderNow() {
+    this.#flush();
+  }
+
+  #mark(kind) {
+    this.#dirty.add(kind);
+    this.#render();
+  }
+
+  #flush() {
+    if (!this.#dirty.size || this.#signal.aborted) return;
+    const kinds = [...this.#dirty];
+    this.#dirty.clear();
+    if (!this.model.isLoaded && !this.model.messages.length) return;
+    this.#onChange("before", kinds);
+    if (kinds.some((kind) => kind !== "live" && kind !== "tools")) this.#place();
+    this.#placeLive();
+    if (kinds.some((kind) => kind !== "live")) this.querySelectorAll("tool-card").forEach((card) => card.update());
+    this.#onChange("after", kinds);
+  }
+
+  #place() {
+    const turns = new Map();
+    for (const message of this.model.messages) {
+      if (message.role === "tool") continue;
+      const turn = message.turn ?? 0;
+      if (!turns.has(turn)) turns.set(turn, []);
+      turns.get(turn).push(message);
+    }
+    const seen = new Set();
+    let at = 0;
+    for (const [turn, messages] of turns) {
+      const section = this.#sectionOf(turn);
+      this.#placeMessages(section, messages, seen);
+      this.#renderFoot(section, turn);
+      if (this.children[at] !== section.element) this.insertBefore(section.element, this.children[at] ?? null);
+      at += 1;
+    }
+    for (const [turn, { element }] of this.#sections) {
+      if (turns.has(turn)) continue;
+      element.remove();
+      this.#sections.delete(turn);
+    }
+    for (const id of this.#elements.keys()) if (!seen.has(id)) this.#elements.delete(id);
+  }
+
+  #sectionOf(turn) {
+    if (!this.#sections.has(turn)) {
+      const list = h("div.turn-messages");
+      const foot = h("footer.turn-foot");
+      const element = h("section.turn", { dataset: { turn: String(turn) }, "aria-label": `Turn ${turn}` }, list, foot);
+      this.#sections.set(turn, { element, list, foot, print: "" });
+    }
+    return this.#sections.get(turn);
+  }
+
+  #placeMessages({ list }, messages, seen) {
+    let prompts = 0;
+    messages.forEach((message, at) => {
+      const isSteering = message.role === "user" && !isPictures(message) && prompts++ > 0;
+      seen.add(message.id);
+      const print = `${isSteering}${message.html ?? ""}${JSON.stringify(message.content).length}${Array.isArray(message.content) && message.content.some((block) => block.html)}`;
+      let shown = this.#elements.get(message.id);
+      if (shown?.print !== print) {
+        const element = messageElement(message, this.#context(isSteering));
+        shown?.element.replaceWith(element);
+        shown = { element, print };
+        this.#elements.set(message.id, shown);
+      }
+      if (list.children[at] !== shown.element) list.insertBefore(shown.element, list.children[at] ?? null);
+    });
+    while (list.children.length > messages.length) list.lastElementChild.remove();
+  }
+
+  #placeLive() {
+    const { step } = this.model;
+    const last = [...this.#sections.values()].at(-1);
+    if (!step || !last) {
+      this.#live?.element.remove();
+      this.#live = null;
+      return;
+    }
+    if (this.#live?.step !== step) {
+      this.#live?.element.remove();
+      this.#live = Object.assign(new LiveMessage(this.#context(false)), { step });
+    }
+    this.#live.update(step, this.model.lastTurn);
+    if (this.#live.element.parentElement !== last.element) last.foot.before(this.#live.element);
+  }
+
+  #context(isSteering) {
+    return { model: this.model, actions: this.#actions, nested: (id) => nestedAgent(id, this.#signal), isSteering, isAgent: this.#isAgent };
+  }
+
+  #renderFoot(section, turn) {
+    const facts = this.model.turns.get(turn);
+    const print = JSON.stringify(facts ?? null);
+    if (section.print === print) return;
+    section.print = print;
+    fill(section.foot, facts && [
+      (facts.notices ?? []).map(({ text, level }) => h("p.notice", { dataset: { level } }, icon(level === "info" ? "chevron" : "warn"), text)),
+      facts.status === "failed" && h("div.turn-error", { role: "alert" }, h("strong", facts.error?.title ?? "The turn failed"),
+        h("p", facts.error?.detail ?? "No reason was given."), facts.error?.hint && h("p.muted", facts.error.hint)),
+      facts.status === "cancelled" && h("p.notice", icon("stop"), "Stopped."),
+      facts.usage && h("p.turn-usage", [
+        facts.usage.seconds ? duration(facts.usage.seconds * 1000) : null,
+        facts.usage.tool_calls ? plural(facts.usage.tool_calls, "tool call") : null,
+        facts.usage.tokens ? `${plural(facts.usage.tokens.total, "token")}` : null,
+        cost(facts.usage) === "unknown" ? "cost unknown" : cost(facts.usage),
+      ].filter(Boolean).join(" · ")),
+    ]);
+  }
+}
+
+function isPictures({ content }) {
+  return Array.isArray(content) && content.length > 0 && content.every((block) => block.type === "image");
+}
+
+/** An agent's conversation inside the card of the call that started it; live while it works. */
+function nestedAgent(id, signal) {
+  const box = h("div.nested", { role: "group", "aria-label": "The agent's conversation" }, h("p.muted.small", "Loading…"));
+  const log = new ConversationLog(id, { signal, isAgent: true });
+  log.model.load().then(
+    () => fill(box, h("p.small", h("a", { href: `/app/sessions/${encodeURIComponent(id)}` }, "Open as a session")), log),
+    (error) => error.name !== "AbortError" && fill(box, h("p.muted.small", `Its conversation cannot be shown: ${error.message}`)),
+  );
+  return box;
+}
+
+customElements.define("conversation-log", ConversationLog);

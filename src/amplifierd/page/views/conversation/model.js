@@ -1,0 +1,203 @@
+// A conversation without pixels: what is stored, and what is happening right now on top of it.
+//
+// Stored messages are the truth. While a turn runs, its current step (what the model says until its tools have run) is
+// built from events; as soon as the daemon has stored it, the step is dropped and its message takes its place.
+
+import { get, ofSession } from "../../lib/api.js";
+import { readStream } from "../../lib/event-source.js";
+import { onEvents, onGap } from "../../lib/stream.js";
+import { settled } from "../../lib/state.js";
+import { LiveStep } from "./live-step.js";
+import { ToolStates } from "./tool-states.js";
+
+const PAGE = 120;
+const LARGE_PAGE = 1000;
+const NOTICES = {
+  "provider:retry": ({ attempt, delay, error_type: type }) => `The model's service did not answer${type ? ` (${type})` : ""}; attempt ${attempt ?? "?"}${delay ? ` in ${Math.round(delay)} s` : ""}.`,
+  "context:post_compact": ({ messages_before: before, messages_after: after }) => `The context was compacted${before ? `: ${before} messages became ${after}` : ""}.`,
+  "display:message": ({ message }) => message,
+  "user:notification": ({ message }) => message,
+  "budget:warning": ({ limit, used, allowed }) => `Most of the limit ${limit} is used: ${used} of ${allowed}.`,
+  "budget:exhausted": ({ limit, used, allowed }) => `The limit ${limit} is used up: ${used} of ${allowed}.`,
+  "mention:unresolved": ({ mention }) => `Not found: ${mention}`,
+  "session:profile_changed": ({ from, to }) => `The profile changed from ${from} to ${to}.`,
+};
+
+export class Conversation {
+  messages = [];
+  hasOlder = false;
+  step = null;
+  tools = new ToolStates();
+  turns = new Map();
+  isLoaded = false;
+
+  #id;
+  #signal;
+  #changed;
+  #early = [];
+  #last = 0;
+  #reads = 0;
+  #fetchNew = settled(() => this.#reconcile(), 60, 250);
+  #finished = 0;
+
+  /** `changed(kind, detail)` is called with "reset", "older", "messages", "live", "tools" or "turn". */
+  constructor(id, { signal, changed }) {
+    this.#id = id;
+    this.#signal = signal;
+    this.#changed = changed;
+    onEvents((event) => event.session_id === id && event.part === "detail" && this.#heard(event), { signal });
+    onGap(() => this.load().catch(() => {}), { signal });
+  }
+
+  get id() {
+    return this.#id;
+  }
+
+  /** Fetch the end of the conversation, and what a running turn has done so far. */
+  async load({ limit = PAGE } = {}) {
+    const read = ++this.#reads;
+    this.isLoaded = false;
+    this.#early = [];
+    const page = await this.#page({ limit });
+    const recent = await this.#running(page.messages);
+    if (read !== this.#reads) return;
+    this.messages = page.messages;
+    this.hasOlder = page.has_more;
+    this.step = null;
+    this.tools.reset(this.messages);
+    this.isLoaded = true;
+    const early = [...recent, ...this.#early].sort((one, other) => one.sequence - other.sequence);
+    this.#early = [];
+    this.#last = 0;
+    early.forEach((event) => this.#heard(event));
+    this.#changed("reset");
+    if (early.length) this.#fetchNew();
+  }
+
+  /** Fetch what was said before; true when there is still more. */
+  async loadOlder({ limit = PAGE } = {}) {
+    if (!this.hasOlder || !this.messages.length) return false;
+    const page = await this.#page({ limit, before: this.messages[0].id });
+    this.messages = [...page.messages, ...this.messages];
+    this.hasOlder = page.has_more;
+    this.tools.reset(this.messages);
+    this.#changed("older", page.messages);
+    return this.hasOlder;
+  }
+
+  /** Fetch back to a message, or to the beginning; true when it is there. */
+  async loadTo(messageId) {
+    const isThere = () => this.messages.some((one) => one.id === messageId);
+    while (!isThere() && (await this.loadOlder({ limit: LARGE_PAGE })));
+    return isThere();
+  }
+
+  /** The number of the last turn. */
+  get lastTurn() {
+    return this.messages.at(-1)?.turn ?? 0;
+  }
+
+  #page(query) {
+    const all = { include: "tools", render: "html", ...query };
+    return get(ofSession(this.#id, "/messages"), all, { signal: this.#signal });
+  }
+
+  /** Return the events of the step that is running, which nothing stores while it runs. */
+  async #running(messages) {
+    const { activity } = await get(ofSession(this.#id), {}, { signal: this.#signal });
+    if (!activity || activity === "idle") return [];
+    const turn = messages.at(-1)?.correlation_id;
+    const { events } = await get(ofSession(this.#id, "/events"), { event_type: "provider:request", limit: 1000 }, { signal: this.#signal });
+    const begun = events.filter((event) => !turn || event.correlation_id === turn).at(-1);
+    if (!begun) return [];
+    const address = `/api/v1${ofSession(this.#id, "/stream")}?after=${begun.seq - 1}&render=html`;
+    const found = await readStream(address, { signal: this.#signal });
+    return found.filter((event) => event.session_id === this.#id);
+  }
+
+  async #reconcile() {
+    if (!this.isLoaded || this.#signal.aborted) return;
+    const read = this.#reads;
+    const done = this.#finished;
+    const known = this.messages.at(-1)?.id;
+    try {
+      const page = await this.#page(known ? { limit: LARGE_PAGE, after: known } : { limit: PAGE });
+      if (read !== this.#reads) return;
+      const ids = new Set(this.messages.map((one) => one.id));
+      const fresh = page.messages.filter((one) => !ids.has(one.id));
+      const shown = new Map(page.messages.map((one) => [one.id, one]));
+      this.messages = [...this.messages.map((one) => shown.get(one.id) ?? one), ...fresh];
+      this.tools.stored(fresh);
+      if (this.step && this.step.number <= done) this.step = null;
+      this.#changed("messages", fresh);
+      if (page.has_more) this.#fetchNew();
+    } catch (error) {
+      if (error.name !== "AbortError" && error.status !== 404) setTimeout(this.#fetchNew, 2000);
+    }
+  }
+
+  #heard(event) {
+    if (!this.isLoaded) {
+      this.#early.push(event);
+      return;
+    }
+    if (event.sequence && event.sequence <= this.#last) return;
+    this.#last = event.sequence ?? this.#last;
+    const { event: name, data } = event;
+    if (name.startsWith("llm:stream_") || name.startsWith("content_block:") || name.startsWith("thinking:")) {
+      this.step ??= new LiveStep(event.sequence);
+      if (this.step.isDone) this.step = new LiveStep(event.sequence);
+      if (this.step.take(name, data)) this.#changed("live");
+      return;
+    }
+    if (name === "provider:request") {
+      this.#finishStep(event.sequence - 1);
+      this.step = new LiveStep(event.sequence);
+      this.#changed("live");
+    } else if (name.startsWith("tool:") || /^(task|delegate):agent_/.test(name)) {
+      if (name === "tool:pre") this.#finishStep(event.sequence);
+      if (this.tools.take(name, data, event)) this.#changed("tools", data.tool_call_id);
+    } else if (name === "user_message:saved") {
+      this.#userSaid(event);
+    } else if (name === "orchestrator:steering_injected") {
+      this.#fetchNew();
+    } else if (name === "execution:done") {
+      this.#ended(event);
+    } else if (name === "message:deleted") {
+      this.load().catch(() => {});
+    } else if (name in NOTICES) {
+      this.#notice(NOTICES[name](data), data.level ?? (name.startsWith("budget") ? "warning" : "info"));
+    }
+  }
+
+  #finishStep(sequence) {
+    if (this.step) this.step.isDone = true;
+    this.#finished = Math.max(this.#finished, sequence);
+    this.#fetchNew();
+  }
+
+  #userSaid({ data, timestamp, correlation_id: correlation }) {
+    this.tools.begin(data.turn);
+    if (!this.messages.some((one) => one.id === data.message_id)) {
+      const message = { id: data.message_id, role: "user", content: data.content, turn: data.turn, timestamp, correlation_id: correlation };
+      this.messages = [...this.messages, message];
+      this.#changed("messages", [message]);
+    }
+    this.#fetchNew();
+  }
+
+  #ended({ data, sequence }) {
+    this.#finishStep(sequence);
+    this.turns.set(data.turn ?? this.lastTurn, { ...this.turns.get(data.turn), status: data.status, usage: data.usage, error: data.error });
+    this.tools.ended();
+    this.#changed("turn", data.turn ?? this.lastTurn);
+  }
+
+  #notice(text, level) {
+    if (!text) return;
+    const turn = this.lastTurn;
+    const facts = this.turns.get(turn) ?? {};
+    this.turns.set(turn, { ...facts, notices: [...(facts.notices ?? []), { text, level }] });
+    this.#changed("turn", turn);
+  }
+}

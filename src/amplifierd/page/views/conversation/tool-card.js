@@ -1,0 +1,138 @@
+// A call of a tool as a card: one line that says what it does, and inside it what went in and what came out.
+
+import { approvals } from "../../lib/approvals.js";
+import { fill, h, icon } from "../../lib/dom.js";
+import { duration, plain } from "../../lib/format.js";
+import { textDiff } from "../../components/diff.js";
+import { longText } from "../../components/long-text.js";
+import { approvalBox } from "./approval-box.js";
+import { imageOf, isImage } from "./images.js";
+import { parse } from "./tool-states.js";
+
+const ICONS = { bash: "terminal", task: "agent", delegate: "agent", read_file: "file", write_file: "edit", edit_file: "edit", grep: "search", glob: "search", web_search: "search" };
+const SUBJECTS = ["file_path", "path", "command", "pattern", "query", "url", "agent", "agent_name", "name", "title", "prompt"];
+const STATES = {
+  pending: "Not run yet", running: "Running", waiting: "Waits for approval", done: "Done", error: "Failed", cut: "Cut off",
+};
+
+/** A card of one call. It is updated in place, so that what a person opened stays open. */
+export class ToolCard extends HTMLElement {
+  #call;
+  #model;
+  #turn;
+  #print = "";
+  #details = h("details.tool-details");
+  #summary = h("summary.tool-summary");
+  #body = h("div.tool-body");
+  #approval = h("div.tool-approval");
+  #agent = null;
+  #nested;
+  #isFilled = false;
+
+  /** `nested(sessionId)` makes the element that shows an agent's conversation. */
+  constructor(call, turn, model, nested) {
+    super();
+    this.#call = call;
+    this.#turn = turn;
+    this.#model = model;
+    this.#nested = nested;
+    this.#details.append(this.#summary, this.#body);
+    this.#details.addEventListener("toggle", () => this.#details.open && this.#fillBody());
+  }
+
+  connectedCallback() {
+    if (!this.firstChild) fill(this, this.#details, this.#approval);
+    this.update();
+  }
+
+  /** Show how the call stands now. */
+  update() {
+    const known = this.#model.tools.get(this.#turn, this.#call.id);
+    const question = [...approvals.value.values()].find((one) => one.tool_call_id === this.#call.id && one.session_id === this.#model.id);
+    const state = question ? "waiting" : known?.status ?? "pending";
+    const print = JSON.stringify([state, known?.duration, Boolean(known?.output), known?.child, question?.request_id]);
+    if (print === this.#print) return;
+    const wasWaiting = this.dataset.state === "waiting";
+    this.#print = print;
+    this.dataset.state = state;
+    const { name } = this.#call;
+    fill(this.#summary, icon("chevron", "fold"), icon(ICONS[name] ?? "profiles"), h("span.tool-name", name),
+      h("span.tool-subject", { dir: "ltr" }, subjectOf(this.#call.input)),
+      h("span.tool-state", state === "running" && h("span.spinner", { "aria-hidden": "true" }),
+        h("span", { class: state === "done" ? "visually-hidden" : "" }, STATES[state]),
+        known?.duration >= 1 && h("span.tool-time", duration(known.duration))));
+    if (question) fill(this.#approval, approvalBox(question));
+    else if (wasWaiting || this.#approval.firstChild) fill(this.#approval);
+    if (opensItself(name, state, this.#call.input)) this.#details.open = true;
+    if (this.#details.open) this.#fillBody(true);
+    else this.#isFilled = false;
+  }
+
+  #fillBody(anew = false) {
+    if (this.#isFilled && !anew) return;
+    this.#isFilled = true;
+    const known = this.#model.tools.get(this.#turn, this.#call.id);
+    const content = [inputOf(this.#call)];
+    if (known?.child) content.push(this.#agent ??= this.#nested(known.child));
+    else if (known?.output !== undefined && known?.output !== null) content.push(outputOf(this.#call.name, known.output));
+    else if (known?.status === "cut") content.push(h("p.muted", "It was cut off; there is no result."));
+    fill(this.#body, content);
+  }
+}
+
+/** Edits show what they change without being asked; so does an agent at work. */
+function opensItself(name, state, input) {
+  if (state === "waiting") return true;
+  if (["task", "delegate"].includes(name)) return state === "running";
+  return name === "edit_file" && String(input?.new_string ?? "").length < 4000;
+}
+
+function subjectOf(input) {
+  if (!input || typeof input !== "object") return plain(String(input ?? "")).slice(0, 200);
+  const found = SUBJECTS.map((key) => input[key]).find((value) => typeof value === "string" && value);
+  const text = found ?? Object.values(input).find((value) => typeof value === "string") ?? "";
+  return plain(text).split("\n")[0].slice(0, 200);
+}
+
+function inputOf({ name, input }) {
+  if (!input || typeof input !== "object") return input ? longText(String(input), { label: "Input" }) : null;
+  if (name === "bash" && typeof input.command === "string") {
+    return h("div.tool-part", longText(`$ ${input.command}`, { label: "Command" }));
+  }
+  if (name === "edit_file" && typeof input.old_string === "string") {
+    return h("div.tool-part", textDiff(input.old_string, input.new_string ?? ""));
+  }
+  if (name === "write_file" && typeof input.content === "string") {
+    return h("div.tool-part", textDiff("", input.content));
+  }
+  const rest = Object.entries(input);
+  if (!rest.length) return null;
+  return h("dl.tool-input", rest.map(([key, value]) => h("div", h("dt", key),
+    h("dd", typeof value === "string" && value.length < 300 ? plain(value) : longText(value, { lines: 12, label: key })))));
+}
+
+function outputOf(name, output) {
+  if (Array.isArray(output)) {
+    return h("div.tool-part", output.map((block) => (isImage(block) ? imageOf(block) : longText(block.text ?? block))));
+  }
+  const value = parse(output);
+  if (value === null || typeof value !== "object") return h("div.tool-part", longText(String(output)));
+  if (typeof value.stdout === "string" || typeof value.stderr === "string") return commandOutput(value);
+  if (name === "read_file" && typeof value.content === "string") return h("div.tool-part", longText(value.content, { lines: 24 }));
+  if (name === "edit_file" && !value.error) return h("p.muted.small", `${value.replacements_made ?? 1} changed, from line ${value.first_line ?? "?"} on`);
+  if (["task", "delegate"].includes(name) && typeof value.response === "string") {
+    return h("div.tool-part", h("h4.tool-part-title", "Answer"), longText(value.response));
+  }
+  if (Array.isArray(value.files)) return h("div.tool-part", longText(value.files.join("\n") || "nothing found"));
+  return h("div.tool-part", longText(value));
+}
+
+function commandOutput({ stdout, stderr, returncode }) {
+  return h("div.tool-part",
+    stdout && longText(stdout),
+    stderr && h("div.is-stderr", longText(stderr, { label: "Errors" })),
+    !stdout && !stderr && h("p.muted.small", "No output."),
+    returncode ? h("p.small.is-bad", `Exit code ${returncode}`) : null);
+}
+
+customElements.define("tool-card", ToolCard);
