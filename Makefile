@@ -52,7 +52,7 @@ endef
 # Scripts and tests that compare with the reference kernel find its interpreter in this variable.
 WITH_PEER := AMPLIFIER_PEER_PYTHON="$$(pwd -P)/$(PEER)/bin/python"
 
-.PHONY: help install run serve test check format lint types imports suite pages bench compat soak fuzz clean peer
+.PHONY: help install run serve test check format lint types imports suite pages bench compat soak fuzz clean peer browser
 
 help: ## List these verbs
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' Makefile
@@ -70,7 +70,7 @@ serve: install ## Serve the home of this user over HTTP until Ctrl-C
 test: lint ## Run everything CI runs: lint, types, imports and the test suite
 	@$(MAKE) --jobs 2 imports types suite # the types need one core for a while
 
-suite: install
+suite: install browser
 	@$(VENV)/bin/python -m pytest --numprocesses 3 --dist worksteal
 
 check: lint types imports ## Run lint, types and imports
@@ -114,6 +114,9 @@ fuzz: install ## Send the daemon thousands of requests that nobody would write
 clean: ## Remove the virtual environments, build results and caches
 	@rm -rf $(VENV) $(PEER) build dist $(CACHES)
 	@find . -name .git -prune -o -type d -name __pycache__ -prune -exec rm -rf {} +
+
+browser: # for the tests of the page, which skip without one
+	@scripts/install_browser.sh
 
 peer:
 	$(call environment,$(PEER),benchmarks/peer-requirements.txt,--requirement benchmarks/peer-requirements.txt)

@@ -11,7 +11,8 @@ def documentation_page(document: Mapping[str, Any]) -> str:
     """Return the HTML page about an API."""
     title = escape(f"{document['info']['title']} {document['info']['version']}")
     return (
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title></head>\n<body>\n'
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
+        f'<link rel="icon" href="/app/icon.svg" type="image/svg+xml"></head>\n<body>\n'
         f'<h1>{title}</h1>\n<p>The whole description, for programs: <a href="/openapi.json">openapi.json</a></p>\n'
         f"<table>\n<tr><th>Method</th><th>Path</th><th>What it does</th><th>Answers</th></tr>\n"
         f"{''.join(_rows(document))}</table>\n</body></html>\n"

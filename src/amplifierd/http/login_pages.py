@@ -47,6 +47,7 @@ def _page(status: int, title: str, body: str) -> HTMLResponse:
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         '<meta name="color-scheme" content="light dark">'
+        '<link rel="icon" href="/app/icon.svg" type="image/svg+xml"><link rel="stylesheet" href="/app/page.css">'
         f"<title>{title} · Amplifier</title></head>\n<body><main>\n<h1>{title}</h1>\n{body}\n</main></body></html>\n",
         status_code=status,
     )

@@ -51,8 +51,9 @@ class ResponseHeaders:
         own = [(b"x-request-id", self._request_id), *_ALWAYS]
         if b"cache-control" not in given:
             own.append((b"cache-control", b"no-store"))
-        is_of_page = given.get(b"content-type", b"").startswith(_OF_THE_PAGE)
-        own.append((b"content-security-policy", (HTML_POLICY if is_of_page else DATA_POLICY).encode()))
+        if message["status"] != 304:  # the browser keeps the policy that it has, and would take this one for a new one
+            is_of_page = given.get(b"content-type", b"").startswith(_OF_THE_PAGE)
+            own.append((b"content-security-policy", (HTML_POLICY if is_of_page else DATA_POLICY).encode()))
         if self.origin is not None:
             own += [
                 (b"access-control-allow-origin", self.origin),

@@ -42,6 +42,7 @@ def test_a_browser_that_has_the_file_is_told_so(served: Served) -> None:
     assert hashlib.sha256(SHELL).hexdigest().startswith(tag.strip('"'))
     assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", tag)
     assert again.headers["cache-control"] == "no-cache"
+    assert "content-security-policy" not in again.headers  # it would replace the one of the page that the browser has
     assert client.get("/app/", headers={"If-None-Match": '"older"'}).status_code == 200
 
 
