@@ -20,7 +20,7 @@ _LARGEST = 10 * 1024 * 1024
 _KEPT = 5
 _FORMAT = "%(asctime)s %(levelname)s %(name)s%(about)s: %(message)s"
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
-_FIELDS = ("request_id", "session_id", "correlation_id")
+_FIELDS = ("request_id", "session_id", "correlation_id", "worker_id")
 
 _about: ContextVar[dict[str, str]] = ContextVar("about")
 

@@ -16,6 +16,7 @@ from .guard import Guard
 from .heartbeat import Heartbeat
 from .json_rpc import Peer
 from .outbox import Outbox
+from .worker_log import begin_log
 from .worker_methods import WorkerMethods
 
 
@@ -37,7 +38,7 @@ async def serve(connection: socket.socket) -> None:
 
 def main(arguments: list[str]) -> None:
     descriptor, daemon_pid, marker = arguments
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s worker %(process)d %(name)s: %(message)s")
+    begin_log()
     connection = socket.socket(fileno=int(descriptor))
     connection.set_inheritable(False)
     Guard(connection, int(daemon_pid), marker).begin()

@@ -28,6 +28,7 @@ from .json_rpc import Method
 from .orphans import WORKER
 from .outbox import Outbox
 from .transferred import RETURNS, plain
+from .worker_log import logging_about, set_log_level
 
 logger = logging.getLogger(__name__)
 
@@ -75,6 +76,7 @@ class WorkerMethods:
         """Open the home that this worker serves."""
         known = Paths(**{name: Path(path) for name, path in paths.items()})
         read = Settings.model_validate(settings)
+        set_log_level(read.log_level)
         shipped = Path(shipped_collection) if shipped_collection else None
         home = Home(known, read, Sources(known.cache), shipped_collection=shipped, program=WORKER)
         self._opened = home.with_settings(read)
@@ -115,7 +117,8 @@ class WorkerMethods:
             self._home.sessions.runtime.learn(environment)
             approver = LeaveOpen() if questions == "wait" else DenyAll()
             try:
-                opened = await self._home.sessions.resume(session_id, approver=approver)
+                with logging_about(session_id=session_id):
+                    opened = await self._home.sessions.resume(session_id, approver=approver)
             except RuntimeError as error:  # the kernel's word for a module that it cannot do without
                 raise ModuleLoadError(describe(error)) from error
             if session_id in self._sessions:
@@ -165,7 +168,8 @@ class WorkerMethods:
         """Run a prompt to its end and tell how that was."""
         ended: dict[str, Any] = {"session_id": session_id, "correlation_id": correlation_id}
         try:
-            ended["result"] = (await submitted.run()).to_json()
+            with logging_about(**ended):
+                ended["result"] = (await submitted.run()).to_json()
         except asyncio.CancelledError:
             removed = PromptRemovedError(f"the prompt was taken out of the queue of session {session_id}")
             ended["error"] = described_error(removed)

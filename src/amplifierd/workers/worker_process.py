@@ -22,6 +22,7 @@ from amplifierd.session_store.record import now
 
 from .environment import worker_environment
 from .json_rpc import Hear, Peer, PeerGoneError
+from .worker_output import WorkerOutput
 
 logger = logging.getLogger(__name__)
 
@@ -32,7 +33,7 @@ _OPEN_S = 60.0
 _STOP_S = 30.0
 _SETTINGS = frozenset(
     {
-        *("working_dir", "default_profile", "offline"),
+        *("log_level", "working_dir", "default_profile", "offline"),
         *("startup", "compile", "cache", "checkpoints", "sessions", "mentions", "security"),
     }
 )
@@ -53,6 +54,7 @@ class WorkerProcess:
         self.rss_bytes, self.lag_ms = 0, 0.0
         self._tree, self._started_at = tree, now()
         self._peer = Peer()
+        self._output: WorkerOutput | None = None
         self._watching: asyncio.Task[None] | None = None
 
     @classmethod
@@ -64,17 +66,20 @@ class WorkerProcess:
         `hears` returns what takes the worker's notifications; `at_end` is called once, when it has ended by itself.
         """
         ours, theirs = socket.socketpair()
+        reading, writing = os.pipe()
         marker = f"{MARKER_PREFIX}WORKER_{uuid.uuid4().hex}"
         arguments = [sys.executable, "-m", "amplifierd.workers.worker", str(theirs.fileno()), str(os.getpid()), marker]
         environment = {**worker_environment(os.environ), marker: "1"}
         async with AsyncExitStack() as undo:
             undo.callback(ours.close)
-            with theirs:
+            with theirs, os.fdopen(reading, "rb", buffering=0) as their_output, os.fdopen(writing, "wb") as output:
                 tree = await ProcessTree.start(
-                    arguments, environment=environment, stdout=2, stderr=2, descriptors=[theirs.fileno()]
+                    arguments, environment=environment, stdout=output, stderr=output, descriptors=[theirs.fileno()]
                 )
-            undo.push_async_callback(tree.kill)
-            worker = cls(tree, f"worker_{tree.pid}")
+                undo.push_async_callback(tree.kill)
+                worker = cls(tree, f"worker_{tree.pid}")
+                worker._output = await WorkerOutput.connect(os.dup(their_output.fileno()), worker.worker_id)
+            undo.push_async_callback(worker._output.close)
             own: dict[str, Hear] = {"heartbeat": worker._hear_heartbeat}
             worker._peer = await Peer.connect(ours, None, {**own, **hears()})
             undo.callback(worker._peer.close)
@@ -169,6 +174,8 @@ class WorkerProcess:
         code = await self._tree.wait()
         self.is_over = True
         self._peer.close()
+        if self._output is not None:
+            await self._output.close()
         if not self.is_stopping:
             logger.error("worker %d (%s) ended by itself with %d", self.pid, self.serves or "spare", code)
         at_end(self)

@@ -1,13 +1,17 @@
 """Tools that behave as modules should not, or wait until a test lets them go on."""
 
 import asyncio
+import logging
 import os
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any, ClassVar
 
 __amplifier_module_type__ = "tool"
+
+logger = logging.getLogger(__name__)
 
 _kept: list[bytearray] = []
 
@@ -42,9 +46,22 @@ class FaultTool:
                     time.sleep(0.02)  # noqa: ASYNC251 - that is the fault
             case "environment":
                 (self._working_dir / "environment").write_text("\n".join(os.environ))
+            case "log" | "shout":
+                _say_something(loudly=input["fault"] == "shout")
             case "leak":
                 _kept.append(bytearray(os.urandom(1)) * (int(input["megabytes"]) << 20))
         return {"pid": os.getpid()}
+
+
+def _say_something(*, loudly: bool) -> None:
+    if loudly:
+        sys.stderr.write("again and again\n" * 10_000)
+        sys.stderr.flush()
+        return
+    logger.info("it is said in passing")
+    logger.warning("something is %s", "odd")
+    sys.stdout.write("printed\n")
+    sys.stdout.flush()
 
 
 async def mount(coordinator: Any, config: dict[str, Any] | None = None) -> None:
