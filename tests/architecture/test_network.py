@@ -43,7 +43,7 @@ def test_unix_socket(tmp_path, monkeypatch):
 def test_a_test_that_tries_to_leave_the_machine_fails_even_if_it_hides_the_refusal(tmp_path: Path) -> None:
     shutil.copy(CONFTEST, tmp_path)
     (tmp_path / "test_sockets.py").write_text(SUITE)
-    options = ["-q", "-rE", "-p", "no:cacheprovider", "--rootdir", "."]
+    options = ["-q", "-rE", "-p", "no:cacheprovider", "-p", "no:schemathesis", "--rootdir", "."]
 
     run = subprocess.run(
         [sys.executable, "-m", "pytest", *options, "test_sockets.py"],

@@ -108,7 +108,7 @@ def run_pytest(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Ru
         monkeypatch.chdir(folder)
         if not (folder / "pytest.ini").exists():
             (folder / "pytest.ini").write_text(CONFIGURATION)
-        result = pytester.runpytest_inprocess("-rs", "-p", "no:cacheprovider", *arguments)
+        result = pytester.runpytest_inprocess("-rs", "-p", "no:cacheprovider", "-p", "no:schemathesis", *arguments)
         counted = result.parseoutcomes().items()
         return {name: count for name, count in counted if name not in ("deselected", "warnings")}, str(result.stdout)
 
@@ -460,7 +460,7 @@ def test_an_ordinary_pytest_process_has_the_plugin(tmp_path: Path) -> None:
     folder = write_repository(tmp_path, "tool")
 
     result = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"],
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:schemathesis"],
         cwd=folder,
         capture_output=True,
         text=True,
@@ -480,7 +480,7 @@ class Missing:
             raise ModuleNotFoundError(name=name)
 
 sys.meta_path.insert(0, Missing())
-sys.exit(pytest.main(["-p", "no:asyncio", "-p", "no:cacheprovider"]))
+sys.exit(pytest.main(["-p", "no:asyncio", "-p", "no:cacheprovider", "-p", "no:schemathesis"]))
 """
 
 
