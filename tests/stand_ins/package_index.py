@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import os
+import sys
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,7 +15,7 @@ import pytest
 
 
 class PackageIndex:
-    """The wheels of one directory."""
+    """The wheels of one directory. They are installed with the uv of our environment, which is much faster than pip."""
 
     def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         directory.mkdir()
@@ -27,6 +29,7 @@ class PackageIndex:
             "UV_CONFIG_FILE": str(settings),
             "UV_FIND_LINKS": str(directory),
             "UV_NO_CACHE": "1",
+            "PATH": os.pathsep.join((os.environ["PATH"], str(Path(sys.executable).parent))),
         }
         for name, value in variables.items():
             monkeypatch.setenv(name, value)

@@ -28,6 +28,20 @@ def index(packages: PackageIndex) -> Path:
 
 
 @pytest.fixture
+def without_uv(packages: PackageIndex, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave pip to install with, as where the command uv is missing."""
+    places = [place for place in os.environ["PATH"].split(os.pathsep) if not Path(place, "uv").exists()]
+    monkeypatch.setenv("PATH", os.pathsep.join(places))
+
+
+@pytest.fixture(params=["uv", "pip"])
+def installer(request: pytest.FixtureRequest, packages: PackageIndex) -> None:
+    """Each installer in turn."""
+    if request.param == "pip":
+        request.getfixturevalue("without_uv")
+
+
+@pytest.fixture
 def cache_dir(tmp_path: Path) -> Path:
     return tmp_path / "cache"
 

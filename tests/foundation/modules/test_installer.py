@@ -1,4 +1,4 @@
-"""Requirements of several modules, resolved together with the real installer, beside what the host provides."""
+"""Requirements of several modules, resolved together with either installer, beside what the host provides."""
 
 import importlib.metadata
 import os
@@ -31,6 +31,7 @@ def test_the_host_provides_itself_and_what_it_requires(host: HostPackages) -> No
     assert not host.provides("widget")
 
 
+@pytest.mark.usefixtures("installer")
 async def test_modules_share_one_directory_without_what_the_host_has(
     tmp_path: Path, make_wheel: Any, host: HostPackages
 ) -> None:
@@ -55,6 +56,7 @@ async def test_modules_share_one_directory_without_what_the_host_has(
     }
 
 
+@pytest.mark.usefixtures("installer")
 async def test_contradicting_requirements_are_told_with_both_modules(
     tmp_path: Path, make_wheel: Any, host: HostPackages
 ) -> None:
@@ -111,6 +113,7 @@ async def test_what_uv_says_on_a_narrow_terminal_is_told_in_the_same_way(
     assert told in caught.value.message
 
 
+@pytest.mark.usefixtures("installer")
 async def test_a_requirement_that_excludes_the_hosts_version_fails(
     tmp_path: Path, index: Path, host: HostPackages
 ) -> None:
@@ -121,6 +124,7 @@ async def test_a_requirement_that_excludes_the_hosts_version_fails(
     assert f"the host provides pydantic=={PYDANTIC}" in str(caught.value)
 
 
+@pytest.mark.usefixtures("installer")
 async def test_a_requirement_that_nobody_offers_is_named(tmp_path: Path, index: Path, host: HostPackages) -> None:
     with pytest.raises(InstallError) as caught:
         await install_together({"tool-a": ["nowhere-to-be-found>=3"]}, tmp_path / "target", host)

@@ -5,7 +5,6 @@ import fcntl
 import io
 import os
 import py_compile
-import shutil
 import subprocess
 import sys
 import tarfile
@@ -69,20 +68,6 @@ def host() -> HostPackages:
     return host_packages()
 
 
-@pytest.fixture(params=["uv", "pip"])
-def installer(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each installer in turn: without the command uv on the path, pip is used."""
-    if request.param == "uv" and shutil.which("uv") is None:
-        pytest.skip("uv is not installed")
-    if request.param == "pip":
-        use_pip(monkeypatch)
-
-
-def use_pip(monkeypatch: pytest.MonkeyPatch) -> None:
-    places = [place for place in os.environ["PATH"].split(os.pathsep) if not Path(place, "uv").exists()]
-    monkeypatch.setenv("PATH", os.pathsep.join(places))
-
-
 @pytest.mark.usefixtures("installer")
 async def test_a_source_distribution_is_not_built(tmp_path: Path, marker: Any, host: HostPackages) -> None:
     with pytest.raises(InstallError) as caught:
@@ -118,10 +103,10 @@ async def test_what_a_dependency_names_by_an_address_is_neither_fetched_nor_buil
     assert not marker.exists()
 
 
+@pytest.mark.usefixtures("without_uv")  # which never takes an address from a dependency
 async def test_what_a_dependency_names_by_an_address_is_built_where_that_is_allowed(
-    tmp_path: Path, marker: Any, index: Path, make_wheel: Any, host: HostPackages, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, marker: Any, index: Path, make_wheel: Any, host: HostPackages
 ) -> None:
-    use_pip(monkeypatch)  # uv never takes an address from a dependency
     make_wheel("widget", "1.0", (f"gadget @ {index.as_uri()}/gadget-1.0.tar.gz",))
 
     await install_together({"tool-a": ["widget"]}, tmp_path / "target", host, allow_builds=True)
@@ -164,8 +149,8 @@ async def test_a_wheel_whose_code_nobody_can_read_is_refused(
         await install_together({"tool-a": ["widget"]}, tmp_path / "target", host)
 
 
+@pytest.mark.usefixtures("without_uv")
 def test_both_installers_are_told_to_take_wheels_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    use_pip(monkeypatch)
     assert "--only-binary :all:" in " ".join(installer_command(tmp_path, allow_builds=False))
     assert "--only-binary" not in installer_command(tmp_path, allow_builds=True)
 
