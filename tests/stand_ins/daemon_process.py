@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Self
 from urllib.request import urlopen
@@ -22,10 +22,21 @@ _PAUSE_S = 0.005
 
 
 class DaemonProcess:
-    """Serves a home while the block runs. `ready_s` is how long its last start took until it was ready."""
+    """Serves a home while the block runs. `ready_s` is how long its last start took until it was ready.
 
-    def __init__(self, home: Path, settings: Mapping[str, Any] | None = None) -> None:
+    It has `environment` beside that of this process, and calls `before_start` between fork and exec.
+    """
+
+    def __init__(
+        self,
+        home: Path,
+        settings: Mapping[str, Any] | None = None,
+        *,
+        environment: Mapping[str, str] | None = None,
+        before_start: Callable[[], None] | None = None,
+    ) -> None:
         self._paths = Paths.from_environment(home)
+        self._environment, self._before_start = dict(environment or {}), before_start
         self._process: subprocess.Popen[bytes] | None = None
         self.url = ""
         self.ready_s = 0.0
@@ -58,7 +69,8 @@ class DaemonProcess:
         environment["AMPLIFIER_HOME"] = str(self._paths.home / "ecosystem")  # no sessions of other applications
         self._process = subprocess.Popen(
             [*command, "--port", "0", "--offline"],
-            env=environment,
+            env={**environment, **self._environment},
+            preexec_fn=self._before_start,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             start_new_session=True,

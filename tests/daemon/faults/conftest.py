@@ -1,0 +1,23 @@
+"""One daemon as a process for all tests of faults, with a tool that does what it should not."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path += [str(Path(__file__).parent), str(Path(__file__).parents[2] / "stand_ins")]
+
+from conversation import MODULES
+from hurt_daemon import HurtDaemon, hurt_daemon
+
+
+@pytest.fixture(scope="session")
+def daemon() -> Iterator[HurtDaemon]:
+    """A daemon whose workers may have little memory."""
+    settings = {"security": {"module_roots": [str(MODULES)]}, "workers": {"memory_limit_mb": 300}}
+    with hurt_daemon(Path(tempfile.mkdtemp()), **settings) as daemon:
+        yield daemon

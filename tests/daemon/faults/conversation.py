@@ -1,0 +1,86 @@
+"""A session of a daemon with which things go wrong, and what has to hold of it afterwards."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx2
+from hurt_daemon import HurtDaemon, until
+
+MODULES = Path(__file__).parents[2] / "stand_ins/worker_modules"
+FAULTS = {"module": "tool-faults", "source": str(MODULES / "tool-faults")}
+PROMPT = "misbehave"
+
+
+@dataclass
+class Conversation:
+    """A session whose model calls the faulty tool when it is told to misbehave, and answers "Done." otherwise."""
+
+    daemon: HurtDaemon
+    session_id: str
+    folder: Path
+
+    @classmethod
+    def begin(cls, daemon: HurtDaemon, name: str, fault: str = "wait", **arguments: Any) -> Conversation:
+        """Create a session and run a first turn, which has to be there whatever happens later."""
+        folder = daemon.folder(name)
+        call = {"name": "fault", "arguments": {"fault": fault, **arguments}}
+        script = [{"tool_calls": [call], "when": {"contains": PROMPT}}, "Done."]
+        provider = {"script": script, "on_exhausted": "canned", "tool_trigger": None}
+        plan = {
+            "session": {"orchestrator": {"module": "loop-basic"}, "context": {"module": "context-simple"}},
+            "providers": [{"module": "provider-mock", "config": provider}],
+            "tools": [FAULTS],
+            "hooks": [],
+            "agents": {},
+        }
+        created = daemon.client().post("/sessions", json={"mount_plan": plan, "working_dir": str(folder)})
+        assert created.status_code == 201, created.text
+        conversation = cls(daemon, created.json()["session_id"], folder)
+        assert conversation.run("the first words").status_code == 200
+        return conversation
+
+    def run(self, prompt: str = "Go on.", **more: Any) -> httpx2.Response:
+        path = f"/sessions/{self.session_id}/execute"
+        return self.daemon.client().post(path, json={"prompt": prompt, **more})
+
+    def misbehave(self) -> str:
+        """Have the tool called, and wait until it runs; returns the id of the turn."""
+        path = f"/sessions/{self.session_id}/execute/stream"
+        answer = self.daemon.client().post(path, json={"prompt": PROMPT})
+        assert answer.status_code == 202, answer.text
+        until((self.folder / "begun").exists)
+        return str(answer.json()["correlation_id"])
+
+    def done(self, correlation_id: str) -> dict[str, Any]:
+        """Wait for the end of a turn, and return what was told of it."""
+        found: list[dict[str, Any]] = []
+
+        def look() -> bool:
+            path = f"/sessions/{self.session_id}/events"
+            events = self.daemon.client().get(path, params={"event_type": "execution:done"}).json()["events"]
+            found[:] = [one["data"] for one in events if one["correlation_id"] == correlation_id]
+            return bool(found)
+
+        until(look)
+        return found[0]
+
+    def prompts(self) -> list[str]:
+        messages = self.daemon.client().get(f"/sessions/{self.session_id}/messages").json()["messages"]
+        return [one["content"] for one in messages if one["role"] == "user"]
+
+    def check(self) -> None:
+        """The daemon answers, what was said is there, and the next turn works."""
+        assert httpx2.get(f"{self.daemon.url}/health").json()["status"] == "healthy"
+        before = self.prompts()
+        assert before[0] == "the first words"
+        answer = self.run("Go on.", auto_resume=True)
+        assert answer.status_code == 200, answer.text
+        assert self.prompts() == [*before, "Go on."]
+        stored = (
+            self.daemon.client().get(f"/sessions/{self.session_id}/events", params={"limit": 1000}).json()["events"]
+        )
+        numbers = [one["seq"] for one in stored]
+        assert numbers == sorted(set(numbers))
