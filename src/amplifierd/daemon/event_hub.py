@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping
+from itertools import islice
 from typing import Any
 
 from amplifierd.exceptions import TooManySubscribersError
@@ -90,6 +91,7 @@ class EventHub:
             ring = self._rings[root_id] = EventRing(
                 sequence - 1, max_events=self.limits.ring_events, max_bytes=self.limits.ring_bytes
             )
+            self._forget_rings()
         elif sequence != ring.last + 1:
             self._skip(root_id, ring, sequence)
         before = ring.size
@@ -122,6 +124,14 @@ class EventHub:
         ring = self._rings.pop(root_id, None)
         self._rings_size -= ring.size if ring is not None else 0
         return ring
+
+    def _forget_rings(self) -> None:
+        """Let go of trees that were active longest ago; what is stored can still be watched."""
+        surplus = len(self._rings) - self.limits.rings
+        unwatched = (root_id for root_id in self._rings if root_id not in self._of_root)
+        for root_id in [*islice(unwatched, surplus)] if surplus > 0 else ():
+            self._drop_ring(root_id)
+            self._ancestry.forget(root_id)
 
     def _make_room(self) -> None:
         for ring in self._rings.values():

@@ -13,13 +13,17 @@ from .published_event import PublishedEvent
 
 @dataclass(frozen=True)
 class StreamLimits:
-    """How much is kept for those who watch. `ring_bytes` and `all_rings_bytes` bound what `ring_events` lets in."""
+    """How much is kept for those who watch. `ring_bytes` and `all_rings_bytes` bound what `ring_events` lets in.
+
+    Of the trees that nobody watches, at most `rings` are remembered, those that were active last.
+    """
 
     queue_events: int = 10_000
     queue_bytes: int = 8 << 20
     ring_events: int = 10_000
     ring_bytes: int = 8 << 20
     all_rings_bytes: int = 128 << 20
+    rings: int = 4096
     subscribers_per_session: int = 64
     subscribers: int = 512
 

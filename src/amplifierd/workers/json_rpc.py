@@ -64,6 +64,11 @@ class Peer(asyncio.Protocol):
     def is_over(self) -> bool:
         return self._is_over
 
+    @property
+    def backlog(self) -> int:
+        """How many bytes were said that the other side has not taken yet."""
+        return self._transport.get_write_buffer_size() if self._transport is not None else 0
+
     # --- asking and telling
 
     async def call(self, method: str, /, **params: Any) -> Any:

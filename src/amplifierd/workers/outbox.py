@@ -14,12 +14,19 @@ from .json_rpc import Peer
 _PAUSE_S = 0.004
 """How long an event may wait for others; a person does not notice it."""
 
+MOST_BACKLOG = 8 << 20
+"""How many bytes may wait for the daemon before pieces of answers are left out."""
+
 DescribedEvent = tuple[str, str, str, int | None, bool, str]
 """`[name, session_id, root_session_id, sequence, is_delta, envelope]`; the envelope is JSON, as clients get it."""
 
 
 class Outbox:
-    """Collects events and other news for the daemon. An event is made into text here, once for all who read it."""
+    """Collects events and other news for the daemon. An event is made into text here, once for all who read it.
+
+    While the daemon takes nothing, pieces of answers are left out: whoever watches gets the whole block. The rest
+    waits; there is no more of it than the running turns make.
+    """
 
     def __init__(self, peer: Peer) -> None:
         self._peer = peer
@@ -28,6 +35,8 @@ class Outbox:
 
     def put_event(self, event: Event) -> None:
         """Tell an event, soon."""
+        if is_delta(event["event"]) and self._peer.backlog > MOST_BACKLOG:
+            return
         self._events.append(described_event(event))
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(_PAUSE_S, self.flush)

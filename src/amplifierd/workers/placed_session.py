@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -83,6 +84,7 @@ class PlacedSession:
         self._last_number = number
         self.submissions[submission.correlation_id] = submission
         self.worker.turns.add(submission.correlation_id)
+        self.worker.used_at = time.monotonic()
         return submission
 
     def take_back(self, submission: Submission) -> None:
@@ -97,6 +99,7 @@ class PlacedSession:
 
     def ended(self, correlation_id: str) -> Submission | None:
         self.worker.turns.discard(correlation_id)
+        self.worker.used_at = time.monotonic()
         return self.submissions.pop(correlation_id, None)
 
     def leave(self) -> None:

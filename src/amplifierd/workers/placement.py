@@ -30,16 +30,23 @@ logger = logging.getLogger(__name__)
 class Placement:
     """Loads sessions into workers, and takes note of what workers tell of them.
 
-    `recover` brings a session back whose worker has ended by itself.
+    `recover` brings a session back whose worker has ended by itself. When there are as many workers as may be, a
+    session waits `patience_s` for one to make room.
     """
 
     def __init__(
-        self, home: Home, on_event: OnEvent, recover: Callable[[PlacedSession], Coroutine[Any, Any, None]]
+        self,
+        home: Home,
+        on_event: OnEvent,
+        recover: Callable[[PlacedSession], Coroutine[Any, Any, None]],
+        *,
+        patience_s: float,
     ) -> None:
         self._home, self._on_event, self._recover = home, on_event, recover
         self._store = home.sessions.runtime.store
-        self.pool = WorkerPool(home, self.hears, self._ended)
+        self.pool = WorkerPool(home, self.hears, self._ended, patience_s)
         self.placed: dict[str, PlacedSession] = {}
+        self._most_loaded = home.settings.sessions.max_loaded
         self.is_closed = False
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -88,7 +95,17 @@ class Placement:
             worker.loading -= 1
         placed = self.placed[session_id] = PlacedSession(session_id, worker, questions, told)
         worker.sessions.add(session_id)
+        self._unload_surplus()
         return placed
+
+    def _unload_surplus(self) -> None:
+        """Let the sessions leave that have had nothing to do for longest, while more are loaded than may be."""
+        surplus = len(self.placed) - self._most_loaded - sum(one.is_leaving for one in self.placed.values())
+        for placed in tuple(self.placed.values()) if surplus > 0 else ():
+            if surplus > 0 and not placed.is_busy and not placed.is_leaving:
+                placed.is_leaving = True
+                self.begin(self.unload_idle(placed))
+                surplus -= 1
 
     async def _load_in(
         self, worker: WorkerProcess, session_id: str, questions: Questions, secrets: Mapping[str, str]
@@ -132,6 +149,7 @@ class Placement:
         async with self.alone(placed.session_id):
             if self.find(placed.session_id) is placed and not placed.is_busy:
                 await self.unload(placed.session_id)
+            placed.is_leaving = False
 
     # --- what workers tell
 
@@ -168,6 +186,7 @@ class Placement:
         submission = placed.ended(correlation_id) if placed is not None else None
         if placed is None or submission is None:
             return
+        self.placed[session_id] = self.placed.pop(session_id)  # those that rest longest come first
         failure = error_of(error) if error is not None else None
         if not is_told:
             self._on_event(untold_end(submission, placed.root_id, failure))

@@ -6,8 +6,8 @@ import asyncio
 import logging
 import os
 import time
-from collections import defaultdict
 from collections.abc import Callable, Mapping
+from weakref import WeakValueDictionary
 
 from amplifierd.exceptions import NotReadyError
 from amplifierd.home import Home
@@ -24,19 +24,30 @@ _MANY = 8
 """With so many sessions, too: they stay where they are, and one day several of them have something to do."""
 
 _FIRST_S = 1.0
+_LOOK_S = 0.1
 
 
 class WorkerPool:
-    """Has a worker for everything that sessions run, and one spare, so that no first turn waits for an interpreter."""
+    """Has a worker for everything that sessions run, and one spare, so that no first turn waits for an interpreter.
+
+    When as many serve as may, the one that was not used for longest makes room for another kind of sessions; these wait
+    `patience_s` for it.
+    """
 
     def __init__(
-        self, home: Home, hears: Callable[[], Mapping[str, Hear]], at_end: Callable[[WorkerProcess], None]
+        self,
+        home: Home,
+        hears: Callable[[], Mapping[str, Hear]],
+        at_end: Callable[[WorkerProcess], None],
+        patience_s: float,
     ) -> None:
         self._home, self._hears, self._at_end = home, hears, at_end
+        self._most, self._patience_s = home.settings.workers.max_processes, patience_s
         self._workers: list[WorkerProcess] = []
         self._first: asyncio.TimerHandle | None = None
         self._starting: asyncio.Task[WorkerProcess] | None = None
-        self._choosing: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._choosing: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._promised = 0
         self._is_stopped = False
         self._cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
@@ -57,10 +68,17 @@ class WorkerPool:
         """Return the worker that the next session of a kind is loaded in, with one more to load; the caller counts it.
 
         Raises:
-            NotReadyError: the pool is stopped, or no process can be started.
+            NotReadyError: the pool is stopped, no process can be started, or all there may be are at work.
         """
-        async with self._choosing[serves]:
-            worker = self._choose(serves) or await self._take_spare(serves)
+        async with self._choosing.setdefault(serves, asyncio.Lock()):
+            worker = self._choose(serves)
+            if worker is None:
+                await self._make_room()
+                self._promised += 1
+                try:
+                    worker = await self._take_spare(serves)
+                finally:
+                    self._promised -= 1
             worker.loading += 1
             return worker
 
@@ -72,7 +90,26 @@ class WorkerPool:
             return None
         best = min(usable, key=lambda one: (one.work, len(one.sessions)))
         is_full = best.work >= _BUSY or len(best.sessions) >= _MANY
-        return None if is_full and len(usable) < self._cores else best
+        return None if is_full and len(usable) < self._cores and self._has_room() else best
+
+    def _has_room(self) -> bool:
+        return sum(one.serves is not None for one in self._workers) + self._promised < self._most
+
+    async def _make_room(self) -> None:
+        """Have one worker less than there may be; whoever supervises them ends the one that is chosen here."""
+        deadline = time.monotonic() + self._patience_s
+        while not self._has_room():
+            if not any(one.is_retiring or one.is_stopping for one in self._workers):
+                idle = [one for one in self._workers if one.serves is not None and not one.work]
+                if idle:
+                    oldest = min(idle, key=lambda one: one.used_at)
+                    oldest.is_retiring = True
+                    logger.info("worker %d (%s) makes room for another", oldest.pid, oldest.serves)
+            if self._is_stopped or time.monotonic() > deadline:
+                raise NotReadyError(
+                    f"all {self._most} workers are at work", hint="try again, or raise workers.max_processes"
+                )
+            await asyncio.sleep(_LOOK_S)
 
     async def _take_spare(self, serves: str) -> WorkerProcess:
         while True:

@@ -29,6 +29,7 @@ logger = logging.getLogger(__name__)
 BLOCKED_S = 2.0
 """After how long without a sign of life a worker counts as blocked."""
 
+_LOOK_S = 0.1
 _OPEN_S = 60.0
 _STOP_S = 30.0
 _SETTINGS = frozenset(
@@ -38,6 +39,10 @@ _SETTINGS = frozenset(
     }
 )
 """What a worker is told of the settings; how the daemon is reached is none of its business."""
+
+
+class WorkerBlockedError(NotReadyError):
+    """A module keeps the event loop of the worker, which therefore hears nothing."""
 
 
 class WorkerProcess:
@@ -50,7 +55,7 @@ class WorkerProcess:
         self.turns: set[str] = set()
         self.loading = 0
         self.is_retiring = self.is_stopping = self.is_over = False
-        self.idle_since = self._beat_at = time.monotonic()
+        self.idle_since = self.used_at = self._beat_at = time.monotonic()
         self.rss_bytes, self.lag_ms = 0, 0.0
         self._tree, self._started_at = tree, now()
         self._peer = Peer()
@@ -143,6 +148,36 @@ class WorkerProcess:
             raise NotReadyError(
                 f"worker {self.pid} ended before it had answered {method!r}", hint="try again"
             ) from error
+
+    async def ask(self, method: str, /, patience_s: float, **params: Any) -> Any:
+        """Ask the worker something that it answers at once, unless it is blocked.
+
+        Raises:
+            WorkerBlockedError: it has been blocked for longer than `patience_s`.
+        """
+        asking = asyncio.create_task(self.call(method, **params))
+        try:
+            while not (await asyncio.wait({asking}, timeout=BLOCKED_S / 4))[0]:
+                self._check_blocked(patience_s)
+        finally:
+            asking.cancel()
+        return asking.result()
+
+    async def wait_until_free(self, patience_s: float) -> None:
+        """Wait until it hears what it is told.
+
+        Raises:
+            WorkerBlockedError: it has been blocked for longer than `patience_s`.
+        """
+        while self.is_blocked and not self.is_over:
+            self._check_blocked(patience_s)
+            await asyncio.sleep(_LOOK_S)
+
+    def _check_blocked(self, patience_s: float) -> None:
+        if self.is_blocked and time.monotonic() - self._beat_at > patience_s:
+            raise WorkerBlockedError(
+                f"worker {self.pid} is blocked by a module", hint="try again; an immediate cancellation ends it"
+            )
 
     def _hear_heartbeat(self, lag_ms: float, rss_bytes: int) -> None:
         self._beat_at = time.monotonic()

@@ -28,28 +28,27 @@ from .placement import Placement
 from .recovery import Recovery
 from .supervision import Supervision
 from .transferred import RETURNS
+from .worker_process import WorkerBlockedError
 
 logger = logging.getLogger(__name__)
 
 GRACE_S = 10.0
 """How long turns may take to end by themselves when the daemon stops."""
 
-_CANCEL_S = 10.0
-"""How long a worker may take to hear that a turn is to stop, before it counts as blocked for good."""
+_PATIENCE_S = 10.0
+"""How long a worker may take to hear something, before it counts as blocked for good."""
 
 
 class Workers:
     """Runs sessions in worker processes; implements `LiveSessions`. This process imports none of their modules.
 
     `on_event` hears every event of every session, those included that are changed in this process. A worker that has
-    not heard of a cancellation for `cancel_patience_s` is blocked for good.
+    heard nothing for `patience_s` is blocked for good: what it is asked fails, and an immediate cancellation ends it.
     """
 
-    def __init__(
-        self, home: Home, *, on_event: OnEvent = lambda event: None, cancel_patience_s: float = _CANCEL_S
-    ) -> None:
-        self._home, self._on_event, self._cancel_patience_s = home, on_event, cancel_patience_s
-        self._placement = Placement(home, on_event, self._recover)
+    def __init__(self, home: Home, *, on_event: OnEvent = lambda event: None, patience_s: float = _PATIENCE_S) -> None:
+        self._home, self._on_event, self._patience_s = home, on_event, patience_s
+        self._placement = Placement(home, on_event, self._recover, patience_s=patience_s)
         self._supervision = Supervision(self._placement, home.settings.workers)
         self._supervising: asyncio.Task[None] | None = None
         self._watching: Subscription | None = None
@@ -135,6 +134,7 @@ class Workers:
 
     async def _submit(self, session_id: str, turn: TurnRequest, *, is_repeated: bool = False) -> SubmittedTurn:
         placed = await self._placement.load(session_id)
+        await placed.worker.wait_until_free(self._patience_s)
         submission = placed.reserve(turn, is_repeated=is_repeated)
         try:
             answer = await placed.worker.call("submit", **submission.params())
@@ -150,7 +150,7 @@ class Workers:
 
     async def steer(self, session_id: str, text: str) -> dict[str, Any]:
         placed = await self._loaded(session_id)
-        answer: dict[str, Any] = await placed.worker.call("steer", session_id=session_id, text=text)
+        answer: dict[str, Any] = await self._ask(placed, "steer", text=text)
         return answer
 
     async def cancel(self, session_id: str, *, immediate: bool = False) -> dict[str, Any]:
@@ -159,35 +159,35 @@ class Workers:
         if placed is None:
             return {"state": "none", "running_tools": []}
         try:
-            async with asyncio.timeout(self._cancel_patience_s):
-                answer: dict[str, Any] = await placed.worker.call("cancel", session_id=session_id, immediate=immediate)
-        except TimeoutError:
+            answer: dict[str, Any] = await self._ask(placed, "cancel", immediate=immediate)
+        except WorkerBlockedError:
             if not immediate:
-                raise NotReadyError(
-                    f"worker {placed.worker.pid} is blocked by a module", hint="an immediate cancellation ends it"
-                ) from None
+                raise
             logger.warning("worker %d does not hear that a turn is to stop, and is killed", placed.worker.pid)
             await placed.worker.kill()
             return {"state": "immediate", "running_tools": []}
         return answer
 
+    async def _ask(self, placed: PlacedSession, method: str, /, **params: Any) -> Any:
+        return await placed.worker.ask(method, patience_s=self._patience_s, session_id=placed.session_id, **params)
+
     async def cancellation(self, session_id: str) -> dict[str, Any]:
         placed = self._placement.find(session_id)
         if placed is None:
             return no_cancellation()
-        answer: dict[str, Any] = await placed.worker.call("cancellation", session_id=session_id)
+        answer: dict[str, Any] = await self._ask(placed, "cancellation")
         return answer
 
     async def queued(self, session_id: str) -> list[str]:
         placed = self._placement.find(session_id)
         if placed is None:
             return []
-        answer: list[str] = await placed.worker.call("queued", session_id=session_id)
+        answer: list[str] = await self._ask(placed, "queued")
         return answer
 
     async def remove_queued(self, session_id: str, position: int) -> str:
         placed = await self._loaded(session_id)
-        return str(await placed.worker.call("remove_queued", session_id=session_id, position=position))
+        return str(await self._ask(placed, "remove_queued", position=position))
 
     # --- questions
 
@@ -195,16 +195,16 @@ class Workers:
         placed = self._placement.find(session_id)
         if placed is None:
             return []
-        answer: list[dict[str, Any]] = await placed.worker.call("approvals", session_id=session_id, finished=finished)
+        answer: list[dict[str, Any]] = await self._ask(placed, "approvals", finished=finished)
         return answer
 
     async def resolve_approval(
         self, session_id: str, request_id: str, decision: str, *, reason: str | None, remember: bool, by: str
     ) -> dict[str, Any]:
         placed = await self._loaded(session_id)
-        answer: dict[str, Any] = await placed.worker.call(
+        answer: dict[str, Any] = await self._ask(
+            placed,
             "resolve_approval",
-            session_id=session_id,
             request_id=request_id,
             decision=decision,
             reason=reason,
@@ -217,7 +217,7 @@ class Workers:
 
     async def inspect(self, session_id: str, part: Part) -> list[dict[str, Any]]:
         placed = await self._loaded(session_id)
-        answer: list[dict[str, Any]] = await placed.worker.call("inspect", session_id=session_id, part=part)
+        answer: list[dict[str, Any]] = await self._ask(placed, "inspect", part=part)
         return answer
 
     async def perform(self, session_id: str, method: str, /, **arguments: Any) -> Any:
@@ -227,6 +227,7 @@ class Workers:
             worker = self._placement.find_tree(self._home.sessions.get(session_id).root_id)
             if worker is None:
                 return await getattr(self._home.sessions, method)(session_id, **arguments)
+            await worker.wait_until_free(self._patience_s)
             answer = await worker.call("perform", session_id=session_id, method=method, arguments=arguments)
             if (placed := self._placement.find(session_id)) is not None:
                 placed.renumber()

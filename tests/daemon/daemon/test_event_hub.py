@@ -374,3 +374,16 @@ def test_a_frame_is_one_line_of_data_and_no_name_of_the_browsers() -> None:
 
     assert event.frame() == b'id: 3\nevent: error id: 7\ndata: {"event":"\xc3\xbc"}\n\n'
     assert b"event: event:message\n" in PublishedEvent("message", b"{}").frame()
+
+
+async def test_trees_that_nobody_watches_are_forgotten_when_there_are_too_many() -> None:
+    hub = EventHub("boot", replace(SMALL, rings=3))
+    watching = hub.watch("tree-1", "tree-1", ALL)
+
+    for number in range(10):
+        tree = f"tree-{number}"
+        hub.publish(PublishedEvent("tool:pre", b"{}", session_id=tree, root_id=tree, sequence=1))
+
+    assert [number for number in range(10) if hub.ring(f"tree-{number}") is not None] == [1, 8, 9]
+    hub.publish(PublishedEvent("tool:post", b"{}", session_id="tree-1", root_id="tree-1", sequence=2))
+    assert [item.name for item in watching.take() if isinstance(item, PublishedEvent)] == ["tool:pre", "tool:post"]

@@ -103,8 +103,14 @@ async def test_a_turn_that_blocks_for_good_is_ended_by_an_immediate_cancellation
     submitted = await bench.live.submit(session_id, TurnRequest(PROMPT))
     await until((folder / "begun").exists)
 
-    with pytest.raises(NotReadyError):
-        await bench.live.cancel(session_id)
+    for asked in (
+        bench.live.cancel(session_id),
+        bench.live.queued(session_id),
+        bench.live.submit(session_id, TurnRequest("later", queue=True)),
+        bench.live.perform(session_id, "rename", name="Blocked"),
+    ):
+        with pytest.raises(NotReadyError, match="blocked"):
+            await asked
     await bench.live.cancel(session_id, immediate=True)
 
     assert (await bench.result(submitted))["status"] == "failed"

@@ -30,7 +30,7 @@ class WorkerBench:
         overrides = {"security": {"module_roots": [str(MODULES)]}, **settings}
         self.home: Home = amplifierd.open_home(folder / "home", offline=True, overrides=overrides)
         self.events: list[LiveEvent] = []
-        self.live = Workers(self.home, on_event=self._hear, cancel_patience_s=1)
+        self.live = Workers(self.home, on_event=self._hear, patience_s=3)
         self._folder, self._number = folder, 0
 
     async def __aenter__(self) -> Self:
