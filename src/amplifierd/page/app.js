@@ -6,6 +6,7 @@ import { announce, fill, h } from "./lib/dom.js";
 import { Router } from "./lib/router.js";
 import { load as loadSessions } from "./lib/sessions.js";
 import { listenForShortcuts, shortcut } from "./lib/shortcuts.js";
+import { kept } from "./lib/state.js";
 import { connect, link, retry } from "./lib/stream.js";
 import { applyTheme } from "./lib/theme.js";
 import { emptyState, failure, loading } from "./lib/view.js";
@@ -15,35 +16,39 @@ import { VIEWS } from "./views.js";
 
 const root = document.getElementById("app");
 let frame = null;
-let router = null;
+let isStarted = false;
 let shown = 0;
+const router = new Router(VIEWS, show);
 
 applyTheme();
 connect();
+router.preload();
+onUnauthorized(showLogin);
 link.subscribe(({ link: state }) => {
   if (state === "unauthorized") showLogin();
-  else if (state === "open" && !frame) start();
+  else if (state === "open") start();
 });
-onUnauthorized(showLogin);
-setTimeout(() => {
-  if (!frame && link.value.link !== "unauthorized") start();
-}, 1500);
+if (kept.get("known", false)) start();
+else setTimeout(() => link.value.link === "lost" && start(), 3000);
 
 async function showLogin() {
   if (root.querySelector("view-login")) return;
   frame = null;
+  kept.set("known", null);
   await import("./views/login.js");
   fill(root, Object.assign(document.createElement("view-login"), { onLogin: () => location.reload() }));
 }
 
+/** Build the page; a browser that was let in before does not wait for the daemon to say so again. */
 function start() {
-  const isFirst = router === null;
-  router ??= new Router(VIEWS, show);
+  if (link.value.link === "open") kept.set("known", true);
+  if (frame) return;
   frame = new Frame(VIEWS, { retry });
   fill(root, frame);
   loadSessions();
   loadApprovals().catch(() => {});
-  if (isFirst) {
+  if (!isStarted) {
+    isStarted = true;
     listenForShortcuts();
     shortcut("n", "New session", () => router.navigate("/new"));
     shortcut("/", "Search sessions", () => router.navigate("/?focus=search"));

@@ -38,21 +38,20 @@ function print(node) {
   return node.asRendered ?? node.outerHTML ?? node.textContent;
 }
 
-/** Give code its copy button, and wide tables a place to scroll in. */
+/** Give code its language and a copy button; what can be scrolled can be reached by key. */
 function dressed(node) {
   if (!(node instanceof Element)) return node;
-  const isCode = node.matches("pre") || node.matches("div.highlight");
-  if (isCode || node.matches("table")) {
-    const frame = h(isCode ? "div.code-frame" : "div.table-frame", { tabIndex: isCode ? null : 0 });
-    frame.asRendered = node.asRendered;
-    frame.append(node);
-    if (isCode) frame.append(iconButton("copy", "Copy code", () => copyText(node.textContent, "Code copied")));
-    return frame;
-  }
-  for (const pre of node.querySelectorAll("pre")) {
-    const frame = h("div.code-frame");
-    pre.replaceWith(frame);
-    frame.append(pre, iconButton("copy", "Copy code", () => copyText(pre.textContent, "Code copied")));
-  }
-  return node;
+  for (const table of [node, ...node.querySelectorAll(".md-table")]) if (table.matches(".md-table")) table.tabIndex = 0;
+  for (const pre of node.querySelectorAll("pre")) pre.replaceWith(codeFrame(pre));
+  if (!node.matches("pre")) return node;
+  return Object.assign(codeFrame(node), { asRendered: node.asRendered });
+}
+
+function codeFrame(pre) {
+  const copy = iconButton("copy", "Copy code", () => copyText(pre.textContent, "Code copied"));
+  const frame = h("div.code-frame", pre.dataset.language && h("span.code-language", pre.dataset.language), copy);
+  const shown = pre.cloneNode(true);
+  shown.tabIndex = 0;
+  frame.prepend(shown);
+  return frame;
 }

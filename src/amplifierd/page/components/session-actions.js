@@ -3,10 +3,10 @@
 import { get, ofSession, patch, post, remove } from "../lib/api.js";
 import { copyText } from "../lib/clipboard.js";
 import { h } from "../lib/dom.js";
-import { sessionName } from "../lib/format.js";
+import { ago, moment, sessionName } from "../lib/format.js";
 import { navigate } from "../lib/navigation.js";
 import { forget, keep } from "../lib/sessions.js";
-import { askText, confirm } from "./dialog.js";
+import { askText, confirm, openDialog } from "./dialog.js";
 import { attempt, toast } from "./toast.js";
 
 /** The entries of a session's menu. `onDeleted` is called when it is gone. */
@@ -68,7 +68,37 @@ async function deleteSession(session, isBusy, onDeleted) {
   if (!done) return;
   forget(id);
   onDeleted?.();
-  toast(`Deleted “${sessionName(session)}”`);
+  toast(`Deleted “${sessionName(session)}”`, { action: { label: "Undo", run: () => restore(session) } });
+}
+
+/** Bring a deleted session back, with everything below it. */
+async function restore(session) {
+  const path = `/sessions/trash/${encodeURIComponent(session.session_id)}/restore`;
+  const back = await attempt(() => post(path), "Not restored");
+  if (!back) return false;
+  keep(back);
+  toast(`Restored “${sessionName(back)}”`, { action: { label: "Open", run: () => navigate(`/sessions/${encodeURIComponent(back.session_id)}`) } });
+  return true;
+}
+
+/** Show what was deleted and can still be brought back. */
+export async function showTrash() {
+  const found = await attempt(() => get("/sessions/trash", { limit: 200 }), "Not listed");
+  if (!found) return;
+  const list = h("ul.trash-list", found.sessions.map((session) => h("li",
+    h("span.trash-name", sessionName(session)),
+    h("span.muted.small", `deleted ${ago(session.deleted_at)}, kept until ${moment(session.expires_at)}`),
+    h("button", {
+      type: "button",
+      onclick: async ({ currentTarget }) => {
+        const row = currentTarget.closest("li");
+        if (await restore(session)) row.remove();
+      },
+    }, "Restore"))));
+  await openDialog({
+    title: "Deleted sessions",
+    build: () => (found.sessions.length ? list : h("p.muted", "Nothing was deleted lately.")),
+  });
 }
 
 /** Fetch a session's children; its agents' sessions and its forks. */

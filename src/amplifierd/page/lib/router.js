@@ -35,17 +35,23 @@ export class Router {
     this.navigate(link.pathname.slice(ROOT.length) + link.search + link.hash);
   }
 
+  /** Begin to fetch the module of the address, before it can be shown. */
+  preload() {
+    this.#found().route?.load().catch(() => {});
+  }
+
   #go() {
+    const { route, params } = this.#found();
+    this.#show(route, params, new URLSearchParams(location.search));
+  }
+
+  #found() {
     const path = location.pathname.slice(ROOT.length).replace(/\/+$/, "") || "/";
-    const query = new URLSearchParams(location.search);
     for (const route of this.#routes) {
       const match = route.pattern.exec(path);
-      if (!match) continue;
-      const params = Object.fromEntries(Object.entries(match.groups ?? {}).map(([k, v]) => [k, decodeURIComponent(v)]));
-      this.#show(route, params, query);
-      return;
+      if (match) return { route, params: Object.fromEntries(Object.entries(match.groups ?? {}).map(([k, v]) => [k, decoded(v)])) };
     }
-    this.#show(null, {}, query);
+    return { route: null, params: {} };
   }
 }
 
@@ -54,6 +60,14 @@ export const href = (path) => ROOT + path;
 
 /** The address of a session's page, or of one of its tabs. */
 export const sessionHref = (id, tab = "") => `${ROOT}/sessions/${encodeURIComponent(id)}${tab && `/${tab}`}`;
+
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
 
 function patternOf(path) {
   const source = path.replace(/[.+*]/g, "\\$&").replace(/:(\w+)/g, "(?<$1>[^/]+)");

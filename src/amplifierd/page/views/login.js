@@ -9,6 +9,7 @@ class LoginView extends View {
 
   open() {
     document.title = "Log in · Amplifier";
+    const who = h("input", { type: "text", name: "username", autocomplete: "username", value: "amplifier", hidden: true, readOnly: true });
     const field = h("input", {
       id: "token", type: "password", autocomplete: "current-password", required: true, spellcheck: false, "aria-describedby": "token-help",
     });
@@ -33,7 +34,7 @@ class LoginView extends View {
     h("img", { src: "/app/icon.svg", alt: "", width: 40, height: 40 }),
     h("h1", "Amplifier"),
     h("p.muted", "Log in to the daemon on this machine."),
-    h("label", { htmlFor: "token" }, "Token"), field, problem, button,
+    h("label", { htmlFor: "token" }, "Token"), who, field, problem, button,
     h("p.muted.small", { id: "token-help" }, "Or run ", h("code", "amplifier daemon open"),
       ": it opens this page, logged in. The token is in ", h("code", "config/token"), " of the daemon's home."));
     fill(this, h("main.login-page", { id: "main" }, form));

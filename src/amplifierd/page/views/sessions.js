@@ -2,7 +2,7 @@
 
 import { get } from "../lib/api.js";
 import { approvals } from "../lib/approvals.js";
-import { fill, h, icon } from "../lib/dom.js";
+import { fill, h, icon, iconButton } from "../lib/dom.js";
 import { ago, cost, moment, plural, sessionName, shortPath, tokens } from "../lib/format.js";
 import { href, sessionHref } from "../lib/router.js";
 import { load, loadMore, sessions } from "../lib/sessions.js";
@@ -10,7 +10,7 @@ import { describe } from "../lib/shortcuts.js";
 import { kept, perFrame, settled } from "../lib/state.js";
 import { emptyState, failure, loading, View } from "../lib/view.js";
 import { menuButton } from "../components/menu.js";
-import { sessionMenu } from "../components/session-actions.js";
+import { sessionMenu, showTrash } from "../components/session-actions.js";
 import { stateOf, statusDot, stateWord } from "../components/status.js";
 import { attempt } from "../components/toast.js";
 
@@ -39,7 +39,8 @@ class SessionsView extends View {
     const find = settled(() => this.#find(), 200, 1000);
     fill(this,
       h("header.view-head", h("h1", "Sessions"), h("a.button.primary", { href: href("/new") }, icon("plus"), "New session")),
-      h("div.toolbar", h("div.search-field", icon("search"), this.#search), this.#filters, this.#profiles),
+      h("div.toolbar", h("div.search-field", icon("search"), this.#search), this.#filters, this.#profiles,
+        iconButton("trash", "Deleted sessions", showTrash)),
       this.#list, this.#foot);
     const render = perFrame(() => this.#render());
     this.listen(this.#search, "input", find);

@@ -10,7 +10,7 @@ import { settled } from "../../lib/state.js";
 import { LiveStep } from "./live-step.js";
 import { ToolStates } from "./tool-states.js";
 
-const PAGE = 120;
+const PAGE = 80;
 const LARGE_PAGE = 1000;
 const NOTICES = {
   "provider:retry": ({ attempt, delay, error_type: type }) => `The model's service did not answer${type ? ` (${type})` : ""}; attempt ${attempt ?? "?"}${delay ? ` in ${Math.round(delay)} s` : ""}.`,
@@ -58,8 +58,8 @@ export class Conversation {
     const read = ++this.#reads;
     this.isLoaded = false;
     this.#early = [];
-    const page = await this.#page({ limit });
-    const recent = await this.#running(page.messages);
+    const [page, { activity }] = await Promise.all([this.#page({ limit }), get(ofSession(this.#id), {}, { signal: this.#signal })]);
+    const recent = activity && activity !== "idle" ? await this.#running(page.messages) : [];
     if (read !== this.#reads) return;
     this.messages = page.messages;
     this.hasOlder = page.has_more;
@@ -104,8 +104,6 @@ export class Conversation {
 
   /** Return the events of the step that is running, which nothing stores while it runs. */
   async #running(messages) {
-    const { activity } = await get(ofSession(this.#id), {}, { signal: this.#signal });
-    if (!activity || activity === "idle") return [];
     const turn = messages.at(-1)?.correlation_id;
     const { events } = await get(ofSession(this.#id, "/events"), { event_type: "provider:request", limit: 1000 }, { signal: this.#signal });
     const begun = events.filter((event) => !turn || event.correlation_id === turn).at(-1);
