@@ -14,13 +14,12 @@ export function prose({ text, html }) {
 /** Show a text that has changed; what did not change is left alone, so that a selection in it stays. */
 export function updateProse(box, { text, html }) {
   if (typeof html !== "string") {
-    box.classList.add("is-plain");
-    const shown = plain(text);
-    if (box.textContent !== shown) box.textContent = shown;
+    showPlain(box, String(text ?? ""));
     return;
   }
   if (box.classList.contains("is-plain")) {
     box.classList.remove("is-plain");
+    box.plainText = null;
     box.replaceChildren();
   }
   const wanted = [...trusted(html).childNodes];
@@ -32,6 +31,23 @@ export function updateProse(box, { text, html }) {
     node.asRendered = print(node);
     box.append(dressed(node));
   }
+}
+
+/** Show text as it is, one element per line: text that grows is appended, and only its last line is laid out again. */
+function showPlain(box, text) {
+  const known = box.plainText;
+  if (known === text) return;
+  box.classList.add("is-plain");
+  const isGrown = typeof known === "string" && text.startsWith(known) && box.lastChild;
+  if (!isGrown) box.replaceChildren(h("div", document.createTextNode("")));
+  box.plainText = text;
+  const [first, ...lines] = plain(isGrown ? text.slice(known.length) : text).split("\n");
+  box.lastChild.firstChild.appendData(first);
+  box.append(...lines.map((line) => {
+    const element = document.createElement("div");
+    element.append(document.createTextNode(line));
+    return element;
+  }));
 }
 
 function print(node) {

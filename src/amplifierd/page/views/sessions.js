@@ -6,7 +6,7 @@ import { fill, h, icon, iconButton } from "../lib/dom.js";
 import { ago, cost, moment, plural, sessionName, shortPath, tokens } from "../lib/format.js";
 import { href, sessionHref } from "../lib/router.js";
 import { load, loadMore, sessions } from "../lib/sessions.js";
-import { describe } from "../lib/shortcuts.js";
+import { describe, shortcut } from "../lib/shortcuts.js";
 import { kept, perFrame, settled } from "../lib/state.js";
 import { emptyState, failure, loading, View } from "../lib/view.js";
 import { menuButton } from "../components/menu.js";
@@ -61,6 +61,7 @@ class SessionsView extends View {
     describe("ArrowRight ArrowLeft", "Show or hide what is below", { signal: this.signal, group });
     describe("Enter", "Open", { signal: this.signal, group });
     describe(".", "Actions", { signal: this.signal, group });
+    shortcut("/", "Search", () => this.#search.select(), { signal: this.signal, group });
     if (this.query.get("focus") === "search") this.#search.focus();
   }
 

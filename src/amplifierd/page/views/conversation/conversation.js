@@ -89,12 +89,13 @@ class ConversationView extends View {
     this.#isLoadingOlder = true;
     fill(this.#older, loading("Loading what was said before…"));
     try {
-      const height = this.#scroller.scrollHeight;
-      const top = this.#scroller.scrollTop;
       await model.loadOlder();
-      this.#log.renderNow();
-      if (!this.#isAtEnd) this.#scroller.scrollTop = top + this.#scroller.scrollHeight - height;
+      const first = this.#log.firstElementChild;
+      const place = () => first?.getBoundingClientRect().top ?? 0;
+      const before = place();
       fill(this.#older);
+      this.#log.renderNow();
+      if (!this.#isAtEnd) this.#scroller.scrollTop += place() - before;
     } catch (error) {
       fill(this.#older, failure(error, () => this.#loadOlder()));
     } finally {
