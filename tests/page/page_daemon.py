@@ -62,7 +62,7 @@ def page_daemon(directory: Path) -> Iterator[PageDaemon]:
     """Serve a home until the block ends."""
     work = directory / "work"
     work.mkdir()
-    with served_home(directory / "home") as running:
+    with served_home(directory / "home", "--port", "0", "--working-dir", str(work)) as running:
         token = (directory / "home/config/token").read_text().strip()
         headers = {"Authorization": f"Bearer {token}"}
         with httpx2.Client(base_url=f"{running.url}/api/v1", headers=headers, timeout=PATIENCE_S) as api:

@@ -96,6 +96,8 @@ def _entries(root: Path, text: str) -> list[Entry]:
     is_hidden = any(part.startswith(".") for part in Path(text).parts)
     if not place.is_relative_to(real) or is_hidden:
         raise RequestRefusedError("this is not below the working directory", code="forbidden")
+    if place == real and not real.exists():
+        return []  # it is made with the first session in it
     try:
         found = [each for each in os.scandir(place) if not each.name.startswith(".")][:_MOST_LOOKED_AT]
     except OSError as error:

@@ -138,6 +138,15 @@ def test_a_directory_that_is_not_there(client: TestClient) -> None:
         assert client.get(f"{API}/directories/list", params={"path": path}).status_code == 404
 
 
+def test_a_working_directory_that_is_not_made_yet_is_empty(client: TestClient, work: Path) -> None:
+    elsewhere = work.rename(work.with_name("elsewhere"))
+
+    found = client.get(f"{API}/directories/list")
+
+    elsewhere.rename(work)
+    assert (found.status_code, found.json()["entries"]) == (200, [])
+
+
 def test_directories_are_trusted_and_no_longer(client: TestClient, tmp_path: Path) -> None:
     body = {"directory": str(tmp_path)}
 

@@ -86,7 +86,7 @@ export class ConversationLog extends HTMLElement {
     if (!this.#sections.has(turn)) {
       const list = h("div.turn-messages");
       const foot = h("footer.turn-foot");
-      const element = h("section.turn", { dataset: { turn: String(turn) }, "aria-label": `Turn ${turn}` }, list, foot);
+      const element = h("div.turn", { dataset: { turn: String(turn) }, role: "group", "aria-label": `Turn ${turn}` }, list, foot);
       this.#sections.set(turn, { element, list, foot, print: "" });
     }
     return this.#sections.get(turn);

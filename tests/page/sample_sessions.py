@@ -1,0 +1,76 @@
+"""Sessions that the tests of the page look at: one that asks before it writes, one that delegates, one that is long."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from .page_daemon import PageDaemon
+
+_ASKS = {"module": "hooks-approval", "config": {"ask_user_fallback": True}}
+
+
+def create(daemon: PageDaemon, plan: dict[str, Any], name: str) -> str:
+    """Create a session with a plan, and return its id."""
+    body = {"mount_plan": plan, "working_dir": str(daemon.directory), "name": name}
+    session_id: str = daemon.api.post("/sessions", json=body).raise_for_status().json()["session_id"]
+    return session_id
+
+
+def plan_of(*script: Any, **parts: Any) -> dict[str, Any]:
+    """Return a plan whose model says these things, with the file tools; `parts` replaces parts of it."""
+    provider = {"script": [*script], "on_exhausted": "canned", "tool_trigger": None}
+    return {
+        "session": {"orchestrator": {"module": "loop-streaming"}, "context": {"module": "context-simple"}},
+        "providers": [{"module": "provider-mock", "config": provider}],
+        "tools": [{"module": "tool-filesystem"}],
+        "hooks": [],
+        "agents": {},
+        **parts,
+    }
+
+
+def calls(tool: str, *, text: str = "", latency_ms: int = 0, **arguments: Any) -> dict[str, Any]:
+    """Return a step of a script that calls a tool."""
+    return {"text": text, "tool_calls": [{"name": tool, "arguments": arguments}], "latency_ms": latency_ms}
+
+
+def asking_session(daemon: PageDaemon, file: str, name: str) -> str:
+    """Create a session that wants to write a file, and asks first."""
+    writes = calls("write_file", text="I write it.", file_path=file, content="written\n")
+    return create(daemon, plan_of(writes, "The end: {{last_tool_result}}", hooks=[_ASKS]), name)
+
+
+def delegating_session(daemon: PageDaemon, name: str) -> str:
+    """Create a session whose first turn gives work to an agent."""
+    reads = calls("read_file", text="I look at it.", file_path="reviewed.py")
+    reviewer = {"description": "reviews", "providers": plan_of(reads, "Nothing to complain of.")["providers"]}
+    (daemon.directory / "reviewed.py").write_text("answer = 42\n")
+    asks = calls("task", text="I ask the reviewer.", agent="reviewer", instruction="Review reviewed.py")
+    tools = [{"module": "tool-filesystem"}, {"module": "tool-task"}]
+    return create(daemon, plan_of(asks, "The reviewer is content.", tools=tools, agents={"reviewer": reviewer}), name)
+
+
+def write_history(daemon: PageDaemon, session_id: str, turns: int) -> None:
+    """Give a session that was never loaded a past of four messages a turn."""
+    transcript = daemon.directory.parent / "home/state/sessions" / session_id / "transcript.jsonl"
+    with transcript.open("a", encoding="utf-8") as lines:
+        for turn in range(1, turns + 1):
+            call = {"id": f"call_{turn}", "name": "read_file", "input": {"file_path": f"file_{turn}.py"}}
+            spoken: list[tuple[str, Any, dict[str, Any]]] = [
+                ("user", f"Question {turn}.", {}),
+                ("assistant", [{"type": "text", "text": "I look."}, {"type": "tool_call", **call}], {}),
+                ("tool", '{"content": "1\\tx"}', {"tool_call_id": call["id"], "name": "read_file"}),
+                ("assistant", [{"type": "text", "text": f"Answer {turn}."}], {}),
+            ]
+            for place, (role, content, more) in enumerate(spoken):
+                message = {
+                    "id": f"msg_{turn:06}_{place}",
+                    "timestamp": "2026-01-01T00:00:00.000000Z",
+                    "role": role,
+                    "content": content,
+                    "turn": turn,
+                    "correlation_id": f"prompt_{session_id}_{turn}",
+                    **more,
+                }
+                lines.write(f"{json.dumps(message)}\n")

@@ -1,0 +1,278 @@
+"""A conversation in the browser: streamed, answered, steered, stopped, branched and taken back."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from playwright.sync_api import Locator, Page, expect
+
+from .page_daemon import PageDaemon
+from .sample_sessions import asking_session, calls, create, delegating_session, plan_of, write_history
+
+
+def show(page: Page, session_id: str) -> Locator:
+    """Open a session, and return its conversation."""
+    page.goto(f"/app/sessions/{session_id}")
+    expect(field(page)).to_be_visible()
+    return page.get_by_role("log")
+
+
+def field(page: Page) -> Locator:
+    return page.get_by_role("textbox", name="Message to the agent")
+
+
+def say(page: Page, text: str, key: str = "Enter") -> None:
+    field(page).fill(text)
+    field(page).press(key)
+
+
+def status(page: Page) -> Locator:
+    """Return where the page says what the session does."""
+    return page.locator(".session-title .status")
+
+
+def test_an_answer_is_shown_with_its_thinking_folded_and_its_tools_as_cards(page: Page, daemon: PageDaemon) -> None:
+    (daemon.directory / "sea.md").write_text("salt\n")
+    looks = {"thinking": "What is in the sea?", **calls("read_file", text="I look.", file_path="sea.md")}
+    log = show(page, create(daemon, plan_of(looks, "It is salt."), "Sea"))
+
+    say(page, "what is in the sea")
+
+    expect(log.get_by_text("It is salt.")).to_be_visible()
+    expect(log.get_by_text("What is in the sea?", exact=True)).to_be_hidden()
+    log.get_by_text("Thinking").click()
+    expect(log.get_by_text("What is in the sea?", exact=True)).to_be_visible()
+    card = log.locator("tool-card")
+    expect(card).to_contain_text("read_file")
+    card.locator("summary").click()
+    expect(card.get_by_role("region", name="Output")).to_contain_text("salt")
+    expect(status(page)).to_have_text("Idle")
+
+
+def test_an_edit_is_shown_as_a_difference(page: Page, daemon: PageDaemon) -> None:
+    (daemon.directory / "sum.py").write_text("total = a - b\n")
+    reads = calls("read_file", file_path="sum.py")
+    edits = calls("edit_file", file_path="sum.py", old_string="a - b", new_string="a + b")
+    log = show(page, create(daemon, plan_of(reads, edits, "Corrected."), "Edit"))
+
+    say(page, "correct it")
+
+    difference = log.get_by_role("group", name="Difference")
+    expect(difference.locator('[data-kind="del"]')).to_contain_text("a - b")
+    expect(difference.locator('[data-kind="add"]')).to_contain_text("a + b")
+
+
+def test_a_question_is_answered_in_place(page: Page, daemon: PageDaemon) -> None:
+    log = show(page, asking_session(daemon, "allowed.txt", "Asks"))
+    say(page, "write it")
+    expect(status(page)).to_have_text("Waits for approval")
+    assert not (daemon.directory / "allowed.txt").exists()
+
+    page.get_by_role("region", name="Approval needed").get_by_role("button", name="Allow once").click()
+
+    expect(log.get_by_text("The end:")).to_be_visible()
+    expect(page.get_by_role("region", name="Approval needed")).to_have_count(0)
+    assert (daemon.directory / "allowed.txt").read_text() == "written\n"
+
+
+def test_a_denial_carries_its_reason_to_the_agent(page: Page, daemon: PageDaemon) -> None:
+    log = show(page, asking_session(daemon, "denied.txt", "Is refused"))
+    say(page, "write it")
+    question = page.get_by_role("region", name="Approval needed")
+
+    question.get_by_label("Reason for denying").fill("not on a Monday")
+    question.get_by_role("button", name="Deny").click()
+
+    expect(log.get_by_text(re.compile("The end:.*not on a Monday", re.DOTALL))).to_be_visible()
+    assert not (daemon.directory / "denied.txt").exists()
+
+
+def test_a_question_is_answered_by_keys_alone(page: Page, daemon: PageDaemon) -> None:
+    log = show(page, asking_session(daemon, "by-keys.txt", "Asks a keyboard"))
+    say(page, "write it")
+    expect(page.get_by_role("region", name="Approval needed")).to_be_visible()
+
+    page.keyboard.press("Escape")
+    page.keyboard.press("a")
+    expect(page.get_by_role("button", name="Allow once")).to_be_focused()
+    page.keyboard.press("Enter")
+
+    expect(log.get_by_text("The end:")).to_be_visible()
+
+
+def test_a_running_turn_is_steered(page: Page, daemon: PageDaemon) -> None:
+    (daemon.directory / "slow.md").write_text("slow\n")
+    slowly = calls("read_file", text="Let me see.", latency_ms=2500, file_path="slow.md")
+    log = show(page, create(daemon, plan_of(slowly, "You said: {{last_user}}"), "Steered"))
+    say(page, "begin")
+    expect(status(page)).to_have_text("Working")
+
+    say(page, "look at the second line")
+
+    expect(log.get_by_text("You said: look at the second line")).to_be_visible()
+    expect(log.get_by_label("You, while it worked")).to_contain_text("look at the second line")
+    expect(field(page)).to_have_value("")
+
+
+def test_prompts_wait_in_a_queue_and_are_taken_out(page: Page, daemon: PageDaemon) -> None:
+    slow = [{"text": f"Answer {number}.", "latency_ms": 4000} for number in (1, 2)]
+    log = show(page, create(daemon, plan_of(*slow), "Queue"))
+    say(page, "first")
+    expect(status(page)).to_have_text("Working")
+
+    for prompt in ("second", "third", "fourth"):
+        say(page, prompt, "Control+Enter")
+        expect(field(page)).to_have_value("")
+    queue = page.get_by_role("region", name="Queued prompts")
+    expect(queue.get_by_role("listitem")).to_have_text(["second", "third", "fourth"])
+    queue.get_by_role("listitem").nth(1).get_by_role("button", name="Remove from the queue").click()
+    expect(queue.get_by_role("listitem")).to_have_text(["second", "fourth"])
+    queue.get_by_role("listitem").nth(1).get_by_role("button", name="Take out and edit").click()
+    expect(field(page)).to_have_value("fourth")
+
+    expect(log.get_by_text("Answer 2.")).to_be_visible()
+    expect(queue).to_have_count(0)
+
+
+def test_a_turn_is_stopped_gracefully_and_then_at_once(page: Page, daemon: PageDaemon) -> None:
+    log = show(page, create(daemon, plan_of({"text": "Too late.", "latency_ms": 60_000}), "Stopped"))
+    say(page, "wait for ever")
+    expect(status(page)).to_have_text("Working")
+
+    page.get_by_role("button", name="Stop", exact=True).click()
+    page.keyboard.press("Control+.")
+
+    expect(log.get_by_text("Stopped.")).to_be_visible()
+    expect(status(page)).to_have_text("Idle")
+    expect(log.get_by_text("Too late.")).to_have_count(0)
+
+
+def test_a_turn_that_fails_says_why(page: Page, daemon: PageDaemon) -> None:
+    fails = {"error": {"type": "auth", "message": "the key is not valid"}}
+    log = show(page, create(daemon, plan_of(fails), "Fails"))
+
+    say(page, "go")
+
+    expect(log.get_by_role("alert")).to_contain_text("the key is not valid")
+
+
+def test_an_agent_works_inside_the_card_of_its_call(page: Page, daemon: PageDaemon) -> None:
+    log = show(page, delegating_session(daemon, "Delegates in the open"))
+
+    say(page, "ask the reviewer")
+
+    nested = log.get_by_role("group", name="The agent's conversation")
+    expect(nested).to_contain_text("Nothing to complain of.")
+    expect(nested).to_contain_text("read_file")
+    expect(log.get_by_text("The reviewer is content.")).to_be_visible()
+    nested.get_by_role("link", name="Open as a session").click()
+    expect(page.get_by_role("heading", name="reviewer")).to_be_visible()
+
+
+def test_a_turn_can_be_joined_while_it_runs(page: Page, daemon: PageDaemon, new_tab: Callable[[], Page]) -> None:
+    words = {"text": " ".join(f"word{number}" for number in range(60))}
+    plan = plan_of(words)
+    plan["providers"][0]["config"]["stream_delay_ms"] = 100
+    session_id = create(daemon, plan, "Joined late")
+    log = show(page, session_id)
+    say(page, "count")
+    expect(log).to_contain_text("word8")
+
+    other = show(new_tab(), session_id)
+
+    expect(other).to_contain_text("word0 word1 word2")
+    expect(other).to_contain_text("word59")
+    expect(log).to_contain_text("word59")
+
+
+def test_a_draft_survives_a_reload(page: Page, daemon: PageDaemon) -> None:
+    session_id = daemon.session(name="Drafts")
+    show(page, session_id)
+    field(page).press_sequentially("not finished")
+    page.wait_for_function("id => localStorage.getItem(`amplifier.draft.${id}`)?.includes('finished')", arg=session_id)
+
+    page.reload()
+
+    expect(field(page)).to_have_value("not finished")
+
+
+def test_an_edited_prompt_branches_and_leaves_the_session_as_it_was(page: Page, daemon: PageDaemon) -> None:
+    session_id = daemon.session("One.", "Two.", "Three: {{last_user}}", name="Trunk")
+    for prompt in ("first", "second"):
+        daemon.run(session_id, prompt)
+    log = show(page, session_id)
+    prompt = log.get_by_role("article").filter(has_text="second")
+
+    prompt.hover()
+    prompt.get_by_role("button", name="Edit and branch").click()
+    page.get_by_role("dialog").get_by_label("Prompt").fill("another second")
+    page.get_by_role("button", name="Branch", exact=True).click()
+
+    expect(page.get_by_role("heading", name="Trunk (branch)")).to_be_visible()
+    expect(page.get_by_role("log")).to_contain_text("another second")
+    expect(page.get_by_role("log")).to_contain_text("first")
+    said = [one["content"] for one in daemon.api.get(f"/sessions/{session_id}/messages").json()["messages"]]
+    assert "second" in said
+    assert "another second" not in said
+
+
+def test_a_turn_is_undone_in_files_and_conversation(page: Page, daemon: PageDaemon) -> None:
+    project = daemon.directory / "undone"
+    project.mkdir()
+    (project / "kept.txt").write_text("as it was\n")
+    daemon.api.post("/trust", json={"directory": str(project)}).raise_for_status()
+    writes = calls("write_file", file_path="made.txt", content="new\n")
+    body = {"mount_plan": plan_of(writes, "Made."), "working_dir": str(project), "name": "Undone"}
+    session_id = daemon.api.post("/sessions", json=body).raise_for_status().json()["session_id"]
+    daemon.run(session_id, "make a file")
+    assert (project / "made.txt").exists()
+    log = show(page, session_id)
+    expect(log.get_by_text("Made.", exact=True)).to_be_visible()
+
+    page.keyboard.press("Escape")
+    page.keyboard.press("u")
+    expect(page.get_by_role("dialog")).to_contain_text("added: made.txt")
+    page.get_by_role("dialog").get_by_role("button", name="Undo").click()
+
+    expect(page.get_by_text("Nothing said yet")).to_be_visible()
+    expect(field(page)).to_have_value("make a file")
+    assert [file.name for file in project.iterdir()] == ["kept.txt"]
+
+
+def test_a_link_leads_to_its_message_however_old(page: Page, daemon: PageDaemon) -> None:
+    session_id = daemon.session(name="Long past")
+    write_history(daemon, session_id, turns=400)
+
+    page.goto(f"/app/sessions/{session_id}?message=msg_000003_3")
+
+    target = page.get_by_role("log").get_by_text("Answer 3.", exact=True)
+    expect(target).to_be_in_viewport()
+
+
+def test_a_long_conversation_opens_at_its_end_and_grows_upwards(page: Page, daemon: PageDaemon) -> None:
+    session_id = daemon.session(name="Ten thousand messages")
+    write_history(daemon, session_id, turns=2500)
+
+    log = show(page, session_id)
+
+    expect(log.get_by_text("Answer 2500.", exact=True)).to_be_in_viewport()
+    assert log.locator(".turn").count() < 100
+    log.evaluate("element => { element.scrollTop = 0 }")
+    expect(log.get_by_text("Answer 2470.", exact=True)).to_have_count(1)
+
+
+def test_messages_are_walked_by_keys(page: Page, daemon: PageDaemon) -> None:
+    session_id = daemon.session("First answer.", "Second answer.", name="Walked")
+    for prompt in ("one", "two"):
+        daemon.run(session_id, prompt)
+    log = show(page, session_id)
+    expect(log.get_by_text("Second answer.")).to_be_visible()
+
+    page.keyboard.press("Escape")
+    for _ in range(2):
+        page.keyboard.press("k")
+
+    expect(log.get_by_role("article").filter(has_text="two")).to_be_focused()
+    page.keyboard.press("i")
+    expect(field(page)).to_be_focused()

@@ -1,0 +1,198 @@
+"""The list of sessions: live, searched, filtered, and what can be done with a session there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from playwright.sync_api import Locator, Page, expect
+
+from .page_daemon import PageDaemon
+from .sample_sessions import asking_session, delegating_session
+
+
+def row(page: Page, name: str) -> Locator:
+    """Return the line of a session in the list."""
+    return page.get_by_role("list", name="Sessions", exact=True).get_by_role("listitem").filter(has_text=name)
+
+
+def choose(page: Page, name: str, entry: str) -> None:
+    """Choose something in the menu of a session."""
+    row(page, name).get_by_role("button", name="Actions for").click()
+    page.get_by_role("menuitem", name=entry).click()
+
+
+def test_a_session_appears_works_and_counts_without_a_reload(page: Page, daemon: PageDaemon) -> None:
+    session_id = daemon.session("It is four.", name="Sums of today")
+    expect(row(page, "Sums of today")).to_contain_text("0 turns")
+
+    daemon.run(session_id, "how much is two and two")
+
+    expect(row(page, "Sums of today")).to_contain_text("1 turn")
+    expect(row(page, "Sums of today")).to_contain_text("unknown")  # the model has no price
+
+
+def test_a_session_that_waits_for_an_answer_says_so_and_is_found_by_the_filter(page: Page, daemon: PageDaemon) -> None:
+    other = daemon.session("Done.", name="Nothing to ask here")
+    daemon.run(other, "go")
+    asking = asking_session(daemon, "waits.txt", "Has a question")
+
+    daemon.begin(asking, "write it")
+
+    expect(row(page, "Has a question").get_by_role("img", name="Waits for approval")).to_be_visible()
+    page.get_by_role("group", name="Show").get_by_role("button", name=re.compile("Waiting")).click()
+    expect(row(page, "Has a question")).to_be_visible()
+    expect(row(page, "Nothing to ask here")).to_have_count(0)
+    page.get_by_role("group", name="Show").get_by_role("button", name="All").click()
+    daemon.api.post(f"/sessions/{asking}/cancel", json={"immediate": True}).raise_for_status()
+
+
+def test_words_of_messages_are_found(page: Page, daemon: PageDaemon) -> None:
+    daemon.run(daemon.session("The heron stands still.", name="About birds"), "what does it do")
+    daemon.session(name="About fish")
+
+    page.keyboard.press("/")
+    expect(page.get_by_role("searchbox")).to_be_focused()
+    page.keyboard.type("heron")
+
+    expect(row(page, "About birds")).to_contain_text("heron")
+    expect(row(page, "About fish")).to_have_count(0)
+
+
+def test_a_session_is_started_with_profile_directory_and_limits(page: Page, daemon: PageDaemon) -> None:
+    (daemon.directory / "milk.md").write_text("buy milk\n")
+    page.keyboard.press("n")
+    page.get_by_label("First prompt").fill("read milk.md")
+    page.get_by_label("foundation/offline").check()
+    page.get_by_label("Working directory").fill(str(daemon.directory))
+    page.get_by_text("Limits", exact=True).click()
+    page.get_by_label("Turns").fill("3")
+
+    page.get_by_role("button", name="Start session").click()
+
+    expect(page.get_by_role("heading", name="read milk.md")).to_be_visible()
+    expect(page.get_by_role("log")).to_contain_text("buy milk")
+    made = daemon.api.get(f"/sessions/{page.url.rpartition('/')[2]}").json()
+    assert (made["working_dir"], made["profile_name"]) == (str(daemon.directory), "foundation/offline")
+    assert made["limits"]["turns"] == 3
+
+
+def test_a_directory_is_completed(page: Page, daemon: PageDaemon) -> None:
+    (daemon.directory / "garden" / "roses").mkdir(parents=True)
+    page.goto("/app/new")
+    field = page.get_by_role("combobox", name="Working directory")
+
+    field.fill("gar")
+    expect(page.get_by_role("option", name="garden", exact=True)).to_be_visible()
+    field.press("ArrowDown")
+    field.press("Enter")
+    expect(page.get_by_role("option", name="garden/roses")).to_be_visible()
+
+    expect(field).to_have_value(f"{daemon.directory}/garden/")
+
+
+def test_a_session_is_renamed(page: Page, daemon: PageDaemon) -> None:
+    session_id = daemon.session(name="Old name")
+
+    choose(page, "Old name", "Rename…")
+    page.get_by_role("dialog").get_by_label("Name").fill("New <b>name</b>")
+    page.keyboard.press("Enter")
+
+    expect(row(page, "New <b>name</b>")).to_be_visible()
+    assert daemon.api.get(f"/sessions/{session_id}").json()["name"] == "New <b>name</b>"
+
+
+def test_a_fork_goes_on_from_the_last_turn(page: Page, daemon: PageDaemon) -> None:
+    daemon.run(daemon.session("The first answer.", name="To be forked"), "begin")
+
+    choose(page, "To be forked", "Fork from the last turn")
+
+    expect(page.get_by_role("heading", name="To be forked (fork)")).to_be_visible()
+    expect(page.get_by_role("log")).to_contain_text("The first answer.")
+    expect(page.get_by_role("link", name="fork of turn 1")).to_be_visible()
+
+
+def test_a_session_is_exported(page: Page, daemon: PageDaemon) -> None:
+    session_id = daemon.session(name="To be exported")
+    expect(row(page, "To be exported")).to_be_visible()
+
+    with page.expect_download() as download:
+        choose(page, "To be exported", "Export")
+
+    assert download.value.suggested_filename == f"{session_id}.zip"
+    assert download.value.path().read_bytes().startswith(b"PK")
+
+
+def test_a_deleted_session_comes_back_by_undo_and_from_the_trash(page: Page, daemon: PageDaemon) -> None:
+    session_id = daemon.session(name="Deleted by mistake")
+
+    choose(page, "Deleted by mistake", "Delete")
+    expect(row(page, "Deleted by mistake")).to_have_count(0)
+    page.get_by_role("button", name="Undo").click()
+    expect(row(page, "Deleted by mistake")).to_be_visible()
+
+    choose(page, "Deleted by mistake", "Delete")
+    expect(row(page, "Deleted by mistake")).to_have_count(0)
+    page.get_by_role("button", name="Deleted sessions").click()
+    deleted = page.get_by_role("dialog").get_by_role("listitem").filter(has_text="Deleted by mistake")
+    deleted.get_by_role("button", name="Restore").click()
+    expect(deleted).to_have_count(0)
+    assert daemon.api.get(f"/sessions/{session_id}").status_code == 200
+
+
+def test_sessions_of_agents_are_below_the_one_they_work_for(page: Page, daemon: PageDaemon) -> None:
+    session_id = delegating_session(daemon, "Delegates its work")
+    daemon.run(session_id, "ask the reviewer")
+    parent = row(page, "Delegates its work")
+    expect(parent).to_contain_text("1 turn")
+
+    parent.get_by_role("button", name="1 sub-session of Delegates its work").click()
+
+    expect(row(page, "reviewer")).to_be_visible()
+    parent.get_by_role("link").focus()
+    page.keyboard.press("ArrowLeft")
+    expect(row(page, "reviewer")).to_have_count(0)
+
+
+def test_the_list_works_by_keyboard_alone(page: Page, daemon: PageDaemon) -> None:
+    daemon.session(name="Reached by keys")
+    expect(row(page, "Reached by keys")).to_be_visible()
+
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog", name="Keyboard")).to_contain_text("New session")
+    page.keyboard.press("Escape")
+    page.keyboard.press("/")
+    expect(page.get_by_role("searchbox")).to_be_focused()
+    page.keyboard.press("ArrowDown")
+    expect(row(page, "Reached by keys").get_by_role("link")).to_be_focused()
+    page.keyboard.press(".")
+    expect(page.get_by_role("menu")).to_be_visible()
+    page.keyboard.press("Escape")
+    page.keyboard.press("ArrowUp")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+
+    expect(page.get_by_role("textbox", name="Message to the agent")).to_be_visible()
+
+
+def test_names_from_outside_stay_text(page: Page, daemon: PageDaemon) -> None:
+    name = '<img src=x onerror="document.title=1"><script>document.title=2</script> \u202egnp.exe'
+    daemon.session(name=name)
+
+    expect(row(page, '<img src=x onerror="document.title=1">')).to_be_visible()
+    assert page.title() == "Sessions · Amplifier"
+
+
+def test_many_tabs_need_two_streams(page: Page, daemon: PageDaemon, new_tab: Callable[[], Page]) -> None:
+    session_ids = [daemon.session(name=f"Tab {number}") for number in range(4)]
+    before = daemon.api.get("/status").json()["queues"]["subscribers"]
+
+    tabs = [new_tab() for _ in session_ids]
+    for tab, session_id in zip(tabs, session_ids, strict=True):
+        tab.goto(f"/app/sessions/{session_id}")
+        expect(tab.get_by_role("textbox", name="Message to the agent")).to_be_visible()
+
+    for tab, session_id in zip(tabs, session_ids, strict=True):
+        daemon.run(session_id, f"hello {session_id}")
+        expect(tab.get_by_role("log")).to_contain_text(f"hello {session_id}")
+    assert daemon.api.get("/status").json()["queues"]["subscribers"] - before <= 1
