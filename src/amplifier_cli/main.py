@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -16,6 +18,9 @@ from .invocation import Invocation
 
 PROGRAM = "amplifier"
 COMPLETE_VARIABLE = "_AMPLIFIER_COMPLETE"
+
+_NEW_OBJECTS = 50_000
+"""After so many, garbage is looked for. Imports make as many and no garbage: looking as often as usual takes longer."""
 
 app = typer.Typer(
     name=PROGRAM,
@@ -65,7 +70,10 @@ def root(
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit code."""
+    """Run the command and return its exit code; without arguments it is the command of this process."""
+    if argv is None:
+        gc.set_threshold(_NEW_OBJECTS)
+        atexit.register(gc.freeze)  # at its end nobody needs to look through everything once more
     arguments = list(sys.argv[1:] if argv is None else argv)
     if COMPLETE_VARIABLE in os.environ:
         from typer.completion import completion_init  # type: ignore[attr-defined] # only when a shell completes
