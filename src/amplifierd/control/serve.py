@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from amplifier_core import __version__
+from amplifier_system.garbage import keep_what_is_there
 from amplifierd.app import create_app
 from amplifierd.daemon.log_files import DaemonLog
 from amplifierd.daemon.run_file import serving, write_run_file
@@ -47,6 +48,7 @@ def serve(home_dir: Path | None, config: Path | None, flags: Mapping[str, Any], 
             allow_many_files()
             binding = bind(settings)
             server = Server(create_app(home=home), tls=tls, on_started=lambda: _announce(home, binding, quiet=quiet))
+            keep_what_is_there()
             server.run(sockets=[binding.listener])
         finally:
             log.close()

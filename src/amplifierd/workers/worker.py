@@ -12,6 +12,8 @@ import os
 import socket
 import sys
 
+from amplifier_system.garbage import keep_what_is_there, look_seldom
+
 from .guard import Guard
 from .heartbeat import Heartbeat
 from .json_rpc import Peer
@@ -42,6 +44,8 @@ def main(arguments: list[str]) -> None:
     connection = socket.socket(fileno=int(descriptor))
     connection.set_inheritable(False)
     Guard(connection, int(daemon_pid), marker).begin()
+    look_seldom()
+    keep_what_is_there()
     asyncio.run(serve(connection))
     logging.shutdown()
     os._exit(0)  # threads of modules must not keep an ended worker alive
