@@ -1,8 +1,12 @@
-"""What module authors test with: a coordinator that remembers, and scripted stand-ins for the other modules."""
+"""What module authors test with: a coordinator that remembers, and scripted stand-ins for the other modules.
+
+Mocks are made when they are first asked for: making one takes longer than most tests.
+"""
 
 import asyncio
 import copy
 from collections.abc import Callable, Iterable
+from functools import cached_property
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import AsyncMock, Mock
@@ -41,12 +45,19 @@ class MockCoordinator(ModuleCoordinator):
             parent_id=None,
             config={"session": {"orchestrator": "test-orchestrator", "context": "test-context"}},
         )
-        approval_system, display_system = AsyncMock(), AsyncMock()
-        approval_system.request_approval.return_value = "Allow"
-        display_system.show_message = Mock(return_value=None)
-        super().__init__(session=session, approval_system=approval_system, display_system=display_system)
+        super().__init__(session=session)
+        del self.approval_system, self.display_system  # which makes room for the mocks
         self.mount_history: list[dict[str, Any]] = []
         self.unmount_history: list[dict[str, Any]] = []
+
+    def _approval_mock(self) -> AsyncMock:
+        return AsyncMock(request_approval=AsyncMock(return_value="Allow"))
+
+    def _display_mock(self) -> AsyncMock:
+        return AsyncMock(show_message=Mock(return_value=None))
+
+    approval_system: Any = cached_property(_approval_mock)
+    display_system: Any = cached_property(_display_mock)
 
     async def mount(self, mount_point: str, module: Any, name: str | None = None) -> None:
         self.mount_history.append({"mount_point": mount_point, "module": module, "name": name})
@@ -80,7 +91,10 @@ class MockTool:
         self.input_schema: dict[str, Any] = {"type": "object", "properties": {}}
         self.call_count = 0
         self.last_input: Any = None
-        self.execute = AsyncMock(side_effect=self._execute)
+
+    @cached_property
+    def execute(self) -> AsyncMock:
+        return AsyncMock(side_effect=self._execute)
 
     async def _execute(self, input: dict[str, Any]) -> ToolResult:
         self.call_count += 1
@@ -124,11 +138,26 @@ class MockContextManager:
 
     def __init__(self, messages: list[dict[str, Any]] | None = None) -> None:
         self.messages = list(messages or [])
-        self.add_message = AsyncMock(side_effect=self._add_message)
-        self.get_messages = AsyncMock(side_effect=self._get_messages)
-        self.get_messages_for_request = AsyncMock(side_effect=self._get_messages_for_request)
-        self.set_messages = AsyncMock(side_effect=self._set_messages)
-        self.clear = AsyncMock(side_effect=self._clear)
+
+    @cached_property
+    def add_message(self) -> AsyncMock:
+        return AsyncMock(side_effect=self._add_message)
+
+    @cached_property
+    def get_messages(self) -> AsyncMock:
+        return AsyncMock(side_effect=self._get_messages)
+
+    @cached_property
+    def get_messages_for_request(self) -> AsyncMock:
+        return AsyncMock(side_effect=self._get_messages_for_request)
+
+    @cached_property
+    def set_messages(self) -> AsyncMock:
+        return AsyncMock(side_effect=self._set_messages)
+
+    @cached_property
+    def clear(self) -> AsyncMock:
+        return AsyncMock(side_effect=self._clear)
 
     async def _add_message(self, message: dict[str, Any]) -> None:
         self.messages.append(message)

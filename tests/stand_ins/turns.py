@@ -5,6 +5,7 @@ import importlib
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ def package_of(folder: Path) -> str:
     return f"amplifier_module_{folder.name.replace('-', '_')}"
 
 
+@cache
 def entry_point_of(folder: Path) -> Any:
     """Return what the entry point in a folder's own `pyproject.toml` names."""
     pyproject = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))
