@@ -26,7 +26,7 @@ class Started(Answer):
 
 STARTED: dict[int | str, dict[str, Any]] = {
     202: {"model": Started, "description": "The work goes on"},
-    **problems(404, 409, 502, 504),
+    **problems(409, 502, 504),
 }
 """The further answers of an endpoint that is an operation."""
 

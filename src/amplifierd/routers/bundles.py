@@ -50,7 +50,7 @@ async def find_bundles(daemon: TheDaemon, limit: PageLimit = 100, offset: PageOf
     return BundlePage(bundles=[BundleInfo(**each) for each in part], **facts)
 
 
-@router.post("", status_code=201, responses=STARTED)
+@router.post("", status_code=201, responses={**STARTED, **problems(404)})
 async def register_bundle(
     daemon: TheDaemon, caller: Admin, request: Request, response: Response, body: NewBundle, wait: Wait = True
 ) -> BundleInfo:

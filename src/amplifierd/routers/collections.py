@@ -186,7 +186,7 @@ async def remove_collection(
     await daemon.home.collections.remove(collection_id, force=force)
 
 
-@router.post("/{collection_id}/sync", responses=STARTED)
+@router.post("/{collection_id}/sync", responses={**STARTED, **problems(404)})
 async def sync_collection(
     daemon: TheDaemon, caller: Admin, collection_id: str, body: SyncRequest | None = None, wait: Wait = True
 ) -> SyncResults:

@@ -92,7 +92,7 @@ class PlanDifference(Answer):
     text: str = Field(description="the same for a person to read")
 
 
-@router.post("/generate", status_code=201, responses=STARTED)
+@router.post("/generate", status_code=201, responses={**STARTED, **problems(404)})
 async def generate_plan(daemon: TheDaemon, caller: Runner, body: PlanRequest, wait: Wait = True) -> GeneratedPlan:
     """Return the mount plan of a profile, which is compiled first if its build is missing or stale; without keys."""
     home = daemon.home

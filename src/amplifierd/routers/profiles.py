@@ -16,7 +16,7 @@ from amplifierd.http.dependencies import Admin, TheDaemon, requires
 from amplifierd.http.idempotent_route import IdempotentRoute
 from amplifierd.http.models import PageLimit, PageOffset, paged, problems
 from amplifierd.http.operation_answers import STARTED, Wait, operate
-from amplifierd.identifiers import LOCAL, ProfileId
+from amplifierd.identifiers import LOCAL, ProfileId, checked_collection_id
 from amplifierd.issues import errors
 from amplifierd.session_defaults import find_active_profile
 from amplifierd.sessions.unsecret import masked
@@ -53,6 +53,8 @@ async def list_profiles(
     offset: PageOffset = 0,
 ) -> ProfilePage:
     """List the profiles, those that are not valid included."""
+    if collection is not None:
+        checked_collection_id(collection)
     found = await asyncio.to_thread(_list, daemon, collection, valid)
     part, facts = paged(found, limit, offset)
     return ProfilePage(profiles=[ProfileInfo(**each) for each in part], **facts)
@@ -113,7 +115,7 @@ async def copy_profile(
     return await _details(daemon, copied)
 
 
-@router.post("/{profile_id:path}/compile", responses=STARTED)
+@router.post("/{profile_id:path}/compile", responses={**STARTED, **problems(404)})
 async def compile_profile(
     daemon: TheDaemon, caller: Admin, profile_id: ProfilePath, body: CompileRequest | None = None, wait: Wait = True
 ) -> Compiled:

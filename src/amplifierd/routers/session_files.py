@@ -13,6 +13,7 @@ from fastapi.responses import FileResponse
 from pydantic import Base64Bytes, Field
 from starlette.background import BackgroundTask
 
+from amplifierd.daemon.profile_edits import checked_profile_id
 from amplifierd.http.dependencies import Admin, Reader, Runner, TheDaemon
 from amplifierd.http.idempotent_route import IdempotentRoute
 from amplifierd.http.models import Answer, Body, problems
@@ -97,6 +98,8 @@ async def undo(daemon: TheDaemon, caller: Runner, session_id: SessionId, body: U
 async def replay(daemon: TheDaemon, caller: Runner, session_id: SessionId, body: Replay) -> dict[str, Any]:
     """Run a recorded session again without models and tools, and say where it first goes another way."""
     await daemon.access.get(caller, session_id)
+    if body.profile_name is not None:
+        checked_profile_id(body.profile_name)
     return await daemon.live.replay(session_id, profile=body.profile_name, bundle=body.bundle_uri, plan=body.mount_plan)
 
 

@@ -152,9 +152,11 @@ async def list_sessions(
     offset: PageOffset = 0,
 ) -> SessionPage:
     """List sessions: your own, or all for an admin."""
+    if parent_session_id is not None:
+        checked_session_id(parent_session_id)
     query = SessionQuery(
         status=status,
-        profile_name=profile_name,
+        profile_name=None if profile_name is None else str(checked_profile_id(profile_name)),
         bundle=bundle,
         working_dir=working_dir,
         parent_session_id=parent_session_id,

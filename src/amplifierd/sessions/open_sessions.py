@@ -344,7 +344,11 @@ def absolute_directory(path: str | Path) -> Path:
         SessionStateError: it is not a directory.
     """
     directory = _absolute(path)
-    if not directory.is_dir():
+    try:
+        is_usable = directory.is_dir()
+    except (OSError, ValueError):  # no directory can have such a name
+        is_usable = False
+    if not is_usable:
         raise SessionStateError(
             f"the working directory {directory} is not a directory", hint="create it, or name another"
         )
