@@ -96,6 +96,10 @@ async def create_session(daemon: TheDaemon, caller: Runner, body: NewSession, re
     bundle = body.bundle_name or body.bundle_uri
     if sum(given is not None for given in (body.profile_name, body.bundle_name, body.bundle_uri, body.mount_plan)) > 1:
         raise RequestRefusedError("a session has one source: a profile, a bundle or a plan", code="invalid-request")
+    if body.bundle_name is not None and daemon.home.bundles.get_state(body.bundle_name) is None:
+        raise RequestRefusedError(
+            f"Bundle not found: {body.bundle_name}", code="bundle-not-found", hint="list the bundles"
+        )
     if body.parent_session_id is not None:
         await daemon.access.get(caller, body.parent_session_id)
     session_id = checked_session_id(body.session_id) if body.session_id else new_session_id()

@@ -32,12 +32,19 @@ router = APIRouter(prefix="/sessions/{session_id}", tags=["turns"], route_class=
 _REFUSALS = problems(404, 409, 429, 499, 502, 503, 504)
 
 
+class Image(Body):
+    """An image as a content block; `source` says where its data is, as providers take it."""
+
+    type: Literal["image"]
+    source: Annotated[dict[str, Any], Field(min_length=1)]
+
+
 class Execution(Body):
     """A prompt. With `queue` it waits for a running turn; with `auto_resume` an ended session goes on."""
 
     prompt: Annotated[str, Field(validation_alias=AliasChoices("prompt", "content"))]
     metadata: dict[str, Any] = Field(default_factory=dict)
-    images: list[dict[str, Any]] = Field(default_factory=list)
+    images: list[Image] = Field(default_factory=list)
     queue: bool = False
     auto_resume: bool = False
     timeout_seconds: Annotated[float, Field(gt=0)] | None = None
@@ -46,7 +53,7 @@ class Execution(Body):
         return TurnRequest(
             self.prompt,
             metadata=self.metadata,
-            images=self.images,
+            images=[image.model_dump() for image in self.images],
             queue=self.queue,
             timeout_s=self.timeout_seconds,
         )
