@@ -28,7 +28,7 @@ SLOW = {"text": "Late.", "latency_ms": 60_000}
 MISSING = "/nowhere/at/all"
 
 ELSEWHERE = {
-    f"POST {S}/execute": {499: "a turn that is cancelled while somebody waits for it", 504: "timeout_seconds"},
+    f"POST {S}/execute": {499: "a prompt that is taken out of the queue", 504: "timeout_seconds"},
     f"POST {S}/approvals/{{request_id}}": {410: "an approval that nobody answered in time"},
     f"DELETE {API}/operations/{{operation_id}}": {200: "work that is cancelled while it runs"},
     f"GET {API}/metrics": {404: "a daemon whose metrics are switched off"},
@@ -37,7 +37,7 @@ ELSEWHERE = {
 
 BY_CIRCUMSTANCES = {
     **dict.fromkeys((502, 504), "a source that does not answer, or not in time"),
-    499: "a turn that is cancelled while somebody waits for it",
+    499: "a worker that ends",
     404: "a source that is there and no bundle in it when it is looked at again",
     409: "files that somebody else locks, or made unreadable, meanwhile",
 }
@@ -182,7 +182,10 @@ def of_sessions(world: World) -> Iterator[Request]:
     yield "POST /api/v1/sessions/import", {"body": {"data": world.exported(spoken)}}
     yield from of_states(world, spoken)
     yield from of_running_turns(world)
-    yield f"DELETE {S}", at(spoken)
+    for below in ("POST {}/restore", "DELETE {}"):
+        yield f"DELETE {S}", at(spoken)
+        yield f"GET {API}/sessions/trash", {}
+        yield below.format(f"{API}/sessions/trash/{{session_id}}"), at(spoken)
 
 
 def of_states(world: World, spoken: str) -> Iterator[Request]:
