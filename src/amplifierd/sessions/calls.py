@@ -19,6 +19,7 @@ from amplifier_core.boundary import settle
 from .stand_in import StandIn
 
 _in_call: ContextVar[object] = ContextVar("in_tool_call", default=None)
+_call_id: ContextVar[str | None] = ContextVar("tool_call_id", default=None)
 
 CallFinder = Callable[[str, dict[str, Any]], str]
 """Returns the id of the tool call that runs now, given the tool's name and its input."""
@@ -96,12 +97,18 @@ class LayeredOrchestrator(StandIn):
         """Let a tool call pass through the layers; one that a running tool makes is a part of that one's call."""
         if _in_call.get() is self:
             return await proceed(tool_input)
-        token = _in_call.set(self)
+        call_id = self._find_call(tool_name, tool_input)
+        token, outer = _in_call.set(self), _call_id.set(call_id)
         try:
-            call_id = self._find_call(tool_name, tool_input)
             return await self._run(ToolCall(tool_name, tool, call_id, tool_input, proceed))
         finally:
             _in_call.reset(token)
+            _call_id.reset(outer)
+
+
+def running_call_id() -> str | None:
+    """Return the id of the tool call that this code runs in."""
+    return _call_id.get()
 
 
 class _Wrapped(Mapping[str, Any]):

@@ -11,6 +11,7 @@ from amplifierd.exceptions import ExecutionError, SessionNotFoundError
 from amplifierd.session_store.protocol import Message, NewSession, SessionStore
 from amplifierd.session_store.record import SessionRecord, now
 
+from .calls import running_call_id
 from .equipment import Equipment
 from .journal import nesting_of
 from .spawning import ChildPlan, plan_child
@@ -73,7 +74,7 @@ class Children:
             runner.runtime.holder,
             runner.tree.events,
             correlation_id=runner.journal.correlation_id,
-            nesting=nesting_of(runner.depth + 1, child.metadata.get("tool_call_id")),
+            nesting=nesting_of(runner.depth + 1, child.metadata.get("tool_call_id") or running_call_id()),
         )
         self.invocations += 1
         record = await runner.runtime.store.read(child.session_id)
@@ -139,7 +140,7 @@ class Children:
             tree=parent.tree,
             equipment=equipment,
             parent=parent,
-            parent_tool_call_id=metadata.get("tool_call_id"),
+            parent_tool_call_id=metadata.get("tool_call_id") or running_call_id(),
         )
         self._running[record.session_id] = child
         try:

@@ -53,6 +53,10 @@ async def test_a_child_is_a_session_in_the_tree_of_its_parent(
     own = [event for event in events if event["session_id"] == child.session_id]
     assert {event["correlation_id"] for event in own} == {f"prompt_{parent.session_id}_1"}
     assert {event["nesting_depth"] for event in own} == {1}
+    (call_id,) = {
+        event["data"]["tool_call_id"] for event in events if event["event"] == "tool:pre" and event not in own
+    }
+    assert {event["parent_tool_call_id"] for event in own} == {call_id}
     numbers = [event["sequence"] for event in events]
     assert numbers == sorted(set(numbers))
 
