@@ -32,6 +32,7 @@ from .routers import (
     page,
     plans,
     profiles,
+    session_builds,
     session_files,
     session_inside,
     session_trash,
@@ -68,6 +69,7 @@ _VERSIONED = (
     messages,
     session_trees,
     session_inside,
+    session_builds,
     session_files,
 )
 

@@ -29,7 +29,7 @@ def find_origins(merged: MergedProfile, plan: Mapping[str, Any], paths: Paths) -
     Files are named as they are in any home: `config/profiles/mine.md`, `share/profiles/team/base/profile.md`.
     """
     files = _portable_files(merged, paths)
-    steps = [*_steps_in(plan), *([(INSTRUCTION,)] if merged.body else [])]
+    steps = [*(each for each, _ in _steps_in(plan)), *([(INSTRUCTION,)] if merged.body else [])]
     return {key_path(each): _find_origin(merged, key_path(each), files) for each in steps}
 
 
@@ -40,6 +40,12 @@ def key_path(steps: Sequence[str]) -> str:
         is_entry = index == 1 and steps[0] in MODULE_SECTIONS
         text += f"[{step}]" if is_entry or "." in step else f".{step}"
     return text
+
+
+def single_values(plan: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a plan's single values by key path, without the mappings and sections around them."""
+    found = ((steps, value) for steps, value in _steps_in(plan) if len(steps) > 1 and not isinstance(value, Mapping))
+    return {key_path(steps): value for steps, value in found}
 
 
 def origin_at(origins: Mapping[str, Any], steps: Sequence[str]) -> Mapping[str, Any]:
@@ -101,8 +107,8 @@ def _below(path: Path, directory: Path, name: str) -> str:
     return f"{name}/{path.relative_to(directory).as_posix()}"
 
 
-def _steps_in(value: Any, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """Yield the way to every value of a plan; what cannot be written as a key path belongs to what is above it."""
+def _steps_in(value: Any, above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yield every value of a plan with the way to it; what cannot be written as a key path belongs to what is above."""
     if isinstance(value, Mapping):
         pairs = [(str(key), item) for key, item in value.items()]
     elif isinstance(value, list) and above[: len(POLICY)] == POLICY:
@@ -113,5 +119,5 @@ def _steps_in(value: Any, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ..
         return
     for step, item in pairs:
         if step and not any(mark in step for mark in "[]"):
-            yield (*above, step)
+            yield (*above, step), item
             yield from _steps_in(item, (*above, step))

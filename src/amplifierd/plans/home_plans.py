@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from amplifier_foundation.provenance import explain, parse_path
 from amplifierd.builds.build import Build
 from amplifierd.builds.home_profiles import Profiles
 from amplifierd.builds.lock import ProfileLock
-from amplifierd.builds.origins import INSTRUCTION, at_home, declaring_paths, origin_at
+from amplifierd.builds.origins import INSTRUCTION, at_home, declaring_paths, origin_at, single_values
 from amplifierd.builds.plan_generation import portable_agent_source
 from amplifierd.builds.publication import find_published
 from amplifierd.documents.document import module_identity
@@ -104,11 +105,24 @@ class Plans:
         """
         build = await self._build(id_or_build)
         path = _SESSION_SECTION.sub(r"session.\1", _SESSION_SOURCE.sub(r"session.\1.source", key))
-        return await asyncio.to_thread(self._explain, build, path, overrides)
+        return await asyncio.to_thread(lambda: self._explain(self._layers(build, overrides), path))
 
-    def _explain(self, build: Build, path: str, overrides: Mapping[str, Any] | None) -> dict[str, Any]:
-        plan, given = self._lay_over(build, overrides)
-        stored = origin_at(build.origins(), parse_path(path))
+    async def explain_all(
+        self, id_or_build: ProfileId | str | Build, *, overrides: Mapping[str, Any] | None = None
+    ) -> dict[str, dict[str, Any]]:
+        """Say the same of every single value of a build's plan, and of its instruction, by key path."""
+        build = await self._build(id_or_build)
+
+        def explain_each() -> dict[str, dict[str, Any]]:
+            layers = self._layers(build, overrides)
+            keys = [*([INSTRUCTION] if build.instruction() else []), *single_values(layers.plan)]
+            return {key: self._explain(layers, key) for key in keys}
+
+        return await asyncio.to_thread(explain_each)
+
+    def _explain(self, layers: _Layers, path: str) -> dict[str, Any]:
+        build, plan, given = layers.build, layers.plan, layers.given
+        stored = origin_at(layers.origins, parse_path(path))
         known = {"origin": at_home(stored["origin"], self._paths)} | {
             "overrode": [{**old, "origin": at_home(old["origin"], self._paths)} for old in stored["overrode"]]
         }
@@ -119,7 +133,7 @@ class Plans:
             return {"value": value, **known}
         origin = {"profile": REQUEST, "file": None, "line": None}
         try:
-            before = _value_at(build.plan(), path)
+            before = _value_at(layers.own_plan, path)
         except KeyError:
             return {"value": value, "origin": origin, "overrode": []}
         merged = isinstance(before, Mapping) and isinstance(value, Mapping)
@@ -144,6 +158,9 @@ class Plans:
         if not overrides:
             return plan, {}
         return lay_over(plan, overrides, build.profile_id, allow_modules=self._allow_modules)
+
+    def _layers(self, build: Build, overrides: Mapping[str, Any] | None) -> _Layers:
+        return _Layers(build, build.plan(), build.origins(), *self._lay_over(build, overrides))
 
     def diff(
         self,
@@ -205,6 +222,17 @@ class Plans:
         if find_code(path, module_id) is None:
             return f"{path} has no package {package_name(module_id)}"
         return None
+
+
+@dataclass(frozen=True)
+class _Layers:
+    """What a value of a plan can come from: the build's own plan, with its origins, and what a request sets."""
+
+    build: Build
+    own_plan: Mapping[str, Any]
+    origins: Mapping[str, Any]
+    plan: Mapping[str, Any]
+    given: Mapping[str, Any]
 
 
 def _value_at(plan: Mapping[str, Any], path: str) -> Any:

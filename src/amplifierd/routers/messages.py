@@ -9,10 +9,13 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Query
 from pydantic import Field
 
+from amplifierd.daemon.event_filter import EventFilter
 from amplifierd.http.dependencies import Reader, Runner, TheDaemon
 from amplifierd.http.idempotent_route import IdempotentRoute
 from amplifierd.http.models import Answer, Body, PageLimit, PageOffset, problems
 from amplifierd.http.session_answers import SessionId, SessionInfo, shown
+
+from .streams import Patterns
 
 router = APIRouter(prefix="/sessions/{session_id}", tags=["messages"], route_class=IdempotentRoute)
 
@@ -122,11 +125,13 @@ async def list_events(
     after_seq: Annotated[int, Query(ge=0)] = 0,
     level: Annotated[Literal["INFO", "WARNING", "ERROR"] | None, Query()] = None,
     event_type: Annotated[str | None, Query(max_length=200, description="how the name begins")] = None,
+    names: Patterns = None,
     include_children: bool = False,
+    shorten: Annotated[int | None, Query(ge=20, description="cut texts in the data after so many characters")] = None,
 ) -> StoredEvents:
     """List the stored events of a session, in order; pieces of blocks are not stored."""
     await daemon.access.get(caller, session_id)
-    sessions = daemon.home.sessions
+    sessions, chosen = daemon.home.sessions, EventFilter.read(names, None)
 
     def read() -> list[dict[str, Any]]:
         members = [session_id]
@@ -138,10 +143,23 @@ async def list_events(
     fitting = [
         event
         for event in await asyncio.to_thread(read)
-        if (level is None or event.get("lvl") == level) and str(event.get("event")).startswith(event_type or "")
+        if (level is None or event.get("lvl") == level)
+        and str(event.get("event")).startswith(event_type or "")
+        and chosen.passes(str(event.get("event")))
     ]
     part = fitting[offset : offset + limit]
+    if shorten is not None:
+        part = [{**event, "data": _shortened(event.get("data"), shorten)} for event in part]
     return StoredEvents(events=part, total=len(fitting), has_more=offset + len(part) < len(fitting))
+
+
+def _shortened(value: Any, most: int) -> Any:
+    """Return plain data whose texts are cut, so that it can be looked through without being read."""
+    if isinstance(value, str):
+        return value if len(value) <= most else f"{value[:most]}…"
+    if isinstance(value, dict):
+        return {key: _shortened(one, most) for key, one in value.items()}
+    return [_shortened(one, most) for one in value] if isinstance(value, list) else value
 
 
 def _fits(message: dict[str, Any], roles: set[str] | None, *, with_tools: bool) -> bool:

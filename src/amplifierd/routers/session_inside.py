@@ -6,6 +6,7 @@ import asyncio
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path
+from pydantic import Field
 
 from amplifierd.daemon.callers import Caller
 from amplifierd.daemon.daemon import Daemon
@@ -41,6 +42,7 @@ class RequestSummary(Answer):
     model: str | None
     tokens: int
     parts: int
+    message_id: str | None = Field(description="the message of the conversation that answered it")
     response: dict[str, Any] | None
 
 
@@ -110,6 +112,7 @@ async def list_requests(
             model=request.model,
             tokens=request.tokens,
             parts=len(request.parts),
+            message_id=request.message_id,
             response=dict(request.response.facts) if request.response else None,
         )
         for request in found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -71,6 +71,12 @@ class StoredRequest:
     facts: Mapping[str, Any] = field(default_factory=dict)
 
     @property
+    def message_id(self) -> str | None:
+        """The message of the transcript that it was answered with."""
+        answer = self.response.message if self.response else None
+        return str(answer["id"]) if answer else None
+
+    @property
     def tokens(self) -> int:
         """The tokens of its messages, estimated."""
         return sum(stored.part.tokens for stored in self.parts)
@@ -86,13 +92,14 @@ class StoredRequest:
             "tools": list(self.tools),
             "parameters": dict(self.parameters),
             "tokens": self.tokens,
+            "message_id": self.message_id,
             "response": None if self.response is None else dict(self.response.facts),
         }
 
 
 async def requests(store: SessionStore, session_id: str) -> list[StoredRequest]:
     """Return every provider request of a session, in their order; the first has the number 1."""
-    reader = _Reader(store, session_id, TranscriptIndex(await store.read_messages(session_id)))
+    reader = _Reader(store, session_id, await store.read_messages(session_id))
     return await reader.read(await store.read_events(session_id))
 
 
@@ -114,8 +121,13 @@ async def read_request(store: SessionStore, session_id: str, request_id: str) ->
 class _Reader:
     """Puts requests together from events, stored parts and the transcript."""
 
-    def __init__(self, store: SessionStore, session_id: str, transcript: TranscriptIndex) -> None:
-        self._store, self._session_id, self._transcript = store, session_id, transcript
+    def __init__(self, store: SessionStore, session_id: str, messages: Sequence[TranscriptMessage]) -> None:
+        self._store, self._session_id, self._transcript = store, session_id, TranscriptIndex(messages)
+        self._answers = {
+            (message.get("turn"), message_digest(message)): message
+            for message in messages
+            if message.get("role") == "assistant"
+        }
         self._contents: dict[str, Any] = {}
         self._parts: dict[str, tuple[StoredPart, ...]] = {}
 
@@ -145,7 +157,7 @@ class _Reader:
             tools_hash=data.get("tools"),
             tools=tuple(tools) if isinstance(tools, list) else (),
             parameters=data.get("parameters") or {},
-            response=None if response is None else self._response(response),
+            response=None if response is None else self._response(response, data.get("turn")),
             facts=data,
         )
 
@@ -173,8 +185,10 @@ class _Reader:
             self._contents[name] = None if data is None else json.loads(data)
         return self._contents[name]
 
-    def _response(self, facts: Mapping[str, Any]) -> StoredResponse:
-        return StoredResponse(facts, self._transcript.find(str(facts.get("hash"))))
+    def _response(self, facts: Mapping[str, Any], turn: object) -> StoredResponse:
+        """Put a response to its message; the same words may have been said in several turns."""
+        hash = str(facts.get("hash"))
+        return StoredResponse(facts, self._answers.get((turn, hash)) or self._transcript.find(hash))
 
 
 def named(events: list[StoredEvent], name: str) -> list[tuple[int, Mapping[str, Any]]]:

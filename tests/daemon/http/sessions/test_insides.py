@@ -34,3 +34,66 @@ def test_what_a_turn_did_is_shown_and_taken_back(admin: httpx2.Client, tmp_path:
     assert (undone["done"], (tmp_path / "new.md").exists()) == (True, False)
     assert admin.get(f"/sessions/{session_id}/messages").json()["total"] == 0
     assert code(admin.get(f"/sessions/{session_id}/changes", params={"turn": 7})) == (422, "validation-error")
+
+
+def test_stored_events_are_chosen_by_name_and_looked_through_in_short(admin: httpx2.Client, spoken: str) -> None:
+    path = f"/sessions/{spoken}/events"
+
+    chosen = admin.get(path, params={"filter": "user_message:saved,execution:d*"}).json()
+    short = admin.get(path, params={"filter": "user_message:*", "shorten": 20}).json()["events"]
+
+    assert [event["event"] for event in chosen["events"]] == ["user_message:saved", "execution:done"] * 2
+    ids = [event["data"]["message_id"] for event in chosen["events"][::2]]
+    assert [event["data"]["message_id"] for event in short] == [f"{message_id[:20]}…" for message_id in ids]
+
+
+def test_a_request_names_the_message_that_answered_it(admin: httpx2.Client, work: Path) -> None:
+    session_id = create(admin, work, "The same.", "The same.")
+    for _ in range(2):
+        assert execute(admin, session_id).status_code == 200
+
+    requests = admin.get(f"/sessions/{session_id}/requests").json()["requests"]
+
+    messages = admin.get(f"/sessions/{session_id}/messages", params={"roles": "assistant"}).json()["messages"]
+    assert [request["message_id"] for request in requests] == [message["id"] for message in messages]
+    shown = admin.get(f"/sessions/{session_id}/requests/{requests[0]['request_id']}").json()
+    assert shown["message_id"] == messages[0]["id"]
+
+
+def test_the_build_of_a_session_is_shown_and_compared_with_the_newest(admin: httpx2.Client, work: Path) -> None:
+    profile = {"name": "changing", "description": "Changes.", "extends": "foundation/offline", "instruction": "One."}
+    assert admin.post("/profiles", json=profile).status_code == 201
+    overrides = {"session": {"orchestrator": {"config": {"max_iterations": 7}}}}
+    asked = {"profile_name": "local/changing", "working_dir": str(work), "settings_overrides": overrides}
+    session = admin.post("/sessions", json=asked).json()
+    path = f"/sessions/{session['session_id']}"
+
+    assert admin.get(f"{path}/lock").json()["build_id"] == session["build_id"]
+    same = admin.get(f"{path}/newest-build").json()
+    assert (same["is_newest"], same["status"], same["difference"]) == (True, "fresh", None)
+    values = {value["key"]: value for value in admin.get(f"{path}/explain").json()["values"]}
+    assert (values["instruction"]["value"], values["instruction"]["origin"]["profile"]) == ("One.", "local/changing")
+    limit = values["session.orchestrator.config.max_iterations"]
+    assert (limit["value"], limit["origin"]["profile"], limit["overrode"][-1]["value"]) == (7, "request", 100)
+    mode = values["providers[provider-mock].config.mode"]["origin"]
+    assert (mode["profile"], Path(mode["file"]).name, mode["line"] > 1) == ("foundation/offline", "profile.md", True)
+
+    changed = {"tools": [{"module": "tool-bash", "config": {"timeout": 5}}]}
+    assert admin.patch("/profiles/local/changing", json=changed).status_code == 200
+    assert admin.get(f"{path}/newest-build").json()["status"] == "stale"
+    assert admin.post("/profiles/local/changing/compile", json={}).status_code == 200
+    newer = admin.get(f"{path}/newest-build").json()
+
+    assert (newer["is_newest"], newer["build_id"]) == (False, session["build_id"])
+    assert [module["module"] for module in newer["difference"]["added"]] == ["tool-bash"]
+    assert "timeout" not in str(admin.get(f"{path}/explain").json())
+    assert admin.get(f"{path}/lock").json()["build_id"] == session["build_id"]
+
+
+def test_a_session_without_a_profile_has_values_but_no_lock(admin: httpx2.Client, spoken: str) -> None:
+    values = {value["key"]: value for value in admin.get(f"/sessions/{spoken}/explain").json()["values"]}
+
+    module = values["session.context.module"]
+    assert (module["value"], module["origin"], module["overrode"]) == ("context-simple", None, [])
+    assert code(admin.get(f"/sessions/{spoken}/lock")) == (404, "not-found")
+    assert code(admin.get(f"/sessions/{spoken}/newest-build")) == (404, "not-found")

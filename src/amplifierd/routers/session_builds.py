@@ -1,0 +1,116 @@
+"""The build that a session runs with: its lock, where each value comes from, and what the newest build would change."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from fastapi import APIRouter
+from pydantic import Field
+
+from amplifierd.builds.build import Build
+from amplifierd.builds.origins import single_values
+from amplifierd.daemon.daemon import Daemon
+from amplifierd.exceptions import RequestRefusedError
+from amplifierd.http.dependencies import Reader, TheDaemon
+from amplifierd.http.models import Answer, problems
+from amplifierd.http.session_answers import SessionId
+from amplifierd.session_store.record import SessionRecord
+from amplifierd.sessions.unsecret import masked, without_secrets
+
+from .plans import Explanation, PlanDifference
+
+router = APIRouter(prefix="/sessions/{session_id}", tags=["sessions"])
+
+
+class ExplainedValue(Explanation):
+    key: str = Field(examples=["tools[tool-bash].config.timeout"])
+
+
+class ExplainedPlan(Answer):
+    """Every single value of a session's plan. Without a build nobody but who made the session set them."""
+
+    session_id: str
+    build_id: str | None
+    values: list[ExplainedValue]
+
+
+class NewestBuild(Answer):
+    """The newest build of a session's profile; `status` says whether a compile would make a newer one."""
+
+    session_id: str
+    profile_id: str
+    build_id: str | None
+    newest_build_id: str | None
+    is_newest: bool
+    status: str
+    reasons: list[dict[str, Any]]
+    difference: PlanDifference | None = Field(description="what the newest build would change, null if it is the same")
+
+
+@router.get("/lock", responses=problems(404))
+async def get_session_lock(daemon: TheDaemon, caller: Reader, session_id: SessionId) -> dict[str, Any]:
+    """Show what the build of a session was made of, to the commit."""
+    record = await daemon.access.get(caller, session_id)
+    build = await _build_of(daemon, record)
+    if build is None:
+        raise RequestRefusedError(f"Session {session_id} has no build", code="not-found")
+    return dict(build.lock.data)
+
+
+@router.get("/explain", responses=problems(404, 409))
+async def explain_session(daemon: TheDaemon, caller: Reader, session_id: SessionId) -> ExplainedPlan:
+    """Say which file set each value of a session's plan, and what it overrode."""
+    record = await daemon.access.get(caller, session_id)
+    build = await _build_of(daemon, record)
+    if build is None:
+        plan = await asyncio.to_thread(daemon.home.sessions.plan, session_id)
+        found: dict[str, Any] = {
+            key: {"value": value, "origin": None, "overrode": []} for key, value in single_values(plan).items()
+        }
+    else:
+        found = await daemon.home.plans.explain_all(build, overrides=record.settings_overrides)
+    values = [ExplainedValue(key=key, **explained) for key, explained in masked(found).items()]
+    return ExplainedPlan(session_id=session_id, build_id=build.build_id if build else None, values=values)
+
+
+@router.get("/newest-build", responses=problems(404, 409))
+async def compare_with_newest(daemon: TheDaemon, caller: Reader, session_id: SessionId) -> NewestBuild:
+    """Say what the newest build of its profile would change in a session; nothing is compiled for it."""
+    record = await daemon.access.get(caller, session_id)
+    if record.profile_name is None:
+        raise RequestRefusedError(f"Session {session_id} does not run a profile", code="not-found")
+    home = daemon.home
+    status = (await home.profiles.status(record.profile_name)).to_dict()
+    newest = await asyncio.to_thread(home.profiles.find_build, record.profile_name)
+    is_newest = newest is not None and newest.build_id == record.build_id
+    return NewestBuild(
+        session_id=session_id,
+        profile_id=record.profile_name,
+        build_id=record.build_id,
+        newest_build_id=newest.build_id if newest else None,
+        is_newest=is_newest,
+        status=status["status"],
+        reasons=status["reasons"],
+        difference=None if newest is None or is_newest else await _difference(daemon, record, newest),
+    )
+
+
+async def _difference(daemon: Daemon, record: SessionRecord, newest: Build) -> PlanDifference:
+    plans, overrides = daemon.home.plans, record.settings_overrides
+    own = await _build_of(daemon, record)
+    if own is None:
+        before = await asyncio.to_thread(daemon.home.sessions.plan, record.session_id)
+    else:
+        before = await plans.generate(own, overrides=overrides)
+    after = await plans.generate(newest, overrides=overrides)
+    sides = (without_secrets(before), without_secrets(after))
+    found = await asyncio.to_thread(plans.diff, *sides, builds=(own, newest))
+    return PlanDifference(**found.to_dict(), text=str(found))
+
+
+async def _build_of(daemon: Daemon, record: SessionRecord) -> Build | None:
+    """Return the build that a session runs with, None when it has none or that is gone."""
+    if record.profile_name is None or record.build_id is None:
+        return None
+    return await asyncio.to_thread(daemon.home.profiles.find_build, record.profile_name, record.build_id)
