@@ -16,4 +16,23 @@ export const VIEWS = [
     tab: { label: "Conversation", path: "" },
     load: () => import("./views/conversation/conversation.js"),
   },
+  {
+    path: "/sessions/:id/timeline",
+    title: "Timeline",
+    tab: { label: "Timeline", path: "timeline" },
+    load: () => import("./views/timeline/timeline.js"),
+  },
+  {
+    path: "/sessions/:id/why",
+    title: "Why",
+    tab: { label: "Why", path: "why" },
+    load: () => import("./views/why/why.js"),
+  },
+  { path: "/sessions/:id/why/:message", title: "Why", tab: { path: "why" }, load: () => import("./views/why/why.js") },
+  {
+    path: "/sessions/:id/plan",
+    title: "Plan and lock",
+    tab: { label: "Plan", path: "plan" },
+    load: () => import("./views/plan/plan.js"),
+  },
 ];

@@ -31,7 +31,7 @@ export class SessionFrame extends HTMLElement {
   constructor(id, views) {
     super();
     this.#id = id;
-    this.#tabs = views.filter((view) => view.tab).map((view) => view.tab);
+    this.#tabs = views.map((view) => view.tab).filter((tab) => tab?.label);
   }
 
   connectedCallback() {

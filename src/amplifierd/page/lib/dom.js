@@ -87,6 +87,11 @@ const ICONS = {
   image: "M2.5 3.5h11v9h-11zM2.5 11l3-3 2.5 2.5L10.5 8l3 3M6 6h.01",
   logout: "M6.5 3H3v10h3.5M7 8h6.5M11 5.5 13.5 8 11 10.5",
   down: "M8 3v9M4 8.5 8 12.5l4-4",
+  model: "M8 2l1.5 4.5L14 8l-4.5 1.5L8 14l-1.5-4.5L2 8l4.5-1.5z",
+  tool: "M9.5 6.5 3.5 12.5M13.5 4.8a3 3 0 0 1-4 3.4L8 6.7a3 3 0 0 1 3.4-4L9.8 4.4l1.8 1.8z",
+  wait: "M8 2.5a5.5 5.5 0 1 0 0 11 5.5 5.5 0 0 0 0-11zM8 5v3l2 1.5",
+  hook: "M10.5 2.5v6.8a3.2 3.2 0 1 1-6.4 0V8.5M4.1 8.5 2.6 10M4.1 8.5l1.5 1.5",
+  moment: "M8 3l5 5-5 5-5-5z",
 };
 
 /** Make an icon. It is decoration: the control it stands in has a name of its own. */
