@@ -48,7 +48,11 @@ from .settings import Settings
 
 API = "/api/v1"
 
-_VERSIONED = (
+_VERSIONED = (  # looked through in this order for every request: first what is asked for most
+    turns,
+    streams,
+    session_trash,
+    sessions,
     system,
     settings_router,
     auth,
@@ -61,11 +65,7 @@ _VERSIONED = (
     modules,
     bundles,
     directories,
-    streams,
     approvals,
-    session_trash,
-    sessions,
-    turns,
     messages,
     session_trees,
     session_inside,

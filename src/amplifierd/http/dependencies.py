@@ -1,4 +1,7 @@
-"""What endpoints ask for by type: the daemon that serves them, and who calls."""
+"""What endpoints ask for by type: the daemon that serves them, and who calls.
+
+All of it is async, though nothing is awaited: FastAPI would call plain functions in a thread, for every request.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +18,12 @@ from .login_cookie import LoginCookie
 from .request_guard import AUDIT_DETAILS
 
 
-def _daemon(request: Request) -> Daemon:
+async def _daemon(request: Request) -> Daemon:
     daemon: Daemon = request.app.state.daemon
     return daemon
 
 
-def _login_cookie(request: Request) -> LoginCookie:
+async def _login_cookie(request: Request) -> LoginCookie:
     cookie: LoginCookie = request.app.state.login_cookie
     return cookie
 
@@ -31,7 +34,7 @@ class requires:
 
     scope: Scope
 
-    def __call__(self, request: Request) -> Caller:
+    async def __call__(self, request: Request) -> Caller:
         caller: Caller | None = request.state.caller
         if caller is None:
             raise UnauthorizedError("a token is needed")

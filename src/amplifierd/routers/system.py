@@ -123,7 +123,7 @@ async def about(request: Request) -> About | RedirectResponse:
     """Say what this is; somebody who looks at it in a browser is sent to the page."""
     if wants_html(read_headers(request.scope["headers"])):
         return RedirectResponse("/app/", status_code=303, headers={"Vary": "Accept"})
-    requires("read")(request)
+    await requires("read")(request)
     return About(
         version=__version__,
         description="Sessions of agents over HTTP and SSE",

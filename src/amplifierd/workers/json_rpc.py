@@ -11,7 +11,7 @@ import inspect
 import json
 import logging
 import socket
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 from .error_transfer import described_error, error_of
@@ -95,17 +95,22 @@ class Peer(asyncio.Protocol):
 
     def notify(self, method: str, /, **params: Any) -> None:
         """Tell the other side; one that is gone is told nothing."""
+        self.notify_all([(method, params)])
+
+    def notify_all(self, told: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
+        """Tell the other side several things in one write."""
         if not self._is_over:
-            self._send({"jsonrpc": "2.0", "method": method, "params": params})
+            self._send(*({"jsonrpc": "2.0", "method": method, "params": params} for method, params in told))
 
     def close(self) -> None:
         """End the connection once everything that was said is sent."""
         if self._transport is not None:
             self._transport.close()
 
-    def _send(self, message: Mapping[str, Any]) -> None:
+    def _send(self, *messages: Mapping[str, Any]) -> None:
         if self._transport is not None:
-            self._transport.write(json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode() + b"\n")
+            lines = (f"{json.dumps(message, ensure_ascii=False, separators=(',', ':'))}\n" for message in messages)
+            self._transport.write("".join(lines).encode())
 
     # --- the connection
 

@@ -30,6 +30,7 @@ class Outbox:
 
     def __init__(self, peer: Peer) -> None:
         self._peer = peer
+        self._waiting: list[tuple[str, Mapping[str, Any]]] = []
         self._events: list[DescribedEvent] = []
         self._timer: asyncio.TimerHandle | None = None
 
@@ -37,23 +38,34 @@ class Outbox:
         """Tell an event, soon."""
         if is_delta(event["event"]) and self._peer.backlog > MOST_BACKLOG:
             return
+        if not self._events:
+            self._waiting.append(("events", {"events": self._events}))
         self._events.append(described_event(event))
-        if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(_PAUSE_S, self.flush)
+        self._flush_soon()
+
+    def put_soon(self, method: str, params: Mapping[str, Any]) -> None:
+        """Tell something else, after what was put so far, together with what comes in a moment."""
+        self._waiting.append((method, params))
+        self._events = []
+        self._flush_soon()
 
     def put(self, method: str, params: Mapping[str, Any]) -> None:
-        """Tell something else, after the events so far, at once."""
+        """Tell something else, after what was put so far, at once."""
+        self.put_soon(method, params)
         self.flush()
-        self._peer.notify(method, **params)
 
     def flush(self) -> None:
-        """Send the events that wait."""
+        """Send what waits."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._events:
-            events, self._events = self._events, []
-            self._peer.notify("events", events=events)
+        if self._waiting:
+            waiting, self._waiting, self._events = self._waiting, [], []
+            self._peer.notify_all(waiting)
+
+    def _flush_soon(self) -> None:
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(_PAUSE_S, self.flush)
 
 
 def described_event(event: Event) -> DescribedEvent:

@@ -18,7 +18,7 @@ from amplifierd.paths import Paths
 from amplifierd.sessions.approvers import DenyAll, LeaveOpen
 from amplifierd.sessions.client_turns import ClientTurn
 from amplifierd.sessions.session import Session, SubmittedPrompt
-from amplifierd.sessions.tree_events import Event, is_delta
+from amplifierd.sessions.tree_events import Event
 from amplifierd.sessions.uncounted import TURN_DONE
 from amplifierd.settings import Settings
 
@@ -31,6 +31,9 @@ from .transferred import RETURNS, plain
 from .worker_log import logging_about, set_log_level
 
 logger = logging.getLogger(__name__)
+
+_CHANGING = ("session:", "approval:", TURN_DONE)
+"""The beginnings of the names of events after which a session may do something else than before."""
 
 
 class WorkerMethods:
@@ -246,7 +249,7 @@ class WorkerMethods:
         self._out.put_event(event)
         if event["event"] == TURN_DONE:
             self._untold.discard((event["session_id"], event["correlation_id"]))
-        if not is_delta(event["event"]):
+        if event["event"].startswith(_CHANGING):
             self._tell_state(event["session_id"])
         return False
 
@@ -267,7 +270,7 @@ class WorkerMethods:
             state = self._state(session_id)
             if state != self._told.get(session_id):
                 self._told[session_id] = state
-                self._out.put("state", state)
+                self._out.put_soon("state", state)
 
     def _tell_gone(self, session_id: str) -> None:
         self._told.pop(session_id, None)

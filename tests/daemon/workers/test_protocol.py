@@ -39,7 +39,7 @@ def test_every_notification_is_documented(tmp_path: Path) -> None:
 
     async def nothing(lost: Any) -> None: ...
 
-    heard = {*Placement(home, lambda event: None, nothing).hears(), "heartbeat"}
+    heard = {*Placement(home, lambda event: None, nothing, patience_s=1).hears(), "heartbeat"}
     assert set(table("What the worker tells")) == heard
 
 
