@@ -76,6 +76,8 @@ def hash_texts(root: Path) -> str:
 
 def _candidates(root: Path) -> Iterator[PurePosixPath]:
     """Yield the files that may be profiles, in the order in which they may claim a name."""
+    if not root.is_dir():  # as it is for most people's own profiles, whenever a session is created
+        return
     seen: set[PurePosixPath] = set()
     for patterns in _GROUPS:
         found = {PurePosixPath(path.relative_to(root)) for pattern in patterns for path in root.glob(pattern)}
