@@ -27,6 +27,7 @@ SETTINGS: dict[str, Any] = {"checkpoints": {"enabled": False}, "stream": {"queue
 _PATIENCE_S = 600.0
 _HEALTH_EVERY_S = 0.05
 _LOADING = 8
+_LONG = 100
 
 
 @dataclass
@@ -88,11 +89,12 @@ class Seen:
 
 
 class Load:
-    """Drives a daemon. The first sessions have a watcher that reads, and `unread` of them one more that does not."""
+    """Drives a daemon. Every session answers `turns` times, and then goes on for longer than anybody waits."""
 
-    def __init__(self, daemon: DaemonProcess, stack: AsyncExitStack, work: Path, *, delay_ms: int) -> None:
+    def __init__(self, daemon: DaemonProcess, stack: AsyncExitStack, work: Path, *, turns: int, delay_ms: int) -> None:
         self._daemon, self._stack, self._work = daemon, stack, work
-        config = {"mode": "canned", "responses": [ANSWER], "tool_trigger": None, "stream_delay_ms": delay_ms}
+        answers = [*[ANSWER] * turns, " ".join([ANSWER] * _LONG)]
+        config = {"mode": "canned", "responses": answers, "tool_trigger": None, "stream_delay_ms": delay_ms}
         self._overrides = {"providers": [{"module": "provider-mock", "config": config}]}
         self.seen = Seen()
 
@@ -116,7 +118,7 @@ class Load:
         return [session_id for group in groups for session_id in group]
 
     async def streaming(self, count: int, *, unread: int) -> list[Watched]:
-        """Have sessions that are watched."""
+        """Have sessions that are watched; the first of them also by a reader that reads nothing."""
         own = await self.connection()
         found = [Watched(await self._create(own), await self.connection()) for _ in range(count)]
         for one in found[:unread]:

@@ -19,6 +19,7 @@ from statistics import median
 
 from daemon_load import SESSIONS, SETTINGS, Load, Seen, Watched
 from daemon_process import DaemonProcess
+from plain_http import Connection
 
 _MOST_MS = 100
 _MOST_READY_S = 2.0
@@ -32,7 +33,7 @@ async def soak(daemon: DaemonProcess, work: Path, *, streaming: int, idle: int, 
     """Load a daemon, check that nothing was lost, kill it in the middle of turns, and bring everything back."""
     unread = max(1, streaming // _UNREAD_SHARE)
     async with AsyncExitStack() as stack:
-        load = Load(daemon, stack, work, delay_ms=delay_ms)
+        load = Load(daemon, stack, work, turns=turns, delay_ms=delay_ms)
         resting = await load.idle(idle)
         watched = await load.streaming(streaming, unread=unread)
         await load.run(watched, turns, unread=unread)
@@ -42,18 +43,18 @@ async def soak(daemon: DaemonProcess, work: Path, *, streaming: int, idle: int, 
         daemon.kill()
     daemon.start()
     async with AsyncExitStack() as stack:
-        await _check_what_is_back(Load(daemon, stack, work, delay_ms=delay_ms), watched, resting)
+        connection = await stack.enter_async_context(await Connection.open(daemon.url, daemon.token))
+        await _check_what_is_back(connection, watched, resting)
     return load.seen
 
 
 def _check_memory(seen: Seen, sessions: int) -> None:
-    """Hold the memory to what so many sessions may take, and to what it had already after the first half."""
+    """Hold the memory to what so many sessions may take."""
     limit = _PROCESSES_MIB + sessions * _SESSION_MIB
     assert max(seen.memory) < limit, f"{seen.memory} MiB, more than {limit} MiB"
 
 
-async def _check_what_is_back(load: Load, interrupted: Sequence[Watched], resting: Sequence[str]) -> None:
-    connection = await load.connection()
+async def _check_what_is_back(connection: Connection, interrupted: Sequence[Watched], resting: Sequence[str]) -> None:
     for one in interrupted:
         session = (await connection.get(f"{SESSIONS}/{one.session_id}")).json()
         assert (session["last_error"] or {}).get("code") == "interrupted", f"{one.session_id} is not marked: {session}"
