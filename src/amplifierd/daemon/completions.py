@@ -10,7 +10,7 @@ from typing import Any
 
 from amplifier_core.exceptions import AmplifierError
 from amplifier_system.tasks import run_to_end
-from amplifierd.exceptions import SessionNotFoundError, TurnFailedError
+from amplifierd.exceptions import TurnFailedError
 from amplifierd.live_sessions import SubmittedTurn, TurnRequest
 from amplifierd.sessions.client_turns import ClientTurn
 
@@ -111,9 +111,7 @@ async def completing(
         async with _own_session(daemon, caller, asked) as own, _submitted(daemon, own, asked) as running:
             yield running
         return
-    record = daemon.home.sessions.get(session_id)
-    if not caller.sees(record.owner):
-        raise SessionNotFoundError(f"there is no session {session_id!r}")
+    await daemon.access.get(caller, session_id)
     results = "\n\n".join(f"[Result of {name}]\n{text}" for name, text in asked.results)
     bound = replace(
         asked, prompt=results or asked.prompt, history=(), client=replace(asked.client, answers=(), results={})
@@ -126,7 +124,7 @@ async def completing(
 @asynccontextmanager
 async def _submitted(daemon: Daemon, session_id: str, asked: AskedCompletion) -> AsyncIterator[RunningCompletion]:
     """Run the turn, and watch it as long as the block runs."""
-    root_id = daemon.home.sessions.get(session_id).root_id
+    root_id = (await daemon.home.sessions.runtime.store.read(session_id)).root_id
     watching = daemon.events.watch(session_id, root_id, EventFilter(_WATCHED), children=False)
     try:
         metadata = {"user": asked.user} if asked.user else {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 import uuid
@@ -57,13 +58,14 @@ class Models(Answer):
 @router.get("/models")
 async def list_models(daemon: TheDaemon, caller: Runner) -> Models:
     """List the profiles that can be used, as models."""
-    return Models(data=[_model(profile) for profile in daemon.home.profiles.list() if profile.valid])
+    profiles = await asyncio.to_thread(daemon.home.profiles.list)
+    return Models(data=[_model(profile) for profile in profiles if profile.valid])
 
 
 @router.get("/models/{model:path}", responses=problems(404))
 async def show_model(model: str, daemon: TheDaemon, caller: Runner) -> Model:
     """Show one profile as a model."""
-    return _model(_profile(daemon, model))
+    return _model(await _profile(daemon, model))
 
 
 @router.post(
@@ -84,7 +86,7 @@ async def complete(
     session_id = x_amplifier_session or x_session_id or x_client_session_id
     asked = read_completion(body)
     if session_id is None:
-        _profile(daemon, body.model)
+        await _profile(daemon, body.model)
     head = {"id": f"chatcmpl-{uuid.uuid4().hex}", "created": int(time.time()), "model": body.model}
     async with AsyncExitStack() as stack:
         running = await stack.enter_async_context(completing(daemon, caller, asked, session_id))
@@ -141,14 +143,14 @@ def _data(value: Any) -> bytes:
     return b"data: " + json.dumps(value, ensure_ascii=False).encode() + b"\n\n"
 
 
-def _profile(daemon: Daemon, model: str) -> Profile:
+async def _profile(daemon: Daemon, model: str) -> Profile:
     """Return the profile that a model stands for.
 
     Raises:
         ProfileNotFoundError: there is none of that id that could be used.
     """
     try:
-        profile = daemon.home.profiles.get(model)
+        profile = await asyncio.to_thread(daemon.home.profiles.get, model)
     except ValueError:  # it cannot be an id
         profile = None
     if profile is None or not profile.valid:
