@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Sequence
 
@@ -14,20 +15,28 @@ from .uncounted import counted_until, is_in_turn
 
 logger = logging.getLogger(__name__)
 
+_AT_ONCE = 16
+"""Each mark waits for the disk several times, and a daemon is ready after the last of them."""
+
 
 async def mark_interrupted(store: SessionStore, holder: Holder) -> Sequence[str]:
     """Say in the record of every abandoned session whose turn had not ended that it was interrupted; returns their ids.
 
     What the turn left behind is repaired when the session is opened next.
     """
-    marked = []
-    for session_id in await store.abandoned():
-        try:
-            if await _mark(store, session_id, holder):
-                marked.append(session_id)
-        except (SessionError, OSError) as error:
-            logger.warning("session %s cannot be marked as interrupted: %s", session_id, error)
-    return marked
+    few = asyncio.Semaphore(_AT_ONCE)
+
+    async def mark(session_id: str) -> bool:
+        async with few:
+            try:
+                return await _mark(store, session_id, holder)
+            except (SessionError, OSError) as error:
+                logger.warning("session %s cannot be marked as interrupted: %s", session_id, error)
+                return False
+
+    abandoned = await store.abandoned()
+    marked = await asyncio.gather(*map(mark, abandoned))
+    return [session_id for session_id, is_marked in zip(abandoned, marked, strict=True) if is_marked]
 
 
 async def _mark(store: SessionStore, session_id: str, holder: Holder) -> bool:
