@@ -58,11 +58,11 @@ class PageDaemon:
 
 
 @contextmanager
-def page_daemon(directory: Path) -> Iterator[PageDaemon]:
-    """Serve a home until the block ends."""
+def page_daemon(directory: Path, port: int = 0) -> Iterator[PageDaemon]:
+    """Serve a home until the block ends, at any free port unless one is given."""
     work = directory / "work"
-    work.mkdir()
-    with served_home(directory / "home", "--port", "0", "--working-dir", str(work)) as running:
+    work.mkdir(exist_ok=True)
+    with served_home(directory / "home", "--port", str(port), "--working-dir", str(work)) as running:
         token = (directory / "home/config/token").read_text().strip()
         headers = {"Authorization": f"Bearer {token}"}
         with httpx2.Client(base_url=f"{running.url}/api/v1", headers=headers, timeout=PATIENCE_S) as api:

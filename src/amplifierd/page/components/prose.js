@@ -4,15 +4,20 @@ import { h, iconButton, trusted } from "../lib/dom.js";
 import { plain } from "../lib/format.js";
 import { copyText } from "../lib/clipboard.js";
 
-/** Show a text: `html` is the daemon's rendering of `text`; without it the text is shown as it is. */
-export function prose({ text, html }) {
+const TAIL = 4_000;
+
+/**
+ * Show a text: `html` is the daemon's rendering of `text`; without it the text is shown as it is. Of a text that is still
+ * coming, `length` characters are rendered; the rest is shown as it is when it is long.
+ */
+export function prose(part) {
   const box = h("div.prose", { dir: "auto" });
-  updateProse(box, { text, html });
+  updateProse(box, part);
   return box;
 }
 
 /** Show a text that has changed; what did not change is left alone, so that a selection in it stays. */
-export function updateProse(box, { text, html }) {
+export function updateProse(box, { text, html, length }) {
   if (typeof html !== "string") {
     showPlain(box, String(text ?? ""));
     return;
@@ -31,6 +36,8 @@ export function updateProse(box, { text, html }) {
     node.asRendered = print(node);
     box.append(dressed(node));
   }
+  const tail = length === undefined ? "" : String(text ?? "").slice(length);
+  if (tail.length > TAIL) box.append(h("div.is-plain", plain(tail)));
 }
 
 /** Show text as it is, one element per line: text that grows is appended, and only its last line is laid out again. */

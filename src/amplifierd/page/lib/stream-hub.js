@@ -104,8 +104,8 @@ export class StreamHub {
     envelope.part = part;
     const last = this.#waiting.at(-1);
     if (last && mergeable(last, envelope)) {
-      last.data = { ...envelope.data, text: (last.data.text ?? "") + (envelope.data.text ?? ""), html: envelope.data.html ?? last.data.html };
-      last.sequence = envelope.sequence;
+      last.data = joined(last.data, envelope.data);
+      last.sequence = envelope.sequence ?? last.sequence;
     } else {
       this.#waiting.push(envelope);
     }
@@ -132,6 +132,13 @@ export class StreamHub {
 function concerns(event, sessions) {
   if (sessions.has(event.session_id) || sessions.has(event.root_session_id)) return true;
   return [...sessions].some((id) => event.session_id?.startsWith(`${id}-`));
+}
+
+/** Join two pieces of a block; the HTML of the later one is of more of the text. */
+function joined(one, other) {
+  const { html, length } = typeof other.html === "string" ? other : one;
+  const text = (key) => typeof one[key] === "string" || typeof other[key] === "string" ? { [key]: (one[key] ?? "") + (other[key] ?? "") } : {};
+  return { ...one, ...other, ...text("text"), ...text("delta"), html, length };
 }
 
 function mergeable(one, other) {

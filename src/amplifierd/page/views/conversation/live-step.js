@@ -24,15 +24,16 @@ export class LiveStep {
   }
 
   #piece(name, data) {
+    if (!name.startsWith("llm:") && this.#request) return false; // The provider's own pieces come already.
     if (data.request_id && this.#request && data.request_id !== this.#request) this.blocks = [];
     this.#request = data.request_id ?? this.#request;
     const index = data.block_index ?? 0;
     const block = (this.blocks[index] ??= { type: data.block_type ?? (name === "thinking:delta" ? "thinking" : "text"), text: "" });
     if (block.isWhole) return false;
     if (data.name) block.name = data.name;
-    const text = data.text ?? data.delta?.text ?? "";
+    const text = data.text ?? (typeof data.delta === "string" ? data.delta : data.delta?.text) ?? "";
     block.text += text;
-    if (data.html !== undefined && data.html !== null) block.html = data.html;
+    if (typeof data.html === "string") Object.assign(block, { html: data.html, length: data.length ?? block.text.length });
     if (name.endsWith("_end")) block.isEnded = true;
     return Boolean(text || data.html || !name.endsWith("delta"));
   }

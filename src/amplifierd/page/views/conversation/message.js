@@ -46,7 +46,7 @@ function blockElement(block, turn, context) {
 
 function thinking(block) {
   const text = block.thinking ?? block.text ?? "";
-  return h("details.thinking", h("summary", icon("chevron", "fold"), "Thinking"), prose({ text: text || "The provider does not show it." }));
+  return h("details.thinking", h("summary", icon("chevron", "fold"), "Thinking"), prose({ text: text || "The provider does not show it.", html: text ? block.html : null }));
 }
 
 /** What can be done with a message; shown when it has the pointer or the focus. */
@@ -108,9 +108,9 @@ export class LiveMessage {
 
   #make(block, turn) {
     if (block.type === "thinking") {
-      const box = prose({ text: block.text });
+      const box = prose(block);
       const element = h("details.thinking", h("summary", icon("chevron", "fold"), "Thinking…"), box);
-      return { element, refresh: ({ text }) => updateProse(box, { text }) };
+      return { element, refresh: (next) => updateProse(box, next) };
     }
     if (block.type === "text") {
       const element = prose(block);

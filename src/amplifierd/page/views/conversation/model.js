@@ -117,14 +117,14 @@ export class Conversation {
     if (!this.isLoaded || this.#signal.aborted) return;
     const read = this.#reads;
     const done = this.#finished;
-    const known = this.messages.at(-1)?.id;
+    const known = this.messages.findLast((one) => !one.isToldOnly)?.id;
     try {
       const page = await this.#page(known ? { limit: LARGE_PAGE, after: known } : { limit: PAGE });
       if (read !== this.#reads) return;
-      const ids = new Set(this.messages.map((one) => one.id));
-      const fresh = page.messages.filter((one) => !ids.has(one.id));
-      const shown = new Map(page.messages.map((one) => [one.id, one]));
-      this.messages = [...this.messages.map((one) => shown.get(one.id) ?? one), ...fresh];
+      const fresh = page.messages;
+      const ids = new Set(fresh.map((one) => one.id));
+      const isStored = (one) => !one.isToldOnly && !ids.has(one.id);
+      this.messages = [...this.messages.filter(isStored), ...fresh, ...this.messages.filter((one) => one.isToldOnly && !ids.has(one.id))];
       this.tools.stored(fresh);
       if (this.step && this.step.number <= done) this.step = null;
       this.#changed("messages", fresh);
@@ -177,7 +177,7 @@ export class Conversation {
   #userSaid({ data, timestamp, correlation_id: correlation }) {
     this.tools.begin(data.turn);
     if (!this.messages.some((one) => one.id === data.message_id)) {
-      const message = { id: data.message_id, role: "user", content: data.content, turn: data.turn, timestamp, correlation_id: correlation };
+      const message = { isToldOnly: true, id: data.message_id, role: "user", content: data.content, html: data.html, turn: data.turn, timestamp, correlation_id: correlation };
       this.messages = [...this.messages, message];
       this.#changed("messages", [message]);
     }
