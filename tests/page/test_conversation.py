@@ -76,6 +76,18 @@ def test_a_question_is_answered_in_place(page: Page, daemon: PageDaemon) -> None
     assert (daemon.directory / "allowed.txt").read_text() == "written\n"
 
 
+def test_a_question_waits_for_whoever_opens_the_session(page: Page, daemon: PageDaemon) -> None:
+    session_id = asking_session(daemon, "waited.txt", "Asks nobody yet")
+    daemon.begin(session_id, "write it")
+    expect(page.get_by_role("link", name="Waits for approval Asks nobody yet")).to_be_visible()
+
+    log = show(page, session_id)
+
+    expect(log.locator("tool-card")).to_have_count(1)
+    page.get_by_role("region", name="Approval needed").get_by_role("button", name="Allow once").click()
+    expect(log.get_by_text("The end:")).to_be_visible()
+
+
 def test_a_denial_carries_its_reason_to_the_agent(page: Page, daemon: PageDaemon) -> None:
     log = show(page, asking_session(daemon, "denied.txt", "Is refused"))
     say(page, "write it")

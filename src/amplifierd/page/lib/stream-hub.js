@@ -19,6 +19,7 @@ export class StreamHub {
   #overview = null;
   #detail = null;
   #watched = "";
+  #isDetailOpen = false;
   #state = { link: "connecting" };
   #waiting = [];
   #timer = null;
@@ -65,8 +66,12 @@ export class StreamHub {
 
   #rewatch() {
     const sessions = [...new Set([...this.#clients].flatMap((client) => [...client.sessions]))].sort();
-    if (sessions.join() === this.#watched) return;
+    if (sessions.join() === this.#watched) {
+      if (this.#isDetailOpen) this.#tellWatched();
+      return;
+    }
     this.#watched = sessions.join();
+    this.#isDetailOpen = false;
     const lastId = this.#detail?.lastId ?? null;
     this.#detail?.close();
     this.#detail = null;
@@ -84,7 +89,8 @@ export class StreamHub {
 
   #stands(link, facts, part) {
     if (part === "detail") {
-      if (link === "open") this.#tell({ type: "detail-open" });
+      this.#isDetailOpen = link === "open";
+      if (this.#isDetailOpen) this.#tellWatched();
       return;
     }
     if (link === "connecting" && this.#state.link === "lost") return;
@@ -92,6 +98,11 @@ export class StreamHub {
     this.#state = { link, ...facts };
     this.#tell({ type: "link", ...this.#state });
     if (link === "open" && wasLost) this.#detail?.hurry();
+  }
+
+  /** Say whose events come from now on without a gap. */
+  #tellWatched() {
+    this.#tell({ type: "watched", sessions: this.#watched.split(",") });
   }
 
   #heard(envelope, part) {

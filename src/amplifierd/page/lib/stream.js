@@ -11,6 +11,7 @@ const NAME = "amplifier-streams-1"; // A tab never talks to a worker that speaks
 const listeners = new Set();
 const gapListeners = new Set();
 const watched = new Map();
+const readiness = new Set();
 let send = null;
 let isJoined = false;
 
@@ -47,8 +48,14 @@ export function onGap(listener, { signal } = {}) {
   signal?.addEventListener("abort", () => gapListeners.delete(listener), { once: true });
 }
 
-/** Get every event of a session and of what is below it, until `signal` is aborted. */
-export function watchSession(id, listener, { signal }) {
+/**
+ * Get every event of a session and of what is below it, until `signal` is aborted. `ready` is called when they come: what
+ * happened before that has to be fetched.
+ */
+export function watchSession(id, listener, { signal, ready = () => {} }) {
+  const waiting = { id, ready };
+  readiness.add(waiting);
+  signal.addEventListener("abort", () => readiness.delete(waiting), { once: true });
   watched.set(id, (watched.get(id) ?? 0) + 1);
   tellWatched();
   onEvents((event) => {
@@ -77,7 +84,16 @@ function tellWatched() {
 function hear(message) {
   if (message.type === "events") message.events.forEach((event) => listeners.forEach((listener) => listener(event)));
   else if (message.type === "link") link.set({ ...message });
+  else if (message.type === "watched") tellReady(message.sessions);
   else if (message.type === "gap") gapListeners.forEach((listener) => listener(message.part));
+}
+
+function tellReady(sessions) {
+  for (const waiting of readiness) {
+    if (!sessions.includes(waiting.id)) continue;
+    readiness.delete(waiting);
+    waiting.ready();
+  }
 }
 
 function viaWorker() {

@@ -34,7 +34,7 @@ class ConversationView extends View {
     const queue = new PromptQueue(id, { signal, edit: (text) => this.#composer.write(text) });
     fill(this.#scroller, loading("Loading the conversation…"));
     fill(this, this.#scroller, h("div.jump-place", this.#jump), h("div.dock", queue, this.#composer));
-    watchSession(id, () => {}, { signal });
+    watchSession(id, () => {}, { signal, ready: () => this.#log.model.catchUp().catch(() => {}) });
     const update = perFrame(() => this.#composer.update(sessions.value.byId.get(id) ?? null));
     this.listen(sessions, update);
     this.listen(approvals, update);

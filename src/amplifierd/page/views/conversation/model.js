@@ -37,6 +37,7 @@ export class Conversation {
   #early = [];
   #last = 0;
   #reads = 0;
+  #loading = null;
   #fetchNew = settled(() => this.#reconcile(), 60, 250);
   #finished = 0;
 
@@ -54,7 +55,12 @@ export class Conversation {
   }
 
   /** Fetch the end of the conversation, and what a running turn has done so far. */
-  async load({ limit = PAGE } = {}) {
+  load(options) {
+    this.#loading = this.#load(options);
+    return this.#loading;
+  }
+
+  async #load({ limit = PAGE } = {}) {
     const read = ++this.#reads;
     this.isLoaded = false;
     this.#early = [];
@@ -70,8 +76,17 @@ export class Conversation {
     this.#early = [];
     this.#last = 0;
     early.forEach((event) => this.#heard(event));
+    this.#dropStored();
     this.#changed("reset");
     if (early.length) this.#fetchNew();
+  }
+
+  /** Events come from now on: fetch what happened since the conversation was loaded. */
+  async catchUp() {
+    await this.#loading;
+    const { activity } = await get(ofSession(this.#id), {}, { signal: this.#signal });
+    if (activity && activity !== "idle") await this.load();
+    else this.#fetchNew();
   }
 
   /** Fetch what was said before; true when there is still more. */
@@ -127,6 +142,7 @@ export class Conversation {
       this.messages = [...this.messages.filter(isStored), ...fresh, ...this.messages.filter((one) => one.isToldOnly && !ids.has(one.id))];
       this.tools.stored(fresh);
       if (this.step && this.step.number <= done) this.step = null;
+      this.#dropStored();
       this.#changed("messages", fresh);
       if (page.has_more) this.#fetchNew();
     } catch (error) {
@@ -155,6 +171,8 @@ export class Conversation {
     } else if (name.startsWith("tool:") || /^(task|delegate):agent_/.test(name)) {
       if (name === "tool:pre") this.#finishStep(event.sequence);
       if (this.tools.take(name, data, event)) this.#changed("tools", data.tool_call_id);
+    } else if (name === "approval:required" || name === "approval:pending") {
+      this.#finishStep(event.sequence); // What asks has been said and stored; the tool itself is told of when it may run.
     } else if (name === "user_message:saved") {
       this.#userSaid(event);
     } else if (name === "orchestrator:steering_injected") {
@@ -166,6 +184,13 @@ export class Conversation {
     } else if (name in NOTICES) {
       this.#notice(NOTICES[name](data), data.level ?? (name.startsWith("budget") ? "warning" : "info"));
     }
+  }
+
+  /** Forget the step if the call of a tool in it is stored already. */
+  #dropStored() {
+    const turn = this.lastTurn;
+    const stored = this.messages.filter((one) => one.turn === turn).flatMap((one) => (one.tool_calls ?? []).map((call) => call.id));
+    if (this.step?.blocks.some((block) => block?.type === "tool_call" && stored.includes(block.id))) this.step = null;
   }
 
   #finishStep(sequence) {
