@@ -17,6 +17,7 @@ import { VIEWS } from "./views.js";
 const root = document.getElementById("app");
 let frame = null;
 let isStarted = false;
+let isHearing = false;
 let shown = 0;
 const router = new Router(VIEWS, show);
 
@@ -41,12 +42,17 @@ async function showLogin() {
 
 /** Build the page; a browser that was let in before does not wait for the daemon to say so again. */
 function start() {
-  if (link.value.link === "open") kept.set("known", true);
-  if (frame) return;
+  const isOpen = link.value.link === "open";
+  if (isOpen) kept.set("known", true);
+  if (frame) {
+    if (isOpen && !isHearing) load(); // What happened between the first answers and the first event is in neither.
+    isHearing ||= isOpen;
+    return;
+  }
+  isHearing = isOpen;
   frame = new Frame(VIEWS, { retry });
   fill(root, frame);
-  loadSessions();
-  loadApprovals().catch(() => {});
+  load();
   if (!isStarted) {
     isStarted = true;
     listenForShortcuts();
@@ -56,6 +62,11 @@ function start() {
     addEventListener("amplifier:navigate", ({ detail }) => router.navigate(detail.address, detail));
   }
   router.start();
+}
+
+function load() {
+  loadSessions();
+  loadApprovals().catch(() => {});
 }
 
 /** Show a route: its view in the frame, below the session's header if it is a tab of one. */
