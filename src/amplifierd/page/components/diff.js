@@ -4,6 +4,7 @@ import { h } from "../lib/dom.js";
 import { plain } from "../lib/format.js";
 
 const MOST_LINES = 1200;
+const LONGEST_LINE = 2000;
 
 /** Show what changed from one text to another. */
 export function textDiff(before, after) {
@@ -39,7 +40,7 @@ function diffTable(lines) {
   return h("div.diff", { role: "group", "aria-label": "Difference", tabIndex: 0 },
     shown.map(({ kind, text }) => h("div.diff-line", { dataset: { kind } },
       h("span.diff-mark", names[kind] ? { role: "img", "aria-label": names[kind] } : { "aria-hidden": "true" }, marks[kind]),
-      h("code", plain(text) || " "))),
+      h("code", plain(text.slice(0, LONGEST_LINE)) || " ", text.length > LONGEST_LINE && h("span.muted", ` … ${text.length - LONGEST_LINE} more characters`)))),
     lines.length > shown.length && h("p.muted.small", `${lines.length - shown.length} more lines are not shown.`));
 }
 

@@ -5,6 +5,8 @@ import { announce, h, icon } from "../../lib/dom.js";
 import { plain } from "../../lib/format.js";
 import { attempt } from "../../components/toast.js";
 
+const MOST_SHOWN = 2000;
+
 /** The question with its answers as buttons. The first answer counts, wherever it is given. */
 export function approvalBox(approval) {
   const reason = h("input", { type: "text", placeholder: "Why not? (optional; the agent reads it)", "aria-label": "Reason for denying", maxLength: 2000 });
@@ -24,7 +26,7 @@ export function approvalBox(approval) {
   reason.addEventListener("keydown", (event) => event.key === "Enter" && no?.click());
   announce(`Approval needed: ${approval.action}`);
   return h("section.approval", { "aria-label": "Approval needed", dataset: { risk: approval.risk_level ?? "" } },
-    h("p.approval-head", icon("warn"), h("strong", plain(approval.action ?? approval.prompt)),
+    h("p.approval-head", icon("warn"), h("strong", plain(String(approval.action ?? approval.prompt).slice(0, MOST_SHOWN))),
       approval.risk_level && h("span.tag", `risk: ${approval.risk_level}`)),
     h("div.approval-answers", buttons.filter((one) => one !== no), no && h("span.approval-no", no, reason)),
     approval.expires_at && h("p.muted.small", `Without an answer by ${new Date(approval.expires_at).toLocaleTimeString()}: ${approval.default}.`));

@@ -10,7 +10,7 @@ import { imageOf, isImage } from "./images.js";
 import { parse } from "./tool-states.js";
 
 const ICONS = { bash: "terminal", task: "agent", delegate: "agent", read_file: "file", write_file: "edit", edit_file: "edit", grep: "search", glob: "search", web_search: "search" };
-const SUBJECTS = ["file_path", "path", "command", "pattern", "query", "url", "agent", "agent_name", "name", "title", "prompt"];
+const SUBJECTS = ["file_path", "command", "pattern", "query", "path", "url", "agent", "agent_name", "name", "title", "prompt"];
 const STATES = {
   pending: "Not run yet", running: "Running", waiting: "Waits for approval", done: "Done", error: "Failed", cut: "Cut off",
 };
@@ -88,10 +88,10 @@ function opensItself(name, state, input) {
 }
 
 function subjectOf(input) {
-  if (!input || typeof input !== "object") return plain(String(input ?? "")).slice(0, 200);
+  if (!input || typeof input !== "object") return plain(String(input ?? "").slice(0, 1000)).slice(0, 200);
   const found = SUBJECTS.map((key) => input[key]).find((value) => typeof value === "string" && value);
   const text = found ?? Object.values(input).find((value) => typeof value === "string") ?? "";
-  return plain(text).split("\n")[0].slice(0, 200);
+  return plain(text.slice(0, 1000)).split("\n")[0].slice(0, 200);
 }
 
 function inputOf({ name, input }) {
