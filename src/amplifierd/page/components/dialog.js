@@ -24,7 +24,7 @@ export function openDialog({ title, build, actions = [], className = "", onSubmi
     add(form, [
       h("header.dialog-head", heading, iconButton("close", "Close", () => close())),
       h("div.dialog-body", build?.(close)),
-      actions.length && h("footer.dialog-foot", h("button", { type: "button", onclick: () => close() }, "Cancel"),
+      actions.length > 0 && h("footer.dialog-foot", h("button", { type: "button", onclick: () => close() }, "Cancel"),
         actions.map(({ label, kind = "primary" }) => h(`button.${kind}`, { type: "submit" }, label))),
     ]);
     dialog.append(form);

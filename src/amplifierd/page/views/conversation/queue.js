@@ -36,7 +36,7 @@ export class PromptQueue extends HTMLElement {
       return; // The view says what is wrong; the queue is shown again with the next event.
     }
     this.hidden = !this.#prompts.length;
-    fill(this, this.#prompts.length && h("section.queue", { "aria-label": "Queued prompts" },
+    fill(this, this.#prompts.length > 0 && h("section.queue", { "aria-label": "Queued prompts" },
       h("h2.queue-title", plural(this.#prompts.length, "prompt waits", "prompts wait")),
       h("ol", this.#prompts.map((prompt, at) => h("li",
         h("span.queue-text", plain(prompt)),
