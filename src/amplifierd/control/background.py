@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from amplifier_foundation.sources.store import make_directory
 from amplifierd.daemon.log_files import LOG_FILE
 from amplifierd.daemon.run_file import RunningDaemon, find_running
 from amplifierd.exceptions import HomeInUseError, SettingsError
@@ -39,7 +40,7 @@ def start(paths: Paths, arguments: Sequence[str]) -> RunningDaemon:
     """
     if (running := find_running(paths)) is not None:
         raise HomeInUseError(f"{running.process} serves it already at {running.url}", hint="stop it: amplifierd stop")
-    paths.logs.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_directory(paths.logs)
     output = paths.logs / _OUTPUT
     pid = _spawn([sys.executable, "-m", "amplifierd", *arguments], output)
     deadline = time.monotonic() + _START_PATIENCE_S

@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from amplifier_foundation.sources.store import make_directory
 from amplifier_system.files import write_atomically
 from amplifierd.exceptions import SettingsError
 from amplifierd.paths import Paths
@@ -73,7 +74,7 @@ def _make(certificate_file: Path, key_file: Path, host: str) -> None:
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .sign(key, hashes.SHA256())
     )
-    certificate_file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_directory(certificate_file.parent)
     plain = serialization.NoEncryption()
     encoded = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain)
     write_atomically(key_file, encoded, private=True)

@@ -12,6 +12,7 @@ from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Any
 
+from amplifier_foundation.sources.store import make_directory
 from amplifierd.sessions.secret_values import SecretValues
 
 LOG_FILE = "daemon.log"
@@ -49,7 +50,7 @@ class DaemonLog:
     """Everything that the process logs, in one file of the home, and on stderr when somebody watches."""
 
     def __init__(self, directory: Path, secrets: SecretValues, *, level: str, as_json: bool, echo: bool) -> None:
-        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_directory(directory)
         self.file = directory / LOG_FILE
         handlers: list[logging.Handler] = [RotatingFileHandler(self.file, maxBytes=_LARGEST, backupCount=_KEPT)]
         if echo:

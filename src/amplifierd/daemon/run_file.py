@@ -10,6 +10,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
+from amplifier_foundation.sources.store import make_directory
 from amplifierd.exceptions import FormatUnsupportedError, HomeInUseError
 from amplifierd.paths import Paths
 from amplifierd.session_store.hold import Holder
@@ -67,7 +68,7 @@ def serving(paths: Paths) -> Iterator[None]:
     Raises:
         HomeInUseError: another daemon serves it.
     """
-    paths.run.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_directory(paths.run)
     lock = FileLock(paths.run / "daemon.lock", thread_local=False)
     try:
         lock.acquire(blocking=False)

@@ -115,6 +115,7 @@ def _store(daemon: Daemon, keys: dict[str, str]) -> list[Literal["keyring", "fil
     places = []
     for module_id, key in keys.items():
         if key:
+            daemon.home.sessions.runtime.secrets.add(key)
             places.append(daemon.home.keys.set(module_id, key))
         else:
             daemon.home.keys.remove(module_id)

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 from amplifier_core.exceptions import describe
+from amplifierd.sessions.secret_values import SecretValues
 
 OURS = "amplifierd"
 
@@ -41,11 +42,21 @@ def set_log_level(level: str) -> None:
     logging.getLogger().setLevel(logging.DEBUG if level == "debug" else max(logging.WARNING, _number(level)))
 
 
+def mask_log(secrets: SecretValues) -> None:
+    """Log no secret that the sessions of this worker know; the daemon, which knows fewer, masks what looks like one."""
+    for handler in logging.getLogger().handlers:
+        handler.setFormatter(_Lines(secrets))
+
+
 def _number(level: str) -> int:
     return logging.getLevelNamesMapping()[level.upper()]
 
 
 class _Lines(logging.Formatter):
+    def __init__(self, secrets: SecretValues | None = None) -> None:
+        super().__init__()
+        self._secrets = secrets or SecretValues()
+
     def format(self, record: logging.LogRecord) -> str:
         try:
             message = record.getMessage()
@@ -53,5 +64,6 @@ class _Lines(logging.Formatter):
             message = f"{record.msg} ({describe(error)})"
         if record.exc_info:
             message = f"{message}\n{self.formatException(record.exc_info)}"
+        message = self._secrets.masked(message)
         told = {"level": record.levelname, "logger": record.name, "message": message, **_about.get({})}
         return json.dumps(told, ensure_ascii=True)

@@ -28,7 +28,7 @@ from .json_rpc import Method
 from .orphans import WORKER
 from .outbox import Outbox
 from .transferred import RETURNS, plain
-from .worker_log import logging_about, set_log_level
+from .worker_log import logging_about, mask_log, set_log_level
 
 logger = logging.getLogger(__name__)
 
@@ -83,6 +83,7 @@ class WorkerMethods:
         shipped = Path(shipped_collection) if shipped_collection else None
         home = Home(known, read, Sources(known.cache), shipped_collection=shipped, program=WORKER)
         self._opened = home.with_settings(read)
+        mask_log(self._home.sessions.runtime.secrets)
         self._home.sessions.subscribe(self._hear)
         return {}
 
