@@ -41,7 +41,8 @@ class DaemonProcess:
         self.url = ""
         self.ready_s = 0.0
         if settings is not None:
-            self._paths.settings_file.parent.mkdir(parents=True, exist_ok=True)
+            for directory in (self._paths.home, self._paths.config):
+                directory.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._paths.settings_file.write_text(yaml.safe_dump(dict(settings)))
 
     def __enter__(self) -> Self:

@@ -8,7 +8,7 @@ import resource
 import shutil
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -24,11 +24,11 @@ _DROP_CAPABILITY = 24  # PR_CAPBSET_DROP
 class HurtDaemon(DaemonProcess):
     """A daemon with a home below `place`; permissions bind it, also where root runs it."""
 
-    def __init__(self, place: Path, **settings: Any) -> None:
+    def __init__(self, place: Path, *, variables: Mapping[str, str] | None = None, **settings: Any) -> None:
         self.place, self.home = place, place / "home"
         self._clock = place / "clock"
         self._clients: list[httpx2.Client] = []
-        environment = {"HOME": str(place), "SHIFTED_CLOCK": str(self._clock)}
+        environment = {"HOME": str(place), "SHIFTED_CLOCK": str(self._clock), **(variables or {})}
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, (str(CLOCK), os.environ.get("PYTHONPATH"))))
         privileged = os.geteuid() == 0
         super().__init__(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from .conftest import Served
 
 API = "/api/v1"
 OFFLINE = "foundation/offline"
+GIT = ["git", "-c", "user.name=test", "-c", "user.email=test@localhost"]
 COMMENTED = """---
 profile:
   name: mine
@@ -129,6 +131,28 @@ class TestCollections:
         assert code_of(client.patch(f"{API}/collections/nothing", json={"enabled": True}))[0] == 404
         assert code_of(client.patch(f"{API}/collections/foundation", json={})) == (400, "invalid-request")
         assert code_of(client.patch(f"{API}/collections/foundation", json={"colour": 1})) == (422, "extra-field")
+
+    @pytest.mark.parametrize(
+        "security", [{"allowed_sources": ["git+https://trusted.example/*"]}, {"require_pinned": True}]
+    )
+    def test_code_comes_only_from_where_the_settings_allow(
+        self, serve: Callable[..., Served], security: dict[str, Any], tmp_path: Path
+    ) -> None:
+        package = tmp_path / "amplifier_module_tool_x"
+        package.mkdir()
+        (package / "__init__.py").write_text("raise RuntimeError('it ran')\n")
+        for command in (["init", "-q", "-b", "main"], ["add", "."], ["commit", "-q", "-m", "x"]):
+            subprocess.run([*GIT, *command], cwd=tmp_path, check=True)
+        client = serve(security=security).client()
+        tool = {"module": "tool-x", "source": f"git+{tmp_path.as_uri()}@main"}
+        body = {"name": "elsewhere", "extends": OFFLINE, "tools": [tool]}
+        assert client.post(f"{API}/profiles", json=body).status_code == 201
+
+        refused = client.post(f"{API}/profiles/elsewhere/compile")
+
+        assert code_of(refused) == (403, "forbidden"), refused.text
+        assert f"security.{next(iter(security))}" in refused.text
+        assert code_of(client.get(f"{API}/profiles/elsewhere/lock")) == (404, "profile-not-found")
 
 
 class TestProfiles:

@@ -1,0 +1,169 @@
+"""What is kept in a home that was used: no secret but in its place, nothing for other users, and who changed what."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
+
+from hurt_daemon import HurtDaemon, hurt_daemon
+
+ENVIRONMENT = "canary-of-the-environment-5e1f0c2a"
+STORED = "canary-of-a-stored-key-77c0ffee"
+SAID = "sk-ant-api03-c4n4ryth4tth3v3nd0rs4id0123456789abcdefABCDEF"
+READ = "sk-proj-c4n4ryth4t4t00lr34d0123456789abcdefABCDEF"
+KEY_STORE = {"config/secrets.yaml", "config/token"}
+OWNERS_OWN = re.compile(
+    r"state/sessions/[^/]+/(transcript|events|requests?|parts|context-messages)[^/]*|state/index\.db.*"
+)
+"""Where what a tool returned may stand: in the conversation and its receipts, which are for their owner alone."""
+
+READS_ALL = """
+import os, sys
+files = [os.path.join(top, name) for top, _, names in os.walk(sys.argv[1]) for name in names]
+os.setgroups([]); os.setgid(65534); os.setuid(65534)
+readable = []
+for path in (sys.argv[1], *files):
+    try:
+        os.listdir(path) if os.path.isdir(path) else open(path, "rb").read(1)
+    except OSError:
+        continue
+    readable.append(path)
+print(len(files), *readable, sep="\\n")
+"""
+
+
+@pytest.fixture(scope="module")
+def used() -> Iterator[HurtDaemon]:
+    """A daemon that was used: keys were stored, tools and vendors said secrets, things were created and changed."""
+    place = Path(tempfile.mkdtemp())
+    place.chmod(0o755)  # so that only the permissions of the home itself keep others out
+    variables = {"CANARY_API_KEY": ENVIRONMENT, "PYTHON_KEYRING_BACKEND": "keyring.backends.fail.Keyring"}
+    with hurt_daemon(place, variables=variables, log_level="debug") as daemon:
+        use(daemon)
+        yield daemon
+
+
+def use(daemon: HurtDaemon) -> None:
+    admin, work = daemon.client(), daemon.folder("work")
+    (work / "secret.txt").write_text(f"OPENAI_API_KEY={READ}\n")
+    stored = admin.patch("/settings/api-keys", json={"api_keys": {"provider-openai": STORED}})
+    assert stored.json()["stored_in"] == "file"
+    read = {"tool_calls": [{"name": "read_file", "arguments": {"file_path": "secret.txt"}}]}
+    refused = {"error": {"type": "AuthenticationError", "message": f"{STORED}, {ENVIRONMENT} and {SAID} are no keys"}}
+    script = daemon.place / "script.json"
+    script.write_text(json.dumps([read, "Read.", refused, "Last."]))
+    provider = {"script": str(script), "tool_trigger": None, "raw": True, "secret": "${CANARY_API_KEY}"}
+    mount_plan = {
+        "session": {"orchestrator": {"module": "loop-streaming"}, "context": {"module": "context-simple"}},
+        "providers": [
+            {"module": "provider-mock", "config": provider},
+            {"module": "provider-openai", "config": {"priority": 200}},
+        ],
+        "tools": [{"module": "tool-filesystem", "config": {"password": "${CANARY_API_KEY}"}}],
+        "hooks": [{"module": "hooks-logging"}],
+        "agents": {},
+    }
+    created = admin.post("/sessions", json={"mount_plan": mount_plan, "working_dir": str(work)})
+    assert created.status_code == 201, created.text
+    path = f"/sessions/{created.json()['session_id']}"
+    assert [admin.post(f"{path}/execute", json={"prompt": "Go on."}).status_code for _ in range(3)] == [200, 502, 200]
+    assert admin.patch(path, json={"name": "used"}).status_code == 200
+    assert admin.post("/tokens", json={"name": "phone", "scope": "run"}).status_code == 201
+    assert admin.post("/sessions", json={"mount_plan": {"secret": ENVIRONMENT}}).status_code == 422
+
+
+def test_no_answer_of_the_daemon_has_a_secret(used: HurtDaemon) -> None:
+    admin = used.client()
+    session_id = admin.get("/sessions").json()["sessions"][0]["session_id"]
+    own = (
+        "",
+        "/config",
+        "/mount-plan",
+        "/modules",
+        "/tools",
+        "/hooks",
+        "/capabilities",
+        "/turns",
+        "/requests",
+        "/tree",
+    )
+    paths = [f"/sessions/{session_id}{below}" for below in own]
+    paths += ["/settings", "/logs?lines=1000", "/status", "/info", "/workers", "/tokens", "/operations", "/modules"]
+    answers = {path: admin.get(path) for path in paths}
+
+    assert {path for path, one in answers.items() if one.status_code != 200} == set()
+    leaked = {
+        (path, secret)
+        for path, one in answers.items()
+        for secret in (ENVIRONMENT, STORED, SAID, READ, used.token)
+        if secret in one.text
+    }
+    assert leaked == set()
+    for path in (f"/sessions/{session_id}/events", f"/sessions/{session_id}/messages"):
+        assert not any(secret in admin.get(path).text for secret in (ENVIRONMENT, STORED, SAID, used.token)), path
+
+
+def test_no_file_has_a_secret_but_the_key_store(used: HurtDaemon) -> None:
+    found = set()
+    for file in (path for path in used.home.rglob("*") if path.is_file()):
+        name, content = str(file.relative_to(used.home)), file.read_bytes()
+        for secret in (ENVIRONMENT, STORED, SAID, READ, used.token):
+            is_said = secret == READ and OWNERS_OWN.fullmatch(name)
+            if secret.encode() in content and name not in KEY_STORE and not is_said:
+                found.add((name, secret))
+
+    assert found == set()
+    assert STORED in (used.home / "config/secrets.yaml").read_text()
+
+
+def test_nothing_of_it_is_for_other_users(used: HurtDaemon) -> None:
+    private = [used.home / name for name in ("config", "state", "state/sessions", "state/logs/amplifierd", "state/run")]
+    secret = [
+        *(used.home / name for name in ("config/token", "config/tokens.json", "config/secrets.yaml")),
+        *(used.home / "state/logs/amplifierd").iterdir(),
+    ]
+    for path in (*private, *secret):
+        assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_another_user_reads_nothing_of_it(used: HurtDaemon) -> None:
+    ran = subprocess.run([sys.executable, "-c", READS_ALL, str(used.home)], capture_output=True, text=True, check=True)
+    count, *readable = ran.stdout.split()
+
+    assert int(count) > 20
+    assert readable == []
+
+
+def test_the_audit_log_says_who_changed_what_and_when(used: HurtDaemon) -> None:
+    lines: list[dict[str, Any]] = [
+        json.loads(line) for line in (used.home / "state/logs/amplifierd/audit.jsonl").read_text().splitlines()
+    ]
+    session_id = used.client().get("/sessions").json()["sessions"][0]["session_id"]
+    path = f"/api/v1/sessions/{session_id}"
+
+    assert [(line["method"], line["path"], line["status"]) for line in lines] == [
+        ("PATCH", "/api/v1/settings/api-keys", 200),
+        ("POST", "/api/v1/sessions", 201),
+        *(("POST", f"{path}/execute", status) for status in (200, 502, 200)),
+        ("PATCH", path, 200),
+        ("POST", "/api/v1/tokens", 201),
+        ("POST", "/api/v1/sessions", 422),
+    ]
+    assert {(line["caller"], line["owner"], line["via"], line["address"]) for line in lines} == {
+        ("default", "default", "token", "127.0.0.1")
+    }
+    assert [line["time"] for line in lines] == sorted(line["time"] for line in lines)
+    assert len({line["request_id"] for line in lines}) == len(lines)
