@@ -158,9 +158,30 @@ def test_a_running_turn_is_drawn_while_it_runs(page: Page, daemon: PageDaemon) -
     page.get_by_role("button", name="Turn 1").click()
 
     expect(page.locator(".fall-row[data-kind=model][data-state=running]")).to_be_visible()
+    queued = {"prompt": "Next, please", "queue": True}
+    daemon.api.post(f"/sessions/{session_id}/execute/stream", json=queued).raise_for_status()
     daemon.api.post(f"/sessions/{session_id}/cancel", json={"immediate": True}).raise_for_status()
-    expect(page.locator(".turn-item")).to_have_attribute("data-state", "cancelled")
+    expect(page.locator(".turn-item[data-state=cancelled]")).to_contain_text("Stopped")
     expect(page.locator(".fall-row[data-state=cut]")).to_be_visible()
+    page.get_by_role("button", name="Turn 2").click()
+    expect(page.get_by_role("button", name="Wait Queue")).to_be_visible()
+
+
+def test_a_night_of_waiting_is_drawn_shorter_than_the_work(page: Page) -> None:
+    night = 8 * 3_600_000
+    drawn = page.evaluate(
+        """async (night) => {
+          const { TimeScale } = await import("/app/views/timeline/time-scale.js");
+          const work = [{ begin: 0, end: 1000 }, { begin: night + 1000, end: night + 2000 }];
+          const scale = new TimeScale(0, night + 2000, work);
+          return [scale.folds.length, scale.percent(1000), scale.percent(night + 1000), scale.percent(night + 2000)];
+        }""",
+        night,
+    )
+
+    folds, worked, woke, ended = drawn
+    assert (folds, ended) == (1, 100)
+    assert 40 < worked < woke < 60
 
 
 def test_five_hundred_turns_of_hostile_names_stay_usable(page: Page, daemon: PageDaemon) -> None:

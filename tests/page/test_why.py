@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from playwright.sync_api import Page, expect
+from real_server import plan
 
 from .accessibility import nameless, pale
 from .page_daemon import PageDaemon
@@ -113,3 +114,19 @@ def test_an_injection_names_its_hook_and_a_new_answer_appears(page: Page, daemon
     expect(part).to_contain_text("hooks-cheese at provider:request")
     part.locator("summary").click()
     expect(part).to_contain_text("Never mention cheese.")
+
+
+def test_what_a_compaction_left_is_told_apart(page: Page, daemon: PageDaemon) -> None:
+    (daemon.directory / "long.md").write_text(f"{'word ' * 20}\n" * 200)
+    read = {"tool_calls": [{"name": "read_file", "arguments": {"file_path": "long.md"}}]}
+    made = plan(read, "Read.", tools=True, context_window=3000, max_output_tokens=200)
+    made["session"]["context"]["config"] = {"max_tokens": 1500}
+    body = {"mount_plan": made, "working_dir": str(daemon.directory)}
+    session_id = daemon.api.post("/sessions", json=body).raise_for_status().json()["session_id"]
+    daemon.run(session_id, "Read long.md")
+
+    page.goto(f"/app/sessions/{session_id}/why")
+    expect(page.locator(".part[data-origin=compaction]").first).to_be_visible()
+
+    page.get_by_role("link", name="Its turn in the timeline").click()
+    expect(page.get_by_role("button", name="Moment Context compacted")).to_be_visible()

@@ -56,7 +56,7 @@ function toolsOf(message, { actions, model, isSteering }) {
   const isPrompt = message.role === "user" && !isSteering;
   return h("div.message-tools",
     iconButton("copy", "Copy text", () => copyText(textOf(message))),
-    message.role === "assistant" && h("a.icon-button", {
+    message.role === "assistant" && h("a.button.icon-button", {
       href: sessionHref(model.id, `why/${encodeURIComponent(message.id)}`), "aria-label": "Why this answer", title: "Why this answer",
     }, icon("help")),
     isPrompt && iconButton("edit", "Edit and branch", () => actions.edit(message)),

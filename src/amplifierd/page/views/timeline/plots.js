@@ -1,11 +1,11 @@
 // Cost and tokens over the turns: bars, and the same numbers as a table.
 
 import { fill, h } from "../../lib/dom.js";
-import { dollars, duration, number, plain, tokens } from "../../lib/format.js";
+import { dollars, duration, number, plain, plural, tokens } from "../../lib/format.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const HEIGHT = 100;
-const FEWEST = 12; // With fewer turns the bars stay as wide as with so many.
+const FEWEST = 20; // With fewer turns the bars stay as wide as with so many.
 
 /** Two plots and their table. `onChoose(turn)` is called for a bar that is clicked. */
 export class TurnPlots extends HTMLElement {
@@ -42,7 +42,7 @@ export class TurnPlots extends HTMLElement {
     const sums = values.map((parts) => parts.reduce((one, other) => one + other, 0));
     const most = Math.max(...sums, Number.MIN_VALUE);
     const total = sums.reduce((one, other) => one + other, 0);
-    const said = h("span.plot-said.muted", `${word(total)} in ${number(values.length)} ${values.length === 1 ? "turn" : "turns"}`);
+    const said = h("span.plot-said.muted", `${word(total)} in ${plural(values.length, "turn")}${values.length > 1 ? `, at most ${word(most)}` : ""}`);
     const rest = said.textContent;
     const svg = this.#bars(values, most, series);
     svg.setAttribute("role", "img");
@@ -60,7 +60,7 @@ export class TurnPlots extends HTMLElement {
     svg.addEventListener("click", (event) => this.#onChoose(this.#turns[at(event)]));
     return h("figure.plot",
       h("figcaption", h("span.plot-title", title), series.length > 1 && h("span.plot-key", series.map((name) => h("span.key", { dataset: { series: name } }, name))), said),
-      h("div.plot-area", h("span.plot-most", { "aria-hidden": "true" }, word(most)), svg),
+      h("div.plot-area", svg),
       h("div.plot-ends", { "aria-hidden": "true", style: { "--size": (100 * values.length) / Math.max(values.length, FEWEST) } }, h("span", `turn ${this.#turns[0]?.number ?? 1}`), values.length > 1 && h("span", `turn ${this.#turns.at(-1).number}`)));
   }
 

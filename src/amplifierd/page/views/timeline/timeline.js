@@ -2,7 +2,6 @@
 
 import { fill, h, icon } from "../../lib/dom.js";
 import { cost, dollars, duration, number, plain, time, tokens } from "../../lib/format.js";
-import { sessions } from "../../lib/sessions.js";
 import { describe, shortcut } from "../../lib/shortcuts.js";
 import { perFrame } from "../../lib/state.js";
 import { emptyState, failure, loading, View } from "../../lib/view.js";
@@ -72,16 +71,20 @@ class TimelineView extends View {
   }
 
   #summarise(list) {
-    const session = sessions.value.byId.get(this.params.id);
     const worked = list.reduce((sum, turn) => sum + (turn.end ? turn.end - turn.begin : 0), 0);
     const total = (read) => list.reduce((sum, turn) => sum + (turn.usage ? read(turn.usage) : 0), 0);
-    const usage = session?.usage_tree ?? session?.usage;
+    const priced = list.filter((turn) => turn.usage && turn.usage.cost_usd !== null);
+    const usage = {
+      cost_usd: priced.length ? total((one) => Number(one.cost_usd ?? 0)) : null,
+      unpriced_tokens: total((one) => one.unpriced_tokens ?? 0),
+      tokens: { total: total((one) => one.tokens.total) },
+    };
     fill(this.#summary, [
       ["Turns", number(list.length)],
       ["Time in turns", duration(worked)],
-      ["Tokens", tokens(total((one) => one.tokens.total))],
+      ["Tokens", tokens(usage.tokens.total)],
       ["Tool calls", number(total((one) => one.tool_calls))],
-      ["Cost", usage ? cost(usage) : "–"],
+      ["Cost", cost(usage)],
     ].map(([name, value]) => h("div.figure", h("span.figure-value", value), h("span.figure-name", name))));
   }
 
@@ -210,7 +213,7 @@ class TurnBox {
 }
 
 function legend() {
-  const keys = [["model", "model"], ["tool", "tool"], ["delegation", "agent"], ["wait", "waiting"], ["hook", "hook"]];
+  const keys = [["model", "model"], ["first", "until its first word"], ["tool", "tool"], ["delegation", "agent"], ["wait", "waiting"], ["hook", "hook"]];
   return h("span.fall-legend", { "aria-hidden": "true" }, keys.map(([kind, name]) => h("span.key", { dataset: { kind } }, name)));
 }
 

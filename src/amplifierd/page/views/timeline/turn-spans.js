@@ -3,8 +3,7 @@
 // Built from events in their order, so that it makes no difference whether they are read from the store or heard live.
 
 const MOMENTS = {
-  "context:post_compact": ({ messages_before: before, messages_after: after }) => ["Context compacted", before ? `${before} → ${after} messages` : ""],
-  "context:compaction": ({ before_messages: before, after_messages: after }) => ["Context compacted", before ? `${before} → ${after} messages` : ""],
+  "context:post_compact": ({ message_count: count, token_count: tokens }) => [COMPACTED, count ? `to ${count} messages, ${tokens} tokens` : ""],
   "orchestrator:steering_injected": () => ["Steered", ""],
   "policy:violation": ({ reason, rule }) => ["Policy violated", reason ?? rule ?? ""],
   "budget:warning": ({ limit }) => ["Limit nearly reached", limit ?? ""],
@@ -18,6 +17,7 @@ const MOMENTS = {
   "session:profile_changed": ({ to }) => ["Profile changed", to ?? ""],
 };
 const BAD_MOMENTS = new Set(["policy:violation", "budget:exhausted", "module:load_failed"]);
+const COMPACTED = "Context compacted";
 const MODEL_EVENT = /^(provider|llm|request|response|content_block|thinking):/;
 
 /** Take an event as the store or the stream has it, in one shape. */
@@ -65,6 +65,7 @@ export class TurnSpans {
     else if (name.startsWith("tool:")) this.#ofTool(event, data);
     else if (name.startsWith("approval:")) this.#ofApproval(event, data);
     else if (name === "execution:done") this.#ended(event, data);
+    else if (name === "context:compaction") this.#compacted(event, data);
     else if (name in MOMENTS) this.#moment(event, ...MOMENTS[name](data), BAD_MOMENTS.has(name) ? "error" : "done");
     else if (/^hooks?-/.test(name)) this.#moment(event, name, data.reason ?? data.message ?? "", "done", "hook");
   }
@@ -160,6 +161,17 @@ export class TurnSpans {
     known.wait.end = event.at;
     known.wait.decision = event.name.endsWith("expired") ? "expired" : data.decision;
     if (known.span.kind === "wait") this.#close(known.span, event.at, "done");
+  }
+
+  /** What a context manager of ours tells more of than the event that they all have. */
+  #compacted(event, { before_tokens: before, after_tokens: after }) {
+    const known = this.rows().findLast(({ span }) => span.name === COMPACTED && span.session === event.session)?.span;
+    const subject = before ? `${before} → ${after} tokens` : "";
+    if (!known || known.events.length > 1) this.#moment(event, COMPACTED, subject, "done");
+    else {
+      known.events.push(event);
+      known.subject = subject;
+    }
   }
 
   #moment(event, name, subject, status, kind = "moment") {

@@ -65,7 +65,8 @@ export class Turns {
     const spans = new TurnSpans(this.#id);
     if (turn.queued) spans.queued(turn.queued.at, turn.begin, turn.queued);
     turn.waiting = [];
-    for await (const event of this.#stored({ include_children: true, after_seq: turn.seq - 1 })) {
+    const limit = turn.lastSeq ? Math.min(PAGE, turn.lastSeq - turn.seq + 1) : PAGE;
+    for await (const event of this.#stored({ include_children: true, after_seq: turn.seq - 1, limit })) {
       if (turn.lastSeq && event.seq > turn.lastSeq) break;
       if (event.session === this.#id || event.isNested) spans.take(event);
     }
@@ -83,8 +84,8 @@ export class Turns {
   }
 
   async *#stored(query) {
-    for (let offset = 0; ; offset += PAGE) {
-      const page = await get(ofSession(this.#id, "/events"), { ...query, offset, limit: PAGE, shorten: SHORT }, { signal: this.#signal });
+    for (let offset = 0; ; offset += query.limit ?? PAGE) {
+      const page = await get(ofSession(this.#id, "/events"), { limit: PAGE, ...query, offset, shorten: SHORT }, { signal: this.#signal });
       for (const event of page.events) yield normal(event);
       if (!page.has_more) return;
     }

@@ -14,6 +14,7 @@ export class Waterfall extends HTMLElement {
   #onOpen;
   #rows = new Map();
   #axis = h("div.fall-axis", { "aria-hidden": "true" });
+  #grid = h("span.fall-track");
   #list = h("ol.fall-rows");
   #chosen = null;
 
@@ -25,7 +26,8 @@ export class Waterfall extends HTMLElement {
 
   connectedCallback() {
     if (this.firstChild) return;
-    fill(this, h("div.fall-head", { "aria-hidden": "true" }, h("span"), this.#axis, h("span.fall-number", "Time"), h("span.fall-number", "Tokens"), h("span.fall-number", "Cost")), this.#list);
+    fill(this, h("div.fall-head", { "aria-hidden": "true" }, h("span"), this.#axis, h("span.fall-number", "Time"), h("span.fall-number", "Tokens"), h("span.fall-number", "Cost")),
+      h("div.fall-body", h("div.fall-grid", { "aria-hidden": "true" }, h("span"), this.#grid), this.#list));
     this.#list.addEventListener("keydown", (event) => this.#key(event));
   }
 
@@ -39,12 +41,13 @@ export class Waterfall extends HTMLElement {
     const ticks = scale.ticks();
     fill(this.#axis, ticks.map(({ place, ms }) => h("span.tick", { style: { "--at": place } }, ms ? duration(ms) : "0")),
       scale.folds.map((fold) => h("span.fold-mark", { style: { "--at": fold.place, "--size": fold.length }, title: `${duration(fold.to - fold.from)} of waiting, drawn shorter` }, "⋯")));
+    fill(this.#grid, ticks.map(({ place }) => h("span.grid-line", { style: { "--at": place } })));
     const present = new Set();
     rows.forEach(({ span, depth }, place) => {
       present.add(span);
       const row = this.#rows.get(span) ?? this.#make(span);
-      row.update(scale, depth, begin, until, ticks);
-      const [at] = [this.#list.children[place]];
+      row.update(scale, depth, begin, until);
+      const at = this.#list.children[place];
       if (at !== row.item) this.#list.insertBefore(row.item, at ?? null);
     });
     for (const [span, row] of this.#rows) {
@@ -105,6 +108,7 @@ function work(span, until) {
 class Row {
   #span;
   #print = "";
+  #shape = "";
   #track = h("span.fall-track");
   #name = h("span.fall-name");
   #numbers = [h("span.fall-number"), h("span.fall-number.fall-tokens"), h("span.fall-number.fall-cost")];
@@ -115,7 +119,7 @@ class Row {
     this.item = h("li", this.button);
   }
 
-  update(scale, depth, begin, until, ticks) {
+  update(scale, depth, begin, until) {
     const span = this.#span;
     const end = span.end ?? until;
     const isPoint = end === span.begin && span.kind !== "model" && span.kind !== "tool";
@@ -123,15 +127,11 @@ class Row {
     this.button.dataset.kind = span.kind;
     this.button.dataset.state = span.status;
     this.button.style.setProperty("--depth", depth);
-    const segments = [
-      h(isPoint ? "span.fall-point" : "span.fall-bar", { style: { "--at": from, "--size": scale.percent(end) - from } }),
-      span.first && h("span.fall-first", { style: { "--at": from, "--size": scale.percent(span.first) - from } }),
-      span.waits.map((wait) => {
-        const at = scale.percent(wait.begin);
-        return h("span.fall-wait", { dataset: { wait: wait.kind }, style: { "--at": at, "--size": scale.percent(wait.end ?? until) - at } });
-      }),
-    ];
-    fill(this.#track, ticks.map(({ place }) => h("span.grid-line", { style: { "--at": place } })), segments);
+    this.#draw([
+      [isPoint ? "point" : "bar", from, scale.percent(end)],
+      ...(span.first ? [["first", from, scale.percent(span.first)]] : []),
+      ...span.waits.map((wait) => ["wait", scale.percent(wait.begin), scale.percent(wait.end ?? until)]),
+    ]);
     const used = usageOf(span);
     const print = JSON.stringify([span.kind, span.name, span.subject, span.status, span.end && end - span.begin, used, span.agent]);
     const time = isPoint ? "" : duration(end - span.begin);
@@ -142,6 +142,13 @@ class Row {
     this.#numbers[1].textContent = used.tokens ? tokens(used.tokens) : "";
     this.#numbers[2].textContent = used.cost === null ? "" : dollars(used.cost);
     this.button.setAttribute("aria-label", sentence(span, used, span.begin - begin, end, isPoint));
+  }
+
+  #draw(segments) {
+    const shape = segments.join();
+    if (shape === this.#shape) return;
+    this.#shape = shape;
+    fill(this.#track, segments.map(([kind, from, to]) => h(`span.fall-${kind}`, { style: { "--at": from, "--size": to - from } })));
   }
 }
 
