@@ -130,6 +130,7 @@ _NAMED = (
     Problem(409, "collection-disabled"),
     Problem(409, "collections-file-invalid"),
     Problem(409, "profile-exists"),
+    Problem(409, "profile-changed"),
     Problem(409, "profile-in-use"),
     Problem(409, "ambiguous-profile"),
     Problem(409, "bundle-exists"),

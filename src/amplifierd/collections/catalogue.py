@@ -140,12 +140,15 @@ class Catalogue:
     def authored_file(self, profile_id: ProfileId | str) -> Path:
         """Return the file that a person wrote, where it is on this machine, else the extracted copy.
 
+        A file whose header cannot be read is found by the profile that it should be.
+
         Raises:
             ValueError: it is not the id of a profile.
             ProfileNotFoundError: it is in no collection.
         """
         known = ProfileId.parse(profile_id)
-        path = self._path_of(known)
+        state = self.lock.get(known.collection)
+        path = (state and state.broken.get(known.name)) or self._path_of(known)
         directory = self.sources.directory_of(self.lock.read()[known.collection])
         return directory / path if directory is not None else self._paths.profile_file(known)
 

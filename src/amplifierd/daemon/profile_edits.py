@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import re
 from collections.abc import Mapping
@@ -55,6 +56,17 @@ class ProfileEdits:
             raise ProfileNotFoundError(f"Profile not found: {text}", hint="list the profiles")
         return found[0]
 
+    def text(self, profile_id: ProfileId) -> str:
+        """Return the text of a profile: of the user's own, the file as it is now, also if it cannot be read as one.
+
+        Raises:
+            ProfileNotFoundError: there is no such profile.
+            ProfileValidationError: it is not the user's own, and cannot be read.
+        """
+        if profile_id.collection == LOCAL:
+            return self._own_file(profile_id).read_text(encoding="utf-8-sig")
+        return self._home.profiles.merged(profile_id).document.text
+
     def create(self, name: str, text: str) -> ProfileId:
         """Store a profile of the user's own.
 
@@ -82,6 +94,29 @@ class ProfileEdits:
             file = self._own_file(profile_id)
             text = changed_text(file.read_text(encoding="utf-8-sig"), changes)
             self._check(profile_id, text)
+            replace_text(file, text)
+
+    def replace(self, profile_id: ProfileId, text: str, *, replaces: str | None = None) -> None:
+        """Write the whole text of a profile; only over the one with the version `replaces`, where that is given.
+
+        Raises:
+            RequestRefusedError: it is not the user's own (`profile-read-only`), was changed meanwhile
+                (`profile-changed`), or the text gives it another name (`validation-error`).
+            ProfileValidationError: it breaks rules; nothing was changed.
+        """
+        with self._locked():
+            file = self._own_file(profile_id)
+            if replaces is not None and replaces != text_version(file.read_text(encoding="utf-8-sig")):
+                hint = "read it again, and bring your changes into what it says now"
+                raise RequestRefusedError(
+                    f"Profile {profile_id} was changed meanwhile", code="profile-changed", hint=hint
+                )
+            self._check(profile_id, text)
+            if (name := name_in(text)) != profile_id.name:
+                hint = "copy the profile to give it another name"
+                raise RequestRefusedError(
+                    f"the text is of a profile {name!r}, not of {profile_id}", code="validation-error", hint=hint
+                )
             replace_text(file, text)
 
     def copy(self, profile_id: ProfileId, new_name: str) -> ProfileId:
@@ -144,6 +179,11 @@ def profile_text(values: Mapping[str, Any]) -> str:
     YAML().dump(as_json({"profile": metadata, **{k: v for k, v in sections.items() if v is not None}}), stream)
     body = str(values.get("instruction") or "").strip()
     return f"---\n{stream.getvalue()}---\n" + (f"\n{body}\n" if body else "")
+
+
+def text_version(text: str) -> str:
+    """Return what tells one text of a profile from another."""
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def name_in(text: str) -> str:

@@ -83,6 +83,12 @@ class ProfileText(ProfileChange):
         return self.markdown if self.markdown is not None else profile_text(self.model_dump(exclude={"markdown"}))
 
 
+class WholeText(Body):
+    """The text of a profile's file."""
+
+    markdown: str
+
+
 class Verdict(Answer):
     valid: bool
     issues: list[dict[str, Any]]

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 from fastapi.responses import PlainTextResponse
 
 from amplifierd.builds.profile import Profile
 from amplifierd.daemon.daemon import Daemon
-from amplifierd.daemon.profile_edits import ProfileEdits, name_in
+from amplifierd.daemon.profile_edits import ProfileEdits, name_in, text_version
 from amplifierd.exceptions import ProfileNotFoundError
 from amplifierd.http.dependencies import Admin, TheDaemon, requires
 from amplifierd.http.idempotent_route import IdempotentRoute
@@ -33,6 +33,7 @@ from .profile_models import (
     ProfileText,
     StatusInfo,
     Verdict,
+    WholeText,
 )
 
 router = APIRouter(prefix="/profiles", tags=["profiles"], route_class=IdempotentRoute)
@@ -169,9 +170,24 @@ async def get_profile(daemon: TheDaemon, profile_id: ProfilePath, resolved: Reso
     known = await _identified(daemon, profile_id)
     if not raw:
         return await _details(daemon, known, resolved=resolved)
-    await daemon.home.profiles.ensure_extracted(known)
-    merged = await asyncio.to_thread(daemon.home.profiles.merged, known)
-    return PlainTextResponse(merged.document.text, media_type="text/markdown")
+    if known.collection != LOCAL:
+        await daemon.home.profiles.ensure_extracted(known)
+    text = await asyncio.to_thread(ProfileEdits(daemon.home).text, known)
+    return PlainTextResponse(text, media_type="text/markdown", headers={"ETag": f'"{text_version(text)}"'})
+
+
+@router.put("/{profile_id:path}", dependencies=_ADMIN, responses=problems(404, 409))
+async def replace_profile(
+    daemon: TheDaemon,
+    profile_id: ProfilePath,
+    body: WholeText,
+    if_match: Annotated[str | None, Header(description="the `ETag` of `raw=true`: only over that text")] = None,
+) -> ProfileDetails:
+    """Write the whole text of a profile of your own; one that breaks rules is refused, and nothing changes."""
+    known = await _identified(daemon, profile_id)
+    replaces = if_match.strip().removeprefix("W/").strip('"') if if_match else None
+    await asyncio.to_thread(ProfileEdits(daemon.home).replace, known, body.markdown, replaces=replaces)
+    return await _details(daemon, known)
 
 
 @router.patch("/{profile_id:path}", dependencies=_ADMIN, responses=problems(404, 409))

@@ -205,6 +205,36 @@ class TestProfiles:
         assert not file.exists()
         assert code_of(client.get(f"{API}/profiles/{mine}")) == (404, "profile-not-found")
 
+    def test_the_whole_text_is_written_over_the_one_that_was_read_and_no_other(
+        self, client: TestClient, served: Served, mine: str
+    ) -> None:
+        file, address = served.home.paths.own_profiles / "mine.md", f"{API}/profiles/{mine}"
+        read = client.get(address, params={"raw": True})
+        text, version = read.text.replace("Be brief.", "Be long."), {"If-Match": read.headers["etag"]}
+
+        written = client.put(address, json={"markdown": text}, headers=version)
+
+        assert (written.status_code, written.json()["instruction"], file.read_text()) == (200, "Be long.", text)
+        assert code_of(client.put(address, json={"markdown": text}, headers=version)) == (409, "profile-changed")
+        assert client.put(address, json={"markdown": read.text}).status_code == 200
+        refused = client.put(address, json={"markdown": text.replace("name: mine", "name: other")})
+        assert code_of(refused) == (422, "validation-error")
+        assert code_of(client.put(address, json={"markdown": "---\n---\n"})) == (422, "profile-invalid")
+        assert code_of(client.put(f"{API}/profiles/{OFFLINE}", json={"markdown": text})) == (403, "profile-read-only")
+        assert file.read_text() == read.text
+
+    def test_a_file_that_was_broken_by_hand_is_read_and_mended(
+        self, client: TestClient, served: Served, mine: str
+    ) -> None:
+        file, address = served.home.paths.own_profiles / "mine.md", f"{API}/profiles/{mine}"
+        sound = file.read_text()
+        file.write_text("---\nprofile: [\n---\n")
+
+        read = client.get(address, params={"raw": True})
+
+        assert (read.status_code, read.text) == (200, "---\nprofile: [\n---\n")
+        assert client.put(address, json={"markdown": sound}).json()["valid"] is True
+
     def test_it_can_be_given_as_data(self, client: TestClient) -> None:
         body = {"name": "data", "description": "From JSON", "extends": OFFLINE, "instruction": "Hello"}
 
