@@ -35,4 +35,23 @@ export const VIEWS = [
     tab: { label: "Plan", path: "plan" },
     load: () => import("./views/plan/plan.js"),
   },
+  {
+    path: "/inbox",
+    title: "Inbox",
+    nav: { label: "Inbox", icon: "inbox", keys: "g i", badge: "approvals" },
+    load: () => import("./views/inbox.js"),
+  },
+  {
+    path: "/profiles",
+    title: "Profiles",
+    nav: { label: "Profiles", icon: "profiles", keys: "g p" },
+    load: () => import("./views/profiles/profiles.js"),
+  },
+  { path: "/profiles/:collection/:name", title: "Profile", load: () => import("./views/profiles/profile.js") },
+  {
+    path: "/daemon",
+    title: "Daemon",
+    nav: { label: "Daemon", icon: "daemon", keys: "g d" },
+    load: () => import("./views/daemon/daemon.js"),
+  },
 ];

@@ -52,7 +52,7 @@ export function openMenu(anchor, items) {
   const outside = (event) => !menu.contains(event.target) && !anchor.contains(event.target) && close();
   document.addEventListener("pointerdown", outside, { signal: abort.signal });
   window.addEventListener("resize", () => close(), { signal: abort.signal });
-  document.addEventListener("scroll", () => close(), { signal: abort.signal, capture: true, passive: true });
+  document.addEventListener("scroll", () => place(menu, anchor), { signal: abort.signal, capture: true, passive: true });
 }
 
 function place(menu, anchor) {

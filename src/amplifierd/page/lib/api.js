@@ -27,7 +27,17 @@ export function onUnauthorized(listener) {
 }
 
 /** Send a request and return the parsed answer; null when there is none. Raises Problem or Unreachable. */
-export async function request(method, path, { body, query, signal, headers } = {}) {
+export async function request(method, path, options) {
+  return (await send(method, path, options)).parsed;
+}
+
+/** GET a text that is not JSON, with the version that tells it from others. */
+export async function getText(path, query, options) {
+  const { text, answer } = await send("GET", path, { query, ...options });
+  return { text, version: answer.headers.get("etag") };
+}
+
+async function send(method, path, { body, query, signal, headers } = {}) {
   const url = (path.startsWith("/auth/") && path !== "/auth/me" ? path : BASE + path) + queryString(query);
   const init = { method, signal, credentials: "same-origin", headers: { "X-Amplifier-Page": "1", ...headers } };
   if (body !== undefined) {
@@ -43,7 +53,7 @@ export async function request(method, path, { body, query, signal, headers } = {
   }
   const text = await answer.text();
   const parsed = text && (answer.headers.get("content-type") ?? "").includes("json") ? JSON.parse(text) : null;
-  if (answer.ok) return parsed;
+  if (answer.ok) return { answer, text, parsed };
   if (answer.status === 401) unauthorized.forEach((listener) => listener());
   throw new Problem({ status: answer.status, title: answer.statusText, ...parsed });
 }

@@ -5,7 +5,7 @@ import { fill, h, icon } from "../../lib/dom.js";
 import { duration, plain } from "../../lib/format.js";
 import { textDiff } from "../../components/diff.js";
 import { longText } from "../../components/long-text.js";
-import { approvalBox } from "./approval-box.js";
+import { approvalBox } from "../../components/approval-box.js";
 import { imageOf, isImage } from "./images.js";
 import { parse } from "./tool-states.js";
 

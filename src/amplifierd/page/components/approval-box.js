@@ -1,9 +1,9 @@
 // A question of an agent: may it do this? Once, always, or not, with a reason.
 
-import { answer } from "../../lib/approvals.js";
-import { announce, h, icon } from "../../lib/dom.js";
-import { plain } from "../../lib/format.js";
-import { attempt } from "../../components/toast.js";
+import { answer } from "../lib/approvals.js";
+import { announce, h, icon } from "../lib/dom.js";
+import { plain } from "../lib/format.js";
+import { attempt } from "./toast.js";
 
 const MOST_SHOWN = 2000;
 

@@ -1,0 +1,146 @@
+// All profiles by collection: what each is, how its build stands, and bringing collections in step with their sources.
+
+import { patch, remove } from "../../lib/api.js";
+import { fill, h, icon } from "../../lib/dom.js";
+import { moment, plural } from "../../lib/format.js";
+import { load as loadOperations, operations, run, underWay } from "../../lib/operations.js";
+import { library, load, profileAddress, statusWord } from "../../lib/profiles.js";
+import { href } from "../../lib/router.js";
+import { perFrame } from "../../lib/state.js";
+import { emptyState, loading, View } from "../../lib/view.js";
+import { confirm, openDialog } from "../../components/dialog.js";
+import { menuButton } from "../../components/menu.js";
+import { progressLine } from "../../components/operation.js";
+import { attempt, toast } from "../../components/toast.js";
+import { newProfile } from "./new-profile.js";
+
+const LOCAL = "local";
+
+class ProfilesView extends View {
+  #words = "";
+  #search = h("input", { type: "search", placeholder: "Filter profiles", "aria-label": "Filter profiles" });
+  #body = h("div.collections");
+
+  async open() {
+    fill(this,
+      h("header.view-head", h("h1", "Profiles"), h("div.head-actions",
+        h("button", { type: "button", onclick: () => sync("") }, icon("down"), "Sync all"),
+        h("button", { type: "button", onclick: addCollection }, icon("plus"), "Add collection"),
+        h("button.primary", { type: "button", onclick: () => newProfile(library.value.profiles) }, icon("plus"), "New profile"))),
+      h("div.toolbar", h("div.search-field", icon("search"), this.#search)),
+      this.#body);
+    fill(this.#body, loading("Loading profiles…"));
+    await Promise.all([load(), loadOperations()]);
+    const render = perFrame(() => this.#render());
+    this.listen(this.#search, "input", () => {
+      this.#words = this.#search.value.trim().toLowerCase();
+      render();
+    });
+    this.listen(library, render);
+    this.listen(operations, render);
+  }
+
+  #render() {
+    const { profiles, collections } = library.value;
+    const fits = (one) => !this.#words || `${one.id} ${one.description}`.toLowerCase().includes(this.#words);
+    const known = [...collections];
+    if (profiles.some((one) => one.collection_id === LOCAL) && !known.some((one) => one.identifier === LOCAL)) {
+      known.push({ identifier: LOCAL, source: "written here", status: "synced", enabled: true, isLocal: true, warnings: [] });
+    }
+    const shown = known.map((one) => [one, profiles.filter((each) => each.collection_id === one.identifier && fits(each))]);
+    const wanted = this.#words ? shown.filter(([, found]) => found.length) : shown;
+    fill(this.#body, wanted.length ? wanted.map(([one, found]) => collectionSection(one, found)) : emptyState("Nothing found", "No profile fits."));
+  }
+}
+
+function collectionSection(collection, profiles) {
+  const { identifier: id } = collection;
+  const isFixed = collection.isLocal || collection.source?.startsWith("builtin:") || id === LOCAL;
+  const work = underWay(operations.value, "collection-sync", id) ?? underWay(operations.value, "collection-sync", "");
+  return h("section.collection", { "aria-labelledby": `collection-${id}`, dataset: { enabled: String(collection.enabled) } },
+    h("header.collection-head",
+      h("h2", { id: `collection-${id}` }, id),
+      h("span.status", { dataset: { state: collection.status } }, collection.enabled ? collection.status : "disabled"),
+      h("span.muted.source", collection.source),
+      collection.synced_at && h("time.muted.small", { dateTime: collection.synced_at }, `synced ${moment(collection.synced_at)}`),
+      collection.commit && h("code.muted.small", collection.commit.slice(0, 10)),
+      !isFixed && menuButton(`Actions for ${id}`, () => [
+        { label: "Sync", icon: "down", run: () => sync(id) },
+        { label: collection.enabled ? "Disable" : "Enable", icon: collection.enabled ? "stop" : "check", run: () => enable(collection) },
+        "-",
+        { label: "Remove…", icon: "trash", kind: "danger", run: () => removeCollection(id) },
+      ])),
+    collection.warnings?.map((text) => h("p.warning", icon("warn"), String(text.message ?? text))),
+    work && progressLine(work),
+    h("ul.profile-list", profiles.map(profileRow)),
+    !profiles.length && h("p.muted", collection.enabled ? "It has no profiles." : "Its profiles are not used."));
+}
+
+function profileRow(profile) {
+  const work = underWay(operations.value, "profile-compile", profile.id);
+  return h("li.profile-row",
+    h("a.profile-name", { href: href(profileAddress(profile.id)) },
+      h("span.name", profile.name, profile.is_active && h("span.tag", "active"), profile.version && h("span.muted.small", profile.version)),
+      h("span.detail", profile.description || plural(profile.issues.length, "issue"))),
+    h("span.cell.extends", profile.extends ? `extends ${profile.extends}` : ""),
+    h("span.cell.status", { dataset: { state: profile.status } }, work ? work.progress?.message || "Compiling…" : statusWord(profile.status)),
+    h("button", { type: "button", disabled: Boolean(work) || !profile.valid, "aria-label": `Compile ${profile.id}`, onclick: () => compile(profile.id) }, "Compile"));
+}
+
+/** Compile a profile, and say what came of it. */
+export async function compile(id, { force = false } = {}) {
+  const done = await attempt(() => run(`/profiles/${id}/compile`, force ? { force } : {}), "Not compiled");
+  if (!done) return null;
+  if (done.status === "succeeded") {
+    const { result } = done;
+    toast(result?.status === "unchanged" ? `${id}: nothing has changed` : `Compiled ${id}${result?.degraded?.length ? `, without ${result.degraded.join(", ")}` : ""}`);
+    load().catch(() => {});
+  } else if (done.status === "failed") {
+    toast(`${id}: ${done.error?.detail ?? "the compile failed"}`, { kind: "error" });
+  }
+  return done;
+}
+
+async function sync(id) {
+  const done = await attempt(() => run(id ? `/collections/${encodeURIComponent(id)}/sync` : "/collections/sync"), "Not synced");
+  if (!done) return;
+  if (done.status === "failed") toast(done.error?.detail ?? "The sync failed", { kind: "error" });
+  else if (done.status === "succeeded") toast(id ? `Synced ${id}` : "Synced all collections");
+  load().catch(() => {});
+}
+
+async function addCollection() {
+  const id = h("input", { id: "collection-id", required: true, pattern: "[a-z0-9][a-z0-9._\\-]*", autofocus: true, autocomplete: "off" });
+  const source = h("input", { id: "collection-source", required: true, placeholder: "git+https://host/team/collection@main", autocomplete: "off" });
+  const given = await openDialog({
+    title: "Add collection",
+    build: () => [
+      h("p", "A collection is a repository or a directory with profiles. Its profiles name modules, and modules are programs that run on this machine: add only what you trust."),
+      h("div.field", h("label", { htmlFor: "collection-id" }, "Name"), id),
+      h("div.field", h("label", { htmlFor: "collection-source" }, "Source"), source,
+        h("p.muted.small", "A git reference, an address of an archive, or a directory of the daemon's machine.")),
+    ],
+    actions: [{ label: "Add" }],
+    onSubmit: (close) => close({ identifier: id.value.trim(), source: source.value.trim() }),
+  });
+  if (!given) return;
+  const done = await attempt(() => run("/collections", given), "Not added");
+  if (done?.status === "failed") toast(done.error?.detail ?? "It could not be added", { kind: "error" });
+  else if (done?.status === "succeeded") toast(`Added ${given.identifier}`);
+  load().catch(() => {});
+}
+
+async function enable(collection) {
+  await attempt(() => patch(`/collections/${encodeURIComponent(collection.identifier)}`, { enabled: !collection.enabled }), "Not changed");
+  load().catch(() => {});
+}
+
+async function removeCollection(id) {
+  const text = "Its profiles go from this home. Sessions that exist keep the builds they run with.";
+  if (!(await confirm({ title: `Remove ${id}?`, text, action: "Remove", kind: "danger" }))) return;
+  await attempt(() => remove(`/collections/${encodeURIComponent(id)}`).then(() => toast(`Removed ${id}`)), "Not removed");
+  load().catch(() => {});
+}
+
+customElements.define("view-profiles", ProfilesView);
+export default ProfilesView;

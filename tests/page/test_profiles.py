@@ -1,0 +1,97 @@
+"""Profiles in the browser: found, copied, edited with validation as you type, compiled, deleted."""
+
+from __future__ import annotations
+
+import re
+
+from playwright.sync_api import Page, expect
+
+from .chromium import Complaints
+from .page_daemon import PageDaemon
+
+
+def test_a_profile_is_copied_edited_compiled_and_deleted(page: Page, daemon: PageDaemon) -> None:
+    page.get_by_role("link", name="Profiles").click()
+    page.get_by_label("Filter profiles").fill("offline")
+    page.get_by_role("link", name="offline").click()
+    expect(page.get_by_role("heading", name="foundation/offline")).to_be_visible()
+    expect(page.get_by_label("Text of the profile")).not_to_be_editable()
+    expect(page.get_by_role("link", name="foundation/foundation")).to_be_visible()
+
+    page.get_by_role("button", name="Copy to edit").click()
+    page.get_by_label("Name of the copy").fill("edited")
+    page.get_by_role("button", name="Copy", exact=True).click()
+    expect(page.get_by_role("heading", name="local/edited")).to_be_visible()
+
+    text = page.get_by_label("Text of the profile")
+    expect(text).not_to_be_empty()
+    sound = text.input_value()
+    text.fill(sound.replace("version:", "verzion:"))
+    expect(page.get_by_text("Not valid")).to_be_visible()
+    expect(page.get_by_role("list", name="Issues")).to_contain_text("add profile.version")
+
+    text.fill(sound + "\nAlways answer in two sentences.\n")
+    expect(page.get_by_role("status").filter(has_text="Valid")).to_be_visible()
+    text.press("Control+s")
+    expect(page.locator("#toasts")).to_contain_text("Saved local/edited")
+    stored = daemon.api.get("/profiles/local/edited", params={"raw": True}).text
+    assert stored.endswith("Always answer in two sentences.\n")
+
+    page.get_by_role("button", name="Compile", exact=True).click()
+    expect(page.get_by_text("Fresh")).to_be_visible()
+    expect(page.get_by_role("region", name="Lock")).to_contain_text("tool-filesystem")
+
+    page.get_by_role("button", name="Actions for local/edited").click()
+    page.get_by_role("menuitem", name="Delete…").click()
+    page.get_by_role("button", name="Delete", exact=True).click()
+    expect(page).to_have_url(f"{daemon.url}/app/profiles")
+    assert daemon.api.get("/profiles/local/edited").status_code == 404
+
+
+def test_a_change_that_somebody_else_made_is_not_overwritten_unasked(
+    page: Page, daemon: PageDaemon, complaints: Complaints
+) -> None:
+    complaints.expect("status of 409")
+    daemon.api.post("/profiles/foundation/offline/copy", json={"new_name": "shared"}).raise_for_status()
+    page.goto("/app/profiles/local/shared")
+    text = page.get_by_label("Text of the profile")
+    expect(text).not_to_be_empty()
+    daemon.api.patch("/profiles/local/shared", json={"description": "Theirs"}).raise_for_status()
+
+    text.fill(text.input_value() + "\nMine.\n")
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_role("heading", name="Changed elsewhere")).to_be_visible()
+    page.get_by_role("button", name="Cancel").click()
+    assert daemon.api.get("/profiles/local/shared").json()["description"] == "Theirs"
+
+    page.reload()
+    expect(text).to_have_value(re.compile("Mine."))
+
+
+def test_a_profile_is_begun_from_another_one(page: Page, daemon: PageDaemon) -> None:
+    page.goto("/app/profiles")
+    page.get_by_role("button", name="New profile").click()
+    page.get_by_label("Name", exact=True).fill("begun")
+    page.get_by_label("Extends").select_option("foundation/offline")
+    page.get_by_role("button", name="Create").click()
+
+    expect(page.get_by_role("heading", name="local/begun")).to_be_visible()
+    assert daemon.api.get("/profiles/local/begun").json()["extends"] == "foundation/offline"
+
+
+def test_compiling_from_the_list_tells_how_it_went(page: Page) -> None:
+    page.goto("/app/profiles")
+
+    page.get_by_role("button", name="Compile foundation/offline").click()
+
+    expect(page.locator("#toasts")).to_contain_text(re.compile("nothing has changed|Compiled foundation/offline"))
+
+
+def test_a_collection_that_cannot_be_had_says_so(page: Page) -> None:
+    page.goto("/app/profiles")
+    page.get_by_role("button", name="Add collection").click()
+    page.get_by_label("Name", exact=True).fill("nowhere")
+    page.get_by_label("Source").fill("/nowhere/at/all")
+    page.get_by_role("button", name="Add", exact=True).click()
+
+    expect(page.locator('.toast[data-kind="error"]')).to_be_visible()
