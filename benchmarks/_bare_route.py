@@ -32,7 +32,15 @@ def main() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         sys.stdout.write(f"http://127.0.0.1:{listener.getsockname()[1]}\n")
         sys.stdout.flush()
-        config = uvicorn.Config(app, log_config=None, access_log=False, proxy_headers=False, ws="none", lifespan="off")
+        config = uvicorn.Config(
+            app,
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+            ws="none",
+            lifespan="off",
+            timeout_keep_alive=75,
+        )
         uvicorn.Server(config).run(sockets=[listener])
 
 
