@@ -75,6 +75,7 @@ ALLOWANCES = [
             {
                 "amplifier_core",
                 "amplifier_foundation",
+                "amplifier_rendering",
                 "amplifier_sessions",
                 "amplifier_system",
                 "filelock",
@@ -98,6 +99,7 @@ ALLOWANCES = [
         },
     ),
     Allowance("amplifier_kit", everywhere=frozenset({"amplifier_core", "amplifier_system"})),
+    Allowance("amplifier_rendering", everywhere=frozenset({"markdown_it", "nh3", "pygments"})),
     Allowance("amplifier_sessions", everywhere=frozenset()),
     Allowance("amplifier_system", everywhere=frozenset()),
 ]

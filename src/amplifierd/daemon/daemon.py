@@ -28,6 +28,7 @@ from .loop_lag import LoopLag
 from .metrics import Metrics
 from .operations import Operations
 from .published_event import PublishedEvent
+from .renderer import Renderer
 from .session_access import SessionAccess
 from .subscriber import StreamLimits
 from .tickets import Tickets
@@ -65,6 +66,7 @@ class Daemon:
         self.tickets = Tickets()
         self.logins = Logins(home.paths.logins_file, self.tokens)
         self.failed_logins = FailedAttempts()
+        self.renderer = Renderer()
         self.idempotency = IdempotencyKeys(home.paths.idempotency)
         self.audit = AuditLog(home.paths.audit_file)
         self.step = ""
@@ -174,6 +176,7 @@ class Daemon:
         await asyncio.gather(*beginning, return_exceptions=True)
         await self.upkeep.stop()
         self.loop_lag.stop()
+        await self.renderer.close()
         await self.home.sessions.close()
         self.audit.close()
 

@@ -16,6 +16,7 @@ from starlette.types import Receive, Scope, Send
 
 from amplifierd.daemon.event_watch import Batch, EventWatch
 from amplifierd.daemon.published_event import PublishedEvent
+from amplifierd.daemon.rendered_watch import RenderedWatch
 
 MEDIA_TYPE = "text/event-stream"
 HEADERS = {"Cache-Control": "no-cache, no-transform", "X-Accel-Buffering": "no"}
@@ -39,7 +40,7 @@ class EventStreamResponse(Response):
 
     def __init__(
         self,
-        watch: EventWatch,
+        watch: EventWatch | RenderedWatch,
         keepalive_s: float,
         *,
         only: Callable[[PublishedEvent], bool] | None = None,

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Query
 from pydantic import Field
 
 from amplifierd.daemon.event_filter import EventFilter
+from amplifierd.daemon.rendered_watch import rendered
 from amplifierd.http.dependencies import Reader, Runner, TheDaemon
 from amplifierd.http.idempotent_route import IdempotentRoute
 from amplifierd.http.models import Answer, Body, PageLimit, PageOffset, problems
@@ -20,6 +21,7 @@ from .streams import Patterns
 router = APIRouter(prefix="/sessions/{session_id}", tags=["messages"], route_class=IdempotentRoute)
 
 Roles = Annotated[str | None, Query(description="of these roles, comma-separated")]
+Rendered = Annotated[Literal["html"] | None, Query(description="`html`: messages carry their HTML as well")]
 MessageId = Annotated[str | None, Query(max_length=200, description="the id of a message")]
 
 
@@ -74,6 +76,7 @@ async def list_messages(
     after: MessageId = None,
     roles: Roles = None,
     include: Annotated[Literal["tools"] | None, Query(description="`tools`: also the results of tools")] = None,
+    render: Rendered = None,
 ) -> Messages:
     """List what was said, the latest `limit` messages; or those before or after a message."""
     record = await daemon.access.get(caller, session_id)
@@ -81,6 +84,8 @@ async def list_messages(
     wanted = {role.strip() for role in roles.split(",")} if roles else None
     fitting = [message for message in found if _fits(message, wanted, with_tools=include == "tools")]
     part, has_more = _part(fitting, limit, before, after)
+    if render == "html":
+        part = [await rendered(message, daemon.renderer) for message in part]
     return Messages(
         session_id=session_id, messages=part, total=len(fitting), has_more=has_more, revision=record.revision
     )
@@ -95,9 +100,10 @@ async def get_transcript(
     before: MessageId = None,
     after: MessageId = None,
     roles: Roles = None,
+    render: Rendered = None,
 ) -> Messages:
     """List everything of the conversation as it is stored, calls and results of tools included."""
-    return await list_messages(daemon, caller, session_id, limit, before, after, roles, "tools")
+    return await list_messages(daemon, caller, session_id, limit, before, after, roles, "tools", render)
 
 
 @router.delete("/messages/last", responses=problems(404, 409))

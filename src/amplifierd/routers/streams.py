@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Header, Query
 
 from amplifierd.daemon.daemon import Daemon
 from amplifierd.daemon.event_filter import EventFilter, Preset
-from amplifierd.daemon.event_watch import GlobalWatch, SessionWatch
+from amplifierd.daemon.event_watch import EventWatch, GlobalWatch, SessionWatch
+from amplifierd.daemon.rendered_watch import RenderedWatch
 from amplifierd.daemon.stored_tree import StoredTree
 from amplifierd.http.dependencies import Reader, TheDaemon
 from amplifierd.http.event_stream import STREAMED, EventStreamResponse
@@ -23,6 +24,7 @@ Children = Annotated[bool, Query(description="also events of sessions that agent
 Replay = Annotated[int, Query(ge=0, le=10_000, description="begin with the last events")]
 After = Annotated[str | None, Query(max_length=200, description="begin after the event with this id")]
 LastEventId = Annotated[str | None, Header(max_length=200, description="as `after`; browsers send it")]
+Rendered = Annotated[Literal["html"] | None, Query(description="`html`: messages and blocks carry their HTML as well")]
 Watched = Annotated[list[str] | None, Query(description="only these sessions, and what is below them")]
 
 
@@ -36,6 +38,7 @@ async def watch_all(
     children: Children = True,
     replay: Replay = 0,
     after: After = None,
+    render: Rendered = None,
     last_event_id: LastEventId = None,
 ) -> EventStreamResponse:
     """Watch all sessions that the caller may see, and the daemon itself, as server-sent events."""
@@ -50,7 +53,7 @@ async def watch_all(
         after=after if last_event_id is None else last_event_id,
         replay=replay,
     )
-    return EventStreamResponse(watch, daemon.home.settings.stream.keepalive_seconds)
+    return _streamed(daemon, watch, render)
 
 
 @router.get(
@@ -69,6 +72,7 @@ async def watch_session(
     children: Children = True,
     replay: Replay = 0,
     after: After = None,
+    render: Rendered = None,
     last_event_id: LastEventId = None,
 ) -> EventStreamResponse:
     """Watch a session and everything below it, as server-sent events; with an id, from the event after it on."""
@@ -76,7 +80,12 @@ async def watch_session(
     begin = after if last_event_id is None else last_event_id
     chosen = EventFilter.read(names, preset)
     watch = session_watch(daemon, record, chosen, children=children, after=begin, replay=replay)
-    return EventStreamResponse(watch, daemon.home.settings.stream.keepalive_seconds)
+    return _streamed(daemon, watch, render)
+
+
+def _streamed(daemon: Daemon, watch: EventWatch, render: str | None) -> EventStreamResponse:
+    shown = RenderedWatch(watch, daemon.renderer) if render == "html" else watch
+    return EventStreamResponse(shown, daemon.home.settings.stream.keepalive_seconds)
 
 
 def session_watch(

@@ -1,0 +1,173 @@
+"""Markdown as HTML for the page: one renderer for messages, streams and `POST /render`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import MutableMapping, Sequence
+from html import escape
+from typing import Any
+
+from markdown_it import MarkdownIt
+from markdown_it.renderer import RendererHTML
+from markdown_it.rules_block import StateBlock
+from markdown_it.rules_core import StateCore
+from markdown_it.rules_inline import StateInline
+from markdown_it.token import Token
+from markdown_it.utils import OptionsDict
+
+from .budget import Budget, TooSlowError
+from .highlighting import highlighted
+from .html_policy import SAFE_IMAGE, is_safe_link, sanitised
+from .plain import MAX_CHARACTERS, plain
+from .visible_text import visible
+
+_SECONDS = 1.0
+_NESTING = 32
+_SMALLEST_HEADING, _LARGEST_HEADING = 6, 3
+_LANGUAGE = re.compile(r"[\w+#.-]{1,32}")
+_ADDRESS = re.compile(r"https?://[^\s<>\"'`|\\^{}\[\]]+", re.IGNORECASE)
+_NOT_AT_THE_END = ".,;:!?)"
+_CHECKS = {"[ ] ": ("\u2610", "to do"), "[x] ": ("\u2611", "done"), "[X] ": ("\u2611", "done")}
+_ALIGNED = {"text-align:center": "md-center", "text-align:right": "md-right"}
+_BLOCKS = frozenset({"paragraph_open", "heading_open", "list_item_open", "blockquote_open", "table_open"})
+
+Environment = MutableMapping[str, Any]
+
+
+def render(text: str, *, seconds: float = _SECONDS) -> str:
+    """Return a text as safe HTML. One that is too large, or too slow to take apart, is shown as it is."""
+    if len(text) > MAX_CHARACTERS:
+        return plain(text)
+    try:
+        return sanitised(_MARKDOWN.render(visible(text), {"budget": Budget(seconds)}))
+    except (TooSlowError, RecursionError):
+        return plain(text)
+
+
+class _Renderer(RendererHTML):
+    """What differs from plain HTML: code has classes, images come from nowhere else, tables can be scrolled."""
+
+    def text(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: Environment) -> str:
+        env["budget"].check()
+        return super().text(tokens, idx, options, env)
+
+    def softbreak(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: Environment) -> str:
+        env["budget"].check()
+        return super().softbreak(tokens, idx, options, env)
+
+    def fence(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: Environment) -> str:
+        token = tokens[idx]
+        language = token.info.split(maxsplit=1)[0] if token.info.strip() else ""
+        named = f' data-language="{escape(language)}"' if _LANGUAGE.fullmatch(language) else ""
+        code = highlighted(token.content, language, env["budget"])
+        return f'<pre class="md-code"{named}><code>{code}</code></pre>\n'
+
+    code_block = fence
+
+    def image(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: Environment) -> str:
+        token = tokens[idx]
+        source = str(token.attrs["src"])
+        told = self.renderInlineAsText(token.children or (), options, env)
+        if SAFE_IMAGE.fullmatch(source):
+            return f'<img src="{escape(source)}" alt="{escape(told)}">'
+        if env["in_link"] or not is_safe_link(source):
+            return escape(told)
+        return f'<a class="md-image" href="{escape(source)}">{escape(told or source)}</a>'
+
+    def link_open(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: Environment) -> str:
+        env["in_link"] = True
+        return self.renderToken(tokens, idx, options, env)
+
+    def link_close(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: Environment) -> str:
+        env["in_link"] = False
+        return self.renderToken(tokens, idx, options, env)
+
+    def table_open(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: Environment) -> str:
+        return f'<div class="md-table">{self.renderToken(tokens, idx, options, env)}'
+
+    def table_close(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: Environment) -> str:
+        return f"{self.renderToken(tokens, idx, options, env)}</div>\n"
+
+    def check(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: Environment) -> str:
+        sign, told = _CHECKS[tokens[idx].markup]
+        return f'<span class="md-check" role="img" aria-label="{told}">{sign}</span> '
+
+
+def _look_at_the_clock(state: StateBlock | StateInline, *_: Any) -> bool:
+    state.env["budget"].check()
+    return False
+
+
+def _suit_the_page(state: StateCore) -> None:
+    """Give blocks the direction of their text, put headings below those of the page, and align by classes."""
+    state.env["in_link"] = False
+    for token in state.tokens:
+        if token.type in _BLOCKS:
+            token.attrSet("dir", "auto")
+        if token.type in ("heading_open", "heading_close"):
+            token.tag = f"h{min(_SMALLEST_HEADING, int(token.tag[1:]) + _LARGEST_HEADING - 1)}"
+        if token.type in ("th_open", "td_open"):
+            aligned = _ALIGNED.get(str(token.attrs.pop("style", "")))
+            if aligned:
+                token.attrSet("class", aligned)
+        if token.type == "th_open":
+            token.attrSet("scope", "col")
+
+
+def _check_tasks(state: StateCore) -> None:
+    """Turn `[ ]` and `[x]` at the beginning of an item into a sign."""
+    for item, paragraph, inline in zip(state.tokens, state.tokens[1:], state.tokens[2:], strict=False):
+        if item.type != "list_item_open" or paragraph.type != "paragraph_open" or not inline.children:
+            continue
+        first = inline.children[0]
+        if first.type == "text" and (mark := first.content[:4]) in _CHECKS:
+            first.content = first.content[4:]
+            inline.children.insert(0, Token("check", "", 0, markup=mark))
+            item.attrSet("class", "md-task")
+
+
+def _link_addresses(state: StateCore) -> None:
+    """Make links of the web addresses in a text."""
+    for block in state.tokens:
+        if block.type == "inline" and block.children and "://" in block.content:
+            block.children = _linked(block.children, state.env["budget"])
+
+
+def _linked(children: Sequence[Token], budget: Budget) -> list[Token]:
+    found: list[Token] = []
+    inside = 0
+    for token in children:
+        inside += (token.type == "link_open") - (token.type == "link_close")
+        found += [token] if inside or token.type != "text" else _parts(token, budget)
+    return found
+
+
+def _parts(token: Token, budget: Budget) -> list[Token]:
+    parts: list[Token] = []
+    end = 0
+    for match in _ADDRESS.finditer(token.content):
+        budget.check()
+        address = match[0].rstrip(_NOT_AT_THE_END)
+        if is_safe_link(address):
+            before = Token("text", "", 0, content=token.content[end : match.start()])
+            link = Token("link_open", "a", 1, attrs={"href": address})
+            parts += [before, link, Token("text", "", 0, content=address), Token("link_close", "a", -1)]
+            end = match.start() + len(address)
+    return [*parts, Token("text", "", 0, content=token.content[end:])] if parts else [token]
+
+
+def _new_markdown() -> MarkdownIt:
+    markdown = MarkdownIt("commonmark", {"html": False, "breaks": True}, renderer_cls=_Renderer)
+    markdown.options["maxNesting"] = _NESTING
+    markdown.enable(["table", "strikethrough"])
+    markdown.validateLink = lambda url: is_safe_link(url) or bool(SAFE_IMAGE.fullmatch(url))  # type: ignore[method-assign]
+    markdown.block.ruler.before(
+        "table", "clock", _look_at_the_clock, {"alt": ["paragraph", "reference", "blockquote", "list"]}
+    )
+    markdown.inline.ruler.before("text", "clock", _look_at_the_clock)
+    for rule in (_check_tasks, _link_addresses, _suit_the_page):
+        markdown.core.ruler.push(rule.__name__, rule)
+    return markdown
+
+
+_MARKDOWN = _new_markdown()

@@ -1,0 +1,29 @@
+"""Markdown as safe HTML, as it is shown in messages and streams."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Depends
+
+from amplifierd.exceptions import RequestRefusedError
+from amplifierd.http.dependencies import TheDaemon, requires
+from amplifierd.http.models import Answer, Body
+
+router = APIRouter(tags=["messages"])
+
+MAX_BYTES = 1 << 20
+
+
+class Markdown(Body):
+    markdown: str
+
+
+class Html(Answer):
+    html: str
+
+
+@router.post("/render", dependencies=[Depends(requires("read"))])
+async def render(daemon: TheDaemon, body: Markdown) -> Html:
+    """Turn markdown into HTML that can be shown as it is: no script, nothing from elsewhere; 1 MiB at the most."""
+    if len(body.markdown.encode("utf-8", "replace")) > MAX_BYTES:
+        raise RequestRefusedError(f"the markdown has more than {MAX_BYTES} bytes", code="payload-too-large")
+    return Html(html=await daemon.renderer.render(body.markdown))
