@@ -16,7 +16,7 @@ app = new_group(
     "Start, look at and stop the daemon of this home.\n\n"
     "While it runs, amplifier run works in it, and a turn goes on when you close the terminal.",
     "amplifier daemon start",
-    "amplifier daemon status",
+    "amplifier daemon open",
     "amplifier daemon stop",
 )
 
@@ -45,6 +45,15 @@ def stop(ctx: typer.Context) -> None:
 def status(ctx: typer.Context, as_json: Json = False) -> None:
     """Say whether a daemon serves this home; exit code 1 when none does."""
     raise _amplifierd(ctx, "status", *(["--json"] if as_json else []))
+
+
+@app.command("open", epilog=examples("amplifier daemon open", "amplifier daemon open --no-browser"))
+def open_page(
+    ctx: typer.Context,
+    no_browser: Annotated[bool, typer.Option("--no-browser", "--print", help="Only print the link.")] = False,
+) -> None:
+    """Open the page in a browser, logged in; the link works once, within a minute."""
+    raise _amplifierd(ctx, "open", *(["--no-browser"] if no_browser else []))
 
 
 @app.command(epilog=examples("amplifier daemon logs", "amplifier daemon logs -f"))

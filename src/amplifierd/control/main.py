@@ -151,6 +151,20 @@ def status(ctx: typer.Context, as_json: Annotated[bool, typer.Option("--json", h
     raise typer.Exit(ExitCode.OK if running else ExitCode.FAILURE)
 
 
+@app.command("open")
+def open_page(
+    ctx: typer.Context,
+    no_browser: Annotated[bool, typer.Option("--no-browser", "--print", help="Only print the link.")] = False,
+) -> None:
+    """Open the page in a browser, logged in; the link works once, within a minute."""
+    from .opening import login_link, open_browser  # the client of a daemon, for this command alone
+
+    link = login_link(ctx.obj.paths)
+    typer.echo(link)
+    if not no_browser and not open_browser(link):
+        typer.echo("there is no browser here: open the link in one, within a minute", err=True)
+
+
 @app.command()
 def logs(
     ctx: typer.Context,

@@ -61,6 +61,7 @@ def _announce(home: Home, binding: Binding, *, quiet: bool) -> None:
     if not quiet:
         sys.stdout.write(f"amplifierd {__version__} serves {home.paths.home} at {binding.url}\n")
         sys.stdout.write(f"API: {binding.url}/docs; token: {home.paths.token_file}; stop with Ctrl-C\n")
+        sys.stdout.write("the page: amplifier daemon open\n")
         sys.stdout.flush()
 
 

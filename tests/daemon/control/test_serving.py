@@ -61,10 +61,35 @@ def test_a_daemon_is_started_found_read_and_stopped(amplifierd: Run, home: Path)
     beside = amplifierd("serve", "--port", "0")
     assert (beside.code, "amplifierd stop" in beside.err) == (3, True)
     assert "ready after" in amplifierd("logs", "-n", "100").out
+    assert_a_link_opens_the_page(amplifierd, url, home)
     assert amplifierd("stop").code == 0
     assert amplifierd("status").code == 1
+    nobody = amplifierd("open", "--no-browser")
+    assert (nobody.code, "amplifier daemon start" in nobody.err) == (1, True)
     assert not (home / "state/run/daemon.json").exists()
     assert (home / "config/daemon.yaml").exists()
+
+
+def assert_a_link_opens_the_page(amplifierd: Run, url: str, home: Path) -> None:
+    shown = home / "shown.txt"
+    browser = home / "browser"
+    browser.write_text(f'#!/bin/sh\nprintf %s "$1" > "{shown}"\n')
+    browser.chmod(0o700)
+    with pytest.MonkeyPatch.context() as environment:
+        environment.delenv("DISPLAY", raising=False)
+        environment.delenv("WAYLAND_DISPLAY", raising=False)
+        environment.delenv("BROWSER", raising=False)
+        alone = amplifierd("open")
+        environment.setenv("BROWSER", f"{browser} %s")
+        opened = amplifierd("open")
+    link = opened.out.strip()
+    assert (alone.code, "no browser here" in alone.err) == (0, True)
+    assert link.startswith(f"{url}/auth/login?ticket=")
+    assert link != alone.out.strip()
+    assert shown.read_text() == link
+    with httpx2.Client(follow_redirects=True) as client:
+        assert str(client.get(link).url) == f"{url}/app/"
+        assert client.get(f"{url}/api/v1/auth/me").json()["via"] == "cookie"
 
 
 def test_one_that_was_killed_is_not_running_and_leaves_nothing_in_the_way(amplifierd: Run) -> None:
@@ -121,6 +146,8 @@ def test_it_listens_on_a_unix_socket_that_only_its_owner_may_use(amplifierd: Run
     assert path.stat().st_mode & 0o777 == 0o600
     with httpx2.Client(transport=httpx2.HTTPTransport(uds=str(path))) as client:
         assert client.get("http://localhost/health").json()["status"] == "healthy"
+    refused = amplifierd("open", "--print")
+    assert (refused.code, "no browser can open" in refused.err) == (1, True)
     amplifierd("stop")
     assert not path.exists()
 
@@ -131,6 +158,9 @@ def test_it_speaks_tls_with_a_certificate_of_its_own(amplifierd: Run, home: Path
     assert url.startswith("https://")
     trusting = ssl.create_default_context(cafile=str(home / "config/certs/daemon.crt"))
     assert json.load(urlopen(f"{url}/health", context=trusting))["status"] == "healthy"
+    link = amplifierd("open", "--no-browser").out.strip()
+    answer = httpx2.get(link, verify=trusting)
+    assert "; secure" in answer.headers["set-cookie"].lower()
     assert (home / "config/certs/daemon.key").stat().st_mode & 0o777 == 0o600
 
 
