@@ -19,7 +19,8 @@ Via = Literal["token", "cookie", "ticket", "proxy", "open"]
 class Caller:
     """Whoever sent a request. `limits` are the most that a session of theirs may use.
 
-    `token_hash` is that of the token they are known by, empty for who needs none.
+    `token_hash` is that of the token they are known by, empty for who needs none; `login_hash` that of the login of a
+    browser, empty for all others.
 
     A session belongs to the `owner` of the caller that created it; only an `admin` sees the sessions of others.
     """
@@ -30,6 +31,7 @@ class Caller:
     via: Via = "token"
     limits: Limits | None = None
     token_hash: str = field(default="", repr=False)
+    login_hash: str = field(default="", repr=False)
 
     def may(self, scope: Scope) -> bool:
         return SCOPES.index(self.scope) >= SCOPES.index(scope)

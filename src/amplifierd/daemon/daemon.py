@@ -18,6 +18,7 @@ from amplifierd.sessions.announcements import DELETED
 from amplifierd.workers.workers import Workers
 
 from .audit import AuditLog
+from .callers import Caller
 from .event_hub import EventHub
 from .failed_attempts import FailedAttempts
 from .freshness import Freshness
@@ -86,6 +87,12 @@ class Daemon:
     @property
     def uptime_seconds(self) -> float:
         return time.monotonic() - self._started
+
+    def knows(self, caller: Caller) -> bool:
+        """Say whether whoever was let in some time ago would be let in now."""
+        if caller.login_hash and not self.logins.is_known(caller.login_hash):
+            return False
+        return not caller.token_hash or self.tokens.find_hash(caller.token_hash) is not None
 
     async def start(self) -> None:
         """Come up; what takes longer than a moment goes on while the server answers."""

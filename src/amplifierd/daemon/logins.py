@@ -61,11 +61,15 @@ class Logins:
 
     def find(self, secret: str) -> Caller | None:
         """Return who shows a secret; None when the login has ended, or its token was revoked."""
-        login = self._known.get(secret_hash(secret)) if len(secret) <= _LONGEST else None
-        if login is None or login.expires_at <= time.time():
+        if len(secret) > _LONGEST or not self.is_known(digest := secret_hash(secret)):
             return None
-        caller = self._tokens.find_hash(login.token_hash)
-        return replace(caller, via="cookie") if caller else None
+        caller = self._tokens.find_hash(self._known[digest].token_hash)
+        return replace(caller, via="cookie", login_hash=digest) if caller else None
+
+    def is_known(self, digest: str) -> bool:
+        """Say whether the login of a hash has not ended; whether its token has is another question."""
+        login = self._known.get(digest)
+        return login is not None and login.expires_at > time.time()
 
     async def end(self, secret: str) -> None:
         """Make a secret worthless at once."""

@@ -33,6 +33,8 @@ _WRITE_BYTES = 1 << 16
 class EventStreamResponse(Response):
     """A watch as a response; `only` says which events are shown, and it ends after one that is the `last`.
 
+    It also ends when `is_allowed` says that the client may not see any more.
+
     `repeat` is what stands for it when the same request comes again.
     """
 
@@ -45,6 +47,7 @@ class EventStreamResponse(Response):
         *,
         only: Callable[[PublishedEvent], bool] | None = None,
         last: Callable[[PublishedEvent], bool] | None = None,
+        is_allowed: Callable[[], bool] = lambda: True,
         repeat: Response | None = None,
     ) -> None:
         self.status_code, self.background = 200, None
@@ -52,6 +55,7 @@ class EventStreamResponse(Response):
         self.repeat = repeat or self
         self.body = b""
         self._watch, self._keepalive_s, self._only, self._last = watch, keepalive_s, only, last
+        self._is_allowed = is_allowed
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -90,6 +94,8 @@ class EventStreamResponse(Response):
 
     async def _frames(self) -> AsyncGenerator[bytes, None]:
         async for batch in self._watch.batches(self._keepalive_s):
+            if not self._is_allowed():
+                return
             if not batch:
                 yield KEEPALIVE
                 continue

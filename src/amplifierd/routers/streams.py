@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Header, Query
 
+from amplifierd.daemon.callers import Caller
 from amplifierd.daemon.daemon import Daemon
 from amplifierd.daemon.event_filter import EventFilter, Preset
 from amplifierd.daemon.event_watch import EventWatch, GlobalWatch, SessionWatch
@@ -53,7 +54,7 @@ async def watch_all(
         after=after if last_event_id is None else last_event_id,
         replay=replay,
     )
-    return _streamed(daemon, watch, render)
+    return _streamed(daemon, caller, watch, render)
 
 
 @router.get(
@@ -80,12 +81,13 @@ async def watch_session(
     begin = after if last_event_id is None else last_event_id
     chosen = EventFilter.read(names, preset)
     watch = session_watch(daemon, record, chosen, children=children, after=begin, replay=replay)
-    return _streamed(daemon, watch, render)
+    return _streamed(daemon, caller, watch, render)
 
 
-def _streamed(daemon: Daemon, watch: EventWatch, render: str | None) -> EventStreamResponse:
+def _streamed(daemon: Daemon, caller: Caller, watch: EventWatch, render: str | None) -> EventStreamResponse:
     shown = RenderedWatch(watch, daemon.renderer) if render == "html" else watch
-    return EventStreamResponse(shown, daemon.home.settings.stream.keepalive_seconds)
+    keepalive_s = daemon.home.settings.stream.keepalive_seconds
+    return EventStreamResponse(shown, keepalive_s, is_allowed=lambda: daemon.knows(caller))
 
 
 def session_watch(

@@ -65,6 +65,36 @@ async def test_a_client_that_reconnects_a_hundred_times_sees_each_event_once(
     assert seen == [event["seq"] for event in stored]
 
 
+def test_a_stream_ends_with_the_token_that_opened_it(server: RealServer, admin: httpx2.Client, tmp_path: Path) -> None:
+    session_id = create(admin, tmp_path, "One.")
+    secret = admin.post("/tokens", json={"name": "watcher", "scope": "admin"}).json()["token"]
+    headers = {"Authorization": f"Bearer {secret}"}
+    with (
+        httpx2.Client(base_url=f"{server.url}/api/v1", timeout=PATIENCE_S) as watcher,
+        watcher.stream("GET", f"/sessions/{session_id}/stream", headers=headers) as response,
+    ):
+        events = read_events(response)
+        assert next(events).event == "stream:connected"
+
+        admin.delete("/tokens/watcher")
+        run(admin, session_id)
+
+        assert [event.event for event in events] == []
+
+
+def test_a_stream_ends_with_the_login_that_opened_it(server: RealServer, admin: httpx2.Client) -> None:
+    page = {"X-Amplifier-Page": "1", "Origin": server.url}
+    with httpx2.Client(base_url=server.url, timeout=PATIENCE_S) as browser:
+        browser.post("/auth/login", json={"token": server.token}, headers=page).raise_for_status()
+        with browser.stream("GET", "/api/v1/events") as response:
+            events = read_events(response)
+            assert next(events).event == "stream:connected"
+
+            assert browser.post("/auth/logout", headers=page).status_code == 204
+
+            assert [event.event for event in events] == []
+
+
 async def _read_some(
     client: httpx2.AsyncClient, session_id: str, last_id: str, seen: list[int], *, stop_after: int
 ) -> str:
