@@ -1,0 +1,32 @@
+"""What a browser has to fetch before it shows the page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from playwright.sync_api import Page, Request, expect
+
+from .page_daemon import PageDaemon
+
+MOST_BYTES = 200_000
+
+
+def test_the_first_load_is_small_and_the_second_fetches_no_file_again(
+    new_tab: Callable[[], Page], daemon: PageDaemon
+) -> None:
+    page = new_tab()
+    finished: list[Request] = []
+    page.on("requestfinished", lambda request: finished.append(request))
+    page.goto(daemon.login_link())
+    expect(page.get_by_role("navigation").first).to_be_visible()
+    first = [request for request in finished if "/app/" in request.url]
+    sizes = [request.sizes() for request in first]
+
+    page.reload()
+    expect(page.get_by_role("navigation").first).to_be_visible()
+    again = [request for request in finished if "/app/" in request.url][len(first) :]
+
+    assert len(first) > 5
+    assert sum(size["responseBodySize"] + size["responseHeadersSize"] for size in sizes) < MOST_BYTES
+    assert again
+    assert sum(request.sizes()["responseBodySize"] for request in again) == 0
