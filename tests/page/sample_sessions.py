@@ -30,15 +30,15 @@ def plan_of(*script: Any, **parts: Any) -> dict[str, Any]:
     }
 
 
-def calls(tool: str, *, text: str = "", latency_ms: int = 0, **arguments: Any) -> dict[str, Any]:
+def calls(tool: str, *, text: str = "", **arguments: Any) -> dict[str, Any]:
     """Return a step of a script that calls a tool."""
-    return {"text": text, "tool_calls": [{"name": tool, "arguments": arguments}], "latency_ms": latency_ms}
+    return {"text": text, "tool_calls": [{"name": tool, "arguments": arguments}]}
 
 
-def asking_session(daemon: PageDaemon, file: str, name: str) -> str:
-    """Create a session that wants to write a file, and asks first."""
+def asking_session(daemon: PageDaemon, file: str, name: str, *answers: str) -> str:
+    """Create a session that wants to write a file, and asks first; then it gives these answers."""
     writes = calls("write_file", text="I write it.", file_path=file, content="written\n")
-    return create(daemon, plan_of(writes, "The end: {{last_tool_result}}", hooks=[_ASKS]), name)
+    return create(daemon, plan_of(writes, *(answers or ("The end: {{last_tool_result}}",)), hooks=[_ASKS]), name)
 
 
 def delegating_session(daemon: PageDaemon, name: str) -> str:

@@ -114,24 +114,22 @@ def test_a_question_is_answered_by_keys_alone(page: Page, daemon: PageDaemon) ->
 
 
 def test_a_running_turn_is_steered(page: Page, daemon: PageDaemon) -> None:
-    (daemon.directory / "slow.md").write_text("slow\n")
-    slowly = calls("read_file", text="Let me see.", latency_ms=2500, file_path="slow.md")
-    log = show(page, create(daemon, plan_of(slowly, "You said: {{last_user}}"), "Steered"))
+    log = show(page, asking_session(daemon, "steered.txt", "Steered", "You said: {{last_user}}"))
     say(page, "begin")
-    expect(status(page)).to_have_text("Working")
+    expect(status(page)).to_have_text("Waits for approval")
 
     say(page, "look at the second line")
+    expect(field(page)).to_have_value("")
+    page.get_by_role("button", name="Allow once").click()
 
     expect(log.get_by_text("You said: look at the second line")).to_be_visible()
     expect(log.get_by_label("You, while it worked")).to_contain_text("look at the second line")
-    expect(field(page)).to_have_value("")
 
 
 def test_prompts_wait_in_a_queue_and_are_taken_out(page: Page, daemon: PageDaemon) -> None:
-    slow = [{"text": f"Answer {number}.", "latency_ms": 4000} for number in (1, 2)]
-    log = show(page, create(daemon, plan_of(*slow), "Queue"))
+    log = show(page, asking_session(daemon, "queued.txt", "Queue", "Answer 1.", "Answer 2."))
     say(page, "first")
-    expect(status(page)).to_have_text("Working")
+    expect(status(page)).to_have_text("Waits for approval")
 
     for prompt in ("second", "third", "fourth"):
         say(page, prompt, "Control+Enter")
@@ -142,6 +140,7 @@ def test_prompts_wait_in_a_queue_and_are_taken_out(page: Page, daemon: PageDaemo
     expect(queue.get_by_role("listitem")).to_have_text(["second", "fourth"])
     queue.get_by_role("listitem").nth(1).get_by_role("button", name="Take out and edit").click()
     expect(field(page)).to_have_value("fourth")
+    page.get_by_role("button", name="Allow once").click()
 
     expect(log.get_by_text("Answer 2.")).to_be_visible()
     expect(queue).to_have_count(0)
