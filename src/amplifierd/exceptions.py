@@ -10,6 +10,7 @@ AmplifierError
 ├── CollectionError                       owner of the home: a collection cannot be registered, found or read
 ├── MountPlanError                        author of the plan: carries every issue found
 ├── AgentNotFoundError (ValueError)       caller: the plan has no such agent
+├── ProviderNotInPlanError (ValueError)   caller: the plan has no such provider
 ├── FormatUnsupportedError                owner of the home: a newer version wrote the file
 ├── SettingsError                         owner of the home: the settings file or a variable is invalid
 ├── AccessError                           caller of the daemon
@@ -113,6 +114,7 @@ __all__ = [
     "ProfileNotFoundError",
     "ProfileValidationError",
     "PromptRemovedError",
+    "ProviderNotInPlanError",
     "QueueFullError",
     "RefResolutionError",
     "RemoteError",
@@ -188,6 +190,10 @@ class MountPlanError(KernelMountPlanError):
 
 class AgentNotFoundError(AmplifierError, ValueError):
     """A plan has no agent of that name."""
+
+
+class ProviderNotInPlanError(AmplifierError, ValueError):
+    """A plan has no provider of that name, or none at all."""
 
 
 class FormatUnsupportedError(AmplifierError):

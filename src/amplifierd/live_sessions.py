@@ -13,6 +13,7 @@ from typing import Any, Literal, Protocol
 
 from .session_store.record import Activity
 from .sessions.client_turns import ClientTurn
+from .sessions.compaction import Compaction
 
 Questions = Literal["wait", "deny"]
 """What becomes of a question that a session asks: it waits for a client, or is denied unless remembered."""
@@ -89,6 +90,15 @@ class LiveState:
     pending_approvals: Sequence[Mapping[str, Any]] = ()
 
 
+@dataclass(frozen=True)
+class LoadedState:
+    """What was found when a session was loaded: whether a crash had left something to repair, which is told once, and
+    the keys of its configuration that its modules do not read, as `{module_id, key, known}`."""
+
+    is_repaired: bool = False
+    unread_keys: Sequence[Mapping[str, Any]] = ()
+
+
 class LiveSessions(Protocol):
     """Errors are those of the library (`amplifierd.exceptions`), whatever process they were raised in."""
 
@@ -100,7 +110,7 @@ class LiveSessions(Protocol):
 
     def workers(self) -> Sequence[WorkerState]: ...
 
-    async def load(self, session_id: str, *, questions: Questions = "wait") -> LiveState:
+    async def load(self, session_id: str, *, questions: Questions = "wait") -> LoadedState:
         """Load a session's modules; one that is live already stays as it is.
 
         Raises:
@@ -143,11 +153,19 @@ class LiveSessions(Protocol):
         """Load the session if need be, and list one kind of what is mounted in it."""
         ...
 
+    async def compact(self, session_id: str) -> Compaction:
+        """Load the session if need be, and leave older parts of the conversation out of what its model sees.
+
+        Raises:
+            ExecutionInProgressError: a turn is running.
+        """
+        ...
+
     async def perform(self, session_id: str, method: str, /, **arguments: Any) -> Any:
         """Call a method of `home.sessions` in the process that has the session, else in this one.
 
         For what changes a stored session and may find it live: `update`, `tag`, `end`, `truncate`,
-        `delete_last_message`, `append_message`, `undo`, `change_profile`, `delete`.
+        `delete_last_message`, `append_message`, `undo`, `change_profile`, `change_agent`, `delete`.
         """
         ...
 

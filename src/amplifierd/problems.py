@@ -64,6 +64,7 @@ PROBLEMS: Mapping[type[BaseException], Problem] = {
     ours.MountPlanError: Problem(422, "mount-plan-invalid"),
     ours.RefResolutionError: Problem(502, "ref-resolution-failed", retryable=True),
     ours.AgentNotFoundError: Problem(400, "invalid-request"),
+    ours.ProviderNotInPlanError: Problem(400, "invalid-request"),
     ours.FormatUnsupportedError: Problem(409, "format-unsupported"),
     ours.SettingsError: Problem(500, "configuration-error"),
     ours.InvalidSessionIdError: Problem(400, "invalid-identifier"),

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import time
 import uuid
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from types import TracebackType
 from typing import Any, Self
@@ -13,7 +14,7 @@ from typing import Any, Self
 import httpx2
 
 from amplifier_core.exceptions import AmplifierError
-from amplifierd.daemon.run_file import RunningDaemon
+from amplifierd.daemon.run_file import RunningDaemon, find_running
 from amplifierd.exceptions import NotReadyError, RemoteError
 from amplifierd.paths import Paths
 from amplifierd.workers.error_transfer import error_of
@@ -25,6 +26,7 @@ _LONGEST_PAUSE_S = 2.0
 _CONNECT_S = 10.0
 _SILENCE_S = 60.0
 """How long a stream may be silent; the daemon shows a sign of life more often."""
+_LOOK_S = 0.1
 
 Event = dict[str, Any]
 
@@ -34,9 +36,10 @@ class DaemonLostError(AmplifierError):
 
 
 class DaemonClient:
-    """Speaks to one daemon at `url`, or at the Unix socket `uds`. `is_alive` says whether its process is still there.
+    """Speaks to a daemon at `url`, or at the Unix socket `uds`. `is_alive` says whether its process is still there.
 
-    Problems are raised as the exceptions that they were in the daemon.
+    Problems are raised as the exceptions that they were in the daemon. A client of a home goes on with the daemon that
+    serves it next, if that comes within `patience_s`; `tell` is told, and `after_restart` is awaited then.
     """
 
     def __init__(
@@ -48,6 +51,22 @@ class DaemonClient:
         tls: ssl.SSLContext | None = None,
         is_alive: Callable[[], bool] | None = None,
     ) -> None:
+        self.patience_s = 2.0
+        self.tell: Callable[[str], None] = lambda text: None
+        self.after_restart: list[Callable[[], Awaitable[None]]] = []
+        self._home: Paths | None = None
+        self._following = asyncio.Lock()
+        self._connect(url, token, uds=uds, tls=tls, is_alive=is_alive)
+
+    def _connect(
+        self,
+        url: str,
+        token: str | None,
+        *,
+        uds: str | None,
+        tls: ssl.SSLContext | None,
+        is_alive: Callable[[], bool] | None,
+    ) -> None:
         transport = httpx2.AsyncHTTPTransport(verify=tls or True, uds=uds, trust_env=False)
         self._http = httpx2.AsyncClient(
             base_url=f"{url if uds is None else 'http://localhost'}{_API}",
@@ -55,19 +74,37 @@ class DaemonClient:
             transport=transport,
             timeout=httpx2.Timeout(None, connect=_CONNECT_S),
         )
-        self._url = url
-        self._is_alive = is_alive or (lambda: True)
+        self.url = url
+        self.is_alive = is_alive or (lambda: True)
 
     @classmethod
     def of(cls, running: RunningDaemon, paths: Paths) -> Self:
         """Return a client of the daemon that serves a home, with the home's own token."""
-        token = paths.token_file.read_text(encoding="utf-8").strip() if paths.token_file.exists() else None
-        tls = None
-        if running.url.startswith("https:"):
-            tls = ssl.create_default_context()
-            if (own := paths.certs / "daemon.crt").exists():
-                tls.load_verify_locations(own)
-        return cls(running.url, token, uds=running.uds, tls=tls, is_alive=running.process.is_alive)
+        client = cls(running.url, _token(paths), **_way_to(running, paths))
+        client._home = paths
+        return client
+
+    async def follow(self) -> bool:
+        """Go on with the daemon that serves the home now, when the one before has ended; False when none comes."""
+        async with self._following:
+            if self.is_alive():
+                return True
+            if self._home is None or (running := await self._successor(self._home)) is None:
+                return False
+            await self._http.aclose()
+            self._connect(running.url, _token(self._home), **_way_to(running, self._home))
+        self.tell("the daemon was restarted; the session goes on")
+        for work in tuple(self.after_restart):
+            await work()
+        return True
+
+    async def _successor(self, home: Paths) -> RunningDaemon | None:
+        """Return the daemon that comes after this one, None when it is waited for in vain."""
+        until = time.monotonic() + self.patience_s
+        while True:
+            if (running := find_running(home)) is not None or time.monotonic() > until:
+                return running
+            await asyncio.sleep(_LOOK_S)
 
     async def get(self, path: str, **parameters: Any) -> dict[str, Any]:
         return await self._answer("GET", path, params=_said(parameters))
@@ -83,7 +120,7 @@ class DaemonClient:
         return await self._answer("DELETE", path)
 
     async def _answer(self, method: str, path: str, **options: Any) -> dict[str, Any]:
-        attempts = _Attempts(self._url, self._is_alive)
+        attempts = _Attempts(self)
         while True:
             try:
                 response = await self._http.request(method, path, **options)
@@ -96,7 +133,7 @@ class DaemonClient:
 
         Without `after` the first one is `stream:connected`, and what happens from then on follows.
         """
-        last, attempts = after, _Attempts(self._url, self._is_alive)
+        last, attempts = after, _Attempts(self)
         while True:
             try:
                 async with aclosing(self._connection(path, last, parameters)) as connection:
@@ -147,27 +184,45 @@ class DaemonClient:
 class _Attempts:
     """How often something was tried in vain, and how long it is waited before the next time."""
 
-    def __init__(self, url: str, is_alive: Callable[[], bool]) -> None:
-        self._url, self._is_alive, self._count = url, is_alive, 0
+    def __init__(self, client: DaemonClient) -> None:
+        self._client, self._count = client, 0
 
     def succeeded(self) -> None:
         self._count = 0
 
     async def pause_after(self, error: Exception | None) -> None:
-        """Wait a little.
+        """Wait a little, or until another daemon is there.
 
         Raises:
             DaemonLostError: the daemon has ended, or cannot be reached for long.
         """
         self._count += 1
-        if not self._is_alive():
-            raise DaemonLostError(f"the daemon at {self._url} has ended", hint="start it: amplifier daemon start")
+        url = self._client.url
+        if not self._client.is_alive():
+            if await self._client.follow():
+                self._count = 0
+                return
+            raise DaemonLostError(f"the daemon at {url} has ended", hint="start it: amplifier daemon start")
         if self._count >= _ATTEMPTS:
             if isinstance(error, NotReadyError):
                 raise error
             why = f": {error}" if error is not None and str(error) else ""
-            raise DaemonLostError(f"the daemon at {self._url} does not answer{why}", hint="see amplifier daemon logs")
+            raise DaemonLostError(f"the daemon at {url} does not answer{why}", hint="see amplifier daemon logs")
         await asyncio.sleep(min(_FIRST_PAUSE_S * 2**self._count, _LONGEST_PAUSE_S))
+
+
+def _token(paths: Paths) -> str | None:
+    return paths.token_file.read_text(encoding="utf-8").strip() if paths.token_file.exists() else None
+
+
+def _way_to(running: RunningDaemon, paths: Paths) -> dict[str, Any]:
+    """Return how a daemon is reached, beside its address."""
+    tls = None
+    if running.url.startswith("https:"):
+        tls = ssl.create_default_context()
+        if (own := paths.certs / "daemon.crt").exists():
+            tls.load_verify_locations(own)
+    return {"uds": running.uds, "tls": tls, "is_alive": running.process.is_alive}
 
 
 def _read(response: httpx2.Response) -> dict[str, Any]:

@@ -2,30 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from types import TracebackType
 from typing import Any, Self
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, quote, urlsplit
 
+from amplifierd.checkpoints import Changes, UndoResult
+from amplifierd.exceptions import PromptRemovedError
+from amplifierd.session_store.protocol import Message
 from amplifierd.session_store.record import Activity, SessionRecord
 from amplifierd.sessions.announcements import STATUS
 from amplifierd.sessions.approvers import Approver
+from amplifierd.sessions.compaction import Compaction
+from amplifierd.sessions.request_part import RequestPart
+from amplifierd.sessions.turn_result import TurnResult
+from amplifierd.sessions.unread_keys import UnreadKey
 
 from .daemon_client import DaemonClient, Event
 from .remote_approvals import RemoteApprovals
 
 _NAMES = {"timeout_s": "timeout_seconds"}
+_BESIDE = frozenset({"activity", "resumed", "repaired", "unread_keys"})
+_PAGE = 1000
+_AT_REST: tuple[Activity | None, ...] = ("idle", None)
 
 
 class RemoteSession:
     """One session of a daemon. A turn goes on in the daemon when nobody watches it any more."""
 
     def __init__(self, client: DaemonClient, shown: Mapping[str, Any], approver: Approver) -> None:
-        self._client = client
-        self._path = f"/sessions/{shown['session_id']}"
+        self.client = client
+        self.path = f"/sessions/{shown['session_id']}"
         self._approvals = RemoteApprovals(client, shown["session_id"], approver)
+        self._submitting = asyncio.Lock()  # prompts wait there in the order in which they were given
         self._note(shown)
+        self.repaired = bool(shown.get("repaired"))
+        self.unread_keys: tuple[UnreadKey, ...] = tuple(
+            UnreadKey(one["module_id"], one["key"], tuple(one["known"])) for one in shown.get("unread_keys") or ()
+        )
+        client.after_restart.append(self._come_back)
 
     @classmethod
     async def create(cls, client: DaemonClient, body: Mapping[str, Any], approver: Approver) -> Self:
@@ -51,12 +68,29 @@ class RemoteSession:
         return self.record.session_id
 
     def _note(self, shown: Mapping[str, Any]) -> None:
-        self.record = SessionRecord.model_validate({name: value for name, value in shown.items() if name != "activity"})
+        stored = {name: value for name, value in shown.items() if name not in _BESIDE}
+        self.record = SessionRecord.model_validate(stored)
         self.activity: Activity | None = shown.get("activity")
 
-    async def refresh(self) -> None:
-        """Ask what is stored about it now."""
-        self._note(await self._client.get(self._path))
+    async def _come_back(self) -> None:
+        """Load it in another daemon, which repairs what the one before left of a turn and tells its end."""
+        if self.activity is not None:
+            self._note(await self.client.post(f"{self.path}/resume"))
+
+    async def read(self) -> SessionRecord:
+        """Return what is stored about it now."""
+        self._note(await self.client.get(self.path))
+        return self.record
+
+    async def messages(self) -> list[Message]:
+        """Return the transcript."""
+        found: list[Message] = []
+        while True:
+            before = found[0]["id"] if found else None
+            page = await self.client.get(f"{self.path}/transcript", limit=_PAGE, before=before)
+            found = [*page["messages"], *found]
+            if not page["has_more"]:
+                return found
 
     # --- turns
 
@@ -64,10 +98,40 @@ class RemoteSession:
         """Give it a prompt without watching what comes of it; with `queue` it waits for a running turn."""
         given = {_NAMES.get(name, name): value for name, value in options.items()}
         body = {"prompt": prompt, "queue": queue, "auto_resume": True, **given}
-        return await self._client.post(f"{self._path}/execute/stream", body)
+        async with self._submitting:
+            accepted = await self.client.post(f"{self.path}/execute/stream", body)
+        if self.activity in _AT_REST:
+            self.activity = "executing"
+        return accepted
+
+    async def execute(self, prompt: str, *, queue: bool = False, **options: Any) -> TurnResult:
+        """Run a prompt to its end. What goes wrong inside the turn is in the result.
+
+        Raises:
+            PromptRemovedError: it was taken out of the queue, or was lost with a daemon that ended.
+        """
+        last: Event = {}
+        async with aclosing(self.stream(prompt, queue=queue, **options)) as events:
+            async for event in events:
+                last = event
+        done = last["data"]
+        return TurnResult(
+            response=done.get("response") or "",
+            status=done["status"],
+            session_id=self.session_id,
+            turn=done.get("turn") or 0,
+            correlation_id=str(last.get("correlation_id")),
+            finish_reason=done.get("finish_reason"),
+            usage=done.get("usage") or {},
+            error=done.get("error"),
+        )
 
     async def stream(self, prompt: str, *, queue: bool = False, **options: Any) -> AsyncGenerator[Event, None]:
-        """Run a prompt and yield its events, those of its children included; the last one is `execution:done`."""
+        """Run a prompt and yield its events, those of its children included; the last one is `execution:done`.
+
+        Raises:
+            PromptRemovedError: it was taken out of the queue, or was lost with a daemon that ended.
+        """
         accepted = await self.submit(prompt, queue=queue, **options)
         after = int(parse_qs(urlsplit(accepted["events_url"]).query)["after"][0])
         is_begun = False
@@ -75,14 +139,27 @@ class RemoteSession:
             async for event in events:
                 is_own = event.get("correlation_id") == accepted["correlation_id"]
                 is_begun = is_begun or (is_own and event["event"] != STATUS)
+                if not is_begun and accepted["status"] == "queued" and self._is_at_rest(event):
+                    raise PromptRemovedError(f"this was not said, it waits no longer: {prompt}", hint="say it again")
                 is_over = is_own and event["event"] == "execution:done" and event["session_id"] == self.session_id
                 if not is_begun or (event.get("sequence") is None and not is_over):
                     continue
                 if is_over:
-                    await self.refresh()
+                    await self.read()
                 yield event
                 if is_over:
                     return
+
+    def _is_at_rest(self, event: Event) -> bool:
+        """Say whether an event tells that the session has nothing to do."""
+        is_own = event["event"] == STATUS and event.get("session_id") == self.session_id
+        return is_own and event["data"].get("activity") in _AT_REST
+
+    async def subscribe(self) -> AsyncIterator[Event]:
+        """Watch what happens from now on: once this is awaited, nothing is missed."""
+        events = self.watch()
+        await anext(events)  # stream:connected
+        return events
 
     async def watch(self) -> AsyncGenerator[Event, None]:
         """Yield what happens from now on; the first event is `stream:connected`. Questions that wait are asked."""
@@ -95,7 +172,7 @@ class RemoteSession:
                 yield event
 
     async def _events(self, after: int | None) -> AsyncGenerator[Event, None]:
-        async with aclosing(self._client.events(f"{self._path}/stream", after=after)) as events:
+        async with aclosing(self.client.events(f"{self.path}/stream", after=after)) as events:
             async for event in events:
                 self._approvals.hear(event)
                 if event["event"] == STATUS and event.get("session_id") == self.session_id:
@@ -104,22 +181,79 @@ class RemoteSession:
 
     async def steer(self, text: str) -> dict[str, Any]:
         """Let a text reach the running turn before its next provider call."""
-        return await self._client.post(f"{self._path}/steer", {"content": text})
+        return await self.client.post(f"{self.path}/steer", {"content": text})
 
     async def cancel(self, *, immediate: bool = False) -> dict[str, Any]:
         """Stop the running turn, after the tools in flight or at once."""
-        return await self._client.post(f"{self._path}/cancel", {"immediate": immediate})
+        return await self.client.post(f"{self.path}/cancel", {"immediate": immediate})
 
-    async def queued(self) -> list[str]:
+    async def queued(self) -> Sequence[str]:
         """Return the prompts that wait."""
-        return list((await self._client.get(f"{self._path}/queue"))["queue"])
+        async with self._submitting:
+            return list((await self.client.get(f"{self.path}/queue"))["queue"])
 
     async def remove_queued(self, position: int) -> str:
         """Take a waiting prompt out of the queue; the first one has position 1."""
-        return str((await self._client.delete(f"{self._path}/queue/{position}"))["prompt"])
+        return str((await self.client.delete(f"{self.path}/queue/{position}"))["prompt"])
+
+    # --- beside turns
+
+    async def tools(self) -> list[dict[str, Any]]:
+        """Return the tools that its model is offered, as `{name, description, input_schema}`."""
+        return list((await self.client.get(f"{self.path}/tools"))["items"])
+
+    async def last_request(self) -> Sequence[RequestPart]:
+        """Return what the last request to a model was made of, empty when there was none."""
+        total = (await self.client.get(f"{self.path}/requests", limit=1))["total"]
+        if not total:
+            return ()
+        (last,) = (await self.client.get(f"{self.path}/requests", limit=1, offset=total - 1))["requests"]
+        request = await self.client.get(f"{self.path}/requests/{quote(last['request_id'], safe='')}")
+        return [RequestPart.from_json(part) for part in request["parts"]]
+
+    async def change_profile(self, profile: str) -> None:
+        """Go on with another profile, or with the newest build of its own; a running turn is waited for."""
+        self._note(await self.client.post(f"{self.path}/change-profile", {"profile_name": profile}))
+
+    async def change_agent(self, **wanted: Any) -> None:
+        """Go on with another `provider`, `model`, `effort` or `max_iterations`; a running turn is waited for."""
+        self._note(await self.client.post(f"{self.path}/change-agent", wanted))
+
+    async def compact(self) -> Compaction:
+        """Leave older parts of the conversation out of what the model sees; the session keeps all of them."""
+        return Compaction.from_json(await self.client.post(f"{self.path}/compact"))
+
+    async def rename(self, name: str) -> None:
+        """Give it a name; an empty one takes it away."""
+        self._note(await self.client.patch(self.path, {"name": name}))
+
+    async def changes(self, turn: int) -> Changes:
+        """Return what a turn changed in the working directory."""
+        found = await self.client.get(f"{self.path}/changes", turn=turn)
+        return Changes(
+            added=tuple(found["added"]),
+            modified=tuple(found["modified"]),
+            deleted=tuple(found["deleted"]),
+            diff=found["diff"],
+            is_cut=found["is_cut"],
+            complete=found["complete"],
+            reason=found["reason"],
+        )
+
+    async def undo(self, turn: int, *, force: bool = False) -> UndoResult:
+        """Take back what a turn changed, in files and conversation."""
+        found = await self.client.post(f"{self.path}/undo", {"turn": turn, "force": force})
+        lists = {name: tuple(found[name]) for name in ("restored", "foreign", "not_empty")}
+        return UndoResult(done=found["done"], **lists, before=None, after=None)
+
+    async def fork(self, turn: int | None = None) -> str:
+        """Store a session that goes on from a turn, by default the last; returns its id."""
+        return str((await self.client.post(f"{self.path}/fork", {"turn": turn}))["session_id"])
 
     async def close(self) -> None:
         """Stop answering its questions; the session itself stays as it is."""
+        if self._come_back in self.client.after_restart:
+            self.client.after_restart.remove(self._come_back)
         await self._approvals.close()
 
     async def __aenter__(self) -> Self:

@@ -51,6 +51,15 @@ class Truncation(Body):
     turn: Annotated[int, Field(ge=0)]
 
 
+class Compacted(Answer):
+    """What the model was shown before, and is shown after; tokens are estimated."""
+
+    tokens_before: int
+    tokens_after: int
+    messages_before: int
+    messages_after: int
+
+
 class StoredEvents(Answer):
     events: list[dict[str, Any]]
     total: int
@@ -119,6 +128,13 @@ async def truncate(daemon: TheDaemon, caller: Runner, session_id: SessionId, bod
     """Drop everything after a turn; 0 drops the whole conversation."""
     await daemon.access.get(caller, session_id)
     return shown(daemon, await daemon.live.perform(session_id, "truncate", turn=body.turn))
+
+
+@router.post("/compact", responses=problems(404, 409))
+async def compact(daemon: TheDaemon, caller: Runner, session_id: SessionId) -> Compacted:
+    """Leave older parts of the conversation out of what the model sees; the session keeps all of them."""
+    await daemon.access.get(caller, session_id)
+    return Compacted(**(await daemon.live.compact(session_id)).to_json())
 
 
 @router.get("/events", responses=problems(404))

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from amplifier_sessions.search_text import message_text
 from amplifierd.daemon.profile_edits import checked_profile_id
-from amplifierd.exceptions import InvalidTurnError, SessionNotFoundError
+from amplifierd.exceptions import InvalidTurnError, RequestRefusedError, SessionNotFoundError
 from amplifierd.http.dependencies import Reader, Runner, TheDaemon
 from amplifierd.http.idempotent_route import IdempotentRoute
 from amplifierd.http.models import Answer, Body, PageLimit, PageOffset, page_facts, problems
@@ -29,6 +29,18 @@ Turn = Annotated[int, Field(ge=1)]
 
 class ProfileChange(Body):
     profile_name: str
+    cancel: bool = Field(default=False, description="cancel a running turn instead of waiting for it")
+
+
+class AgentChange(Body):
+    """What is to change about the agent; what is left out stays."""
+
+    provider: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(
+        default=None, description="a provider of the session's plan, with or without `provider-`"
+    )
+    model: Annotated[str, Field(min_length=1, max_length=200)] | None = None
+    effort: Annotated[str, Field(min_length=1, max_length=50)] | None = None
+    max_iterations: Annotated[int, Field(ge=1, le=2**31)] | None = None
     cancel: bool = Field(default=False, description="cancel a running turn instead of waiting for it")
 
 
@@ -87,6 +99,19 @@ async def change_profile(daemon: TheDaemon, caller: Runner, session_id: SessionI
     await daemon.access.get(caller, session_id)
     profile_id = checked_profile_id(body.profile_name)
     record = await daemon.live.perform(session_id, "change_profile", profile=str(profile_id), cancel=body.cancel)
+    return shown(daemon, record)
+
+
+@router.post("/change-agent", responses=problems(404, 409))
+async def change_agent(daemon: TheDaemon, caller: Runner, session_id: SessionId, body: AgentChange) -> SessionInfo:
+    """Go on with another provider, model, effort or number of iterations; a running turn is waited for."""
+    await daemon.access.get(caller, session_id)
+    wanted = body.model_dump(exclude={"cancel"}, exclude_none=True)
+    if not wanted:
+        raise RequestRefusedError(
+            "nothing is to change", code="invalid-request", hint="name a provider, a model, an effort or max_iterations"
+        )
+    record = await daemon.live.perform(session_id, "change_agent", **wanted, cancel=body.cancel)
     return shown(daemon, record)
 
 

@@ -17,6 +17,7 @@ from amplifierd.http.idempotent_route import IdempotentRoute
 from amplifierd.http.models import Answer, Body, PageLimit, PageOffset, page_facts, problems
 from amplifierd.http.session_answers import SessionId, SessionInfo, SessionPage, all_shown, shown
 from amplifierd.limits import Limits
+from amplifierd.live_sessions import LoadedState
 from amplifierd.plans.conversion import Form
 from amplifierd.session_store.protocol import SessionQuery
 from amplifierd.session_store.record import Activity, SessionRecord, SessionState, checked_session_id, new_session_id
@@ -60,8 +61,25 @@ class SessionChange(Body):
     error_details: dict[str, Any] | None = None
 
 
-class ResumedSession(SessionInfo):
+class UnreadKey(Answer):
+    """A key in the configuration of a module that it does not know, and those that it does."""
+
+    module_id: str
+    key: str
+    known: list[str]
+
+
+class LoadedSession(SessionInfo):
+    """A session, and what was found when its modules were loaded."""
+
+    unread_keys: list[UnreadKey] = Field(default_factory=list)
+
+
+class ResumedSession(LoadedSession):
+    """`repaired` says that a crash had interrupted a turn, whose end was made up for when the session was loaded."""
+
     resumed: bool = True
+    repaired: bool = False
 
 
 class Hit(Answer):
@@ -89,7 +107,7 @@ class Removed(Answer):
 
 
 @router.post("", status_code=201, responses=problems(404, 409, 502, 503))
-async def create_session(daemon: TheDaemon, caller: Runner, body: NewSession, response: Response) -> SessionInfo:
+async def create_session(daemon: TheDaemon, caller: Runner, body: NewSession, response: Response) -> LoadedSession:
     """Create a session; without a profile, a bundle or a plan it gets the default profile."""
     if daemon.phase != "ready":
         raise NotReadyError(f"the daemon is {daemon.phase}", hint="try again in a moment")
@@ -122,19 +140,24 @@ async def create_session(daemon: TheDaemon, caller: Runner, body: NewSession, re
         parent_session_id=body.parent_session_id,
     )
     daemon.access.remember(session_id, caller.owner)
+    loaded = LoadedState()
     if body.load:
-        record = await _load_or_leave_nothing(daemon, record)
+        loaded = await _load_or_leave_nothing(daemon, record)
+        record = await daemon.home.sessions.runtime.store.read(record.session_id)
     response.headers["Location"] = f"/api/v1/sessions/{record.session_id}"
-    return shown(daemon, record)
+    return LoadedSession(**shown(daemon, record).model_dump(), unread_keys=_unread(loaded))
 
 
-async def _load_or_leave_nothing(daemon: Daemon, record: SessionRecord) -> SessionRecord:
+async def _load_or_leave_nothing(daemon: Daemon, record: SessionRecord) -> LoadedState:
     try:
-        await daemon.live.load(record.session_id)
+        return await daemon.live.load(record.session_id)
     except BaseException:
         await daemon.live.perform(record.session_id, "delete", force=True, forever=True)
         raise
-    return await daemon.home.sessions.runtime.store.read(record.session_id)
+
+
+def _unread(loaded: LoadedState) -> list[UnreadKey]:
+    return [UnreadKey.model_validate(key) for key in loaded.unread_keys]
 
 
 @router.get("")
@@ -262,6 +285,7 @@ async def start_session(daemon: TheDaemon, caller: Runner, session_id: SessionId
 async def resume_session(daemon: TheDaemon, caller: Runner, session_id: SessionId) -> ResumedSession:
     """Load a session, active again if it had ended."""
     await daemon.access.get(caller, session_id)
-    await daemon.live.load(session_id)
+    loaded = await daemon.live.load(session_id)
     record = await daemon.home.sessions.runtime.store.read(session_id)
-    return ResumedSession(**shown(daemon, record).model_dump())
+    known = shown(daemon, record).model_dump()
+    return ResumedSession(**known, repaired=loaded.is_repaired, unread_keys=_unread(loaded))

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 from amplifierd.session_store.protocol import Message
 from amplifierd.session_store.record import SessionRecord
 
+from .compaction import DOCUMENT as COMPACTION
+from .compaction import Compaction, KeptCompaction, compact
 from .context_messages import DOCUMENT, for_other_agent
 from .equipment import Equipment
 from .kernel_session import KernelSession
@@ -27,6 +29,16 @@ async def append_message(runner: ExecutionRunner, message: Message) -> Message:
         await runner.kernel.add_to_context(for_context(line))
         await runner.change(message_count=runner.record.message_count + runner.transcript.take_written())
         return line
+
+
+async def compact_now(runner: ExecutionRunner) -> Compaction:
+    """Leave older parts of the conversation out of what the model sees, from now on and when it is resumed."""
+    async with runner.working():
+        done = await compact(runner.kernel.context)
+        if (last := runner.transcript.last_id) is not None and done.tokens[1] < done.tokens[0]:
+            kept = KeptCompaction(last, max(done.tokens[0], 1))
+            await runner.runtime.store.put_document(runner.hold, COMPACTION, kept.to_json())
+        return done
 
 
 async def rewrite(runner: ExecutionRunner, messages: list[Message], turn: int) -> SessionRecord:

@@ -10,11 +10,14 @@ from amplifier_foundation.session import find_orphaned_tool_calls
 from amplifier_system.tasks import run_to_end
 from amplifierd.builds.home_profiles import Profiles
 from amplifierd.checkpoints import Changes, UndoResult
+from amplifierd.documents.merging import merge_sections
 from amplifierd.exceptions import (
     ExecutionInProgressError,
     InvalidTurnError,
     SessionStateError,
 )
+from amplifierd.plans.agent_choice import AgentChoice
+from amplifierd.plans.request import lay_over_plan
 from amplifierd.session_store.protocol import Hold, Message
 from amplifierd.session_store.record import SessionRecord, checked_session_id
 from amplifierd.signing_keys import SigningKeys
@@ -24,6 +27,7 @@ from .between_turns import rewrite, switch
 from .branches import Branches, OrphanedTools
 from .checkpointing import Undone, changes_of, undo_files
 from .creation import SessionRequest
+from .equipment import Equipment
 from .export import ExportedSession, export_session
 from .interrupted_turns import mark_interrupted
 from .interruption import RepairReport
@@ -75,15 +79,61 @@ class Sessions(SessionRemoval):
         Raises:
             SessionStateError: the session has ended.
         """
-        record = self.get(session_id)
-        if record.status != "active":
-            raise SessionStateError(f"session {session_id} is {record.status}", hint="resume it first")
+        record = self._active(session_id)
         working_dir = Path(record.working_dir)
         request = SessionRequest(profile=profile, working_dir=working_dir, overrides=record.settings_overrides)
         equipment, plan = await self._creation.plan_for(request)
         build_id = equipment.build.build_id if equipment.build else None
         changes = {"profile_name": str(equipment.profile_id), "bundle": None, "build_id": build_id, "stale": False}
         told = {"from": record.profile_name or record.bundle, "to": changes["profile_name"], "build_id": build_id}
+        return await self._switch(session_id, equipment, plan, changes, told, cancel=cancel)
+
+    async def change_agent(
+        self,
+        session_id: str,
+        *,
+        provider: str | None = None,
+        model: str | None = None,
+        effort: str | None = None,
+        max_iterations: int | None = None,
+        cancel: bool = False,
+    ) -> SessionRecord:
+        """Let a session go on with another provider of its plan, model, effort or number of iterations.
+
+        Its modules and its history stay. It waits for a running turn, or cancels it.
+
+        Raises:
+            ProviderNotInPlanError: the plan has no such provider.
+            SessionStateError: the session has ended.
+        """
+        record, choice = self._active(session_id), AgentChoice(provider, model, effort, max_iterations)
+        plan = await self._store.read_plan(session_id)
+        given = choice.overrides(plan, self.runtime.environment, self.runtime.find_key)
+        changes = {"settings_overrides": merge_sections(record.settings_overrides, given)}
+        agent = record.profile_name or record.bundle
+        told = {"from": agent, "to": agent, "build_id": record.build_id, **choice.told()}
+        opened = self._open.get(session_id)
+        equipment = opened.runner.equipment if opened is not None else await self._equipment_of(record)
+        changed = lay_over_plan(plan, given, allow_modules=False)
+        return await self._switch(session_id, equipment, changed, changes, told, cancel=cancel)
+
+    def _active(self, session_id: str) -> SessionRecord:
+        record = self.get(session_id)
+        if record.status != "active":
+            raise SessionStateError(f"session {session_id} is {record.status}", hint="resume it first")
+        return record
+
+    async def _switch(
+        self,
+        session_id: str,
+        equipment: Equipment,
+        plan: Mapping[str, Any],
+        changes: Mapping[str, Any],
+        told: Mapping[str, Any],
+        *,
+        cancel: bool,
+    ) -> SessionRecord:
+        """Go on with another plan, loaded or not."""
         opened = self._open.get(session_id)
         if opened is not None:
             return await opened.change_plan(equipment, plan, changes, told, cancel=cancel)

@@ -22,6 +22,8 @@ from amplifierd.plans.session_policy import session_policy_for
 from amplifierd.session_store.protocol import Message
 
 from .calls import CallLayer, LayeredOrchestrator
+from .compaction import DOCUMENT as COMPACTION
+from .compaction import KeptCompaction, compact_to
 from .context_messages import DOCUMENT, ContextMessages, for_kernel
 from .displays import EventDisplay
 from .interruption import ends_repaired, repair
@@ -30,6 +32,7 @@ from .receipts import ask_tool
 from .running_calls import RunningCalls
 from .transcript import RecordedContext, for_context, last_turn
 from .uncounted import TURN_DONE, counted_until, used_in
+from .unread_keys import unread_keys
 from .usage import Usage
 
 if TYPE_CHECKING:
@@ -85,7 +88,9 @@ class KernelSession:
         self._calls = RunningCalls(coordinator)
         coordinator.hooks.register(PROMPT_SUBMIT, self._hear_prompt, priority=PRIORITY, name="session-prompt")
         self._held.enter_context(runner.equipment.import_path())
-        await self.session.initialize()
+        with unread_keys() as unread:
+            await self.session.initialize()
+        runner.unread_keys = tuple(dict.fromkeys(unread))
         await runner.journal.listen(coordinator)
         self.load_failures = runtime.secrets.scrubbed([dict(one) for one in self.session.status.load_failures])
         await self._offer_approvals()
@@ -172,8 +177,7 @@ class KernelSession:
             told.inherit(inherited)
             await told.begin(runner.equipment.instruction, source=runner.equipment.source)
         if self.messages:
-            whole = told.installed_before(self.messages)
-            await self._set_messages([for_context(m) if stored else for_kernel(m) for m, stored in whole])
+            await self._install(self.messages)
         else:
             await self._add(told.entries)
         if is_new:
@@ -217,6 +221,23 @@ class KernelSession:
             self.settled |= {"usage_seq": last_seq, "message_count": len(self.messages)}
             self.settled["turn_count"] = max(record.turn_count, last_turn(self.messages))
 
+    async def _install(self, transcript: list[Message]) -> None:
+        """Put a conversation into the context, and what a person had left out is left out again."""
+        whole = self._known.installed_before(transcript)
+        history = [for_context(m) if stored else for_kernel(m) for m, stored in whole]
+        document = await self.runner.runtime.store.read_document(self.runner.session_id, COMPACTION)
+        kept = KeptCompaction.find(document)
+        ids = [m.get("id") if stored else None for m, stored in whole]
+        if kept is None or kept.message_id not in ids:  # none, or of a part that was taken back
+            await self._set_messages(history)
+            return
+        until = ids.index(kept.message_id) + 1
+        await self._set_messages(history[:until])
+        has_own = len(await settle(self._context.get_messages())) >= len(history)  # it restored its own file
+        await compact_to(self._context, kept.token_budget)
+        for message in () if has_own else history[until:]:
+            await settle(self._context.add_message(message))
+
     async def _set_messages(self, messages: list[Message]) -> None:
         """Put a history into the context, behind the system messages that modules left there."""
         set_messages = getattr(self._context, "set_messages", None)
@@ -251,6 +272,11 @@ class KernelSession:
         await settle(self._context.add_message(message))
         await self.runner.transcript.add(message)
 
+    @property
+    def context(self) -> Any:
+        """The session's own context manager."""
+        return self._context
+
     async def add_to_context(self, message: Message) -> None:
         await settle(self._context.add_message(dict(message)))
 
@@ -260,8 +286,7 @@ class KernelSession:
         self._known.forget_after(turn)
         await self.runner.runtime.store.put_document(self.runner.hold, DOCUMENT, self._known.document())
         await settle(self._context.clear())
-        whole = self._known.installed_before(messages)
-        await self._set_messages([for_context(m) if stored else for_kernel(m) for m, stored in whole])
+        await self._install(messages)
 
     async def _add(self, entries: Sequence[Message]) -> None:
         for entry in entries:

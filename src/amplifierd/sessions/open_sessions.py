@@ -222,9 +222,12 @@ class OpenSessions(SessionReading):
         if record.status != "active":
             started = record.started_at or now()
             record = await self._store.update(hold, status="active", started_at=started, ended_at=None)
-        equipment = await as_agent(self._store, record, await self.runtime.outfitter.of_record(record))
+        equipment = await self._equipment_of(record)
         tree = await self._trees.tree(record.root_id, approver, display)
         return await self._start(record, hold, tree, equipment, layers)
+
+    async def _equipment_of(self, record: SessionRecord) -> Equipment:
+        return await as_agent(self._store, record, await self.runtime.outfitter.of_record(record))
 
     async def adopt(self, session_id: str) -> None:
         """Copy a session of another application, which stays as it is; one of ours needs nothing."""

@@ -35,6 +35,7 @@ from .tree import SessionTree
 from .turn import Turn
 from .turn_result import TurnResult
 from .turn_summary import TurnSummary
+from .unread_keys import UnreadKey
 from .usage import Usage
 
 
@@ -62,6 +63,7 @@ class ExecutionRunner:
         self.tree, self.equipment, self.parent = tree, equipment, parent
         self.depth: int = parent.depth + 1 if parent else 0
         self.repaired: RepairReport = RepairReport(session_id)
+        self.unread_keys: tuple[UnreadKey, ...] = ()
         self.journal = Journal(session_manager.store, hold, record, tree.events, session_manager.secrets)
         self.journal.on_lost = self._stop_now
         self.journal.correlation_id = parent.journal.correlation_id if parent else None

@@ -16,8 +16,9 @@ from amplifierd.session_store.record import Activity, SessionRecord
 
 from .announcements import STATUS
 from .approvals import ApprovalQueue
-from .between_turns import append_message, switch
+from .between_turns import append_message, compact_now, switch
 from .client_turns import ClientTurn, finish_reason
+from .compaction import Compaction
 from .equipment import Equipment
 from .interruption import RepairReport
 from .runner import ExecutionRunner
@@ -25,6 +26,7 @@ from .session_status import closed
 from .transcript import new_message
 from .tree_events import Event, Subscription
 from .turn_result import TurnResult
+from .unread_keys import UnreadKey
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,11 @@ class Session:
     def repaired(self) -> RepairReport:
         """What had to be repaired when it was opened; empty when nothing had."""
         return self._runner.repaired
+
+    @property
+    def unread_keys(self) -> tuple[UnreadKey, ...]:
+        """The keys in its configuration that its modules do not read."""
+        return self._runner.unread_keys
 
     @property
     def approvals(self) -> ApprovalQueue:
@@ -238,6 +245,14 @@ class Session:
             await self._runner.cancel(immediate=True)
         async with self._queue.turn(self._queue.reserve(None, may_wait=True, session_id=self.session_id)):
             return await switch(self._runner, equipment, plan, changes, told)
+
+    async def compact(self) -> Compaction:
+        """Leave older parts of the conversation out of what the model sees; the session keeps all of them.
+
+        Raises:
+            ExecutionInProgressError: a turn is running.
+        """
+        return await compact_now(self._runner)
 
     async def append_message(self, role: str, content: Any, **facts: Any) -> Message:
         """Add a message to the conversation without running a turn; `facts` are `agent` and `token_count`.

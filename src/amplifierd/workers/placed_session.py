@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -53,6 +53,8 @@ class PlacedSession:
     def __init__(self, session_id: str, worker: WorkerProcess, questions: Questions, told: Mapping[str, Any]) -> None:
         self.session_id, self.worker, self.questions = session_id, worker, questions
         self.told: Mapping[str, Any] = told
+        self.unread_keys: Sequence[Mapping[str, Any]] = told.get("unread_keys") or ()
+        self._was_repaired = bool(told.get("repaired"))
         self.submissions: dict[str, Submission] = {}
         self.is_leaving = False
         self._last_number = 0
@@ -73,6 +75,11 @@ class PlacedSession:
             self.worker.worker_id,
             tuple(self.told["pending_approvals"]),
         )
+
+    def take_repaired(self) -> bool:
+        """Say whether it was repaired when it was loaded; who asks next is told no."""
+        was_repaired, self._was_repaired = self._was_repaired, False
+        return was_repaired
 
     def reserve(self, turn: TurnRequest, *, is_repeated: bool = False) -> Submission:
         """Return the next turn, with an id of its own: that of the turn's number, unless a queued one is taken out.

@@ -35,6 +35,7 @@ def _as_it_is(value: Any) -> Any:
 
 RETURNS: Mapping[str, Callable[[Any], Any]] = {
     "append_message": _as_it_is,
+    "change_agent": SessionRecord.model_validate,
     "change_profile": SessionRecord.model_validate,
     "delete": _as_it_is,
     "delete_last_message": _as_it_is,

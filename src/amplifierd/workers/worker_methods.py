@@ -66,6 +66,7 @@ class WorkerMethods:
             "approvals": self.approvals,
             "resolve_approval": self.resolve_approval,
             "inspect": self.inspect,
+            "compact": self.compact,
             "perform": self.perform,
             "replay": self.replay,
             "stop": self.stop,
@@ -116,6 +117,7 @@ class WorkerMethods:
 
     async def load(self, session_id: str, questions: Questions, environment: Mapping[str, str]) -> dict[str, Any]:
         """Open a session; one that is open stays as it is. `environment` has the secrets that its plan needs."""
+        repaired = False
         if session_id not in self._sessions:
             os.environ.update(environment)  # where the SDKs of vendors look for them
             self._home.sessions.runtime.learn(environment)
@@ -129,9 +131,11 @@ class WorkerMethods:
                 await opened.close()
             else:
                 self._sessions[session_id] = opened
+                repaired = bool(opened.repaired)
         self._tell_state(session_id)
         self._out.flush()
-        return self._state(session_id)
+        unread = [key.to_json() for key in self._session(session_id).unread_keys]
+        return {**self._state(session_id), "repaired": repaired, "unread_keys": unread}
 
     async def unload(self, session_id: str) -> None:
         """Close a session; a running turn is cancelled first."""
@@ -222,6 +226,10 @@ class WorkerMethods:
         session = self._session(session_id)
         await session.load()
         return INSPECTIONS[part](session)
+
+    async def compact(self, session_id: str) -> dict[str, Any]:
+        """Leave older parts of a conversation out of what the model sees."""
+        return (await self._session(session_id).compact()).to_json()
 
     async def perform(self, session_id: str, method: str, arguments: Mapping[str, Any]) -> Any:
         """Call a method of the home's sessions."""

@@ -12,6 +12,7 @@ from amplifierd.home import Home
 from amplifierd.live_sessions import (
     LiveEvent,
     LiveState,
+    LoadedState,
     OnEvent,
     Part,
     Questions,
@@ -19,6 +20,7 @@ from amplifierd.live_sessions import (
     TurnRequest,
     WorkerState,
 )
+from amplifierd.sessions.compaction import Compaction
 from amplifierd.sessions.tree_events import Event, Subscription
 
 from .inspection import no_cancellation
@@ -109,9 +111,10 @@ class Workers:
 
     # --- loading
 
-    async def load(self, session_id: str, *, questions: Questions = "wait") -> LiveState:
+    async def load(self, session_id: str, *, questions: Questions = "wait") -> LoadedState:
         async with self._placement.alone(session_id):
-            return (await self._placement.load(session_id, questions)).state()
+            placed = await self._placement.load(session_id, questions)
+        return LoadedState(placed.take_repaired(), placed.unread_keys)
 
     async def unload(self, session_id: str) -> None:
         async with self._placement.alone(session_id):
@@ -219,6 +222,10 @@ class Workers:
         placed = await self._loaded(session_id)
         answer: list[dict[str, Any]] = await self._ask(placed, "inspect", part=part)
         return answer
+
+    async def compact(self, session_id: str) -> Compaction:
+        placed = await self._loaded(session_id)
+        return Compaction.from_json(await placed.worker.call("compact", session_id=session_id))
 
     async def perform(self, session_id: str, method: str, /, **arguments: Any) -> Any:
         async with self._placement.alone(session_id):

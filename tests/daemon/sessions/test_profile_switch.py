@@ -10,6 +10,7 @@ import yaml
 from agents_at_work import Agent, call
 from waiting_tool import WaitingTool
 
+from amplifierd.exceptions import ProviderNotInPlanError, SessionStateError
 from amplifierd.home import Home
 from amplifierd.sessions.session import Session
 
@@ -115,3 +116,40 @@ async def test_a_switch_can_cancel_the_running_turn(home: Home, work: Path, tmp_
         "And now?",
     ]
     await session.close()
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+async def test_another_model_is_asked_with_the_same_modules_and_history(
+    home: Home, work: Path, tmp_path: Path, is_open: bool
+) -> None:
+    session = await home.sessions.open(**Agent(["One."]).source(home, "profile", tmp_path), working_dir=work)
+    await session.execute("First")
+    if not is_open:
+        await session.close()
+    before = home.sessions.get(session.session_id)
+
+    record = await home.sessions.change_agent(session.session_id, model="other", effort="high")
+
+    assert (record.profile_name, record.build_id) == (before.profile_name, before.build_id)
+    await home.sessions.change_agent(session.session_id, max_iterations=3)
+    changed = home.sessions.get(session.session_id).settings_overrides
+    assert changed["providers"] == [{"module": "provider-mock", "config": {"default_model": "other"}}]
+    loop = changed["session"]["orchestrator"]["config"]
+    assert loop == {"default_provider": "mock", "reasoning_effort": "high", "max_iterations": 3}
+    async with home.sessions.resume(session.session_id) as again:
+        result = await again.execute("Second")
+        assert (result.turn, again.record.model) == (2, "other")
+    if is_open:
+        await session.close()
+
+
+async def test_a_provider_that_the_plan_does_not_have_cannot_be_asked(home: Home, work: Path) -> None:
+    record = await home.sessions.create(plan=Agent().sections(), working_dir=work)
+
+    with pytest.raises(ProviderNotInPlanError, match="nowhere") as refused:
+        await home.sessions.change_agent(record.session_id, provider="nowhere")
+
+    assert "provider-mock" in refused.value.hint
+    await home.sessions.end(record.session_id)
+    with pytest.raises(SessionStateError):
+        await home.sessions.change_agent(record.session_id, model="late")

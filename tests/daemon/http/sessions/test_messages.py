@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import httpx2
-from session_requests import create
+from session_requests import create, execute
 
 
 def test_messages_are_listed_in_parts(admin: httpx2.Client, spoken: str) -> None:
@@ -38,3 +38,21 @@ def test_stored_events_are_listed(admin: httpx2.Client, spoken: str) -> None:
     later = admin.get(path, params={"after_seq": done["events"][0]["seq"], "limit": 3}).json()
     assert (len(later["events"]), later["has_more"]) == (3, True)
     assert later["events"][0]["seq"] > done["events"][0]["seq"]
+
+
+def test_older_parts_are_left_out_of_what_the_model_sees(admin: httpx2.Client, work: Path, tmp_path: Path) -> None:
+    long = " ".join(["word"] * 800)
+    session_id = create(admin, work, *[f"{number} {long}" for number in range(6)], "Short.")
+    path = f"/sessions/{session_id}"
+    for _ in range(6):
+        assert execute(admin, session_id).status_code == 200
+
+    compacted = admin.post(f"{path}/compact").json()
+
+    assert 0 < compacted["tokens_after"] < compacted["tokens_before"]
+    assert compacted["messages_after"] <= compacted["messages_before"] == 12
+    assert admin.get(f"{path}/messages").json()["total"] == 12
+    assert admin.patch(path, json={"working_dir": str(tmp_path)}).status_code == 200  # its modules are loaded anew
+    assert execute(admin, session_id).status_code == 200
+    last = admin.get(f"{path}/requests").json()["requests"][-1]
+    assert last["tokens"] < compacted["tokens_before"] - long.count("word") // 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import httpx2
-from real_server import read_events
+from real_server import plan, read_events
 from session_requests import SLOW, code, create, execute, submit, watch_until
 
 
@@ -132,3 +132,29 @@ def test_a_profile_is_switched_when_the_running_turn_has_ended(admin: httpx2.Cli
     assert execute(admin, session_id).status_code == 200
     missing = admin.post(f"/sessions/{session_id}/change-profile", json={"profile_name": "local/nowhere"})
     assert code(missing) == (404, "profile-not-found")
+
+
+def test_another_model_and_provider_are_asked_from_then_on(admin: httpx2.Client, work: Path) -> None:
+    agent = plan({"text": "Of {{model}}.", "latency_ms": 500})
+    second = {"module": "provider-mock", "instance_id": "second", "config": {"script": ["From the second."]}}
+    session_id = create(admin, work, mount_plan={**agent, "providers": [*agent["providers"], second]})
+    path = f"/sessions/{session_id}/change-agent"
+    watch_until(admin, submit(admin, session_id)["events_url"], "provider:request")
+
+    changed = admin.post(path, json={"model": "other", "effort": "high", "max_iterations": 7})
+
+    assert changed.status_code == 200, changed.text
+    stored = admin.get(f"/sessions/{session_id}/mount-plan").json()["mount_plan"]
+    assert stored["providers"][0]["config"]["default_model"] == "other"
+    loop = stored["session"]["orchestrator"]["config"]
+    assert (loop["reasoning_effort"], loop["max_iterations"]) == ("high", 7)
+    assert len(admin.get(f"/sessions/{session_id}/messages").json()["messages"]) == 2
+    assert admin.post(path, json={"provider": "mock/second"}).status_code == 200
+    assert execute(admin, session_id).json()["response"] == "From the second."
+    told = admin.get(f"/sessions/{session_id}/events", params={"event_type": "session:profile_changed"}).json()
+    assert told["events"][0]["data"]["model"] == "other"
+    assert code(admin.post(path, json={"provider": "nowhere"})) == (400, "invalid-request")
+    assert code(admin.post(path, json={})) == (400, "invalid-request")
+    assert code(admin.post(path, json={"temperature": 1})) == (422, "extra-field")
+    admin.patch(f"/sessions/{session_id}", json={"status": "completed"})
+    assert code(admin.post(path, json={"model": "late"})) == (409, "session-state-conflict")

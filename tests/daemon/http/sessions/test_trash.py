@@ -2,42 +2,20 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import httpx2
-import pytest
-
-sys.path.append(str(Path(__file__).parent))
-
-from real_server import RealServer, plan, read_events, real_server
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
-    with real_server(tmp_path_factory.mktemp("home")) as served:
-        yield served
-
-
-def create(client: httpx2.Client, **more: Any) -> str:
-    answer = client.post("/sessions", json={"mount_plan": plan("Milk.", "Bread."), "working_dir": "/tmp", **more})
-    assert answer.status_code == 201, answer.text
-    return str(answer.json()["session_id"])
+from real_server import RealServer, read_events
+from session_requests import code, create
 
 
 def trash(client: httpx2.Client) -> list[str]:
     return [one["session_id"] for one in client.get("/sessions/trash").json()["sessions"]]
 
 
-def code(answer: httpx2.Response) -> tuple[int, str]:
-    return answer.status_code, answer.json()["code"]
-
-
-def test_a_session_with_a_worker_is_deleted_and_comes_back(server: RealServer) -> None:
-    ann = server.client("run", "ann")
-    session_id = create(ann)
+def test_a_session_with_a_worker_is_deleted_and_comes_back(server: RealServer, work: Path) -> None:
+    ann = server.client("run", "carl")
+    session_id = create(ann, work, "Milk.", "Bread.")
     assert ann.post(f"/sessions/{session_id}/execute", json={"prompt": "Hello"}).status_code == 200
 
     with ann.stream("GET", "/events", params={"filter": "session:deleted,session:restored"}) as stream:
@@ -62,34 +40,34 @@ def test_a_session_with_a_worker_is_deleted_and_comes_back(server: RealServer) -
     assert (again.status_code, again.json()["turn"]) == (200, 2)
 
 
-def test_a_deleted_session_can_be_removed_for_good(server: RealServer) -> None:
+def test_a_deleted_session_can_be_removed_for_good(server: RealServer, work: Path) -> None:
     admin = server.client()
-    kept, gone = create(admin), create(admin)
+    kept, gone = create(admin, work), create(admin, work)
     for session_id in (kept, gone):
         assert admin.delete(f"/sessions/{session_id}").status_code == 204
 
     assert admin.delete(f"/sessions/trash/{gone}").status_code == 204
 
-    assert trash(admin) == [kept]
+    assert (kept in trash(admin), gone in trash(admin)) == (True, False)
     assert code(admin.delete(f"/sessions/trash/{gone}")) == (404, "session-not-found")
     assert code(admin.post(f"/sessions/trash/{gone}/restore")) == (404, "session-not-found")
-    at_once = create(admin)
+    at_once = create(admin, work)
     assert admin.delete(f"/sessions/{at_once}", params={"forever": True}).status_code == 204
-    assert trash(admin) == [kept]
+    assert at_once not in trash(admin)
 
 
-def test_an_id_that_is_in_use_again_is_a_conflict(server: RealServer) -> None:
+def test_an_id_that_is_in_use_again_is_a_conflict(server: RealServer, work: Path) -> None:
     admin = server.client()
-    session_id = create(admin)
+    session_id = create(admin, work)
     admin.delete(f"/sessions/{session_id}")
-    create(admin, session_id=session_id)
+    create(admin, work, session_id=session_id)
 
     assert code(admin.post(f"/sessions/trash/{session_id}/restore")) == (409, "session-already-exists")
 
 
-def test_the_trash_of_another_owner_is_not_there(server: RealServer) -> None:
-    ann, eve, reader = server.client("run", "ann"), server.client("run", "eve"), server.client("read", "ann")
-    session_id = create(ann)
+def test_the_trash_of_another_owner_is_not_there(server: RealServer, work: Path) -> None:
+    ann, eve, reader = (server.client(*who) for who in (("run", "bob"), ("run", "eve"), ("read", "bob")))
+    session_id = create(ann, work, "Milk.", "Bread.")
     ann.delete(f"/sessions/{session_id}")
 
     assert session_id in trash(ann)
