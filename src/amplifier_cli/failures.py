@@ -73,8 +73,9 @@ def say(text: str) -> None:
 
 
 def exit_code_of(error: AmplifierError) -> ExitCode:
-    from amplifierd.exceptions import SessionHeldError, SettingsError  # the library is there when it has failed
+    from amplifierd import exceptions as library  # it is there when it has failed
 
-    if isinstance(error, SessionHeldError):
+    if isinstance(error, library.SessionHeldError):
         return ExitCode.IN_USE
-    return ExitCode.USAGE if isinstance(error, UsageError | SettingsError) else ExitCode.FAILURE
+    is_usage = isinstance(error, UsageError | library.SettingsError | library.ProviderNotInPlanError)
+    return ExitCode.USAGE if is_usage else ExitCode.FAILURE

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import AsyncIterator
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
-from amplifierd.session_store.record import SessionRecord
-
+from .attended_session import AttendedSession
 from .exit_codes import ExitCode
 from .failures import say
-from .interrupts import Cancellable, Interrupts
+from .interrupts import Interrupts
 from .notification import How, notify
 from .prompt_input import Prompt
 from .render import styled, write
@@ -23,20 +21,8 @@ from .turn_view import TurnView, summary
 Output = Literal["text", "json", "jsonl"]
 
 
-class RunsTurns(Cancellable, Protocol):
-    """A session, of this process or of a daemon, as far as one turn needs it."""
-
-    @property
-    def session_id(self) -> str: ...
-
-    @property
-    def record(self) -> SessionRecord: ...
-
-    def stream(self, prompt: str, **options: Any) -> AsyncIterator[dict[str, Any]]: ...
-
-
 async def run_turn(
-    session: RunsTurns,
+    session: AttendedSession,
     prompt: Prompt,
     *,
     output: Output,
@@ -64,7 +50,7 @@ async def run_turn(
     return exit_code(done, interrupts.count)
 
 
-def conclude(session: RunsTurns, done: dict[str, Any], bell_after: float, how: How) -> None:
+def conclude(session: AttendedSession, done: dict[str, Any], bell_after: float, how: How) -> None:
     """Print how a turn ended: its answer into a pipe, on a terminal what it used."""
     is_terminal = sys.stdout.isatty()
     if not is_terminal and done.get("response"):
@@ -80,7 +66,7 @@ def conclude(session: RunsTurns, done: dict[str, Any], bell_after: float, how: H
             notify(f"the turn is {done.get('status')}", how, sys.stdout)
 
 
-def _result(session: RunsTurns, done: dict[str, Any]) -> dict[str, Any]:
+def _result(session: AttendedSession, done: dict[str, Any]) -> dict[str, Any]:
     record = session.record
     about = {"session_id": session.session_id, "profile": record.profile_name, "bundle": record.bundle}
     keys = ("status", "response", "finish_reason", "turn", "usage", "error")

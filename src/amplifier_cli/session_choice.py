@@ -10,7 +10,6 @@ from typing import Any
 
 import yaml
 
-from amplifier_core.mount_plan import MountPlan, PlanEntry
 from amplifier_foundation.io import load_yaml, yaml_problem
 from amplifier_sessions.session_directory import is_session_id
 from amplifierd.builds.build import Build
@@ -18,7 +17,7 @@ from amplifierd.documents.merging import merge_sections
 from amplifierd.exceptions import SessionNotFoundError
 from amplifierd.home import Home
 from amplifierd.identifiers import ProfileId
-from amplifierd.plans.module_declarations import key_variables
+from amplifierd.plans.agent_choice import AgentChoice, preferred_provider, providers_of
 from amplifierd.session_defaults import WITHOUT_KEYS, default_profile
 from amplifierd.session_store.record import SessionRecord
 
@@ -134,21 +133,9 @@ def _warnings(home: Home, build: Build) -> list[str]:
 
 def overrides(values: AppConfig, home: Home, plan: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """Return what flags and settings change about a plan: the provider, its model, how hard and how long it works."""
-    loop: dict[str, Any] = {}
-    found: dict[str, Any] = {}
-    if values.provider or values.model:
-        module_id, _, instance = _provider(values, home, plan).partition("/")
-        loop["default_provider"] = instance or module_id.removeprefix(_PROVIDER)
-        if values.model:
-            which = {"module": module_id, **({"instance_id": instance} if instance else {})}
-            found["providers"] = [{**which, "config": {"default_model": values.model}}]
-    if values.effort:
-        loop["reasoning_effort"] = values.effort
-    if values.max_iterations:
-        loop["max_iterations"] = values.max_iterations
-    if loop:
-        found["session"] = {"orchestrator": {"config": loop}}
-    return found or None
+    choice = AgentChoice(values.provider, values.model, values.effort, values.max_iterations)
+    identity = _provider(values, home, plan) if values.provider or values.model else None
+    return choice.overrides_of(identity) or None
 
 
 def read_plan_file(file: Path) -> dict[str, Any]:
@@ -184,17 +171,17 @@ def _provider(values: AppConfig, home: Home, plan: Mapping[str, Any] | None) -> 
         if values.provider is None:
             raise UsageError("a model of a bundle needs its provider", hint="name it, for example -p anthropic")
         return f"{_PROVIDER}{values.provider.removeprefix(_PROVIDER)}"
-    providers = [entry for entry in MountPlan(dict(plan)).entries() if entry.module_type == "provider"]
     if values.provider:
-        names = [entry.identity for entry in providers]
-        see = f"it has {', '.join(names)}" if names else "it has none"
-        return pick(values.provider, names, "provider", key=lambda each: each.removeprefix(_PROVIDER), see=see)
-    if not providers:
-        raise UsageError("the plan has no provider, so it has no model", hint="choose another profile")
-    by_priority = sorted(providers, key=lambda entry: entry.config.get("priority", 100))
-    return next((entry for entry in by_priority if _has_key(entry, home)), by_priority[0]).identity
+        return picked_provider(values.provider, plan)
+    return preferred_provider(plan, os.environ, home.keys.find)
 
 
-def _has_key(entry: PlanEntry, home: Home) -> bool:
-    variables = key_variables(entry)
-    return any(os.environ.get(name) for name in variables) or home.keys.find(entry.module_id) is not None
+def picked_provider(typed: str, plan: Mapping[str, Any]) -> str:
+    """Return the provider of a plan that a name, or a unique beginning of one, means.
+
+    Raises:
+        UsageError: none or several are meant.
+    """
+    names = [entry.identity for entry in providers_of(plan)]
+    see = f"it has {', '.join(names)}" if names else "it has none"
+    return pick(typed, names, "provider", key=lambda each: each.removeprefix(_PROVIDER), see=see)

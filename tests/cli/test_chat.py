@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,26 @@ import pytest
 
 sys.path.append(str(Path(__file__).parent))
 
+from daemon_home import served_home
 from plans import call, plan_file
 from terminal import ALT_ENTER, CTRL_C, CTRL_D, Terminal
 
 SLOW = call("bash", command="touch begun; sleep 0.6; touch finished")
 STUCK = {"text": "Late.", "latency_ms": 60_000}
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A home that a daemon serves, so that chats run there without a word."""
+    home = tmp_path_factory.mktemp("served") / "home"
+    with served_home(home):
+        yield home
+
+
+@pytest.fixture(params=["here", "daemon"])
+def anywhere(request: pytest.FixtureRequest, amplifier: Any) -> Any:
+    """The command, with sessions in its own process and in a daemon."""
+    return amplifier if request.param == "here" else replace(amplifier, home=request.getfixturevalue("served"))
 
 
 def chat(amplifier: Any, script: list[Any], *arguments: str, guarded: bool = False) -> Terminal:
@@ -42,8 +58,8 @@ def test_an_answer_is_streamed_and_the_session_is_kept(amplifier: Any) -> None:
     assert terminal.end() == 0
 
 
-def test_words_reach_the_agent_while_it_works_and_others_wait(amplifier: Any) -> None:
-    terminal = chat(amplifier, [SLOW, "Heard: {{last_user}}", "Next: {{last_user}}"])
+def test_words_reach_the_agent_while_it_works_and_others_wait(anywhere: Any) -> None:
+    terminal = chat(anywhere, [SLOW, "Heard: {{last_user}}", "Next: {{last_user}}"])
     terminal.type("Begin")
     terminal.expect("● bash")
     terminal.type("be quick")
@@ -57,23 +73,23 @@ def test_words_reach_the_agent_while_it_works_and_others_wait(amplifier: Any) ->
     assert terminal.end() == 0
 
 
-def test_ctrl_c_once_stops_after_the_tool_and_the_chat_goes_on(amplifier: Any) -> None:
-    terminal = chat(amplifier, [SLOW, "Never said.", "Here again."])
+def test_ctrl_c_once_stops_after_the_tool_and_the_chat_goes_on(anywhere: Any) -> None:
+    terminal = chat(anywhere, [SLOW, "Never said.", "Here again."])
     terminal.type("Begin")
     terminal.expect("● bash")
     terminal.press(CTRL_C)
     terminal.expect("stopping when the tools that run are done")
     terminal.expect("cancelled")
 
-    assert (amplifier.work / "finished").exists()
+    assert (anywhere.work / "finished").exists()
     terminal.type("Go on")
     terminal.expect("tokens")
     terminal.type("/quit")
     assert terminal.end() == 0
 
 
-def test_ctrl_c_twice_stops_at_once(amplifier: Any) -> None:
-    terminal = chat(amplifier, [STUCK, "Here again."])
+def test_ctrl_c_twice_stops_at_once(anywhere: Any) -> None:
+    terminal = chat(anywhere, [STUCK, "Here again."])
     terminal.type("Begin")
     terminal.expect("Enter steers")
     terminal.press(CTRL_C)
@@ -86,10 +102,10 @@ def test_ctrl_c_twice_stops_at_once(amplifier: Any) -> None:
     assert terminal.end() == 0
 
 
-def test_questions_are_answered_once_always_or_with_a_reason(amplifier: Any) -> None:
+def test_questions_are_answered_once_always_or_with_a_reason(anywhere: Any) -> None:
     touch = call("bash", command="touch one")
     other = call("bash", command="touch two")
-    terminal = chat(amplifier, [touch, "First.", other, "{{last_tool_result}}"], guarded=True)
+    terminal = chat(anywhere, [touch, "First.", other, "{{last_tool_result}}"], guarded=True)
     terminal.type("Begin")
     terminal.expect("[n]o, or: n REASON >")
     terminal.type("perhaps")
@@ -97,7 +113,7 @@ def test_questions_are_answered_once_always_or_with_a_reason(amplifier: Any) -> 
     terminal.type("y")
     terminal.expect("First.")
     terminal.expect("tokens")
-    assert (amplifier.work / "one").exists()
+    assert (anywhere.work / "one").exists()
 
     terminal.type("Again")
     terminal.expect("[n]o, or: n REASON >")
@@ -107,7 +123,7 @@ def test_questions_are_answered_once_always_or_with_a_reason(amplifier: Any) -> 
     terminal.type("/quit")
 
     assert terminal.end() == 0
-    assert not (amplifier.work / "two").exists()
+    assert not (anywhere.work / "two").exists()
 
 
 def test_run_asks_at_a_terminal_too(amplifier: Any) -> None:
@@ -151,9 +167,9 @@ def test_what_agents_do_is_shown_below_with_what_they_used(amplifier: Any) -> No
     assert terminal.end() == 0
 
 
-def test_the_commands_of_a_chat(amplifier: Any) -> None:
+def test_the_commands_of_a_chat(anywhere: Any) -> None:
     edit = {"when": {"contains": "Write it"}, **call("write_file", file_path="new.txt", content="new\n")}
-    terminal = chat(amplifier, [edit, {"when": {"tool": "write_file"}, "text": "Written."}, "Hello."])
+    terminal = chat(anywhere, [edit, {"when": {"tool": "write_file"}, "text": "Written."}, "Hello."])
     terminal.type("/help")
     terminal.expect("/quit")
     terminal.type("/halp")
@@ -184,13 +200,13 @@ def test_the_commands_of_a_chat(amplifier: Any) -> None:
     terminal.type("/quit")
 
     assert terminal.end() == 0
-    assert "Written." in (amplifier.work / "talk.md").read_text()
-    assert not (amplifier.work / "new.txt").exists()
+    assert "Written." in (anywhere.work / "talk.md").read_text()
+    assert not (anywhere.work / "new.txt").exists()
 
 
-def test_a_goal_is_worked_on_until_its_check_succeeds(amplifier: Any) -> None:
+def test_a_goal_is_worked_on_until_its_check_succeeds(anywhere: Any) -> None:
     make = call("bash", command="touch goal")
-    terminal = chat(amplifier, ["I begin.", make, "Now it is there."])
+    terminal = chat(anywhere, ["I begin.", make, "Now it is there."])
     terminal.type("/goal make a file --check 'test -e goal' --max-turns 3")
     terminal.expect("failed with 1 after turn 1 of 3")
     terminal.expect("goal: reached after 2 turns")

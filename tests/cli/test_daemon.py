@@ -95,11 +95,43 @@ def test_a_session_goes_on_in_the_daemon_whoever_began_it(amplifier: Any) -> Non
     began = json.loads(amplifier("run", "--no-daemon", "--plan", plan, "-o", "json", "one").stdout)
 
     again = json.loads(amplifier("run", "--daemon", "--resume", began["session_id"], "-o", "json", "two").stdout)
-    refused = amplifier("run", "--daemon", "--resume", began["session_id"], "-m", "other", "three")
+    other = amplifier("run", "--daemon", "--resume", began["session_id"], "-m", "other", "-o", "json", "three")
 
     assert (again["session_id"], again["turn"], again["status"]) == (began["session_id"], 2, "completed")
-    assert refused.returncode == 2
-    assert "--model cannot be changed for a session in the daemon" in refused.stderr
+    assert (json.loads(other.stdout)["model"], json.loads(other.stdout)["turn"]) == ("other", 3)
+    assert "asks other from now on" in other.stderr
+    wrong = amplifier("run", "--daemon", "--resume", began["session_id"], "-p", "nowhere", "four")
+    assert (wrong.returncode, "fix: it has provider-mock" in wrong.stderr) == (2, True)
+
+
+def test_keys_that_nothing_reads_are_told_in_the_same_words(amplifier: Any) -> None:
+    plan = plan_file(amplifier.work, ["Hello."], provider={"on_exhaust": "canned"})
+
+    there, here = both(amplifier, "--plan", plan, "Hi")
+
+    assert "on_exhaust is not a key of provider-mock" in there.stderr
+    assert (there.returncode, there.stdout, steady(there.stderr)) == (0, here.stdout, steady(here.stderr))
+    again = amplifier("run", "--daemon", "--resume", "last", "Hi")
+    assert "on_exhaust is not a key of provider-mock" in again.stderr
+
+
+def test_a_turn_that_a_crash_interrupted_is_told_in_the_same_words(amplifier: Any) -> None:
+    script = [{**call("bash", command="sleep 60"), "when": {"regex": "^Go$"}}, "Later."]
+    told = []
+    for place in ("--daemon", "--no-daemon"):
+        process = amplifier.start(
+            "run", "--no-daemon", "--plan", plan_file(amplifier.work, script), "-o", "jsonl", "Go"
+        )
+        session_id = next(
+            event["session_id"] for event in map(json.loads, process.stdout) if event["event"] == "tool:intent"
+        )
+        process.kill()
+        process.communicate(timeout=30)
+        again = amplifier("run", place, "--resume", session_id, "Go on")
+        told.append((again.returncode, again.stdout, steady(again.stderr)))
+
+    assert "has been repaired" in told[0][2]
+    assert told[0] == told[1]
 
 
 @pytest.mark.parametrize("answer", [[], ["--yes"]])

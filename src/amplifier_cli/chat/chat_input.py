@@ -74,6 +74,12 @@ class ChatInput:
         if app.is_running:
             app.invalidate()
 
+    def leave(self) -> None:
+        """End the line that is being typed as Ctrl-D does."""
+        app = self._session.app
+        if app.is_running:
+            app.exit(exception=EOFError())
+
     def set_text(self, text: str) -> None:
         """Put a text into the next line, to be edited."""
         self._prepared = text

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator, Coroutine
 from pathlib import Path
 from typing import Any
 
 from amplifier_cli.approval_prompt import TerminalApprover, yes_to_all
+from amplifier_cli.attended_session import AttendedSession
 from amplifier_cli.config import ResolvedConfig
 from amplifier_cli.details import Details
 from amplifier_cli.notification import notify
 from amplifier_cli.render import styled
-from amplifier_cli.resumption import begun
+from amplifier_cli.resumption import Opening, begun
 from amplifier_cli.session_names import short_id
+from amplifier_cli.session_places import SessionPlace, lost_with
 from amplifier_cli.turn_view import Event, TurnView
 from amplifier_core.exceptions import AmplifierError
-from amplifierd.exceptions import NothingToSteerError, SteeringUnsupportedError
+from amplifierd.exceptions import NothingToSteerError, PromptRemovedError, SteeringUnsupportedError
 from amplifierd.home import Home
-from amplifierd.sessions.session import Session, SessionOpening
 
 from .chat_completer import ChatCompleter
 from .chat_input import QUEUED, ChatInput
@@ -30,15 +31,19 @@ from .slash_commands import COMMANDS, run_command
 from .turn_end import ending
 
 _PATIENCE_S = 15.0
+_COMING_BACK_S = 30.0
+"""How long a daemon that is restarted is waited for."""
+
+_ABOUT_QUEUE = frozenset({"execution:queued", "user_message:saved", "execution:done"})
 
 
 class Chat:
     """One conversation at the terminal; it can move from session to session."""
 
-    session: Session
+    session: AttendedSession
 
-    def __init__(self, home: Home, config: ResolvedConfig, *, yes: bool = False) -> None:
-        self.home, self.config = home, config
+    def __init__(self, home: Home, config: ResolvedConfig, place: SessionPlace, *, yes: bool = False) -> None:
+        self.home, self.config, self.place = home, config, place
         self.is_over = False
         self.page = ChatPage(self._redraw)
         self.approver = yes_to_all() if yes else TerminalApprover(self.ask, self.page.line)
@@ -47,7 +52,12 @@ class Chat:
         self._questions = Questions(self._put)
         self._hits = 0
         self._unheard: list[str] = []
+        self._waiting = 0
+        self._lost: AmplifierError | None = None
+        if place.client is not None:
+            place.client.patience_s, place.client.tell = _COMING_BACK_S, self._tell_of_daemon
         self.details = Details()
+        self.dropped: set[str] = set()
         self._input = ChatInput(
             home.paths.state / "chat_history",
             ChatCompleter(Path.cwd(), self.command_helps, self.agents),
@@ -57,8 +67,12 @@ class Chat:
             on_expand=lambda: self.expand(self.details.last),
         )
 
-    async def run(self, opening: SessionOpening) -> None:
-        """Talk until the person ends it."""
+    async def run(self, opening: Opening) -> None:
+        """Talk until the person ends it.
+
+        Raises:
+            DaemonLostError: the daemon that the session runs in has ended, and none came after it.
+        """
         await self.switch(opening)
         try:
             while not self.is_over:
@@ -69,8 +83,10 @@ class Chat:
                 await self._enter(text)
         finally:
             await self._close()
+        if self._lost is not None:
+            raise self._lost
 
-    async def switch(self, opening: SessionOpening) -> None:
+    async def switch(self, opening: Opening) -> None:
         """Go on in another session.
 
         Raises:
@@ -79,7 +95,7 @@ class Chat:
         session = await begun(self.home, opening, self.page.line)
         await self._close()
         self.session = session
-        self._watching = asyncio.create_task(self._watch(session))
+        self._watching = asyncio.create_task(self._watch(session, await session.subscribe()))
 
     # --- what is typed
 
@@ -121,7 +137,11 @@ class Chat:
     async def _turn(self, prompt: str, images: tuple[dict[str, Any], ...]) -> None:
         try:
             await self.session.execute(prompt, images=images, queue=True)
+        except PromptRemovedError:
+            if prompt not in self.dropped:
+                raise
         finally:
+            self.dropped.discard(prompt)
             self._redraw()
         if self._unheard and not self.is_busy:
             late, self._unheard = "\n\n".join(self._unheard), []
@@ -172,17 +192,34 @@ class Chat:
 
     # --- what happens
 
-    async def _watch(self, session: Session) -> None:
+    async def _watch(self, session: AttendedSession, events: AsyncIterator[Event]) -> None:
+        """Draw what happens; where a daemon is lost for good, the chat ends."""
         view = TurnView(
             self.page, session.session_id, show_thinking=self.config.values.show_thinking, details=self.details
         )
-        async for event in session.subscribe():
-            view.show(event)
-            if event["event"] == "provider:request" and event["session_id"] == session.session_id:
+        try:
+            with lost_with(session.session_id):
+                async for event in events:
+                    view.show(event)
+                    if event["session_id"] == session.session_id:
+                        await self._follow(session, event, view)
+        except AmplifierError as error:
+            self._lost, self.is_over = error, True
+            self._input.leave()
+
+    async def _follow(self, session: AttendedSession, event: Event, view: TurnView) -> None:
+        match event["event"]:
+            case "provider:request":
                 self._unheard.clear()
-            if event["event"] == "execution:done" and event["session_id"] == session.session_id:
+            case "execution:done" if event.get("sequence") is not None:  # else it had never begun
                 view.end()
                 self._conclude(event)
+        if event["event"] in _ABOUT_QUEUE:
+            self._waiting = len(await session.queued())
+            self._redraw()
+
+    def _tell_of_daemon(self, text: str) -> None:
+        self.page.line(styled(text, "yellow"))
 
     def _conclude(self, event: Event) -> None:
         self._hits = 0
@@ -201,8 +238,7 @@ class Chat:
     def _status(self) -> str:
         if not self.is_busy:
             return ""
-        waiting = len(self.session.queued())
-        queue = f" · {waiting} queued" if waiting else ""
+        queue = f" · {self._waiting} queued" if self._waiting else ""
         now = f"{self.page.now or 'working'}{queue} · Enter steers, Alt-Enter queues, Ctrl-C stops"
         return "\n".join([*self.page.tree, now])
 

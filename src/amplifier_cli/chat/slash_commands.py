@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 from amplifier_cli.failures import UsageError
 from amplifier_cli.message_text import message_text
 from amplifier_cli.render import money, shortened, styled
-from amplifier_cli.resumption import change_agent, like
+from amplifier_cli.resumption import change_agent, same_agent
 from amplifier_cli.session_choice import find_profile
 from amplifier_cli.session_names import short_id
 from amplifier_cli.suggestions import did_you_mean
 from amplifierd.session_store.protocol import Message
-from amplifierd.sessions.compaction import compact
 
 from .goal import USAGE as GOAL
 from .goal import pursue, read_goal
@@ -60,7 +59,7 @@ async def _help(chat: Chat, arguments: str) -> None:
 
 
 async def _status(chat: Chat, arguments: str) -> None:
-    record = chat.session.record
+    record = await chat.session.read()
     agent = record.profile_name or record.bundle or "plan"
     chat.page.line(f"  session {chat.short_id}{f' ({record.name})' if record.name else ''} in {record.working_dir}")
     chat.page.line(f"  agent {agent}, model {record.model or 'not asked yet'}, {record.turn_count} turns")
@@ -69,9 +68,8 @@ async def _status(chat: Chat, arguments: str) -> None:
 
 
 async def _tools(chat: Chat, arguments: str) -> None:
-    tools = (await chat.session.load()).get("tools") or {}
-    for name, tool in sorted(tools.items()):
-        chat.page.line(f"  {styled(name, 'bold')}  {shortened(str(getattr(tool, 'description', '')), _WIDE)}")
+    for tool in sorted(await chat.session.tools(), key=lambda tool: str(tool["name"])):
+        chat.page.line(f"  {styled(str(tool['name']), 'bold')}  {shortened(str(tool['description']), _WIDE)}")
 
 
 async def _agents(chat: Chat, arguments: str) -> None:
@@ -81,16 +79,16 @@ async def _agents(chat: Chat, arguments: str) -> None:
 
 async def _profile(chat: Chat, arguments: str) -> None:
     if not arguments:
-        chat.page.line(f"  {chat.session.record.profile_name or 'none: a bundle or a plan runs'}")
+        chat.page.line(f"  {(await chat.session.read()).profile_name or 'none: a bundle or a plan runs'}")
         return
     profile = str(await find_profile(chat.home, arguments))
-    await chat.home.sessions.change_profile(chat.session.session_id, profile)
+    await chat.session.change_profile(profile)
     chat.page.line(f"  from now on {profile} answers; it knows what was said")
 
 
 async def _model(chat: Chat, arguments: str) -> None:
     if not arguments:
-        chat.page.line(f"  {chat.session.record.model or 'none was asked yet'}")
+        chat.page.line(f"  {(await chat.session.read()).model or 'none was asked yet'}")
         return
     provider, _, model = arguments.rpartition("/")
     await change_agent(chat.home, chat.session, {"provider": provider or None, "model": model})
@@ -105,15 +103,14 @@ async def _effort(chat: Chat, arguments: str) -> None:
 
 
 async def _context(chat: Chat, arguments: str) -> None:
-    requests = chat.home.sessions.requests(chat.session.session_id)
-    if not requests:
+    parts = await chat.session.last_request()
+    if not parts:
         chat.page.line("  no model was asked yet")
         return
     filled: dict[str, int] = {}
-    for stored in requests[-1].parts:
-        origin = stored.part.origin
-        name = f"{origin.kind} {', '.join(map(str, origin.sources[:1]))}".strip()
-        filled[name] = filled.get(name, 0) + stored.part.tokens
+    for part in parts:
+        name = f"{part.origin.kind} {', '.join(map(str, part.origin.sources[:1]))}".strip()
+        filled[name] = filled.get(name, 0) + part.tokens
     total = sum(filled.values()) or 1
     for name, tokens in sorted(filled.items(), key=lambda item: -item[1]):
         chat.page.line(f"  {tokens:>8,}  {tokens * 100 // total:>3} %  {shortened(name, _WIDE)}")
@@ -123,8 +120,7 @@ async def _context(chat: Chat, arguments: str) -> None:
 async def _compact(chat: Chat, arguments: str) -> None:
     if chat.is_busy:
         raise UsageError("the agent is at work", hint="/compact when the turn has ended; Ctrl-C ends it")
-    context = chat.session.runner.kernel.session.coordinator.get("context")
-    chat.page.line(f"  {await compact(context)}")
+    chat.page.line(f"  {await chat.session.compact()}")
 
 
 async def _expand(chat: Chat, arguments: str) -> None:
@@ -136,7 +132,8 @@ async def _expand(chat: Chat, arguments: str) -> None:
 
 
 async def _cost(chat: Chat, arguments: str) -> None:
-    used = chat.session.record.usage_tree or chat.session.record.usage or {}
+    record = await chat.session.read()
+    used = record.usage_tree or record.usage or {}
     tokens = used.get("tokens") or {}
     told = f"{tokens.get('input', 0):,} tokens in, {tokens.get('output', 0):,} out"
     chat.page.line(f"  {told}, {used.get('tool_calls', 0)} tool calls")
@@ -158,20 +155,20 @@ async def _goal(chat: Chat, arguments: str) -> None:
 async def _fork(chat: Chat, arguments: str) -> None:
     if arguments and not arguments.isdecimal():
         raise UsageError(f"{arguments!r} is not the number of a turn", hint="/fork, or /fork 2")
-    forked = await chat.home.sessions.fork(chat.session.session_id, int(arguments) if arguments else None)
+    forked = await chat.session.fork(int(arguments) if arguments else None)
     before = chat.short_id
-    await chat.switch(chat.home.sessions.resume(forked.session_id, approver=chat.approver))
-    chat.page.line(f"  session {short_id(forked.session_id)} goes on from here; {before} stays as it is")
+    await chat.switch(chat.place.resume(forked, chat.approver))
+    chat.page.line(f"  session {short_id(forked)} goes on from here; {before} stays as it is")
 
 
 async def _rename(chat: Chat, arguments: str) -> None:
-    await chat.home.sessions.rename(chat.session.session_id, arguments)
+    await chat.session.rename(arguments)
     chat.page.line(f"  the session is called {arguments!r}" if arguments else "  the session has no name any more")
 
 
 async def _clear(chat: Chat, arguments: str) -> None:
     before = chat.short_id
-    await chat.switch(like(chat.home, chat.session, chat.approver))
+    await chat.switch(chat.place.open(await same_agent(chat.home, chat.session), chat.approver, name=None))
     chat.page.line(f"  a new session, {chat.short_id}; {before} stays: amplifier session show {before}")
 
 
@@ -182,10 +179,10 @@ async def _save(chat: Chat, arguments: str) -> None:
 
 
 async def _undo(chat: Chat, arguments: str) -> None:
-    turn = chat.session.record.turn_count
+    turn = (await chat.session.read()).turn_count
     if not turn:
         raise UsageError("there is no turn to undo", hint="say something first")
-    result = await chat.home.sessions.undo(chat.session.session_id, turn, force=arguments == "--force")
+    result = await chat.session.undo(turn, force=arguments == "--force")
     if result is not None and not result.done:
         names = ", ".join(result.foreign)
         raise UsageError(f"someone else has changed since: {names}", hint="/undo --force restores these too")
@@ -193,19 +190,20 @@ async def _undo(chat: Chat, arguments: str) -> None:
 
 
 async def _diff(chat: Chat, arguments: str) -> None:
-    changes = await chat.home.sessions.changes(chat.session.session_id, chat.session.record.turn_count)
+    changes = await chat.session.changes((await chat.session.read()).turn_count)
     colours = {"+": "green", "-": "red", "@": "cyan"}
     for line in changes.diff.splitlines() or ["  no file was changed in the last turn"]:
         chat.page.line(styled(line, colours[line[0]]) if line[:1] in colours else line)
 
 
 async def _queue(chat: Chat, arguments: str) -> None:
-    waiting = chat.session.queued()
+    waiting = await chat.session.queued()
     verb, _, number = arguments.partition(" ")
     if verb in ("drop", "edit"):
         if not number.isdecimal() or not 1 <= int(number) <= len(waiting):
             raise UsageError(f"there are {len(waiting)} waiting prompts", hint=f"/queue {verb} 1")
-        taken = chat.session.remove_queued(int(number))
+        chat.dropped.add(waiting[int(number) - 1])
+        taken = await chat.session.remove_queued(int(number))
         if verb == "edit":
             chat.edit(taken)
         return

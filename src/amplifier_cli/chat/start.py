@@ -9,6 +9,7 @@ from typing import Any
 
 import typer
 
+from amplifier_cli.attended_session import AttendedSession
 from amplifier_cli.config import ResolvedConfig
 from amplifier_cli.exit_codes import ExitCode
 from amplifier_cli.failures import UsageError
@@ -19,12 +20,12 @@ from amplifier_cli.render import styled, write
 from amplifier_cli.resumption import resumed
 from amplifier_cli.session_choice import chosen_agent, find_session, last_session
 from amplifier_cli.session_names import short_id
+from amplifier_cli.session_places import place_for
 from amplifierd.home import Home
-from amplifierd.sessions.session import SessionOpening
 
 from .conversation import Chat
 
-Open = Callable[[Chat], Awaitable[SessionOpening]]
+Open = Callable[[Chat], Awaitable[AttendedSession]]
 
 
 def begin_chat(
@@ -34,28 +35,34 @@ def begin_chat(
     plan: Path | None = None,
     yes: bool = False,
     frozen: bool = False,
+    daemon: bool | None = None,
 ) -> ExitCode:
     """Talk in a new session."""
     config = _config(ctx, flags)
 
-    async def open_new(chat: Chat) -> SessionOpening:
+    async def open_new(chat: Chat) -> AttendedSession:
         agent = await chosen_agent(chat.home, config, plan_file=plan, frozen=frozen)
-        return chat.home.sessions.open(**agent, working_dir=Path.cwd(), approver=chat.approver)
+        return await chat.place.open(agent, chat.approver, name=None)
 
-    return _talk(ctx, config, open_new, yes=yes)
+    return _talk(ctx, config, open_new, yes=yes, daemon=daemon)
 
 
 def continue_chat(
-    ctx: typer.Context, typed: str | None, *, flags: Mapping[str, Any] | None = None, yes: bool = False
+    ctx: typer.Context,
+    typed: str | None,
+    *,
+    flags: Mapping[str, Any] | None = None,
+    yes: bool = False,
+    daemon: bool | None = None,
 ) -> ExitCode:
     """Talk in a stored session: the one that is meant, else the last one of this directory."""
     config = _config(ctx, {})
 
-    async def open_stored(chat: Chat) -> SessionOpening:
+    async def open_stored(chat: Chat) -> AttendedSession:
         record = find_session(chat.home, typed) if typed else last_session(chat.home, Path.cwd())
-        return await resumed(chat.home, record, chat.approver, flags)
+        return await resumed(chat.home, chat.place, record, chat.approver, flags)
 
-    return _talk(ctx, config, open_stored, yes=yes)
+    return _talk(ctx, config, open_stored, yes=yes, daemon=daemon)
 
 
 def _config(ctx: typer.Context, flags: Mapping[str, Any]) -> ResolvedConfig:
@@ -64,11 +71,15 @@ def _config(ctx: typer.Context, flags: Mapping[str, Any]) -> ResolvedConfig:
     return trusted_config(flags, home=invocation_of(ctx).home)
 
 
-def _talk(ctx: typer.Context, config: ResolvedConfig, open_session: Open, *, yes: bool) -> ExitCode:
+def _talk(
+    ctx: typer.Context, config: ResolvedConfig, open_session: Open, *, yes: bool, daemon: bool | None
+) -> ExitCode:
     async def work(home: Home) -> ExitCode:
-        chat = Chat(home, config, yes=yes)
-        opening = await open_session(chat)
-        await chat.run(opening)
+        async with place_for(home, daemon, config) as place:
+            chat = Chat(home, config, place, yes=yes)
+            await chat.run(open_session(chat))
+            if place.client is not None and chat.is_busy:
+                write(f"the turn goes on in the daemon: amplifier session attach {chat.short_id}")
         write(styled(f"session {short_id(chat.session.session_id)} is kept: amplifier continue", "dim"))
         return ExitCode.OK
 

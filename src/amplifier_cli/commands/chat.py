@@ -9,6 +9,7 @@ import typer
 from amplifier_cli.command_group import examples, single_command
 from amplifier_cli.options import (
     Bundle,
+    Daemon,
     Effort,
     Frozen,
     MaxCost,
@@ -41,6 +42,7 @@ def chat(
     yes: Yes = False,
     offline: Offline = False,
     frozen: Frozen = False,
+    daemon: Daemon = None,
 ) -> None:
     """Talk to an agent that works in the current directory; amplifier alone does the same.
 
@@ -52,4 +54,4 @@ def chat(
     checked_source(profile, bundle, plan)
     flags: dict[str, Any] = {"profile": profile, "bundle": bundle, "provider": provider, "model": model}
     flags |= {"effort": effort, "max_iterations": max_iterations, "max_cost": max_cost, "offline": offline or None}
-    raise typer.Exit(begin_chat(ctx, flags, plan=plan, yes=yes, frozen=frozen))
+    raise typer.Exit(begin_chat(ctx, flags, plan=plan, yes=yes, frozen=frozen, daemon=daemon))

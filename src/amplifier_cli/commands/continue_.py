@@ -7,7 +7,7 @@ from typing import Any
 import typer
 
 from amplifier_cli.command_group import examples, single_command
-from amplifier_cli.options import Effort, MaxCost, MaxIterations, Model, ProfileOption, Provider, Yes
+from amplifier_cli.options import Daemon, Effort, MaxCost, MaxIterations, Model, ProfileOption, Provider, Yes
 
 app = single_command()
 
@@ -26,6 +26,7 @@ def continue_(
     max_iterations: MaxIterations = None,
     max_cost: MaxCost = None,
     yes: Yes = False,
+    daemon: Daemon = None,
 ) -> None:
     """Go on with the last session of the current directory.
 
@@ -35,6 +36,5 @@ def continue_(
     from amplifier_cli.chat.start import continue_chat  # needs a terminal's libraries
 
     flags: dict[str, Any] = {"profile": profile, "provider": provider, "model": model, "effort": effort}
-    raise typer.Exit(
-        continue_chat(ctx, None, flags={**flags, "max_iterations": max_iterations, "max_cost": max_cost}, yes=yes)
-    )
+    flags |= {"max_iterations": max_iterations, "max_cost": max_cost}
+    raise typer.Exit(continue_chat(ctx, None, flags=flags, yes=yes, daemon=daemon))

@@ -13,7 +13,7 @@ from amplifier_cli.command_group import examples, single_command
 from amplifier_cli.config import ResolvedConfig
 from amplifier_cli.exit_codes import ExitCode
 from amplifier_cli.invocation import Invocation, invocation_of
-from amplifier_cli.one_turn import Output, RunsTurns, run_turn
+from amplifier_cli.one_turn import Output, run_turn
 from amplifier_cli.open_home import finish, opened_home
 from amplifier_cli.options import (
     Bundle,
@@ -32,9 +32,9 @@ from amplifier_cli.options import (
 )
 from amplifier_cli.project_trust import trusted_config
 from amplifier_cli.prompt_input import Prompt, read_prompt
-from amplifier_cli.remote_runs import attended, begun_remotely, daemon_of, resumed_remotely
-from amplifier_cli.resumption import resumed, started
+from amplifier_cli.resumption import attended, resumed
 from amplifier_cli.session_choice import chosen_agent, find_session
+from amplifier_cli.session_places import place_for
 
 app = single_command()
 
@@ -124,21 +124,13 @@ async def _run(
     values = config.values
     async with opened_home(invocation, offline=values.offline, config=config) as home, AsyncExitStack() as stack:
         approver = approver_for(yes=yes, how=values.notify)
-        client = await stack.enter_async_context(daemon_of(home.paths, daemon, config))
-        record = None if resume is None else find_session(home, resume)
-        agent = {} if record else await chosen_agent(home, config, plan_file=plan, frozen=frozen)
-        session: RunsTurns
-        if client is not None and record is not None:
-            going_on = resumed_remotely(home, client, record, approver, flags, plan=plan)
-            session = await stack.enter_async_context(attended(going_on))
-        elif client is not None:
-            session = await stack.enter_async_context(attended(begun_remotely(client, agent, approver, name=name)))
-        elif record is not None:
-            opening = await resumed(home, record, approver, flags, plan=plan)
-            session = await stack.enter_async_context(started(home, opening))
+        place = await stack.enter_async_context(place_for(home, daemon, config))
+        if resume is not None:
+            opening = resumed(home, place, find_session(home, resume), approver, flags, plan=plan)
         else:
-            opening = home.sessions.open(**agent, working_dir=Path.cwd(), approver=approver, name=name)
-            session = await stack.enter_async_context(started(home, opening))
+            agent = await chosen_agent(home, config, plan_file=plan, frozen=frozen)
+            opening = place.open(agent, approver, name=name)
+        session = await stack.enter_async_context(attended(home, opening))
         return await run_turn(
             session,
             prompt,

@@ -15,9 +15,9 @@ from amplifier_cli.invocation import invocation_of
 from amplifier_cli.one_turn import conclude, exit_code
 from amplifier_cli.open_home import in_home
 from amplifier_cli.project_trust import trusted_config
-from amplifier_cli.remote_runs import daemon_of, lost_with
 from amplifier_cli.session_choice import find_session
 from amplifier_cli.session_names import short_id
+from amplifier_cli.session_places import daemon_of, lost_with
 from amplifier_cli.terminal_page import page_for
 from amplifier_cli.turn_view import TurnView
 from amplifierd.client.daemon_client import DaemonClient

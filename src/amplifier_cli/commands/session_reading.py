@@ -9,7 +9,7 @@ import typer
 from amplifier_cli.command_group import examples, new_group
 from amplifier_cli.message_text import message_text
 from amplifier_cli.open_home import in_home
-from amplifier_cli.options import Effort, Json, MaxCost, MaxIterations, Model, PlanFile, Provider, Yes
+from amplifier_cli.options import Daemon, Effort, Json, MaxCost, MaxIterations, Model, PlanFile, Provider, Yes
 from amplifier_cli.render import ago, money, shortened, styled, write, write_fields, write_json, write_table
 from amplifier_cli.session_choice import find_profile, find_session, read_plan_file
 from amplifier_cli.session_names import agent_of, short_id
@@ -81,13 +81,14 @@ def resume(
     max_iterations: MaxIterations = None,
     max_cost: MaxCost = None,
     yes: Yes = False,
+    daemon: Daemon = None,
 ) -> None:
     """Go on with a session in a chat."""
     from amplifier_cli.chat.start import continue_chat  # needs a terminal's libraries
 
     flags: dict[str, Any] = {"profile": profile, "provider": provider, "model": model, "effort": effort}
     flags |= {"max_iterations": max_iterations, "max_cost": max_cost}
-    raise typer.Exit(continue_chat(ctx, session, flags=flags, yes=yes))
+    raise typer.Exit(continue_chat(ctx, session, flags=flags, yes=yes, daemon=daemon))
 
 
 @app.command(epilog=examples("amplifier session replay last", "amplifier session replay last --profile coding"))

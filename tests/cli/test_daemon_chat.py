@@ -1,0 +1,111 @@
+"""Chats whose sessions run in a daemon: what only they meet."""
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.append(str(Path(__file__).parent))
+
+from daemon_home import served_home
+from plans import call, plan_file
+from terminal import ALT_ENTER, CTRL_D, Terminal
+
+from amplifierd.control import background
+from amplifierd.paths import Paths
+
+WAITING = call("bash", command="touch begun; while [ ! -e go ]; do sleep 0.05; done")
+MARKED = {**WAITING, "when": {"regex": "^Begin$"}}
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    home = tmp_path_factory.mktemp("served") / "home"
+    with served_home(home):
+        yield home
+
+
+def chat(amplifier: Any, script: list[Any], *arguments: str) -> Terminal:
+    terminal = Terminal(amplifier, "chat", "--daemon", "--plan", plan_file(amplifier.work, script), *arguments)
+    terminal.expect(">")
+    return terminal
+
+
+@pytest.mark.parametrize("is_killed", [True, False], ids=["killed", "restarted"])
+def test_a_daemon_that_ends_and_comes_back_is_told_and_the_chat_goes_on(
+    tmp_path: Path, amplifier: Any, is_killed: bool
+) -> None:
+    home = tmp_path / "home"
+    with served_home(home) as daemon:
+        terminal = chat(replace(amplifier, home=home), [MARKED, "Here again."])
+        terminal.type("Begin")
+        terminal.expect("● bash")
+
+        if is_killed:
+            os.kill(daemon.process.pid, signal.SIGKILL)
+            while daemon.process.is_alive():
+                time.sleep(0.01)
+        else:
+            background.stop(Paths.from_environment(home, {}))
+            terminal.expect("cancelled")
+        with served_home(home):
+            terminal.expect("the daemon was restarted; the session goes on")
+            if is_killed:
+                terminal.expect("failed")
+            terminal.type("Go on")
+            terminal.expect("Here again.")
+            terminal.press(CTRL_D)
+            assert terminal.end() == 0
+
+
+def test_the_queue_of_a_session_in_the_daemon_is_shown_edited_and_dropped(amplifier: Any, served: Path) -> None:
+    amplifier = replace(amplifier, home=served)
+    terminal = chat(amplifier, [MARKED, "Heard: {{last_user}}", "Then: {{last_user}}"])
+    terminal.type("Begin")
+    terminal.expect("● bash")
+    for prompt in ("first", "second", "third"):
+        terminal.press(f"{prompt}{ALT_ENTER}")
+        terminal.expect(f"queued: {prompt}")
+    terminal.type("/queue")
+    terminal.expect("3. third")
+    terminal.type("/queue drop 1")
+    terminal.type("/queue drop 1")
+    terminal.type("/queue")
+    terminal.expect("1. third")
+    (amplifier.work / "go").touch()
+    terminal.expect("Then: third")
+    terminal.press(CTRL_D)
+
+    assert terminal.end() == 0
+
+
+def test_a_turn_goes_on_in_the_daemon_when_the_chat_is_left_and_can_be_continued(amplifier: Any, served: Path) -> None:
+    amplifier = replace(amplifier, home=served)
+    terminal = chat(amplifier, [MARKED, "Here: {{last_user}}"])
+    terminal.type("Begin")
+    terminal.expect("● bash")
+    terminal.type("/quit")
+    terminal.expect("the turn goes on in the daemon: amplifier session attach")
+    assert terminal.end() == 0
+
+    again = Terminal(amplifier, "continue")
+    again.expect(">")
+    (amplifier.work / "go").touch()
+    again.expect("Here: Begin")
+    again.expect("tokens")
+    again.type("/status")
+    again.expect("1 turns")
+    again.type("/compact")
+    again.expect("tokens")
+    again.type("/tools")
+    again.expect("read_file")
+    again.type("/cost")
+    again.expect("tool calls")
+    again.press(CTRL_D)
+    assert again.end() == 0
