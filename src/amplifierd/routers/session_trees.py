@@ -16,9 +16,10 @@ from amplifierd.http.dependencies import Reader, Runner, TheDaemon
 from amplifierd.http.idempotent_route import IdempotentRoute
 from amplifierd.http.models import Answer, Body, PageLimit, PageOffset, page_facts, problems
 from amplifierd.http.session_answers import SessionId, SessionInfo, SessionPage, all_shown, shown
-from amplifierd.session_store.protocol import SessionQuery
+from amplifierd.session_store.protocol import Message, SessionQuery, StoredEvent
 from amplifierd.session_store.record import SessionRecord
 from amplifierd.sessions.transcript import last_turn
+from amplifierd.sessions.uncounted import TURN_DONE
 
 router = APIRouter(prefix="/sessions/{session_id}", tags=["sessions"], route_class=IdempotentRoute)
 
@@ -69,8 +70,14 @@ class Preview(Answer):
 
 
 class TurnInfo(Answer):
+    """A turn; `status`, `usage` and `error` are null while it runs."""
+
     turn: int
     started_at: str | None
+    ended_at: str | None
+    status: str | None
+    usage: dict[str, Any] | None
+    error: dict[str, Any] | None
     user_preview: str
     assistant_preview: str
     message_ids: list[str]
@@ -87,9 +94,15 @@ class Lineage(Answer):
 
 
 class Tree(Answer):
+    """A session and those below it; `usage` is what it used by itself."""
+
     session_id: str
     agent: str | None
+    name: str | None
     status: str
+    created_at: str
+    turn_count: int
+    usage: dict[str, Any] | None
     children: list[Tree]
 
 
@@ -149,11 +162,16 @@ async def preview_fork(
 
 @router.get("/turns", responses=problems(404))
 async def list_turns(daemon: TheDaemon, caller: Reader, session_id: SessionId) -> Turns:
-    """List the turns of a session, each with how it begins and what came of it."""
+    """List the turns of a session, each with how it begins, what came of it, and what it used."""
     await daemon.access.get(caller, session_id)
     messages = await asyncio.to_thread(daemon.home.sessions.messages, session_id)
-    numbers = sorted({number for message in messages if (number := int(message.get("turn") or 0))})
-    turns = [_turn(number, [one for one in messages if one.get("turn") == number]) for number in numbers]
+    events = await asyncio.to_thread(daemon.home.sessions.events, session_id)
+    ends = {event["data"].get("turn"): event for event in events if event.get("event") == TURN_DONE}
+    said: dict[int, list[Message]] = {}
+    for message in messages:
+        if number := int(message.get("turn") or 0):
+            said.setdefault(number, []).append(message)
+    turns = [_turn(number, said[number], ends.get(number)) for number in sorted(said)]
     return Turns(turns=turns, total=len(turns))
 
 
@@ -194,13 +212,27 @@ async def get_tree(daemon: TheDaemon, caller: Reader, session_id: SessionId) -> 
 
 def _tree(record: SessionRecord, below: Sequence[SessionRecord]) -> Tree:
     children = [_tree(child, below) for child in below if child.parent_session_id == record.session_id]
-    return Tree(session_id=record.session_id, agent=record.agent_name, status=record.status, children=children)
+    return Tree(
+        session_id=record.session_id,
+        agent=record.agent_name,
+        name=record.name,
+        status=record.status,
+        created_at=record.created_at,
+        turn_count=record.turn_count,
+        usage=record.usage,
+        children=children,
+    )
 
 
-def _turn(number: int, messages: Sequence[dict[str, Any]]) -> TurnInfo:
+def _turn(number: int, messages: Sequence[Message], end: StoredEvent | None) -> TurnInfo:
+    done: dict[str, Any] = end["data"] if end is not None else {}
     return TurnInfo(
         turn=number,
         started_at=messages[0].get("timestamp"),
+        ended_at=end.get("ts") if end is not None else None,
+        status=done.get("status"),
+        usage=done.get("usage"),
+        error=done.get("error"),
         user_preview=_preview(messages, "user", first=True),
         assistant_preview=_preview(messages, "assistant", first=False),
         message_ids=[str(message.get("id")) for message in messages],

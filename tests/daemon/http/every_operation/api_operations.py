@@ -155,6 +155,7 @@ def bodies() -> Mapping[str, dict[str, Any]]:
         f"POST {_SESSION}/messages": {"content": "x"},
         f"POST {_SESSION}/truncate": {"turn": 0},
         f"POST {_SESSION}/change-profile": {"profile_name": OFFLINE},
+        f"POST {_SESSION}/change-agent": {"effort": "high"},
         f"POST {_SESSION}/clone": {},
         f"POST {_SESSION}/fork": {},
         f"POST {_SESSION}/undo": {"turn": 1},

@@ -173,6 +173,8 @@ def of_sessions(world: World) -> Iterator[Request]:
     yield f"POST {S}/truncate", at(spoken, body={"turn": 1})
     yield f"POST {S}/messages", at(spoken)
     yield f"DELETE {S}/messages/last", at(spoken)
+    yield f"POST {S}/change-agent", at(spoken)
+    yield f"POST {S}/compact", at(spoken)
     yield f"POST {S}/change-profile", at(spoken)
     yield f"POST {S}/execute/stream", at(world.session("Done."))
     yield f"POST {S}/execute", at(world.session({"error": {"type": "AuthenticationError", "message": "no"}}))

@@ -40,12 +40,28 @@ TEXTS = {
         "message",
     ),
     *("decision", "agent", "key", "data", "error_message", "tags", "tag", "context", "agents", "stop", "user", "host"),
-    *("filter", "after", "before", "since", "roles", "bundle", "event_type", "level", "sort", "trusted_proxies"),
+    *(
+        "provider",
+        "effort",
+        "filter",
+        "after",
+        "before",
+        "since",
+        "roles",
+        "bundle",
+        "event_type",
+        "level",
+        "sort",
+        "trusted_proxies",
+    ),
     *("auth.tokens", "security.allowed_hosts", "security.allowed_origins", "include", "request_id"),
 }
 """Parameters that are only compared or kept."""
 
-FIELDS_THAT_NAME = {"name": {"POST /api/v1/tokens", "POST /api/v1/profiles", "POST /api/v1/bundles"}}
+FIELDS_THAT_NAME = {
+    "name": {"POST /api/v1/tokens", "POST /api/v1/profiles", "POST /api/v1/bundles"},
+    "model": {"POST /v1/chat/completions"},
+}
 """Names that are a text in most bodies, and the operations in which they name something."""
 
 

@@ -97,3 +97,12 @@ def test_a_session_without_a_profile_has_values_but_no_lock(admin: httpx2.Client
     assert (module["value"], module["origin"], module["overrode"]) == ("context-simple", None, [])
     assert code(admin.get(f"/sessions/{spoken}/lock")) == (404, "not-found")
     assert code(admin.get(f"/sessions/{spoken}/newest-build")) == (404, "not-found")
+
+
+def test_the_turns_of_a_session_say_how_they_ended_and_what_they_used(admin: httpx2.Client, spoken: str) -> None:
+    first, second = admin.get(f"/sessions/{spoken}/turns").json()["turns"]
+
+    assert (second["status"], second["error"], second["usage"]["tokens"]["total"] > 0) == ("completed", None, True)
+    assert first["started_at"] < first["ended_at"] < second["started_at"] < second["ended_at"]
+    tree = admin.get(f"/sessions/{spoken}/tree").json()
+    assert (tree["turn_count"], tree["children"], tree["usage"]["tokens"]["total"] > 0) == (2, [], True)
