@@ -110,3 +110,20 @@ def test_it_answers_with_the_shipped_modules(installed: Installed) -> None:
     assert answer["status"] == "completed"
     assert "buy milk" in answer["response"]
     assert json.loads(installed("session", "list", "--json"))
+
+
+def test_the_page_is_there_and_its_texts_can_be_rendered(installed: Installed) -> None:
+    script = """
+from importlib.resources import files
+from amplifier_rendering.markdown import render
+found = [str(file.relative_to(files("amplifierd.page"))) for file in files("amplifierd.page").rglob("*.*")]
+print("\\n".join([render("*a*").strip(), *found]))
+"""
+
+    html, *shipped = installed.run(str(installed.environment / "bin/python"), "-c", script).splitlines()
+
+    here = ROOT / "src/amplifierd/page"
+    wanted = {str(file.relative_to(here)) for kind in ("html", "css", "js", "svg") for file in here.rglob(f"*.{kind}")}
+    assert html == '<p dir="auto"><em>a</em></p>'
+    assert "index.html" in wanted
+    assert wanted <= set(shipped)
