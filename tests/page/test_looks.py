@@ -1,4 +1,4 @@
-"""How the page looks and weighs: contrast, names, small screens, and what has to be fetched before it works."""
+"""How the page looks: contrast, names and small screens; and what its shell asks for."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ from importlib.resources import files
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, Response, expect
+from playwright.sync_api import Page, expect
 
 from .page_daemon import PageDaemon
 from .sample_sessions import asking_session, calls, create, plan_of
 
 LOOKS = (Path(__file__).parent / "looks.js").read_text(encoding="utf-8").partition("\n")[2].rstrip().rstrip(";")
 PAGE = Path(str(files("amplifierd.page")))
-MOST_BYTES = 200_000
 _IMPORT = re.compile(r'^import [^;]*?"(\.[^"]+)";', re.MULTILINE)
 
 
@@ -69,21 +68,6 @@ def test_the_login_can_be_read(new_tab: Callable[[], Page]) -> None:
     expect(page.get_by_label("Token")).to_be_visible()
 
     assert page.evaluate(LOOKS) == []
-
-
-def test_little_has_to_be_fetched_before_the_list_is_there(new_tab: Callable[[], Page], daemon: PageDaemon) -> None:
-    page = new_tab()
-    sizes: dict[str, int] = {}
-
-    def weigh(response: Response) -> None:
-        if "/app/" in response.url:
-            sizes[response.url] = len(response.body()) if response.ok else 0
-
-    page.on("response", weigh)
-    page.goto(daemon.login_link())
-    expect(page.get_by_role("heading", name="Sessions")).to_be_visible()
-
-    assert 0 < sum(sizes.values()) <= MOST_BYTES
 
 
 def test_the_shell_asks_at_once_for_every_module_that_it_needs() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
 from playwright.sync_api import Locator, Page, expect
 
@@ -181,18 +180,3 @@ def test_names_from_outside_stay_text(page: Page, daemon: PageDaemon) -> None:
 
     expect(row(page, '<img src=x onerror="document.title=1">')).to_be_visible()
     assert page.title() == "Sessions · Amplifier"
-
-
-def test_many_tabs_need_two_streams(page: Page, daemon: PageDaemon, new_tab: Callable[[], Page]) -> None:
-    session_ids = [daemon.session(name=f"Tab {number}") for number in range(4)]
-    before = daemon.api.get("/status").json()["queues"]["subscribers"]
-
-    tabs = [new_tab() for _ in session_ids]
-    for tab, session_id in zip(tabs, session_ids, strict=True):
-        tab.goto(f"/app/sessions/{session_id}")
-        expect(tab.get_by_role("textbox", name="Message to the agent")).to_be_visible()
-
-    for tab, session_id in zip(tabs, session_ids, strict=True):
-        daemon.run(session_id, f"hello {session_id}")
-        expect(tab.get_by_role("log")).to_contain_text(f"hello {session_id}")
-    assert daemon.api.get("/status").json()["queues"]["subscribers"] - before <= 1
