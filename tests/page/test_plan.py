@@ -68,13 +68,17 @@ def test_a_newer_build_is_compared_and_taken(page: Page, daemon: PageDaemon) -> 
     profile = {"name": "moving", "description": "Moves.", "extends": "foundation/offline", "instruction": "One."}
     daemon.api.post("/profiles", json=profile).raise_for_status()
     session_id = session_of(daemon, "local/moving")
-    changed = {"tools": [{"module": "tool-bash", "config": {"timeout": 5}}]}
+    tools = [{"module": "tool-bash"}, {"module": "tool-filesystem", "config": {"read_before_write": "warn"}}]
+    changed = {"instruction": "Two.", "tools": tools}
     daemon.api.patch("/profiles/local/moving", json=changed).raise_for_status()
     page.goto(f"/app/sessions/{session_id}/plan")
 
     expect(page.get_by_text("profile-changed")).to_be_visible()
     page.get_by_role("button", name="Compile the profile").click()
-    expect(page.get_by_role("list", name="What would change")).to_contain_text("tool-bash")
+    change = page.get_by_role("list", name="What would change")
+    expect(change).to_contain_text("tool-bash")
+    expect(change.locator("li.plan-change", has_text="tool-filesystem")).to_contain_text("enforce → warn")
+    expect(page.get_by_text("its instruction differs")).to_be_visible()
     page.get_by_role("button", name="Move this session to it").click()
 
     expect(page.get_by_text("This session runs the newest build.")).to_be_visible()

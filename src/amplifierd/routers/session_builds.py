@@ -46,6 +46,7 @@ class NewestBuild(Answer):
     status: str
     reasons: list[dict[str, Any]]
     difference: PlanDifference | None = Field(description="what the newest build would change, null if it is the same")
+    is_told_otherwise: bool = Field(description="whether the newest build has another instruction")
 
 
 @router.get("/lock", responses=problems(404))
@@ -84,6 +85,8 @@ async def compare_with_newest(daemon: TheDaemon, caller: Reader, session_id: Ses
     status = (await home.profiles.status(record.profile_name)).to_dict()
     newest = await asyncio.to_thread(home.profiles.find_build, record.profile_name)
     is_newest = newest is not None and newest.build_id == record.build_id
+    own = await _build_of(daemon, record)
+    is_told_otherwise = newest is not None and own is not None and newest.instruction() != own.instruction()
     return NewestBuild(
         session_id=session_id,
         profile_id=record.profile_name,
@@ -92,13 +95,13 @@ async def compare_with_newest(daemon: TheDaemon, caller: Reader, session_id: Ses
         is_newest=is_newest,
         status=status["status"],
         reasons=status["reasons"],
-        difference=None if newest is None or is_newest else await _difference(daemon, record, newest),
+        difference=None if newest is None or is_newest else await _difference(daemon, record, own, newest),
+        is_told_otherwise=is_told_otherwise,
     )
 
 
-async def _difference(daemon: Daemon, record: SessionRecord, newest: Build) -> PlanDifference:
+async def _difference(daemon: Daemon, record: SessionRecord, own: Build | None, newest: Build) -> PlanDifference:
     plans, overrides = daemon.home.plans, record.settings_overrides
-    own = await _build_of(daemon, record)
     if own is None:
         before = await asyncio.to_thread(daemon.home.sessions.plan, record.session_id)
     else:

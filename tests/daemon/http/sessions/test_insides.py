@@ -78,13 +78,14 @@ def test_the_build_of_a_session_is_shown_and_compared_with_the_newest(admin: htt
     mode = values["providers[provider-mock].config.mode"]["origin"]
     assert (mode["profile"], Path(mode["file"]).name, mode["line"] > 1) == ("foundation/offline", "profile.md", True)
 
-    changed = {"tools": [{"module": "tool-bash", "config": {"timeout": 5}}]}
+    changed = {"instruction": "Two.", "tools": [{"module": "tool-bash", "config": {"timeout": 5}}]}
     assert admin.patch("/profiles/local/changing", json=changed).status_code == 200
     assert admin.get(f"{path}/newest-build").json()["status"] == "stale"
     assert admin.post("/profiles/local/changing/compile", json={}).status_code == 200
     newer = admin.get(f"{path}/newest-build").json()
 
     assert (newer["is_newest"], newer["build_id"]) == (False, session["build_id"])
+    assert (same["is_told_otherwise"], newer["is_told_otherwise"]) == (False, True)
     assert [module["module"] for module in newer["difference"]["added"]] == ["tool-bash"]
     assert "timeout" not in str(admin.get(f"{path}/explain").json())
     assert admin.get(f"{path}/lock").json()["build_id"] == session["build_id"]

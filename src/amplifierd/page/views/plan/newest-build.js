@@ -40,6 +40,7 @@ export class NewestBuild extends HTMLElement {
       !found.is_newest && found.newest_build_id && h("p.build-state.is-warn", icon("warn"), `There is a newer build, ${found.newest_build_id.slice(0, 12)}. The session keeps its own until you move it.`),
       !["stale", "fresh"].includes(found.status) && h("p.muted", `The profile is ${found.status}.`),
       found.reasons.length > 0 && h("ul.reasons", found.reasons.map(({ code, subject }) => h("li", h("code", code), " ", plain(subject)))),
+      found.is_told_otherwise && h("p", "It tells the agent something else: its instruction differs."),
       found.difference && difference(found.difference),
       h("p.detail-links",
         isStale && h("button", { type: "button", onclick: (event) => this.#compile(event.currentTarget, found.profile_id) }, "Compile the profile"),
@@ -70,16 +71,21 @@ export class NewestBuild extends HTMLElement {
 export function difference(found) {
   const modules = Object.entries(ACTIONS).flatMap(([kind, word]) => found[kind].map((one) => entry(kind, word, one)));
   const agents = Object.entries(found.agents).flatMap(([kind, names]) => names.map((name) => entry(kind, ACTIONS[kind] ?? kind, { module: name, section: "agents" })));
-  const session = found.session.map((one) => entry("changed", "Changed", { module: one.key ?? one.path ?? "session", section: "session", ...one }));
+  const session = found.session.map(({ path, before, after }) => entry("changed", "Changed", { module: path, section: "session", before, after }));
   const all = [...modules, ...agents, ...session];
-  if (!all.length) return h("p.muted", "The plans are the same: only texts or locks differ.");
+  if (!all.length) return h("p.muted", "The plans are the same.");
   return h("ul.plan-diff", { "aria-label": "What would change" }, all);
 }
 
-function entry(kind, word, { module, section, ...rest }) {
-  const facts = Object.entries(rest).filter(([, value]) => value !== null && value !== undefined && !(Array.isArray(value) && !value.length));
-  return h("li.plan-change", { dataset: { kind } }, h("span.change-kind", word), h("code", plain(module)), section && h("span.muted", section),
-    facts.length > 0 && h("span.change-facts", facts.map(([name, value]) => h("span", h("span.muted", `${name} `), h("code", valueWord(value))))));
+function entry(kind, word, { module, section, version, config = [], before, after }) {
+  const values = [
+    ...(version ? [["version", version[0] ?? "none", version[1] ?? "none"]] : []),
+    ...config.map((one) => [one.path, one.before, one.after]),
+    ...(before !== undefined || after !== undefined ? [["", before, after]] : []),
+  ];
+  return h("li.plan-change", { dataset: { kind } }, h("span.change-kind", word), h("code", plain(module)), h("span.muted", section),
+    values.length > 0 && h("ul.change-facts", values.map(([name, old, next]) => h("li", name && [h("code", plain(name)), " "],
+      h("del", valueWord(old)), h("span", { "aria-hidden": "true" }, " → "), h("ins", valueWord(next))))));
 }
 
 customElements.define("newest-build", NewestBuild);
