@@ -34,8 +34,8 @@ _NOT_OF_THE_RECORD = (KEY, *_TWICE)
 
 
 def metadata_text(record: SessionRecord) -> bytes:
-    fields = record.model_dump(mode="json")
-    return encoded_file(METADATA_FORMAT.stamped({**fields, **{name: fields[own] for name, own in _TWICE.items()}}))
+    fields = dict(record)  # all of it is plain data
+    return encoded_file({KEY: METADATA_FORMAT.version, **fields, **{name: fields[own] for name, own in _TWICE.items()}})
 
 
 def parse_metadata(content: bytes, path: Path) -> SessionRecord:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 import uuid
-from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -115,4 +116,10 @@ def checked_session_id(text: str) -> str:
 
 def now() -> str:
     """Return this moment as it is stored."""
-    return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    second, microseconds = divmod(time.time_ns() // 1000, 1_000_000)
+    return f"{_second(second)}.{microseconds:06d}Z"
+
+
+@lru_cache(maxsize=2)
+def _second(second: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))

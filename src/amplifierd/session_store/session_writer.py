@@ -45,13 +45,14 @@ class SessionWriter:
 
     def __init__(self, files: SessionFiles) -> None:
         self.files = files
+        self._folder = str(files.directory)
         self.parts = PartsFile(files.path(PARTS))
         self.waiting = 0
         self._turn = asyncio.Lock()
         self._gate: Gate | None = None
         self._descriptors: dict[str, int] = {}
         self._unsynchronised = {TRANSCRIPT, EVENTS}  # which may have been appended to before
-        self._known: tuple[tuple[int, ...], SessionRecord | None] = ((), None)
+        self._known: tuple[object, SessionRecord | None] = (None, None)
 
     async def in_turn(self, work: Callable[[], T]) -> T:
         if self.waiting == 0:
@@ -121,17 +122,20 @@ class SessionWriter:
         status, record = self._known
         return record if record is not None and status == self._metadata_status() else self.files.read_record()
 
-    def _metadata_status(self) -> tuple[int, ...]:
+    def _metadata_status(self) -> object:
         """Return what differs from one version of `metadata.json` to the next; a switch of the plan has its own."""
-        folder = str(self.files.directory)
-        found = (os.stat(f"{folder}/{name}") for name in (METADATA, SWITCH) if os.path.exists(f"{folder}/{name}"))  # noqa: PTH110, PTH116 - in every turn
-        return tuple(number for status in found for number in (status.st_ino, status.st_mtime_ns, status.st_size))
+        try:
+            status = os.stat(f"{self._folder}/{METADATA}")  # noqa: PTH116 - in every turn
+        except FileNotFoundError:
+            return object()
+        return object() if self._has_switch() else (status.st_ino, status.st_mtime_ns, status.st_size)
 
     def replace(self, hold: Hold, name: str, content: bytes) -> None:
         with self._written_beside(name, content) as temporary, self._under(hold):
-            self._finish_switch()
+            if self._has_switch():
+                self._finish_switch()
             self._close_file(name)
-            temporary.replace(self.files.path(name))
+            os.replace(temporary, f"{self._folder}/{name}")  # noqa: PTH105 - in every turn
         sync_directory(self.files.directory)
 
     def update(self, hold: Hold, changes: Mapping[str, Any]) -> SessionRecord:
@@ -267,15 +271,16 @@ class SessionWriter:
         METADATA_FORMAT.read(self.files.path(METADATA))
 
     @contextmanager
-    def _written_beside(self, name: str, content: bytes) -> Iterator[Path]:
+    def _written_beside(self, name: str, content: bytes) -> Iterator[str]:
         """Yield a file that is on the disk and only has to be moved: no one waits for the disk inside the gate."""
-        temporary = self.files.path(f".{name}.{uuid.uuid4().hex}.tmp")
+        temporary = f"{self._folder}/.{name}.{uuid.uuid4().hex}.tmp"
         try:
             with self._writing():
                 write_new(temporary, content)
             yield temporary
-        finally:
-            temporary.unlink(missing_ok=True)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
 
     @contextmanager
     def _written_together(self, contents: Mapping[str, bytes]) -> Iterator[Path]:
@@ -290,6 +295,9 @@ class SessionWriter:
             yield prepared
         finally:
             shutil.rmtree(prepared, ignore_errors=True)
+
+    def _has_switch(self) -> bool:
+        return os.path.exists(f"{self._folder}/{SWITCH}")  # noqa: PTH110 - in every turn
 
     def _finish_switch(self) -> None:
         switch = self.files.path(SWITCH)

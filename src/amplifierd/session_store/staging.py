@@ -17,6 +17,7 @@ from pathlib import Path
 from amplifier_foundation.sources.store import make_directory
 from amplifier_system.files import PRIVATE, sync_directory
 
+from .json_lines import append_whole
 from .session_files import GATE
 
 NEW = ".new"
@@ -57,14 +58,15 @@ def remove_leftovers(sessions: Path) -> None:
                 shutil.rmtree(path, ignore_errors=True)
 
 
-def write_new(path: Path, content: bytes) -> None:
+def write_new(path: Path | str, content: bytes) -> None:
     """Write a file that is not there yet, for the owner alone, and wait until it is on the disk."""
     descriptor = os.open(path, _NEW_FILE, PRIVATE)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
-        file.flush()
+    try:
+        append_whole(descriptor, content)
         if content:
-            os.fsync(file.fileno())
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 @contextmanager
