@@ -29,7 +29,7 @@ _PLAIN_TYPES = frozenset({str, int, float, bool, type(None), dict, list, tuple})
 Originals = dict[str, tuple[Any, Any]]
 """By their keys, the models of a payload, each with its dump."""
 
-_priority = attrgetter("priority")
+_priority, _number = attrgetter("priority"), attrgetter("number")
 
 
 class _Registration:
@@ -66,10 +66,8 @@ class HookRegistry:
     USER_NOTIFICATION = "user:notification"
 
     def __init__(self) -> None:
-        self._by_event: dict[str, dict[int, _Registration]] = {}  # in the order of their registration
-        self._by_name: dict[str, dict[int, _Registration]] = {}
-        # What an emit goes through, in order; None when it has to be put in order again, nothing for an unknown event.
-        self._snapshots: dict[str, tuple[_Registration, ...] | None] = {}
+        self._by_event: dict[str, tuple[_Registration, ...]] = {}  # in the order in which an emit goes through them
+        self._names: dict[str, int] = {}  # how many have each
         self._sequence = itertools.count()
         self._defaults: EventData = {}
 
@@ -87,9 +85,11 @@ class HookRegistry:
         sequence = next(self._sequence)
         name = self._unused_name(sequence) if name is None else name
         registration = _Registration(self, event, handler, name, priority, sequence)
-        self._by_event.setdefault(event, {})[sequence] = registration
-        self._by_name.setdefault(name, {})[sequence] = registration
-        self._snapshots[event] = None
+        registered = self._by_event.get(event, ())
+        in_order = not registered or registered[-1].priority <= priority
+        registered = (*registered, registration)
+        self._by_event[event] = registered if in_order else tuple(sorted(registered, key=_priority))
+        self._names[name] = self._names.get(name, 0) + 1
         if mounting := current_mounting():
             mounting.note_handler(registration, registration.is_in_place)
         return registration
@@ -98,8 +98,9 @@ class HookRegistry:
 
     def unregister(self, name: str) -> None:
         """Remove the handler most recently registered under `name`, if there is one."""
-        if registrations := self._by_name.get(name):
-            self._remove(next(reversed(registrations.values())))
+        if name in self._names:
+            everyone = (registration for registered in self._by_event.values() for registration in registered)
+            self._remove(max((one for one in everyone if one.name == name), key=_number))
 
     def has_handlers(self, event: str) -> bool:
         """Say whether anyone listens, so that an emitter need not build what no one reads."""
@@ -108,8 +109,8 @@ class HookRegistry:
     def list_handlers(self, event: str | None = None) -> dict[str, list[str]]:
         """Return handler names in calling order: for one event, or for every event ever registered."""
         if event is not None:
-            return {event: [registration.name for registration in self._snapshot(event)]}
-        return {event: [registration.name for registration in self._snapshot(event)] for event in self._by_event}
+            return {event: [registration.name for registration in self._by_event.get(event, ())]}
+        return {event: [registration.name for registration in found] for event, found in self._by_event.items()}
 
     def set_default_fields(self, **fields: object) -> None:
         """Replace the fields that every emitted payload carries unless the emitter sets them itself."""
@@ -133,9 +134,7 @@ class HookRegistry:
             explicit = data.get(REQUEST_ID_FIELD) if isinstance(data, dict) else None
             if request_id := resolve_request_id(event, explicit):
                 stamp = {REQUEST_ID_FIELD: request_id}
-        registrations = self._snapshots.get(event, ())
-        if registrations is None:
-            registrations = self._snapshot(event)
+        registrations = self._by_event.get(event, ())  # what happens to the registry later does not change it
         return self._offer(registrations, event, data, stamp) if registrations else _unheard(data, stamp)
 
     if sys.version_info >= (3, 12):
@@ -152,7 +151,7 @@ class HookRegistry:
         """Ask every handler in turn, each for `timeout` seconds at most, and return the data they answered with."""
         given, _ = _for_handlers(_payload(data))
         collected = []
-        for registration in self._snapshot(event):
+        for registration in self._by_event.get(event, ()):
             try:
                 async with asyncio.timeout(timeout):
                     answer = ask(registration, event, given)
@@ -198,28 +197,20 @@ class HookRegistry:
 
     def _unused_name(self, sequence: int) -> str:
         name = f"handler-{sequence}"
-        while name in self._by_name:
+        while name in self._names:
             name += "'"
         return name
 
-    def _snapshot(self, event: str) -> tuple[_Registration, ...]:
-        """Return the handlers of an event at this moment; what happens to the registry later does not change it."""
-        snapshot = self._snapshots.get(event, ())
-        if snapshot is None:
-            snapshot = self._snapshots[event] = tuple(sorted(self._by_event[event].values(), key=_priority))
-        return snapshot
-
     def _has(self, registration: _Registration) -> bool:
-        return registration.number in self._by_name.get(registration.name, ())
+        return any(known is registration for known in self._by_event.get(registration.event, ()))
 
     def _remove(self, registration: _Registration) -> None:
         if self._has(registration):
-            del self._by_event[registration.event][registration.number]
-            self._snapshots[registration.event] = None
-            namesakes = self._by_name[registration.name]
-            del namesakes[registration.number]
-            if not namesakes:
-                del self._by_name[registration.name]
+            event, name = registration.event, registration.name
+            self._by_event[event] = tuple(known for known in self._by_event[event] if known is not registration)
+            self._names[name] -= 1
+            if not self._names[name]:
+                del self._names[name]
 
 
 async def _unheard(data: object, stamp: dict[str, str]) -> HookResult:
