@@ -13,7 +13,7 @@ from typing import Any
 from amplifierd.session_store.protocol import Hold, Holder, NewSession, SessionStore
 from amplifierd.session_store.record import SessionRecord
 
-from .journal import NOT_NESTED, Journal, event_of, stored_line
+from .journal import NOT_NESTED, Journal, event_of, place_of, stored_line
 from .secret_values import SecretValues
 from .tree_events import EventSource, TreeEvents
 from .tree_history import last_sequence
@@ -54,7 +54,7 @@ class Announcements:
         tree = tree or self.tree(record.root_id, first_sequence(new) - 1)
         data = self._secrets.scrubbed(described(record))
         sequence = tree.next_sequence()
-        event = event_of(CREATED, data, record, sequence, correlation_id=correlation_id, nesting=nesting)
+        event = event_of(CREATED, data, place_of(record), sequence, correlation_id, nesting)
         line = stored_line(event, data, nesting)
         with tree.telling(event):
             return await self._store.create(replace(new, events=[*new.events, line]), holder)
@@ -69,7 +69,7 @@ class Announcements:
     async def delete(self, hold: Hold, record: SessionRecord, *, forever: bool = True) -> None:
         """Remove a session, for good or into the trash, and tell it."""
         await (self._store.delete(hold) if forever else self._store.discard(hold))
-        self.events.publish(event_of(DELETED, {}, record, None))
+        self.events.publish(event_of(DELETED, {}, place_of(record), None))
 
 
 def described(record: SessionRecord) -> dict[str, Any]:

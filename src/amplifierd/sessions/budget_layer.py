@@ -42,13 +42,22 @@ class BudgetLayer(CallLayer):
 
     def __init__(self, budget: TreeBudget, emit: Emit, *, agent: str | None = None, used: Usage | None = None) -> None:
         self.budget = budget
-        self.used = used or Usage()
+        self._used_before = used or Usage()
         self.turn_used = self.turn_below = Usage()
         self.exhausted: BudgetExhaustedError | None = None
         self._emit = emit
         self._agent = agent
         self._estimator = CallEstimator()
         self._closings = 0
+
+    @property
+    def used(self) -> Usage:
+        return self._used_before + self.turn_used
+
+    @used.setter
+    def used(self, used: Usage) -> None:
+        """Go on from what is known between two turns."""
+        self._used_before, self.turn_used = used, Usage()
 
     @property
     def turn_total(self) -> Usage:
@@ -67,7 +76,7 @@ class BudgetLayer(CallLayer):
             BudgetExhaustedError: no turn, or no time, is left; nothing was begun. The event has been emitted.
         """
         self.exhausted, self._closings = None, 0
-        self.turn_used = self.turn_below = Usage()
+        self.used, self.turn_below = self.used, Usage()
         before_s = self.budget.used.seconds
         try:
             counted = self.budget.begin_turn(self._agent)
@@ -76,11 +85,11 @@ class BudgetLayer(CallLayer):
             raise
         try:
             with counted:
-                self._count(Usage(turns=1))
+                self.turn_used = Usage(turns=1)
                 await self._warn()
                 yield
         finally:
-            self._count(Usage(seconds=self.budget.used.seconds - before_s))
+            self.turn_used += Usage(seconds=self.budget.used.seconds - before_s)
 
     async def provider_call(self, call: ProviderCall, proceed: ProviderStep) -> ChatResponse:
         if self.exhausted is not None:
@@ -97,7 +106,7 @@ class BudgetLayer(CallLayer):
             self.budget.settle(reservation, used, self._agent)
         finally:
             self.budget.release(reservation)
-        self._count(used)
+        self.turn_used += used
         await self._warn()
         return response
 
@@ -109,13 +118,9 @@ class BudgetLayer(CallLayer):
                 await self._stop(error)
         if self.exhausted is not None:
             return _not_run(call, self.exhausted)
-        self._count(Usage(tool_calls=1))
+        self.turn_used += Usage(tool_calls=1)
         await self._warn()
         return await proceed(call)
-
-    def _count(self, used: Usage) -> None:
-        self.used += used
-        self.turn_used += used
 
     async def _warn(self) -> None:
         for state in self.budget.warnings():

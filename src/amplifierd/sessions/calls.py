@@ -71,8 +71,8 @@ class LayeredOrchestrator(StandIn):
         super().__init__(orchestrator)
         own = {
             "_coordinator": coordinator,
-            "_ask": _chained([layer.provider_call for layer in layers], _complete),
-            "_run": _chained([layer.tool_call for layer in layers], _execute),
+            "_ask": _chained(layers, "provider_call", _complete),
+            "_run": _chained(layers, "tool_call", _execute),
             "_find_call": find_call,
             "_takes_coordinator": _accepts(orchestrator.execute, "coordinator"),
         }
@@ -161,11 +161,17 @@ async def _execute(call: ToolCall) -> Any:
     return await settle(call.run(call.input))
 
 
-def _chained(layers: Sequence[Callable[..., Any]], last: Callable[[Any], Awaitable[Any]]) -> Callable[[Any], Any]:
-    """Return a function that calls the layers from the outside in, and `last` at the end."""
+def _chained(
+    layers: Sequence[CallLayer], method: str, last: Callable[[Any], Awaitable[Any]]
+) -> Callable[[Any], Awaitable[Any]]:
+    """Return a function that calls the layers from the outside in, and `last` at the end.
+
+    Layers that let everything pass are left out.
+    """
     step = last
     for layer in reversed(layers):
-        step = _around(layer, step)
+        if getattr(type(layer), method) is not getattr(CallLayer, method):
+            step = _around(getattr(layer, method), step)
     return step
 
 

@@ -7,7 +7,6 @@ so far is given to the loop without asking the model anew, and the calls get the
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -62,7 +61,7 @@ class ClientTurns(CallLayer):
 
     def __init__(self) -> None:
         self._turn: ClientTurn | None = None
-        self._answers: deque[ChatResponse] = deque()
+        self._answers: list[ChatResponse] = []
         self._handed: list[dict[str, Any]] = []
         self._closings = 0
 
@@ -79,7 +78,7 @@ class ClientTurns(CallLayer):
             names = ", ".join(sorted(taken))
             raise SessionStateError(f"the session has tools of the same name: {names}", hint="give them other names")
         self._turn, self._closings, self._handed = wanted, 0, []
-        self._answers = deque(_response(answer) for answer in wanted.answers)
+        self._answers = [_response(answer) for answer in wanted.answers]
         try:
             for tool in tools:
                 await coordinator.mount("tools", tool, name=tool.name)
@@ -95,7 +94,7 @@ class ClientTurns(CallLayer):
         if self._handed:
             return self._closing()
         if self._answers:
-            return self._answers.popleft()
+            return self._answers.pop(0)
         return await proceed(replace(call, request=call.request.model_copy(update=dict(self._turn.options))))
 
     async def tool_call(self, call: ToolCall, proceed: ToolStep) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -54,6 +54,7 @@ _MODULE_EVENTS = (
     "orchestrator:rate_limit_delay",
     "session:config",
 )
+_ALWAYS_HEARD = frozenset((*events.ALL_EVENTS, *_MODULE_EVENTS))
 _KEPT_ELSEWHERE = {
     "provider:request": ("messages",),
     "llm:request": ("raw",),
@@ -72,7 +73,7 @@ _TELLING = (
 )
 """Events with configurations and errors in them: secrets are masked before any module that logs hears of them."""
 
-_GO_ON = HookResult()
+GO_ON = HookResult()
 
 NOT_NESTED: Mapping[str, Any] = MappingProxyType({})
 
@@ -92,9 +93,9 @@ class Journal:
         self.on_lost: Callable[[], None] = lambda: None
         self.nesting: Mapping[str, Any] = NOT_NESTED
         self._store, self._hold, self._tree, self._secrets = store, hold, tree, secrets
-        self._record, self._session_id = record, record.session_id
+        self._session_id, self._place = record.session_id, place_of(record)
         self._coordinator: ModuleCoordinator | None = None
-        self._registered: set[str] = set()
+        self._announced: set[str] = set()
 
     async def write(self, event: str, data: Mapping[str, Any], *, lasting: bool = False) -> Event:
         """Store an event of ours and tell it."""
@@ -104,10 +105,8 @@ class Journal:
         self, entries: Sequence[tuple[str, Mapping[str, Any]]], *, lasting: bool = False
     ) -> list[Event]:
         """Store events of ours in one step, all of them or none, and tell them."""
-        noted = [self._entry(name, dict(data), is_own=True) for name, data in entries]
-        for entry in noted:
-            self._tree.add(entry)
-        await self._tree.settle()
+        noted = [self._entry(name, data, is_own=True) for name, data in entries]
+        await self._tree.tell(noted)
         for entry in noted:
             if entry.error is not None:
                 raise entry.error
@@ -120,12 +119,12 @@ class Journal:
         for key in _KEPT_ELSEWHERE.get(event, ()):
             data.pop(key, None)
         self._tree.add(self._entry(event, data, is_own=False))
-        return _GO_ON
+        return GO_ON
 
-    async def note(self, event: str, data: Mapping[str, Any]) -> None:
+    def note(self, event: str, data: Mapping[str, Any]) -> None:
         """Tell an event of ours, also when it cannot be stored, unless the hold is lost."""
-        self._tree.add(self._entry(event, dict(data), is_own=False))
-        await self._tree.settle()
+        self._tree.add(self._entry(event, data, is_own=False))
+        self._tree.flush()
 
     async def mask(self, event: str, data: dict[str, Any]) -> HookResult:
         """Take the secrets out of an event before others hear it."""
@@ -136,19 +135,19 @@ class Journal:
         """Hear every event that is known of: the kernel's, those of modules we know, those that modules announce."""
         announced = await coordinator.collect_contributions("observability.events")
         names = {name for names in announced if isinstance(names, list | tuple) for name in names}
-        self.listen_to(
-            coordinator, [*events.ALL_EVENTS, *_MODULE_EVENTS, *sorted(n for n in names if isinstance(n, str))]
-        )
-
-    def listen_to(self, coordinator: ModuleCoordinator, names: list[str]) -> None:
+        further = {name for name in names if isinstance(name, str)} - _ALWAYS_HEARD
         if coordinator is not self._coordinator:  # the modules were loaded anew
-            self._coordinator, self._registered = coordinator, set()
+            self._coordinator, self._announced = coordinator, set()
+            self._register(coordinator, _ALWAYS_HEARD)
+        self._register(coordinator, sorted(further - self._announced))
+        self._announced |= further
+
+    def _register(self, coordinator: ModuleCoordinator, names: Iterable[str]) -> None:
+        hear = self.hear
         for name in names:
-            if name not in self._registered:
-                self._registered.add(name)
-                coordinator.hooks.register(name, self.hear, priority=PRIORITY, name="session-journal")
-                if name in _TELLING:
-                    coordinator.hooks.register(name, self.mask, priority=_FIRST, name="session-secrets")
+            coordinator.hooks.register(name, hear, priority=PRIORITY, name="session-journal")
+            if name in _TELLING:
+                coordinator.hooks.register(name, self.mask, priority=_FIRST, name="session-secrets")
 
     def clean(self, entries: Sequence[Entry]) -> None:
         first = entries[0]
@@ -192,13 +191,10 @@ class Journal:
                 name = entry.event["event"]
                 logger.warning("event %s of session %s is not stored: %s", name, self._session_id, error)
 
-    def _entry(self, event: str, data: dict[str, Any], *, is_own: bool) -> Entry:
+    def _entry(self, name: str, data: Mapping[str, Any], *, is_own: bool) -> Entry:
         plain = plain_data(data)
-        return Entry(self, self._event(event, plain.value), plain, is_own=is_own)
-
-    def _event(self, event: str, data: Any) -> Event:
-        sequence = self._tree.next_sequence()
-        return event_of(event, data, self._record, sequence, correlation_id=self.correlation_id, nesting=self.nesting)
+        event = event_of(name, plain.value, self._place, self._tree.next_sequence(), self.correlation_id, self.nesting)
+        return Entry(self, event, plain, is_own=is_own)
 
 
 def nesting_of(depth: int, tool_call_id: str | None) -> dict[str, Any]:
@@ -206,22 +202,28 @@ def nesting_of(depth: int, tool_call_id: str | None) -> dict[str, Any]:
     return {"nesting_depth": depth, "parent_tool_call_id": tool_call_id}
 
 
-def event_of(
-    name: str,
-    data: Any,
-    record: SessionRecord,
-    sequence: int | None,
-    *,
-    correlation_id: str | None = None,
-    nesting: Mapping[str, Any] = NOT_NESTED,
-) -> Event:
-    """Return an event of a session as it is told."""
+def place_of(record: SessionRecord) -> dict[str, Any]:
+    """Return where events of a session happen."""
     return {
-        "event": name,
-        "sequence": sequence,
         "session_id": record.session_id,
         "parent_id": record.parent_session_id,
         "root_session_id": record.root_id,
+    }
+
+
+def event_of(
+    name: str,
+    data: Any,
+    place: Mapping[str, Any],
+    sequence: int | None,
+    correlation_id: str | None = None,
+    nesting: Mapping[str, Any] = NOT_NESTED,
+) -> Event:
+    """Return an event as it is told."""
+    return {
+        "event": name,
+        "sequence": sequence,
+        **place,
         "timestamp": now(),
         "correlation_id": correlation_id,
         **nesting,
@@ -232,7 +234,14 @@ def event_of(
 def stored_line(told: Event, data: Any, nesting: Mapping[str, Any] = NOT_NESTED) -> StoredEvent:
     """Return an event as it is stored, with the data that is kept of it."""
     name = told["event"]
-    level = _LEVELS.get(str(told["data"].get("level")), "ERROR" if name.endswith(":error") else "INFO")
-    head = {"seq": told["sequence"], "ts": told["timestamp"], "lvl": level, "event": name}
-    ids = {key: told[key] for key in ("session_id", "parent_id", "correlation_id")}
-    return {**head, **ids, **nesting, "data": data}
+    return {
+        "seq": told["sequence"],
+        "ts": told["timestamp"],
+        "lvl": _LEVELS.get(str(told["data"].get("level")), "ERROR" if name.endswith(":error") else "INFO"),
+        "event": name,
+        "session_id": told["session_id"],
+        "parent_id": told["parent_id"],
+        "correlation_id": told["correlation_id"],
+        **nesting,
+        "data": data,
+    }

@@ -27,7 +27,7 @@ from .compaction import KeptCompaction, compact_to
 from .context_messages import DOCUMENT, ContextMessages, for_kernel
 from .displays import EventDisplay
 from .interruption import ends_repaired, repair
-from .journal import PRIORITY
+from .journal import GO_ON, PRIORITY
 from .receipts import ask_tool
 from .running_calls import RunningCalls
 from .transcript import RecordedContext, for_context, last_turn
@@ -116,7 +116,7 @@ class KernelSession:
     async def _hear_prompt(self, event: str, data: dict[str, Any]) -> HookResult:
         if isinstance(prompt := data.get("prompt"), str):
             self.runner.transcript.expect(prompt)
-        return HookResult()
+        return GO_ON
 
     def _inject(self) -> dict[str, Any]:
         runner, runtime = self.runner, self.runner.runtime

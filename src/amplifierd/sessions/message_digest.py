@@ -20,8 +20,9 @@ _encode = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", 
 
 def canonical_message(message: object) -> CanonicalMessage:
     """Return a message, a dict or a model, in the one spelling."""
-    spelled: CanonicalMessage = {"role": str(field_of(message, "role")), "content": _content(message)}
-    if calls := calls_in(message):
+    role = str(field_of(message, "role"))
+    spelled: CanonicalMessage = {"role": role, "content": _content(field_of(message, "content"), role)}
+    if role == "assistant" and (calls := calls_in(message)):
         spelled["tool_calls"] = [{"id": call.id, "name": call.name, "arguments": call.arguments} for call in calls]
     if call_id := field_of(message, "tool_call_id"):
         spelled["tool_call_id"] = call_id
@@ -46,13 +47,12 @@ def message_digest(message: object) -> str:
     return digest(canonical_json(canonical_message(message)))
 
 
-def _content(message: object) -> Any:
-    content = field_of(message, "content")
+def _content(content: Any, role: str) -> Any:
     if content is None or isinstance(content, str):
         return content or ""
     if not isinstance(content, list | tuple):
         return json_safe(content)
-    is_call_list = field_of(message, "role") == "assistant"
+    is_call_list = role == "assistant"
     blocks = [_block(block) for block in content if not (is_call_list and block_type(block) in CALL_BLOCKS)]
     if len(blocks) == 1 and isinstance(blocks[0], dict) and blocks[0].keys() == {"type", "text"}:
         return blocks[0]["text"]

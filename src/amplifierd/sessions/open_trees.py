@@ -97,7 +97,7 @@ class OpenTrees:
                     last, used = await tree_history(self._store, root_id)
                     root = await self._store.read(root_id)
                 budget = TreeBudget(Limits.read(root.limits), used)
-                found.tree = self._tree(found.hold, last, budget, approver, display)
+                found.tree, found.new = self._tree(found.hold, last, budget, approver, display), None
             return found.tree
 
     def _tree(
@@ -109,7 +109,7 @@ class OpenTrees:
             asking = tree.runners.get(str(data.get("session_id"))) or tree.runners.get(root_id)
             if asking is not None:
                 await asking.journal.write(event, data)
-                await asking.status.tell()
+                asking.status.tell()
 
         async def load() -> Any:
             return await store.read_document(root_id, APPROVALS)

@@ -11,7 +11,7 @@ from amplifier_core import HookResult, ModuleCoordinator
 from amplifierd.exceptions import SessionError
 
 from .interruption import PARTIAL
-from .journal import PRIORITY
+from .journal import GO_ON, PRIORITY
 from .transcript import Transcript
 
 logger = logging.getLogger(__name__)
@@ -47,7 +47,7 @@ class PartialAnswer:
             self._take(text, data.get("request_id"))
             if self._saving is None or self._saving.done():
                 self._saving = asyncio.create_task(self._save_later())
-        return HookResult()
+        return GO_ON
 
     def _take(self, text: str, request_id: object) -> None:
         answer = (self._transcript.answers, request_id)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -29,7 +28,7 @@ class PromptQueue:
 
     def __init__(self, longest: int, announce: Callable[[int], Awaitable[None]]) -> None:
         self._longest, self._announce = longest, announce
-        self._waiting: deque[Place] = deque()
+        self._waiting: list[Place] = []
         self._is_taken = False
 
     @property
@@ -61,7 +60,7 @@ class PromptQueue:
     def close(self, reason: SessionError) -> None:
         """Turn everyone away who waits."""
         while self._waiting:
-            waiting = self._waiting.popleft()
+            waiting = self._waiting.pop(0)
             if not waiting.turn.done():
                 waiting.turn.set_exception(reason)
 
@@ -119,7 +118,7 @@ class PromptQueue:
     def _pass_on(self) -> None:
         """Give the turn to the next prompt; it stays taken meanwhile."""
         while self._waiting:
-            waiting = self._waiting.popleft()
+            waiting = self._waiting.pop(0)
             if not waiting.turn.done():
                 waiting.turn.set_result(None)
                 return

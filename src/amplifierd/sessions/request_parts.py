@@ -60,6 +60,7 @@ class RequestRecorder(CallLayer):
         self._last_id: str | None = None
         self._messages: Sequence[object] = ()
         self._last: list[RequestPart] = []
+        self._tokens = 0
 
     async def provider_call(self, call: ProviderCall, proceed: ProviderStep) -> ChatResponse:
         request_id = f"request_{uuid.uuid4().hex}"
@@ -97,6 +98,8 @@ class RequestRecorder(CallLayer):
         request = call.request
         parts = self.describe_messages(request)
         keep = _common(parts, self._last)
+        before = self._tokens if keep == len(self._last) else sum(part.tokens for part in parts[:keep])
+        self._tokens = before + sum(part.tokens for part in parts[keep:])
         described = {
             "request_id": request_id,
             "turn": self.turn,
@@ -106,7 +109,7 @@ class RequestRecorder(CallLayer):
             "keep": keep,
             "add": [part.to_json() for part in parts[keep:]],
             "messages": len(parts),
-            "tokens": sum(part.tokens for part in parts),
+            "tokens": self._tokens,
             "tools": self.describe_tools(request),
             "parameters": self._parameters(call),
         }

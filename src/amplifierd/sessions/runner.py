@@ -150,7 +150,7 @@ class ExecutionRunner:
         self.status.is_loaded = True
         if not self.status.is_busy:
             self._rest()
-        await self.status.tell()
+        self.status.tell()
 
     async def _take_up(self, kernel: KernelSession) -> None:
         """Bring the record up to date with what was found when the modules were loaded."""
@@ -181,7 +181,7 @@ class ExecutionRunner:
                 return
             await self.close_kernel()
             self._rest()
-        await self.status.tell()
+        self.status.tell()
 
     async def close_kernel(self) -> None:
         kernel, self._kernel = self._kernel, None
@@ -218,7 +218,7 @@ class ExecutionRunner:
             async with self._loading:
                 await self.close_kernel()
                 self._rest()
-            await self.status.tell()
+            self.status.tell()
         finally:
             await self.tree.events.settle()
             if not self.is_root:
@@ -319,7 +319,7 @@ class ExecutionRunner:
         if immediate and self._running is not None:
             self.tools.stop()
             self._running.cancel_soon(is_model_alone=not running and not self.children.running_ids())
-        await self.status.tell()
+        self.status.tell()
         return {"state": "immediate" if immediate else "graceful", "running_tools": running}
 
     def _stop_now(self) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from amplifier_core import HookResult, ModuleCoordinator
 from amplifier_core.events import TOOL_PRE
 
-from .journal import PRIORITY
+from .journal import GO_ON, PRIORITY
 
 
 class RunningCalls:
@@ -38,7 +38,7 @@ class RunningCalls:
         call_id = data.get("tool_call_id")
         if isinstance(call_id, str) and call_id:
             self._announced.append((str(data.get("tool_name")), data.get("tool_input"), call_id))
-        return HookResult()
+        return GO_ON
 
     def _take(self, tool_name: str, input: dict[str, Any]) -> str:
         same_name = [entry for entry in self._announced if entry[0] == tool_name]

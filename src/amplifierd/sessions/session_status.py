@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from amplifier_system.tasks import run_to_end
 from amplifierd.exceptions import ExecutionInProgressError, SessionStateError
 from amplifierd.session_store.record import Activity, SessionState
 
@@ -69,20 +68,25 @@ class SessionStatus:
         finally:
             self.is_busy = self.is_cancelling = False
             try:
-                await run_to_end(self.tell())
+                self.tell()
             finally:
                 self._is_idle.set()
 
     async def wait_until_idle(self) -> None:
         await self._is_idle.wait()
 
-    async def tell(self) -> None:
+    def tell(self) -> None:
         """Tell `session:status` if it is not what was told last."""
+        for event, status in self.news():
+            self._journal.note(event, status)
+
+    def news(self) -> list[tuple[str, dict[str, Any]]]:
+        """Return `session:status` if it is not what was told last; whoever asks tells it."""
         status = {"status": self._state(), "activity": self.activity}
         if status == self._told:
-            return
+            return []
         self._told = status
-        await self._journal.note(STATUS, status)
+        return [(STATUS, status)]
 
 
 def closed(session_id: str) -> SessionStateError:

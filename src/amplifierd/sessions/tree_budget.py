@@ -57,7 +57,7 @@ class TreeBudget:
     def __init__(
         self, limits: Limits | None = None, used: Usage | None = None, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._limits = limits or Limits()
+        self._limits, self._is_limited = limits or Limits(), bool(limits)
         self._used = used or Usage()
         self._clock = clock
         self._reserved: set[Reservation] = set()
@@ -74,7 +74,7 @@ class TreeBudget:
     @limits.setter
     def limits(self, limits: Limits) -> None:
         """Put other limits in place; a call that waits is looked at again, and a raised limit warns again."""
-        self._limits = limits
+        self._limits, self._is_limited = limits, bool(limits)
         self._warned &= {state.limit for state in self._states() if _is_near(state)}
         self._wake()
 
@@ -155,7 +155,7 @@ class TreeBudget:
 
     def warnings(self) -> list[LimitState]:
         """Return the limits that have come near since this was last asked; each is returned once."""
-        if not self._limits:
+        if not self._is_limited:
             return []
         near = [state for state in self._states() if state.limit not in self._warned and _is_near(state)]
         self._warned.update(state.limit for state in near)
@@ -176,7 +176,7 @@ class TreeBudget:
 
     def _require(self, **needs: Decimal | int) -> None:
         """Raise when what is needed is more than what is left; time needs no more than to be left."""
-        if not self._limits:
+        if not self._is_limited:
             return
         used = self.used
         for name in LIMIT_NAMES:
@@ -188,7 +188,7 @@ class TreeBudget:
                 raise _exhausted(LimitState(name, float(have), float(allowed), used.unpriced_tokens), float(need))
 
     def _fits_beside_others(self, wanted: Reservation) -> bool:
-        if not self._limits:
+        if not self._is_limited:
             return True
         limits, used = self._limits, self._used
         held = (*self._reserved, wanted)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
@@ -33,8 +32,9 @@ class EventSource:
 
     def publish(self, event: Event) -> None:
         """Tell everyone who watches."""
-        for subscription in tuple(self._subscribers):
-            subscription.put(event)
+        if self._subscribers:
+            for subscription in tuple(self._subscribers):
+                subscription.put(event)
 
     def subscribe(self, wants: Callable[[Event], bool] | None = None) -> Subscription:
         subscription = Subscription(self, wants)
@@ -85,8 +85,8 @@ class TreeEvents(EventSource):
     def __init__(self, root_session_id: str, last_sequence: int = 0, *, beyond: EventSource | None = None) -> None:
         super().__init__()
         self.root_session_id = root_session_id
-        self._sequence, self._beyond = last_sequence, beyond
-        self._numbered: deque[int] = deque()
+        self._sequence = self._told = last_sequence  # a number above the second is taken, and waits to be told
+        self._beyond = beyond
         self._ready: dict[int, Event | None] = {}
         self._waiting: list[Entry] = []
         self._storing: asyncio.Task[None] | None = None
@@ -98,7 +98,6 @@ class TreeEvents(EventSource):
     def next_sequence(self) -> int:
         """Return a number of its own; whoever takes it is `telling` its event, or adds it."""
         self._sequence += 1
-        self._numbered.append(self._sequence)
         return self._sequence
 
     def add(self, entry: Entry) -> None:
@@ -109,7 +108,12 @@ class TreeEvents(EventSource):
             self._waiting.append(entry)
         else:
             entry.recorder.clean((entry,))
-            self.publish(entry.event)
+            self._end((entry,))
+
+    async def tell(self, entries: Sequence[Entry]) -> None:
+        """Have events stored and told now; return when they are."""
+        self._waiting += entries
+        await self.settle()
 
     def flush(self) -> None:
         """Store and tell what waits, unless something before it is being stored."""
@@ -144,8 +148,15 @@ class TreeEvents(EventSource):
 
     def _end(self, entries: Sequence[Entry]) -> None:
         for entry in entries:
-            self._ready[entry.event["sequence"]] = entry.event if entry.error is None else None
-        self._tell_ready()
+            event, sequence = entry.event, entry.event["sequence"]
+            if sequence != self._told + 1:
+                self._ready[sequence] = event if entry.error is None else None
+                continue
+            self._told = sequence  # as nearly always
+            if entry.error is None:
+                self._tell(event)
+        if self._ready:
+            self._tell_ready()
 
     def subscribe(self, wants: Callable[[Event], bool] | None = None) -> Subscription:
         self.flush()  # it gets what comes from now on
@@ -153,12 +164,8 @@ class TreeEvents(EventSource):
 
     def publish(self, event: Event) -> None:
         """Tell everyone who watches, as soon as it is this event's turn."""
-        if len(self._numbered) == 1 and self._numbered[0] == event["sequence"]:  # as nearly always
-            self._numbered.clear()
-            self._tell(event)
-        else:
-            self._ready[event["sequence"]] = event
-            self._tell_ready()
+        self._ready[event["sequence"]] = event
+        self._tell_ready()
 
     @contextmanager
     def telling(self, *events: Event) -> Iterator[None]:
@@ -178,8 +185,9 @@ class TreeEvents(EventSource):
         self._tell_ready()
 
     def _tell_ready(self) -> None:
-        while self._numbered and self._numbered[0] in self._ready:
-            event = self._ready.pop(self._numbered.popleft())
+        while self._told + 1 in self._ready:
+            self._told += 1
+            event = self._ready.pop(self._told)
             if event is not None:
                 self._tell(event)
 

@@ -47,7 +47,6 @@ class Turn:
         runner.transcript.turn = runner.requests.turn = self.number
         runner.summary.begin()
         runner.tools.begin()
-        await runner.status.tell()
         if runner.parent is None:  # a child runs for one turn, and its parent may have been asked to stop already
             runner.kernel.reset_cancellation()
         status, response, error = await self._attempt(prompt, metadata, images)
@@ -118,11 +117,12 @@ class Turn:
         logger.warning("turn %s of session %s failed: %s", self.correlation_id, self._session_id, scrubbed)
 
     async def _save_prompt(self, prompt: str, metadata: Mapping[str, Any] | None) -> None:
-        journal = self._runner.journal
-        line = await self._runner.transcript.add_prompt(prompt, metadata)
+        runner = self._runner
+        line = await runner.transcript.add_prompt(prompt, metadata)
         saved = {"message_id": line["id"], "role": "user", "content": prompt, "turn": self.number}
         started = {"message_id": None, "role": "assistant", "content": None, "turn": self.number}
-        await journal.write_all([("user_message:saved", saved), ("assistant_message:start", started)])
+        said = [("user_message:saved", saved), ("assistant_message:start", started)]
+        await runner.journal.write_all([*runner.status.news(), *said])
 
     async def _prepare(self, prompt: str, images: Sequence[Mapping[str, Any]]) -> None:
         """Give the context what comes before the prompt, and keep the working directory as it is."""

@@ -40,7 +40,13 @@ class Tokens:
         )
 
     def to_json(self) -> dict[str, int]:
-        return {kind: getattr(self, kind) for kind in TOKEN_KINDS}
+        return {
+            "input": self.input,
+            "output": self.output,
+            "total": self.total,
+            "cache_read": self.cache_read,
+            "cache_write": self.cache_write,
+        }
 
     @classmethod
     def from_json(cls, value: object) -> Tokens:
