@@ -102,6 +102,8 @@ class ExecutionRunner:
         self._running: Turn | None = None
         self._is_ended = asyncio.Event()
         tree.runners[session_id] = self
+        if record.limits and not self.is_root:
+            self._limit_tree()
 
     # --- life
 
@@ -278,10 +280,18 @@ class ExecutionRunner:
         """Change fields of the record, and what follows from them."""
         self.record = await self.runtime.store.update(self.hold, **changes)
         if "limits" in changes:
-            self.tree.budget.limits = Limits.read(self.record.limits)
+            self._limit_tree()
         told = {"fields_changed": sorted(changes), "revision": self.record.revision}
         await self.journal.write("session:updated", told)
         return self.record
+
+    def _limit_tree(self) -> None:
+        """Hold the tree to the limits of its root, and to those of its other sessions that are open."""
+        tree = self.tree
+        limits = Limits.read(self.record.limits) if self.is_root else tree.budget.limits
+        for runner in tree.runners.values():
+            limits = limits if runner.is_root else limits.within(Limits.read(runner.record.limits))
+        tree.budget.limits = limits
 
     async def reload(self) -> None:
         """Load the modules anew, with the history as it is stored and repaired.

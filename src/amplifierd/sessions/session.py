@@ -228,7 +228,10 @@ class Session:
         return await self._runner.runtime.store.read_messages(self.session_id)
 
     async def set_limits(self, limits: Mapping[str, Any] | Limits | None) -> None:
-        """Put other limits in place, for this session and all its children together."""
+        """Put other limits in place, for this session and all its children together.
+
+        Those of an agent's session hold for the whole tree while it is open, and only narrow what the root allows.
+        """
         await self._runner.change(limits=Limits.read(limits).to_json() or None)
 
     async def change_plan(

@@ -248,7 +248,10 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+# A busy machine takes long for a store and for the data alike, which says nothing about either.
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(batches=st.lists(st.lists(st.dictionaries(st.text(), JSON, max_size=4), max_size=3), max_size=4))
 async def test_what_was_written_is_read(open_store: OpenStore, me: Holder, batches: list[list[dict[str, Any]]]) -> None:
     store = open_store()

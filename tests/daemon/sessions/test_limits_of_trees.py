@@ -77,6 +77,25 @@ async def test_limits_hold_after_a_resume(home: Home, work: Path, tmp_path: Path
     assert (second.error["code"], second.error["status"]) == ("budget-exhausted", 429)
 
 
+async def test_limits_of_an_agent_s_session_only_narrow_those_of_its_tree(
+    home: Home, work: Path, tmp_path: Path
+) -> None:
+    source = delegating(1).source(home, "plan", tmp_path)
+    async with home.sessions.open(**source, working_dir=work, limits={"turns": 2}) as session:
+        await session.execute("Delegate")
+    (child,) = home.sessions.children(session.session_id)
+    async with home.sessions.resume(child.session_id) as session:
+        await session.set_limits({"turns": 100, "tool_calls": 5})
+        raised = await session.execute("Go on")
+    async with home.sessions.resume(child.root_id) as session:
+        await session.set_limits({"turns": 100})
+        async with home.sessions.resume(child.session_id) as below:
+            await below.set_limits({"turns": 1})
+            lowered = await below.execute("Go on")
+
+    assert [result.error and result.error["code"] for result in (raised, lowered)] == ["budget-exhausted"] * 2
+
+
 async def test_an_unknown_price_is_unknown_and_not_zero(home: Home, work: Path, tmp_path: Path) -> None:
     source = Agent(["Hello."], provider=COUNTED).source(home, "plan", tmp_path)
     async with home.sessions.open(**source, working_dir=work) as session:
