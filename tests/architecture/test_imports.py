@@ -90,6 +90,7 @@ ALLOWANCES = [
             "client": frozenset({"httpx2"}),
             "control": frozenset({"typer", "uvicorn"}) | WEB,
             "control/certificates.py": frozenset({"cryptography"}),
+            "documents/literal_secrets.py": frozenset({"amplifier_kit"}),
             "daemon/metrics.py": frozenset({"prometheus_client"}),
             "http": WEB,
             "routers": WEB,

@@ -35,6 +35,7 @@ from .document import (
     as_json,
     module_identity,
 )
+from .literal_secrets import literal_secrets
 
 MAX_CHARACTERS = 1024 * 1024
 MAX_DEPTH = 50
@@ -43,6 +44,7 @@ HEADER_CODES = frozenset(
     {
         *("no-frontmatter", "unclosed-frontmatter", "invalid-yaml", "frontmatter-not-mapping", "wrong-type"),
         *("profile-section-missing", "name-missing", "version-missing", "name-invalid", "schema-version-unsupported"),
+        "literal-secret",
     }
 )
 """Issues with which a file is not taken for a usable profile at all."""
@@ -70,6 +72,7 @@ def read_document(
     if is_overlay and front.pop("profile", None) is not None:
         message = "An overlay has no 'profile' section; it is passed over"
         reading.note("unknown-key", message, "profile", fix="take it out", warning=True)
+    reading.note_secrets(front)
     sections = reading.read_sections(front)
     return ProfileDocument(
         profile_id=ProfileId(profile_id.collection, metadata.get("name") or profile_id.name),
@@ -170,6 +173,12 @@ class _Reading:
         message = f"Invalid YAML in {self.path}: line {line}, column {column}: {problem}"
         fix = "correct the YAML between the two lines ---"
         self.issues.append(Issue("invalid-yaml", message, file=self.path, line=line, fix=fix))
+
+    def note_secrets(self, front: Mapping[str, Any]) -> None:
+        for location in literal_secrets(front):
+            message = "This is a secret, and would be copied into every build and session"
+            fix = "write ${A_VARIABLE} there, or leave a provider's key out and store it with: amplifier provider add"
+            self.note("literal-secret", message, location, fix=fix)
 
     def read_metadata(self, profile: Any, default_name: str) -> dict[str, Any]:
         if not isinstance(profile, dict):

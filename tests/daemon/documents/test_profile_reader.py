@@ -339,3 +339,23 @@ def test_two_thousand_unknown_keys_are_reported_each_with_its_line() -> None:
     )
 
     assert [issue.line for issue in document.issues] == list(range(6, 2006))
+
+
+@pytest.mark.parametrize(
+    ("config", "is_refused"),
+    [
+        ("{api_key: k3y-0f-somebody}", True),
+        ("{headers: [{Authorization: 'Bearer sk-proj-0123456789abcdefABCDEF0123456789'}]}", True),
+        ("{api_key: '${MY_KEY}'}", False),
+        ("{api_key: not-needed, max_tokens: 4096, token_count: '12345678'}", False),
+        ("{prompt: 'Never show your api key'}", False),
+    ],
+)
+def test_a_secret_in_a_configuration_is_refused_where_it_stands(config: str, is_refused: bool) -> None:
+    document = read(
+        f"profile: {{name: base, version: '1'}}\nproviders:\n- module: provider-openai\n  config: {config}\n"
+    )
+
+    found = [issue for issue in document.issues if issue.code == "literal-secret"]
+    assert bool(found) is is_refused
+    assert all(issue.severity == "error" and issue.line == 5 for issue in found)
