@@ -11,6 +11,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from amplifier_core import ChatRequest, ChatResponse, ModuleCoordinator
@@ -85,13 +86,27 @@ class LayeredOrchestrator(StandIn):
     ) -> Any:
         extra = {"coordinator": self._coordinator} if self._takes_coordinator else {}
         return await self._real.execute(
-            prompt=prompt,
-            context=context,
-            providers=_Wrapped(providers, lambda name, provider: _Provider(name, provider, self._ask)),
-            tools=tools,
-            hooks=hooks,
-            **extra,
+            prompt=prompt, context=context, providers=self._wrapped(providers), tools=tools, hooks=hooks, **extra
         )
+
+    def __getattr__(self, name: str) -> Any:
+        value = super().__getattr__(name)
+        return partial(self._stream, value) if name == "execute_stream" and callable(value) else value
+
+    def _stream(
+        self,
+        execute_stream: Callable[..., Any],
+        prompt: str,
+        context: Any,
+        providers: Mapping[str, Any],
+        *rest: Any,
+        **named: Any,
+    ) -> Any:
+        """Run a turn as a stream, for whoever asks the orchestrator itself; its calls pass through the layers, too."""
+        return execute_stream(prompt, context, self._wrapped(providers), *rest, **named)
+
+    def _wrapped(self, providers: Mapping[str, Any]) -> Mapping[str, Any]:
+        return _Wrapped(providers, lambda name, provider: _Provider(name, provider, self._ask))
 
     async def _see(self, tool_name: str, tool: Any, tool_input: Any, proceed: Callable[[Any], Awaitable[Any]]) -> Any:
         """Let a tool call pass through the layers; one that a running tool makes is a part of that one's call."""

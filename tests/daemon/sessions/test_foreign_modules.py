@@ -1,5 +1,6 @@
 """Sessions with orchestrators and hooks of others, which do some things their own way."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -110,3 +111,69 @@ async def test_dropping_a_result_drops_its_call(home: Home, work: Path) -> None:
 
     assert [message["role"] for message in home.sessions.messages(session.session_id)] == ["user"]
     assert find_orphaned_tool_calls(told) == []
+
+
+async def test_slow_hooks_hold_a_turn_up_and_change_no_order(home: Home, work: Path) -> None:
+    heard = []
+
+    async def slow(event: str, data: dict[str, Any]) -> HookResult:
+        await asyncio.sleep(0.02)
+        heard.append(event)
+        return HookResult()
+
+    agent = Agent([call("read_file", file_path="notes.md"), "Read."])
+    async with home.sessions.open(plan=agent.sections(), working_dir=work) as session:
+        hooks = session.runner.kernel.session.coordinator.hooks
+        for event in ("prompt:submit", "provider:response", "tool:pre", "tool:post", "execution:end"):
+            hooks.register(event, slow, name="slow")
+        told = [event async for event in session.stream("Read")]
+
+    stored = home.sessions.events(session.session_id)
+    numbers = [event["sequence"] for event in told]
+    assert numbers == sorted(numbers)
+    assert [event["seq"] for event in stored] == sorted(event["seq"] for event in stored)
+    names = [event["event"] for event in told]
+    steps = ["tool:pre", "tool:intent", "tool:outcome", "tool:post"]
+    assert [name for name in names if name in steps] == steps
+    assert heard[0] == "prompt:submit"
+    assert "tool:pre" in heard
+    assert names[-1] == "execution:done"
+
+
+async def test_a_hook_that_never_ends_does_not_keep_a_turn_from_being_cancelled(home: Home, work: Path) -> None:
+    is_asked = asyncio.Event()
+
+    async def endless(event: str, data: dict[str, Any]) -> HookResult:
+        is_asked.set()
+        await asyncio.Event().wait()
+        return HookResult()
+
+    agent = Agent([call("read_file", file_path="notes.md"), "Again."])
+    async with home.sessions.open(plan=agent.sections(), working_dir=work) as session:
+        unregister = session.runner.kernel.session.coordinator.hooks.register("tool:pre", endless, name="endless")
+        turn = asyncio.create_task(session.execute("Read"))
+        await is_asked.wait()
+        await session.cancel(immediate=True)
+        first = await turn
+        unregister()
+        second = await session.execute("And now?")
+        messages = await session.messages()
+
+    assert (first.status, second.status) == ("cancelled", "completed")
+    assert find_orphaned_tool_calls(messages) == []
+
+
+async def test_a_stream_of_an_orchestrator_passes_through_the_layers_as_well(home: Home, work: Path) -> None:
+    agent = Agent(["One.", "Two."], orchestrator="loop-streaming")
+    async with home.sessions.open(plan=agent.sections(), working_dir=work) as session:
+        coordinator = session.runner.kernel.session.coordinator
+        orchestrator = coordinator.get("orchestrator")
+        parts = [coordinator.get(name) for name in ("context", "providers", "tools")]
+        text = "".join([piece async for piece in orchestrator.execute_stream("Hello", *parts, coordinator.hooks)])
+
+    stored = [event["event"] for event in home.sessions.events(session.session_id)]
+    assert text.strip() == "One."
+    assert [name for name in stored if name in ("request:stored", "response:stored")] == [
+        "request:stored",
+        "response:stored",
+    ]

@@ -1,10 +1,13 @@
 """What is said to a turn while it runs reaches it before its next provider call, whichever of our loops runs it."""
 
+import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 from agents_at_work import Agent, call
 
+from amplifier_core import HookResult
 from amplifierd.exceptions import NothingToSteerError
 from amplifierd.home import Home
 
@@ -60,3 +63,33 @@ async def test_what_is_left_of_a_turn_does_not_reach_the_next_one(home: Home, wo
         said = [message["content"] for message in await session.messages() if message["role"] == "user"]
 
     assert said == ["Begin", "Go on"]
+
+
+async def test_a_fork_meanwhile_has_neither_what_was_said_nor_a_call_without_a_result(
+    home: Home, work: Path, orchestrator: str
+) -> None:
+    is_asked, may_go_on = asyncio.Event(), asyncio.Event()
+
+    async def hold_up(event: str, data: dict[str, Any]) -> HookResult:
+        is_asked.set()
+        await may_go_on.wait()
+        return HookResult()
+
+    agent = Agent([READ, "Noted.", "The other way."], orchestrator=orchestrator)
+    async with home.sessions.open(plan=agent.sections(), working_dir=work) as session:
+        session.runner.kernel.session.coordinator.hooks.register("tool:pre", hold_up, name="hold-up")
+        turn = asyncio.create_task(session.execute("Read the notes"))
+        await is_asked.wait()
+        await session.steer("Answer in English")
+        fork = await home.sessions.fork(session.session_id)
+        may_go_on.set()
+        await turn
+        messages = await session.messages()
+    async with home.sessions.resume(fork.session_id) as forked:
+        result = await forked.execute("Go on")
+        other = await forked.messages()
+
+    assert [message["content"] for message in messages if message["role"] == "user"][1:] == ["Answer in English"]
+    assert result.status == "completed"
+    assert [message["role"] for message in other][:4] == ["user", "assistant", "tool", "user"]
+    assert [message["content"] for message in other if message["role"] == "user"] == ["Read the notes", "Go on"]
