@@ -30,10 +30,11 @@ _TEXTS = ("text", "thinking", "content")
 _PIECES = {"llm:stream_block_delta": "text", "content_block:delta": "delta", "thinking:delta": "delta"}
 _SHOWN = frozenset({"text", "thinking"})
 _WHOLE = frozenset({"content_block:end", "user_message:saved", "assistant_message:complete", "thinking:final"})
-_OVER = frozenset({"execution:done", "llm:stream_aborted", "stream:gap"})
+_ENDS = "llm:stream_block_end"
+_OVER = frozenset({"assistant_message:complete", "execution:done", "llm:response", "llm:stream_aborted", "stream:gap"})
 
 
-@dataclass
+@dataclass(eq=False)
 class _Block:
     """What has come of a block, and how much of it was rendered."""
 
@@ -78,7 +79,8 @@ class RenderedWatch:
                 patience_s = self._until_due() if rendering is None else None
                 await asyncio.wait(tasks, timeout=patience_s, return_when=asyncio.FIRST_COMPLETED)
                 if rendering is not None and rendering.done():
-                    yield rendering.result()
+                    if shown := rendering.result():
+                        yield shown
                     rendering = None
                 if coming.done():
                     if (batch := coming.result()) is None:
@@ -92,23 +94,26 @@ class RenderedWatch:
             await asyncio.gather(*left, return_exceptions=True)
 
     async def _completed(self, event: PublishedEvent) -> PublishedEvent:
-        """Take note of a piece; give a whole message or block its HTML."""
-        if event.name in _PIECES:
-            self._take(event)
-        elif event.name in _OVER:
+        """Take note of a piece; give a whole message or block its HTML, after which nothing more is told of it."""
+        if event.name in _OVER:
             self._blocks = {
                 place: block for place, block in self._blocks.items() if event.session_id not in (None, place[0])
             }
-        elif event.name in _WHOLE:
+        if event.name in _PIECES:
+            self._take(event)
+        elif event.name == _ENDS or event.name in _WHOLE:
             envelope = event.envelope()
             data = envelope.get("data")
             if isinstance(data, dict):
-                if event.name == "content_block:end":
-                    self._blocks.pop(_place(event, data), None)
-                block = data.get("block")
-                await add_html(block if isinstance(block, dict) else data, self._renderer)
+                await self._add_html(data, self._blocks.pop(_place(event, data), None))
                 return _changed(event, envelope, event.sequence)
         return event
+
+    async def _add_html(self, data: dict[str, Any], streamed: _Block | None) -> None:
+        whole = data.get("block")
+        await add_html(whole if isinstance(whole, dict) else data, self._renderer)
+        if streamed is not None and "html" not in data and not isinstance(whole, dict):
+            data["html"] = await self._renderer.render("".join(streamed.pieces))
 
     def _take(self, event: PublishedEvent) -> None:
         envelope = event.envelope()
@@ -135,6 +140,8 @@ class RenderedWatch:
         begun, length = time.monotonic(), block.length
         block.pieces = ["".join(block.pieces)]
         html = await self._renderer.render(block.pieces[0][:length])
+        if block not in self._blocks.values():
+            return ()
         block.rendered = length
         block.not_before = time.monotonic() + max(INTERVAL_S, _PATIENCE * (time.monotonic() - begun))
         data = {**block.latest["data"], block.key: "", "html": html, "length": length}

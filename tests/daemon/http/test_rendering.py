@@ -131,6 +131,10 @@ def test_a_block_is_rendered_while_it_comes_and_when_it_is_complete(
     lengths = [event.data["data"]["length"] for event in rendered]
     assert lengths == sorted(set(lengths))
     assert all("<script" not in event.data["data"]["html"] for event in rendered)
+    names = [event.event for event in events]
+    (end,) = (event for event in events if event.event == "llm:stream_block_end")
+    assert "llm:stream_block_delta" not in names[names.index("llm:stream_block_end") :]
+    assert end.data["data"]["html"].startswith('<h3 dir="auto">Milk')
     (saved,) = (event for event in events if event.event == "user_message:saved")
     assert saved.data["data"]["html"] == '<p dir="auto">Go <em>on</em>.</p>\n'
     (complete,) = (event for event in events if event.event == "assistant_message:complete")
