@@ -134,6 +134,8 @@ def bodies() -> Mapping[str, dict[str, Any]]:
         f"PUT {API}/profiles/active": {"profile_id": OFFLINE},
         f"POST {API}/profiles/{{profile_id}}/copy": {"new_name": "copied"},
         f"PATCH {API}/profiles/{{profile_id}}": {"description": "x"},
+        f"PUT {API}/profiles/{{profile_id}}": {"markdown": PROFILE},
+        f"POST {API}/render": {"markdown": "# Sample"},
         f"POST {API}/mount-plans/generate": {"profile_id": OFFLINE},
         f"POST {API}/mount-plans/convert": {"mount_plan": mount_plan, "form": "portable"},
         f"POST {API}/mount-plans/explain": {"profile_id": OFFLINE, "key": "session.orchestrator.module"},

@@ -61,6 +61,7 @@ ONLY_BY_CIRCUMSTANCES = {
     f"POST {API}/validate/module": {502},
     f"POST {API}/validate/bundle": {404, 502},
     f"POST {API}/sessions": {502},
+    f"GET {S}/newest-build": {409},
     f"POST {S}/execute/stream": {499, 502, 504},
     f"POST {S}/change-profile": {502},
     f"POST {S}/replay": {502},
@@ -176,6 +177,8 @@ def of_sessions(world: World) -> Iterator[Request]:
     yield f"POST {S}/change-agent", at(spoken)
     yield f"POST {S}/compact", at(spoken)
     yield f"POST {S}/change-profile", at(spoken)
+    for below in ("lock", "newest-build"):
+        yield f"GET {S}/{below}", at(spoken)
     yield f"POST {S}/execute/stream", at(world.session("Done."))
     yield f"POST {S}/execute", at(world.session({"error": {"type": "AuthenticationError", "message": "no"}}))
     yield "POST /api/v1/sessions", {}
@@ -208,7 +211,7 @@ def of_states(world: World, spoken: str) -> Iterator[Request]:
     yield f"POST {S}/approvals/{{request_id}}", answered
     broken = world.session()
     (world.server.home.paths.sessions / broken / "mount_plan.json").unlink()
-    for below in ("mount-plan", "config", "modules", "tools", "hooks", "capabilities", "agents"):
+    for below in ("mount-plan", "config", "modules", "tools", "hooks", "capabilities", "agents", "explain"):
         yield f"GET {S}/{below}", at(broken)
 
 
@@ -262,6 +265,7 @@ def of_profiles(world: World) -> Iterator[Request]:
     own = {"path": {"profile_id": "local/copied"}}
     for name in ("GET /api/v1/profiles", "POST /api/v1/profiles", "POST /api/v1/profiles/validate"):
         yield name, {}
+    yield f"PUT {API}/profiles/{{profile_id}}", {"path": {"profile_id": "local/sample"}}
     yield "PUT /api/v1/profiles/active", {"body": {"profile_id": "local/copied"}}
     yield "PUT /api/v1/profiles/active", {"body": {"profile_id": "no/such"}}
     yield "GET /api/v1/profiles/active", {}
@@ -326,6 +330,7 @@ def of_the_daemon(world: World) -> Iterator[Request]:
     yield f"GET {API}/directories/list", {"query": {"path": "nowhere"}}
     for name in ("PATCH /api/v1/settings", "PATCH /api/v1/settings/api-keys", "POST /api/v1/auth/ticket"):
         yield name, {}
+    yield "POST /api/v1/render", {}
     for _ in range(2):
         yield "POST /api/v1/tokens", {}
     yield f"DELETE {API}/tokens/{{name}}", {}

@@ -54,7 +54,7 @@ TEXTS = {
         "sort",
         "trusted_proxies",
     ),
-    *("auth.tokens", "security.allowed_hosts", "security.allowed_origins", "include", "request_id"),
+    *("auth.tokens", "security.allowed_hosts", "security.allowed_origins", "include", "render", "request_id"),
 }
 """Parameters that are only compared or kept."""
 
