@@ -31,7 +31,7 @@ from .slash_commands import COMMANDS, run_command
 from .turn_end import ending
 
 _PATIENCE_S = 15.0
-_COMING_BACK_S = 30.0
+_COMING_BACK_S = 60.0
 """How long a daemon that is restarted is waited for."""
 
 _ABOUT_QUEUE = frozenset({"execution:queued", "user_message:saved", "execution:done"})

@@ -89,6 +89,7 @@ class DaemonClient:
         async with self._following:
             if self.is_alive():
                 return True
+            self.tell("the daemon has ended; it is waited for")
             if self._home is None or (running := await self._successor(self._home)) is None:
                 return False
             await self._http.aclose()
