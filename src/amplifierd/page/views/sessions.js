@@ -113,7 +113,7 @@ class SessionsView extends View {
     }));
     const names = [...new Set([...byId.values()].map((one) => one.profile_name).filter(Boolean))].sort();
     const options = ["", ...names];
-    if ([...this.#profiles.options].map((one) => one.value).join() === options.join()) return;
+    if (this.#profiles.options.length && [...this.#profiles.options].map((one) => one.value).join() === options.join()) return;
     fill(this.#profiles, options.map((name) => h("option", { value: name, selected: name === this.#profile }, name || "All profiles")));
   }
 
