@@ -52,7 +52,7 @@ endef
 # Scripts and tests that compare with the reference kernel find its interpreter in this variable.
 WITH_PEER := AMPLIFIER_PEER_PYTHON="$$(pwd -P)/$(PEER)/bin/python"
 
-.PHONY: help install run serve test check format lint types imports suite pages bench compat soak fuzz clean peer browser
+.PHONY: help install run serve test check format lint types imports suite pages pictures bench compat soak fuzz clean peer browser
 
 help: ## List these verbs
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' Makefile
@@ -92,6 +92,9 @@ imports: install ## Check who imports whom
 pages: install ## Write the pages and the recording of the documentation that are generated
 	@$(VENV)/bin/python scripts/write_pages.py
 	@$(VENV)/bin/python scripts/record_terminal.py
+
+pictures: install ## Take the pictures of the page for the documentation, in a real browser
+	@$(VENV)/bin/python -m tests.page.pictures
 
 bench: install peer ## Run every benchmark, side by side with the reference kernel
 	@status=0; for script in $(BENCHMARKS); do \
