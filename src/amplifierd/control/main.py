@@ -118,8 +118,11 @@ def serve(
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def start(ctx: typer.Context) -> None:
     """Start the daemon in the background; takes the options of `serve`."""
-    chosen: Chosen = ctx.obj
-    running = background.start(chosen.paths, [*chosen.arguments, "serve", *ctx.args])
+    _start(ctx.obj, ctx.args)
+
+
+def _start(chosen: Chosen, options: Sequence[str]) -> None:
+    running = background.start(chosen.paths, [*chosen.arguments, "serve", *options])
     typer.echo(f"amplifierd {running.version} serves {chosen.paths.home} at {running.url} (pid {running.process.pid})")
 
 
@@ -132,9 +135,9 @@ def stop(ctx: typer.Context) -> None:
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def restart(ctx: typer.Context) -> None:
-    """Stop the daemon and start it again; takes the options of `serve`."""
-    background.stop(ctx.obj.paths)
-    start(ctx)
+    """Stop the daemon and start it again, with the options that it had; or with others, those of `serve`."""
+    stopped = background.stop(ctx.obj.paths)
+    _start(ctx.obj, ctx.args or (stopped.options if stopped else ()))
 
 
 @app.command()

@@ -57,12 +57,18 @@ def serve(home_dir: Path | None, config: Path | None, flags: Mapping[str, Any], 
 
 
 def _announce(home: Home, binding: Binding, *, quiet: bool) -> None:
-    write_run_file(home.paths, url=binding.url, uds=str(binding.uds) if binding.uds else None, version=__version__)
+    uds = str(binding.uds) if binding.uds else None
+    write_run_file(home.paths, url=binding.url, uds=uds, version=__version__, options=_options())
     if not quiet:
         sys.stdout.write(f"amplifierd {__version__} serves {home.paths.home} at {binding.url}\n")
         sys.stdout.write(f"API: {binding.url}/docs; token: {home.paths.token_file}; stop with Ctrl-C\n")
         sys.stdout.write("the page: amplifier daemon open\n")
         sys.stdout.flush()
+
+
+def _options() -> tuple[str, ...]:
+    """Return what was written behind `serve`, which `restart` repeats."""
+    return tuple(sys.argv[sys.argv.index("serve") + 1 :]) if "serve" in sys.argv else ()
 
 
 def _is_watched() -> bool:

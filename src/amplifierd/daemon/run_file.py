@@ -22,13 +22,14 @@ _FORMAT = StoredFormat(private=True)
 
 @dataclass(frozen=True)
 class RunningDaemon:
-    """A daemon that runs: its process, where it listens, and since when."""
+    """A daemon that runs: its process, where it listens, since when, and the options that it was given."""
 
     process: Holder
     url: str
     uds: str | None
     version: str
     since: str
+    options: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -48,15 +49,18 @@ def find_running(paths: Paths) -> RunningDaemon | None:
         return None
     try:
         known = {name: value[name] for name in ("url", "uds", "version", "since")}
-        running = RunningDaemon(process=Holder(**value["process"]), **known)
+        options = tuple(value.get("options", ()))
+        running = RunningDaemon(process=Holder(**value["process"]), options=options, **known)
     except (KeyError, TypeError):
         return None
     return running if running.process.is_alive() else None
 
 
-def write_run_file(paths: Paths, *, url: str, uds: str | None, version: str) -> RunningDaemon:
+def write_run_file(
+    paths: Paths, *, url: str, uds: str | None, version: str, options: tuple[str, ...] = ()
+) -> RunningDaemon:
     """Say that this process serves a home."""
-    running = RunningDaemon(Holder.of_this_process("daemon"), url, uds, version, now())
+    running = RunningDaemon(Holder.of_this_process("daemon"), url, uds, version, now(), options)
     _FORMAT.write(run_file(paths), running.to_dict())
     return running
 

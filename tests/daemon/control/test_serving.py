@@ -148,6 +148,8 @@ def test_it_listens_on_a_unix_socket_that_only_its_owner_may_use(amplifierd: Run
         assert client.get("http://localhost/health").json()["status"] == "healthy"
     refused = amplifierd("open", "--print")
     assert (refused.code, "no browser can open" in refused.err) == (1, True)
+    assert amplifierd("restart").code == 0
+    assert running(amplifierd)["uds"] == str(path)
     amplifierd("stop")
     assert not path.exists()
 
