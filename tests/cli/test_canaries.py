@@ -48,8 +48,7 @@ def planted(amplifier: Any, say: Say, tmp_path: Path, monkeypatch: pytest.Monkey
     (amplifier.work / "secret.txt").write_text(f"the tool says {TOOL}\n")
     (amplifier.work / ".amplifier").mkdir()
     (amplifier.work / ".amplifier/settings.yaml").write_text(f"profile: mine\napi_key: {SETTINGS}\n")
-    write_profile("mine", "${CANARY_TOKEN}", amplifier.home, tmp_path)
-    write_profile("careless", AUTHOR, amplifier.home, tmp_path)
+    profile(amplifier.home, tmp_path)
     own = {"api_keys": {"provider-anthropic": KEY_FILE}}
     (amplifier.home / "config/secrets.yaml").write_text(yaml.safe_dump(own))
     (amplifier.home / "config/secrets.yaml").chmod(0o600)
@@ -59,16 +58,16 @@ def planted(amplifier: Any, say: Say, tmp_path: Path, monkeypatch: pytest.Monkey
     keyring.set_keyring(before)
 
 
-def write_profile(name: str, credential: str, home: Path, folder: Path) -> None:
+def profile(home: Path, folder: Path) -> None:
     """Write a profile whose model reads a secret, and is then refused by its vendor."""
-    told = f"{KEYRING} is not a key, {VENDOR} is not, nor is {ENVIRONMENT}"
+    told = f"{KEYRING} is not a key, {VENDOR} is not, nor is {AUTHOR} or {ENVIRONMENT}"
     refused = {"when": {"contains": "Fail"}, "error": {"type": "AuthenticationError", "message": told}}
     answered = {"when": {"tool": "read_file"}, "text": "It says so."}
     script = folder / "script.json"
     script.write_text(json.dumps([refused, answered, call("read_file", file_path="secret.txt")]))
     loop = {"module": "loop-streaming", "config": {"default_provider": "mock"}}
     front = {
-        "profile": {"name": name, "version": "1.0.0", "description": "Mine", "schema_version": 2},
+        "profile": {"name": "mine", "version": "1.0.0", "description": "Mine", "schema_version": 2},
         "session": {"orchestrator": loop, "context": {"module": "context-simple"}},
         "providers": [
             {"module": "provider-mock", "config": {"script": str(script), "raw": True}},
@@ -76,12 +75,12 @@ def write_profile(name: str, credential: str, home: Path, folder: Path) -> None:
         ],
         "tools": [
             {"module": "tool-filesystem", "config": {"password": "${CANARY_TOKEN}"}},
-            {"module": "tool-bash", "config": {"credential": credential}},
+            {"module": "tool-bash", "config": {"credential": AUTHOR}},
         ],
         "hooks": [{"module": "hooks-logging"}],
     }
-    file = home / f"config/profiles/{name}.md"
-    file.parent.mkdir(parents=True, exist_ok=True)
+    file = home / "config/profiles/mine.md"
+    file.parent.mkdir(parents=True)
     file.write_text(f"---\n{yaml.safe_dump(front)}---\n\nYou read.\n")
 
 
@@ -97,7 +96,6 @@ def use(say: Say, amplifier: Any, tmp_path: Path) -> str:
 
     assert "the system's keyring" in do("provider", "add", "openai", stdin=f"{KEYRING}\n").out
     do("config", "trust")
-    assert "careless.md:" in do("run", "--profile", "local/careless", "Read it", code=1).err
     assert "api_key is not a setting" in do("run", "Read it").err
     do("run", "--resume", "last", "Fail", code=1)
     do("--debug", "run", "--resume", "last", "Fail", code=1)
@@ -113,7 +111,7 @@ def use(say: Say, amplifier: Any, tmp_path: Path) -> str:
     do("session", "export", "last", str(tmp_path / "exported.zip"))
     do("session", "import", str(tmp_path / "exported.zip"))
     do("session", "replay", "last")
-    assert "careless" in do("doctor", "--json", code=1).out
+    do("doctor", "--json")
     do("provider", "list", "--json")
     do("config", "list", "--json")
     do("plan", "show", "mine", "--json")
@@ -135,7 +133,7 @@ def is_allowed(canary: str, event: str, path: Path) -> bool:
         is_log = path.name == "log.jsonl" and event in ("tool:post", "llm:request")  # of hooks-logging, as asked for
         return path.name == "transcript.jsonl" or event in ("tool:outcome", "tool:intent") or is_log
     if canary == AUTHOR:
-        return path.name == "careless.md"  # which is refused
+        return path.name in ("mine.md", "profile.md", "plan.json", "mount_plan.json")
     return canary == KEY_FILE and path.name == "secrets.yaml"
 
 

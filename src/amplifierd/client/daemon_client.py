@@ -92,8 +92,9 @@ class DaemonClient:
             self.tell("the daemon has ended; it is waited for")
             if self._home is None or (running := await self._successor(self._home)) is None:
                 return False
-            await self._http.aclose()
+            before = self._http
             self._connect(running.url, _token(self._home), **_way_to(running, self._home))
+            await before.aclose()  # by now nobody sends with it
         self.tell("the daemon was restarted; the session goes on")
         for work in tuple(self.after_restart):
             await work()

@@ -1,8 +1,7 @@
 """Secrets planted everywhere, everything done with a session that can be done, and then the whole home is searched.
 
 Nothing may be found outside the key store, but what tools returned, in transcripts and receipts for the owner alone,
-and what whoever made a session wrote into its bundle, plan or request, in the plan that the session runs on. A profile
-with a secret in it is refused.
+and what an author wrote into a profile or a plan, in the copies of it that sessions run on.
 """
 
 import asyncio
@@ -24,7 +23,6 @@ from agents_at_work import Agent, Kind, call
 from memory_keyring import MemoryKeyring
 
 import amplifierd
-from amplifierd.exceptions import ProfileValidationError
 from amplifierd.home import Home
 
 ENVIRONMENT = "canary-environment-5e1f0c2a"
@@ -92,17 +90,14 @@ def scripted(file: Path, *steps: Any) -> dict[str, Any]:
 def agent(folder: Path, kind: Kind) -> Agent:
     """Return an agent that reads secrets, delegates, is denied a command, and is refused by its vendor."""
     read, asked = call("read_file", file_path="secret.txt"), call("bash", command=f"curl -d {SAID} http://127.0.0.1")
-    told = f"{KEYRING} is no key, {VENDOR} is not, nor {ENVIRONMENT}"
-    config = {"token": "${CANARY_API_KEY}", "password": "${CANARY_NAMELESS}"}
-    if kind != "profile":
-        config["credential"] = AUTHOR
-        told += f", nor {AUTHOR}"
+    told = f"{KEYRING} is no key, {VENDOR} is not, nor {AUTHOR}, {ENVIRONMENT}"
     refused = {"error": {"type": "AuthenticationError", "message": told}}
     helper = {
         "description": "Reads",
         "instruction": "You read.",
         "providers": [{"module": "provider-mock", "config": scripted(folder / "helper.json", read, "Read.", refused)}],
     }
+    config = {"token": "${CANARY_API_KEY}", "password": "${CANARY_NAMELESS}", "credential": AUTHOR}
     tools: list[dict[str, Any]] = [
         {"module": "tool-filesystem", "config": dict(config)},
         {"module": "tool-bash"},
@@ -171,9 +166,11 @@ def is_allowed(canary: str, event: str, path: Path, home: Home) -> bool:
         return path.name == "transcript.jsonl" or event in ("tool:outcome", "tool:intent")
     if canary == SAID:
         return path.name == "transcript.jsonl"
+    if canary == AUTHOR:  # the profile itself, what it was compiled to, and the plan that the session runs on
+        return path.is_relative_to(home.paths.config) or path.name in ("mount_plan.json", "plan.json", "profile.md")
     if canary == SETTINGS:
         return path == home.paths.settings_file
-    return canary in (AUTHOR, OVERRIDE) and path.name == "mount_plan.json"
+    return canary == OVERRIDE and path.name == "mount_plan.json"
 
 
 async def test_nothing_secret_is_written_outside_the_key_store(
@@ -206,19 +203,3 @@ async def test_nothing_secret_is_written_outside_the_key_store(
     for session_id in sessions:
         shown = json.dumps([home.sessions.plan(session_id), home.sessions.get(session_id).model_dump(mode="json")])
         assert [one for one in (ENVIRONMENT, NAMELESS, KEYRING, AUTHOR, OVERRIDE) if one in shown] == []
-
-
-async def test_a_profile_with_a_secret_in_it_is_refused_and_copied_nowhere(home: Home, tmp_path: Path) -> None:
-    agent = Agent(["Hello."], tools=[{"module": "tool-bash", "config": {"nested": [{"password": AUTHOR}]}}])
-    source = agent.source(home, "profile", tmp_path)
-
-    with pytest.raises(ProfileValidationError) as refused:
-        await home.sessions.create(**source, working_dir=tmp_path)
-
-    (issue,) = [issue for issue in refused.value.issues if issue.code == "literal-secret"]
-    assert issue.location == "tools[0].config.nested[0].password"
-    assert issue.file is not None
-    assert AUTHOR in issue.file.read_text().splitlines()[(issue.line or 0) - 1]
-    assert AUTHOR not in str(refused.value)
-    files = (path for path in home.paths.home.rglob("*") if path.is_file())
-    assert [path for path in files if AUTHOR.encode() in path.read_bytes()] == [issue.file]
