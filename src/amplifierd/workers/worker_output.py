@@ -34,8 +34,12 @@ class WorkerOutput(asyncio.Protocol):
     @classmethod
     async def connect(cls, descriptor: int, worker_id: str) -> WorkerOutput:
         """Read from the end of a pipe, which belongs to what is returned from then on."""
-        loop = asyncio.get_running_loop()
-        _, output = await loop.connect_read_pipe(lambda: cls(worker_id), os.fdopen(descriptor, "rb", buffering=0))
+        pipe = os.fdopen(descriptor, "rb", buffering=0)
+        try:
+            _, output = await asyncio.get_running_loop().connect_read_pipe(lambda: cls(worker_id), pipe)
+        except BaseException:
+            pipe.close()
+            raise
         return output
 
     async def close(self, patience_s: float = 0.5) -> None:
