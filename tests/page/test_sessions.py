@@ -127,7 +127,7 @@ def test_a_deleted_session_comes_back_by_undo_and_from_the_trash(page: Page, dae
 
     choose(page, "Deleted by mistake", "Delete")
     expect(row(page, "Deleted by mistake")).to_have_count(0)
-    page.get_by_role("button", name="Undo").click()
+    page.get_by_role("button", name="Undo", exact=True).click()
     expect(row(page, "Deleted by mistake")).to_be_visible()
 
     choose(page, "Deleted by mistake", "Delete")
