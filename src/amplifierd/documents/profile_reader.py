@@ -44,7 +44,6 @@ HEADER_CODES = frozenset(
     {
         *("no-frontmatter", "unclosed-frontmatter", "invalid-yaml", "frontmatter-not-mapping", "wrong-type"),
         *("profile-section-missing", "name-missing", "version-missing", "name-invalid", "schema-version-unsupported"),
-        "literal-secret",
     }
 )
 """Issues with which a file is not taken for a usable profile at all."""
@@ -176,9 +175,9 @@ class _Reading:
 
     def note_secrets(self, front: Mapping[str, Any]) -> None:
         for location in literal_secrets(front):
-            message = "This is a secret, and would be copied into every build and session"
+            message = "This is a secret, and is copied into every build and session"
             fix = "write ${A_VARIABLE} there, or leave a provider's key out and store it with: amplifier provider add"
-            self.note("literal-secret", message, location, fix=fix)
+            self.note("literal-secret", message, location, fix=fix, warning=True)
 
     def read_metadata(self, profile: Any, default_name: str) -> dict[str, Any]:
         if not isinstance(profile, dict):

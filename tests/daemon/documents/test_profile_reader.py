@@ -342,7 +342,7 @@ def test_two_thousand_unknown_keys_are_reported_each_with_its_line() -> None:
 
 
 @pytest.mark.parametrize(
-    ("config", "is_refused"),
+    ("config", "is_told"),
     [
         ("{api_key: k3y-0f-somebody}", True),
         ("{headers: [{Authorization: 'Bearer sk-proj-0123456789abcdefABCDEF0123456789'}]}", True),
@@ -351,11 +351,11 @@ def test_two_thousand_unknown_keys_are_reported_each_with_its_line() -> None:
         ("{prompt: 'Never show your api key'}", False),
     ],
 )
-def test_a_secret_in_a_configuration_is_refused_where_it_stands(config: str, is_refused: bool) -> None:
+def test_a_secret_in_a_configuration_is_told_where_it_stands(config: str, is_told: bool) -> None:
     document = read(
         f"profile: {{name: base, version: '1'}}\nproviders:\n- module: provider-openai\n  config: {config}\n"
     )
 
     found = [issue for issue in document.issues if issue.code == "literal-secret"]
-    assert bool(found) is is_refused
-    assert all(issue.severity == "error" and issue.line == 5 for issue in found)
+    assert bool(found) is is_told
+    assert all(issue.severity == "warning" and issue.line == 5 for issue in found)
