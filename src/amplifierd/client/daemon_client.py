@@ -187,7 +187,7 @@ class _Attempts:
     """How often something was tried in vain, and how long it is waited before the next time."""
 
     def __init__(self, client: DaemonClient) -> None:
-        self._client, self._count = client, 0
+        self._client, self._count, self._since = client, 0, 0.0
 
     def succeeded(self) -> None:
         self._count = 0
@@ -198,6 +198,7 @@ class _Attempts:
         Raises:
             DaemonLostError: the daemon has ended, or cannot be reached for long.
         """
+        self._since = time.monotonic() if self._count == 0 else self._since
         self._count += 1
         url = self._client.url
         if not self._client.is_alive():
@@ -205,7 +206,8 @@ class _Attempts:
                 self._count = 0
                 return
             raise DaemonLostError(f"the daemon at {url} has ended", hint="start it: amplifier daemon start")
-        if self._count >= _ATTEMPTS:
+        was_patient = time.monotonic() - self._since > self._client.patience_s  # one that stops is alive until it has
+        if self._count >= _ATTEMPTS and was_patient:
             if isinstance(error, NotReadyError):
                 raise error
             why = f": {error}" if error is not None and str(error) else ""
