@@ -79,7 +79,11 @@ class Terminal:
 
     def expect_any(self, *texts: str) -> str:
         """Wait until one of some texts is shown, and return which."""
-        found = self._process.expect_exact([*texts])
+        try:
+            found = self._process.expect_exact([*texts])
+        except pexpect.EOF:
+            self._process.close()
+            raise AssertionError(f"it ended, and showed at last: {_CODES.sub('', self._process.before)}") from None
         self._shown.append(f"{self._process.before}{self._process.after}")
         return texts[found]
 
