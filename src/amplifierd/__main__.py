@@ -2,6 +2,10 @@
 
 import sys
 
-from amplifierd.control.main import main
+from amplifier_system.garbage import look_seldom
 
-sys.exit(main(sys.argv[1:] or ["serve"]))
+if __name__ == "__main__":
+    look_seldom()
+    from amplifierd.control.main import main  # much to import, once nothing looks for garbage in it
+
+    sys.exit(main(sys.argv[1:] or ["serve"]))

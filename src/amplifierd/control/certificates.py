@@ -23,15 +23,13 @@ _VALID = timedelta(days=397)  # what clients accept at most
 _RENEWED_BEFORE = timedelta(days=30)
 
 
-def tls_files(settings: Settings, paths: Paths) -> tuple[Path, Path] | None:
-    """Return certificate and key, None without TLS; for `auto` they are made, and made again before they expire.
+def tls_files(settings: Settings, paths: Paths) -> tuple[Path, Path]:
+    """Return certificate and key, with TLS on; for `auto` they are made, and made again before they expire.
 
     Raises:
         SettingsError: they are missing, or cannot be used.
     """
     tls = settings.tls
-    if tls.mode == "off":
-        return None
     if tls.mode == "auto":
         certificate, key = paths.certs / "daemon.crt", paths.certs / "daemon.key"
         if not _is_valid(certificate, settings.host) or not key.exists():

@@ -17,7 +17,6 @@ from amplifierd.session_store.index_database import check_index_format
 from amplifierd.settings_file import create_settings_file
 
 from .binding import Binding, bind, refuse_unsafe
-from .certificates import tls_files
 from .connections import allow_many_files
 from .server import Server
 
@@ -39,7 +38,7 @@ def serve(home_dir: Path | None, config: Path | None, flags: Mapping[str, Any], 
         if config is None:
             create_settings_file(paths.settings_file)
         check_index_format(paths.index_file)
-        tls = tls_files(settings, paths)
+        tls = _tls_files(home)
         secrets = home.sessions.runtime.secrets
         log = DaemonLog(
             paths.logs, secrets, level=settings.log_level, as_json=settings.log_json, echo=not quiet and _is_watched()
@@ -54,6 +53,14 @@ def serve(home_dir: Path | None, config: Path | None, flags: Mapping[str, Any], 
             log.close()
             if settings.uds is not None:
                 settings.uds.unlink(missing_ok=True)
+
+
+def _tls_files(home: Home) -> tuple[Path, Path] | None:
+    if home.settings.tls.mode == "off":
+        return None
+    from .certificates import tls_files  # cryptography, for those who want TLS
+
+    return tls_files(home.settings, home.paths)
 
 
 def _announce(home: Home, binding: Binding, *, quiet: bool) -> None:

@@ -15,36 +15,16 @@ import sys
 from amplifier_system.garbage import keep_what_is_there, look_seldom
 
 from .guard import Guard
-from .heartbeat import Heartbeat
-from .json_rpc import Peer
-from .outbox import Outbox
-from .worker_log import begin_log
-from .worker_methods import WorkerMethods
-
-
-async def serve(connection: socket.socket) -> None:
-    """Answer until the connection is over."""
-    is_over = asyncio.Event()
-    methods = WorkerMethods(at_stop=is_over.set)
-    peer = await Peer.connect(connection, methods.table(), at_end=is_over.set)
-    outbox = Outbox(peer)
-    methods.begin(outbox)
-    heartbeat = Heartbeat(outbox.put)
-    beating = asyncio.create_task(heartbeat.run())
-    try:
-        await is_over.wait()
-    finally:
-        beating.cancel()
-        peer.close()
 
 
 def main(arguments: list[str]) -> None:
     descriptor, daemon_pid, marker = arguments
-    begin_log()
     connection = socket.socket(fileno=int(descriptor))
     connection.set_inheritable(False)
     Guard(connection, int(daemon_pid), marker).begin()
     look_seldom()
+    from .serving import serve  # everything that sessions need: much to import, once nothing looks for garbage in it
+
     keep_what_is_there()
     asyncio.run(serve(connection))
     logging.shutdown()
