@@ -51,7 +51,9 @@ class Home:
     @cached_property
     def catalogue(self) -> Catalogue:
         shipped, is_used = self.shipped_collection, self.is_used
-        return Catalogue(self.paths, self.sources, shipped=shipped, in_use=is_used, progress=self.progress)
+        return Catalogue(
+            self.paths, self.sources, shipped=shipped, in_use=is_used, keep=self._keep, progress=self.progress
+        )
 
     @cached_property
     def collections(self) -> Collections:
@@ -65,7 +67,13 @@ class Home:
         from .builds.home_profiles import Profiles  # loaded when a profile is asked for
 
         return Profiles(
-            self.paths, self.settings, self.catalogue, self.sources, in_use=self.is_used, progress=self.progress
+            self.paths,
+            self.settings,
+            self.catalogue,
+            self.sources,
+            in_use=self.is_used,
+            keep=self._keep,
+            progress=self.progress,
         )
 
     @cached_property
@@ -85,6 +93,9 @@ class Home:
         from .keys import Keys  # loaded when a key is asked for
 
         return Keys(self.paths)
+
+    def _keep(self, secret: str) -> str:
+        return self.keys.keep(secret)
 
     @cached_property
     def trust(self) -> Trust:

@@ -12,6 +12,8 @@ _COLLECTION_OR_PROFILE = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 _MODULE = re.compile(r"[a-z0-9][a-z0-9-]{0,99}")
 _AGENT_OR_CONTEXT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
+_KEPT_SECRET = "AMPLIFIER_SECRET_"
+
 LOCAL = "local"
 """The id of the user's own profiles; it is never registered."""
 
@@ -54,6 +56,15 @@ def is_collection_or_profile_name(text: str) -> bool:
 
 def is_module_id(text: str) -> bool:
     return _MODULE.fullmatch(text) is not None
+
+
+def kept_secret(digest: str) -> str:
+    """Return the name of a secret that the key store keeps for a profile or a plan, which has `${name}` instead."""
+    return f"{_KEPT_SECRET}{digest.upper()}"
+
+
+def is_kept_secret(name: str) -> bool:
+    return name.startswith(_KEPT_SECRET)
 
 
 def is_agent_or_context_name(text: str) -> bool:

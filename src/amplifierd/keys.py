@@ -6,9 +6,13 @@ it was. Calls may wait for the disk and the keyring, so they belong off an event
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import logging
+import secrets
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
@@ -23,7 +27,7 @@ from amplifier_foundation.sources.store import make_directory
 from amplifier_system.files import write_atomically
 
 from .exceptions import SettingsError
-from .identifiers import is_module_id
+from .identifiers import is_kept_secret, is_module_id, kept_secret
 from .paths import Paths
 from .yaml_edits import edited, mapping_in
 
@@ -36,6 +40,8 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 _SECTION, _IN_KEYRING = "api_keys", "in_keyring"
+_NAMING = kept_secret("naming")
+_DIGEST_CHARACTERS = 32
 _KEYRING_PATIENCE_S = 10.0
 _LOCK_WAIT_S = 30.0
 _SHOWN_CHARACTERS = 4
@@ -116,6 +122,7 @@ class Keys:
     def __init__(self, paths: Paths, keyring: Keyring | None = None) -> None:
         self._paths, self._file = paths, paths.secrets_file
         self._keyring = keyring or Keyring()
+        self._kept: dict[str, str] = {}
 
     def find(self, module_id: str) -> str | None:
         """Return the stored key of a provider.
@@ -135,10 +142,35 @@ class Keys:
             raise SettingsError(f"{module_id!r} is not the id of a module", hint="name it as the profile does")
         if not key.strip():
             raise SettingsError(f"{module_id}: the key is empty", hint="remove the key instead")
-        if self._keyring.set(module_id, key.strip()):
-            self._change(module_id, in_file=None, in_keyring=True)
+        return self._store(module_id, key.strip())
+
+    def keep(self, secret: str) -> str:
+        """Store a secret of a profile or a plan, if it is not stored yet, and return the name that `find` knows it by.
+
+        The same secret has the same name in one home. The name is made with a random key that is stored as well, so
+        nobody who sees it can try out what it stands for.
+
+        Raises:
+            SettingsError: the file of keys cannot be read or changed.
+        """
+        if secret not in self._kept:
+            with self._locked("kept-secrets.lock"):
+                naming = self.find(_NAMING)
+                if naming is None:
+                    naming = secrets.token_hex()
+                    self._store(_NAMING, naming)
+                digest = hmac.new(naming.encode(), secret.encode(), hashlib.sha256).hexdigest()
+                name = kept_secret(digest[:_DIGEST_CHARACTERS])
+                if self.find(name) is None:
+                    self._store(name, secret)
+            self._kept[secret] = name
+        return self._kept[secret]
+
+    def _store(self, name: str, key: str) -> StoredIn:
+        if self._keyring.set(name, key):
+            self._change(name, in_file=None, in_keyring=True)
             return "keyring"
-        self._change(module_id, in_file=key.strip(), in_keyring=False)
+        self._change(name, in_file=key, in_keyring=False)
         return "file"
 
     def remove(self, module_id: str) -> bool:
@@ -154,7 +186,7 @@ class Keys:
         return was_in_keyring or was_in_file
 
     def list(self) -> tuple[StoredKey, ...]:
-        """Return the stored keys, masked. The keyring is asked for the keys that were put there through `set`.
+        """Return the stored keys of providers, masked. The keyring is asked for those that `set` put there.
 
         Raises:
             SettingsError: the file of keys cannot be read.
@@ -165,7 +197,7 @@ class Keys:
             key = self._keyring.find(name)
             if key is not None:
                 found[name] = StoredKey(name, _masked(key), "keyring")
-        return tuple(found[name] for name in sorted(found))
+        return tuple(found[name] for name in sorted(found) if not is_kept_secret(name))
 
     def _in_file(self) -> dict[str, str]:
         keys = self._document().get(_SECTION)
@@ -198,6 +230,13 @@ class Keys:
             logger.warning("%s could be read by others; it is now for its owner alone", self._file)
             self._file.chmod(_PRIVATE)
 
+    @contextmanager
+    def _locked(self, name: str) -> Iterator[None]:
+        with locked_now(self._paths.locks / name, wait_s=_LOCK_WAIT_S) as held:
+            if not held:
+                raise SettingsError(f"{self._file} is being changed by another process")
+            yield
+
     def _change(self, module_id: str, *, in_file: str | None, in_keyring: bool) -> None:
         def change(document: CommentedMap) -> None:
             keys = mapping_in(document, _SECTION)
@@ -211,9 +250,7 @@ class Keys:
                 if not document[section]:
                     del document[section]
 
-        with locked_now(self._paths.locks / "secrets.lock", wait_s=_LOCK_WAIT_S) as held:
-            if not held:
-                raise SettingsError(f"{self._file} is being changed by another process")
+        with self._locked("secrets.lock"):
             self._in_file()  # it is refused here if it is not what it should be
             before = self._file.read_text(encoding="utf-8-sig") if self._file.exists() else ""
             try:

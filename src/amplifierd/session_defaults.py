@@ -14,7 +14,7 @@ from .exceptions import SettingsError
 from .identifiers import ProfileId
 from .keys import Keys
 from .paths import Paths
-from .plans.injection import expand_variables
+from .plans.injection import FindVariable, expand_variables, variables
 from .plans.module_declarations import key_variables
 from .settings import Settings
 
@@ -71,11 +71,12 @@ def find_active_profile(paths: Paths) -> ProfileId | None:
 def _has_key(profiles: Profiles, keys: Keys, environment: Mapping[str, str]) -> bool:
     plan = MountPlan(dict(profiles.merged(WITH_MODELS).sections))
     providers = [entry for entry in plan.entries() if entry.module_type == "provider"]
-    return any(_has_key_at_hand(entry, environment) for entry in providers) or any(
+    find = variables(environment, keys.find)
+    return any(_has_key_at_hand(entry, find) for entry in providers) or any(
         keys.find(entry.module_id) is not None for entry in providers
     )
 
 
-def _has_key_at_hand(entry: PlanEntry, environment: Mapping[str, str]) -> bool:
-    given = expand_variables(dict(entry.config), environment, []).get("api_key")
-    return bool(given) or any(environment.get(name, "").strip() for name in key_variables(entry))
+def _has_key_at_hand(entry: PlanEntry, find: FindVariable) -> bool:
+    given = expand_variables(dict(entry.config), find, []).get("api_key")
+    return bool(given) or any((find(name) or "").strip() for name in key_variables(entry))

@@ -1,7 +1,7 @@
 """Secrets planted everywhere, the command used as on any day, and then the whole home is searched.
 
 Nothing may be found outside the key store but what tools returned, in transcripts and receipts for the owner alone,
-and what an author wrote into a profile, in that file and in the builds and plans that are made of it.
+and what an author wrote into a profile, in that very file.
 """
 
 import json
@@ -133,7 +133,7 @@ def is_allowed(canary: str, event: str, path: Path) -> bool:
         is_log = path.name == "log.jsonl" and event in ("tool:post", "llm:request")  # of hooks-logging, as asked for
         return path.name == "transcript.jsonl" or event in ("tool:outcome", "tool:intent") or is_log
     if canary == AUTHOR:
-        return path.name in ("mine.md", "profile.md", "plan.json", "mount_plan.json")
+        return path.name == "mine.md"
     return canary == KEY_FILE and path.name == "secrets.yaml"
 
 

@@ -155,3 +155,25 @@ def test_what_is_not_a_module_or_not_a_key_is_refused(paths: Paths, module_id: s
     use(MemoryKeyring())
     with pytest.raises(SettingsError):
         Keys(paths).set(module_id, key)
+
+
+def test_a_kept_secret_has_one_name_in_one_home_which_no_one_can_work_out(paths: Paths, tmp_path: Path) -> None:
+    use(fail.Keyring())
+    other = Paths.from_environment(tmp_path / "other", environ={})
+
+    name = Keys(paths).keep(KEY)
+
+    assert Keys(paths).keep(KEY) == name
+    assert Keys(paths).find(name) == KEY
+    assert len({name, Keys(paths).keep(KEY + "2"), Keys(other).keep(KEY)}) == 3
+    assert Keys(paths).list() == ()
+
+
+def test_a_kept_secret_is_in_the_keyring_where_that_works(paths: Paths) -> None:
+    backend = use(MemoryKeyring())
+
+    name = Keys(paths).keep(KEY)
+
+    assert Keys(paths).find(name) == KEY
+    assert KEY in backend.kept.values()
+    assert KEY not in paths.secrets_file.read_text()

@@ -108,6 +108,7 @@ def export(
         record = find_session(home, session)
         written = await home.sessions.export(record.session_id, file, mask_messages=mask)
         write(f"{written.path} holds {len(written.session_ids)} sessions, signed by {written.signer}")
+        _tell_left_out(written.left_out)
 
     in_home(ctx, work)
 
@@ -133,8 +134,14 @@ def import_(
         write(f"session {short} is here: amplifier session resume {short}")
         if not found.verified:
             say("note: this home does not know who signed it")
+        _tell_left_out(found.left_out)
 
     in_home(ctx, work)
+
+
+def _tell_left_out(places: tuple[str, ...]) -> None:
+    if places:
+        say(f"note: the file does not have the secrets of {', '.join(places)}")
 
 
 @app.command(epilog=examples("amplifier session cleanup --older-than 90 --dry-run"))

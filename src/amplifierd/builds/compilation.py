@@ -23,6 +23,7 @@ from amplifier_system.tasks import run_to_end
 from amplifier_system.threads import Stop, in_thread
 from amplifier_system.urls import shown
 from amplifierd.documents.inheritance import MergedProfile
+from amplifierd.documents.literal_secrets import KeepSecret, conceal
 from amplifierd.exceptions import ProfileCompilationError
 from amplifierd.identifiers import ProfileId
 from amplifierd.paths import Paths
@@ -59,13 +60,14 @@ class _Failure:
 
 @dataclass(frozen=True)
 class Workshop:
-    """What every compile of a home works with; `in_use` says whether a session uses a profile."""
+    """What every compile of a home works with; `in_use` says whether a profile is in use, `keep` stores a secret."""
 
     paths: Paths
     locator: ResourceLocator
     settings: CompileSettings
     offline: bool
     in_use: Callable[[ProfileId], bool]
+    keep: KeepSecret
 
 
 class Compilation:
@@ -288,7 +290,7 @@ class Compilation:
     def _write_texts(self, staging: Path, entries: Mapping[ResourceKey, Mapping[str, Any]]) -> dict[str, str]:
         """Write plan, instruction and origins, and return their hashes."""
         agents = [name for section, name in entries if section == "agents"]
-        plan = generate_portable(self._merged, staging, agents)
+        plan = conceal(generate_portable(self._merged, staging, agents), self._workshop.keep)
         body = self._merged.body
         origins = find_origins(self._merged, plan, self._workshop.paths)
         write_json(staging / PLAN_FILE, plan, private=True, lasting=False)

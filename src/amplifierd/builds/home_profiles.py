@@ -16,6 +16,7 @@ from amplifier_foundation.sources.resolved import Phase, report
 from amplifier_system.threads import in_thread
 from amplifierd.documents.document import ReferenceBase
 from amplifierd.documents.inheritance import MergedProfile, resolve_profile
+from amplifierd.documents.literal_secrets import KeepSecret
 from amplifierd.documents.profile_reader import read_document
 from amplifierd.exceptions import ProfileCompilationError, ProfileNotFoundError, ProfileValidationError
 from amplifierd.identifiers import LOCAL, ProfileId, is_collection_or_profile_name
@@ -50,12 +51,13 @@ class Profiles:
         sources: Sources,
         *,
         in_use: Callable[[ProfileId], bool],
+        keep: KeepSecret,
         progress: Progress | None = None,
     ) -> None:
         self._paths, self._settings, self._catalogue, self._progress = paths, settings, catalogue, progress
-        self._texts = ProfileTexts(paths, catalogue)
+        self._texts = ProfileTexts(paths, catalogue, keep)
         self._locator = ResourceLocator(sources, settings.security, is_remote=catalogue.is_remote)
-        self._workshop = Workshop(paths, self._locator, settings.compile, settings.offline, in_use)
+        self._workshop = Workshop(paths, self._locator, settings.compile, settings.offline, in_use, keep)
 
     def list(self) -> tuple[Profile, ...]:
         """Return every profile that can be used, those among them that are not valid included."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from amplifierd.documents.document import ProfileDocument, ReferenceBase
+from amplifierd.documents.literal_secrets import KeepSecret, conceal_document
 from amplifierd.documents.profile_reader import read_document
 from amplifierd.identifiers import ProfileId
 from amplifierd.issues import Issue
@@ -20,8 +21,8 @@ from .resources import MACHINE
 class ProfileTexts:
     """Where inheritance finds the profiles of a home, and the user's overlays."""
 
-    def __init__(self, paths: Paths, catalogue: ProfileCatalogue) -> None:
-        self._paths, self._catalogue = paths, catalogue
+    def __init__(self, paths: Paths, catalogue: ProfileCatalogue, keep: KeepSecret) -> None:
+        self._paths, self._catalogue, self._keep = paths, catalogue, keep
         self._read: dict[ProfileId, tuple[object, ProfileDocument]] = {}
 
     def read(self, profile_id: ProfileId) -> ProfileDocument | None:
@@ -52,13 +53,14 @@ class ProfileTexts:
         return replace(document, profile_id=profile_id, issues=(*document.issues, issue))
 
     def read_overlay(self, profile_id: ProfileId) -> ProfileDocument | None:
+        """Return the user's overlay of a profile; like extracted profiles it has references in place of secrets."""
         path = self._paths.overlay_file(profile_id)
         try:
             content = path.read_bytes()
         except (FileNotFoundError, NotADirectoryError):
             return None
         base = ReferenceBase(MACHINE, PurePosixPath(path.parent))
-        return _read(content, path, profile_id, base, is_overlay=True)
+        return conceal_document(_read(content, path, profile_id, base, is_overlay=True), self._keep)
 
     def owners(self, name: str) -> Sequence[ProfileId]:
         return self._catalogue.find_owners(name)

@@ -14,6 +14,7 @@ from amplifier_foundation.sources.resolved import Phase, report
 from amplifier_system.threads import in_thread
 from amplifierd.builds.catalogue import CollectionRoot
 from amplifierd.documents.document import ReferenceBase
+from amplifierd.documents.literal_secrets import KeepSecret
 from amplifierd.exceptions import CollectionError, ProfileNotFoundError
 from amplifierd.identifiers import LOCAL, ProfileId, checked_collection_id
 from amplifierd.issues import Issue
@@ -40,13 +41,15 @@ class Catalogue:
         *,
         shipped: Path | None,
         in_use: Callable[[ProfileId], bool],
+        keep: KeepSecret,
         progress: Progress | None = None,
     ) -> None:
         self._paths, self._shipped, self._in_use, self._progress = paths, shipped, in_use, progress
+        self._keep = keep
         self.registry = RegistryFile(paths.collections_file, paths.locks)
         self.lock = CollectionsLock(paths.collections_lock, paths.locks)
         self.sources = CollectionSources(paths, sources, shipped)
-        self.own = OwnProfiles(paths, self.sources, self.lock, in_use)
+        self.own = OwnProfiles(paths, self.sources, self.lock, in_use, keep)
         self._shipped_hash: str | None = None
 
     def entries(self) -> Mapping[str, CollectionEntry]:
@@ -224,7 +227,7 @@ class Catalogue:
 
         def work() -> tuple[Extraction, LockedCollection | None]:
             before = self.lock.get(entry.identifier)
-            done = extract(self._paths, entry, resolved, before, self._in_use)
+            done = extract(self._paths, entry, resolved, before, self._in_use, self._keep)
             self.lock.record(entry.identifier, done.state)
             return done, before
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from amplifierd.documents.document import ProfileDocument, ReferenceBase
+from amplifierd.documents.literal_secrets import KeepSecret, conceal_document
 from amplifierd.documents.profile_reader import HEADER_CODES, find_location, read_document
 from amplifierd.identifiers import ProfileId
 from amplifierd.issues import Issue
@@ -31,11 +32,12 @@ class Discovery:
     broken: dict[str, str] = field(default_factory=dict)
 
 
-def discover(root: Path, collection_id: str, *, boundary: Path) -> Discovery:
+def discover(root: Path, collection_id: str, *, boundary: Path, keep: KeepSecret | None = None) -> Discovery:
     """Read the profiles below a collection's root; the first file that defines a name has it.
 
     Files that are not profiles are skipped. A file that should be one and has a broken header is in `issues`, as is
-    one that leads out of `boundary`; the paths in them count from the root.
+    one that leads out of `boundary`; the paths in them count from the root. With `keep` secrets in the profiles are put
+    into the key store, and references in their place.
     """
     profiles: dict[str, ProfileDocument] = {}
     broken: dict[str, str] = {}
@@ -51,7 +53,7 @@ def discover(root: Path, collection_id: str, *, boundary: Path) -> Discovery:
         elif name in profiles:
             issues.append(_duplicate(document, profiles[name]))
         else:
-            profiles[name] = document
+            profiles[name] = document if keep is None else conceal_document(document, keep)
     return Discovery(profiles, tuple(issues), {name: file for name, file in broken.items() if name not in profiles})
 
 

@@ -11,6 +11,7 @@ from amplifier_foundation.sources import ResolvedRef
 from amplifier_foundation.sources.store import now, remove
 from amplifierd.builds.publication import BUILDS_DIR, remove_profile, replace_profile_text
 from amplifierd.documents.document import ALL_AGENTS, DeclaredReference, ProfileDocument, hash_text
+from amplifierd.documents.literal_secrets import KeepSecret
 from amplifierd.identifiers import ProfileId, is_collection_or_profile_name
 from amplifierd.issues import Issue
 from amplifierd.paths import Paths
@@ -40,22 +41,29 @@ class Extraction:
 
 
 def extract(
-    paths: Paths, entry: CollectionEntry, resolved: ResolvedRef, before: LockedCollection | None, in_use: InUse
+    paths: Paths,
+    entry: CollectionEntry,
+    resolved: ResolvedRef,
+    before: LockedCollection | None,
+    in_use: InUse,
+    keep: KeepSecret,
 ) -> Extraction:
     """Compare a collection's files with the last sync, and write the profiles that differ.
 
-    Profiles that are gone are removed, or kept as orphans while a session uses them.
+    Profiles that are gone are removed, or kept as orphans while a session uses them. `keep` stores what is secret in
+    those that are there.
 
     Raises:
         RefResolutionError: a link leads out of the source.
         OSError: a profile could not be written.
+        SettingsError: a secret could not be stored.
     """
     known = before if before is not None and before.synced_at is not None else None
     if known is not None and _is_same(known, entry, resolved) and _is_intact(paths, entry.identifier, known):
         orphaned, removed = _remove_vanished(paths, entry.identifier, {*known.profiles, *known.broken}, in_use)
         errors = tuple(issue for issue in known.errors if issue.code != SYNC_FAILED)
         return Extraction(replace(known, orphaned=orphaned, errors=errors), removed=removed)
-    return _extract_anew(paths, entry, resolved, known, in_use)
+    return _extract_anew(paths, entry, resolved, known, in_use, keep)
 
 
 def remove_all(paths: Paths, collection_id: str, in_use: InUse) -> tuple[tuple[str, ...], frozenset[str]]:
@@ -75,10 +83,15 @@ def failed(entry: CollectionEntry, before: LockedCollection | None, reason: Issu
 
 
 def _extract_anew(
-    paths: Paths, entry: CollectionEntry, resolved: ResolvedRef, known: LockedCollection | None, in_use: InUse
+    paths: Paths,
+    entry: CollectionEntry,
+    resolved: ResolvedRef,
+    known: LockedCollection | None,
+    in_use: InUse,
+    keep: KeepSecret,
 ) -> Extraction:
     collection_id = entry.identifier
-    found = discover(resolved.path, collection_id, boundary=resolved.root)
+    found = discover(resolved.path, collection_id, boundary=resolved.root, keep=keep)
     content_hash = resolved.content_hash
     has_changed = known is not None and (known.commit, known.content_hash) != (resolved.commit, content_hash)
     changed, touched = set(), set()

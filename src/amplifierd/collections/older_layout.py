@@ -18,6 +18,7 @@ from amplifier_foundation.sources.store import make_directory, remove, unique
 from amplifierd.builds.build import PLAN_FILE
 from amplifierd.builds.lock import DEPENDENCIES_DIR, FILE_NAME, LockUnusableError, read_lock
 from amplifierd.builds.publication import BUILDS_DIR, PROFILE_FILE
+from amplifierd.documents.literal_secrets import KeepSecret
 from amplifierd.exceptions import FormatUnsupportedError
 from amplifierd.identifiers import LOCAL
 from amplifierd.issues import Issue
@@ -33,7 +34,7 @@ MOVED = "profile-moved"
 _ARRIVING = ".arriving-"
 
 
-def find_older(paths: Paths, recorded: Collection[str]) -> list[Path]:
+def find_older(paths: Paths, recorded: Collection[str], keep: KeepSecret) -> list[Path]:
     """Return what people wrote below `share/profiles/local`.
 
     `recorded` are the profiles there that were extracted from `config/profiles`: they are ours.
@@ -42,17 +43,18 @@ def find_older(paths: Paths, recorded: Collection[str]) -> list[Path]:
     names = set(os.listdir(source)) - {BUILDS_DIR, *recorded} if source.is_dir() else ()  # noqa: PTH208 - names are enough
     if not names:
         return []
-    written = {name: document.text for name, document in discover(target, LOCAL, boundary=target).profiles.items()}
+    found = discover(target, LOCAL, boundary=target, keep=keep).profiles
+    written = {name: document.text for name, document in found.items()}
     return [entry for name in sorted(names) if not _is_ours(entry := source / name, written.get(name))]
 
 
-def move_older_layout(paths: Paths, recorded: Collection[str]) -> tuple[Issue, ...]:
+def move_older_layout(paths: Paths, recorded: Collection[str], keep: KeepSecret) -> tuple[Issue, ...]:
     """Move what people wrote below `share/profiles/local` to `config/profiles`, and report each move."""
     target = paths.own_profiles
     for leftover in target.glob(f"{_ARRIVING}*"):
         remove(leftover)
     moved = []
-    for entry in find_older(paths, recorded):
+    for entry in find_older(paths, recorded, keep):
         place = _free_place(target, entry.name)
         if _leads_to_build(entry):
             _copy_out(entry, place)

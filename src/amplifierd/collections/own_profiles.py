@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from amplifier_foundation.sources.locks import locked_now
+from amplifierd.documents.literal_secrets import KeepSecret
 from amplifierd.exceptions import CollectionError
 from amplifierd.identifiers import LOCAL, ProfileId
 from amplifierd.issues import Issue
@@ -25,9 +26,14 @@ class OwnProfiles:
     """Keeps the extracted copies of the user's own profiles in step with what is written."""
 
     def __init__(
-        self, paths: Paths, sources: CollectionSources, lock: CollectionsLock, in_use: Callable[[ProfileId], bool]
+        self,
+        paths: Paths,
+        sources: CollectionSources,
+        lock: CollectionsLock,
+        in_use: Callable[[ProfileId], bool],
+        keep: KeepSecret,
     ) -> None:
-        self._paths, self._sources, self._lock, self._in_use = paths, sources, lock, in_use
+        self._paths, self._sources, self._lock, self._in_use, self._keep = paths, sources, lock, in_use, keep
         self._lock_path = paths.locks / f"collection-{LOCAL}.lock"
         self._seen: object = None
         self.moved: tuple[Issue, ...] = ()
@@ -57,14 +63,15 @@ class OwnProfiles:
     def find_unseen(self) -> set[str]:
         """Return the names whose texts are not those that were extracted; nothing is changed."""
         root, state = self._paths.own_profiles, self._lock.get(LOCAL)
-        found = {name: locked_profile(each) for name, each in discover(root, LOCAL, boundary=root).profiles.items()}
+        profiles = discover(root, LOCAL, boundary=root, keep=self._keep).profiles
+        found = {name: locked_profile(each) for name, each in profiles.items()}
         known = dict(state.profiles) if state else {}
         return {name for name in {*found, *known} if found.get(name) != known.get(name)}
 
     def _is_seen(self) -> bool:
         """Say whether there is nothing to do; a new process looks at the texts once, and takes no lock for it."""
         state, seen = self._lock.get(LOCAL), stamp_texts(self._paths.own_profiles)
-        if find_older(self._paths, _names_in(state)):
+        if find_older(self._paths, _names_in(state), self._keep):
             return False
         if self._seen is None and self._is_extracted(state, has_texts=bool(seen)):
             self._seen = seen
@@ -77,10 +84,11 @@ class OwnProfiles:
 
     def _bring(self) -> None:
         before = self._lock.get(LOCAL)
-        self.moved += move_older_layout(self._paths, _names_in(before))
+        self.moved += move_older_layout(self._paths, _names_in(before), self._keep)
         seen = stamp_texts(self._paths.own_profiles)
         if seen:
-            done = extract(self._paths, OWN_ENTRY, self._sources.resolve_own(), before, self._in_use)
+            resolved = self._sources.resolve_own()
+            done = extract(self._paths, OWN_ENTRY, resolved, before, self._in_use, self._keep)
             self._lock.record(LOCAL, done.state)
         elif before is not None:
             orphaned, _ = remove_all(self._paths, LOCAL, self._in_use)

@@ -35,7 +35,7 @@ from .document import (
     as_json,
     module_identity,
 )
-from .literal_secrets import literal_secrets
+from .literal_secrets import find_literal_secrets
 
 MAX_CHARACTERS = 1024 * 1024
 MAX_DEPTH = 50
@@ -174,8 +174,8 @@ class _Reading:
         self.issues.append(Issue("invalid-yaml", message, file=self.path, line=line, fix=fix))
 
     def note_secrets(self, front: Mapping[str, Any]) -> None:
-        for location in literal_secrets(front):
-            message = "This is a secret, and is copied into every build and session"
+        for location in find_literal_secrets(front):
+            message = "This is a secret; builds and sessions only have a reference to it, but this file has it"
             fix = "write ${A_VARIABLE} there, or leave a provider's key out and store it with: amplifier provider add"
             self.note("literal-secret", message, location, fix=fix, warning=True)
 

@@ -9,13 +9,15 @@ from typing import Any
 
 from amplifier_core.module_sources import ModuleSourceResolver
 from amplifier_core.mount_plan import MountPlan, PlanEntry
-from amplifierd.identifiers import ProfileId
+from amplifierd.identifiers import ProfileId, is_kept_secret
 
 from .module_declarations import key_variables
 from .runtime_values import RuntimePlaces, RuntimeValues
 
 _VARIABLE = re.compile(r"\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-?(?P<default>[^}]*))?\}")
 _REMOVED: Any = object()
+
+FindVariable = Callable[[str], str | None]
 
 
 def inject_runtime(
@@ -29,12 +31,12 @@ def inject_runtime(
 ) -> tuple[dict[str, Any], list[str]]:
     """Return the plan that the kernel gets, and warnings such as `env-missing: VAR`; the stored plan is not changed.
 
-    `find_key(module_id)` gives a provider's stored key. It may have to ask the system's keyring, and is called for
-    those that have use for a key and none in the profile. `resolver` is the one that the session's loader asks: what a
-    compiled module declares is read where its code lies.
+    `find_key(name)` gives the stored key of a provider, or a secret that is kept for the plan. It may have to ask the
+    system's keyring, and is called for providers that have use for a key and none in the profile. `resolver` is the one
+    that the session's loader asks: what a compiled module declares is read where its code lies.
     """
     missing: list[str] = []
-    expanded = expand_variables(dict(plan), environment, missing)
+    expanded = expand_variables(dict(plan), variables(environment, find_key), missing)
     session = expanded.get("session") or {}
     working_dir = str(places.working_dir)
     settings = {**(session.get("settings") or {}), "working_dir": working_dir, "session_cwd": working_dir}
@@ -49,7 +51,8 @@ def inject_runtime(
         return {**entry.spec, "config": config} if config else entry.spec
 
     injected = MountPlan({**expanded, "session": {**session, "settings": settings}}).map(fill_in)
-    return injected, [f"env-missing: {name}" for name in dict.fromkeys(missing)]
+    codes = ((name, "secret-missing" if is_kept_secret(name) else "env-missing") for name in dict.fromkeys(missing))
+    return injected, [f"{code}: {name}" for name, code in codes]
 
 
 def _defaults(entry: PlanEntry, working_dir: str, key: str | None) -> dict[str, Any]:
@@ -64,27 +67,32 @@ def named_variables(plan: Mapping[str, Any]) -> frozenset[str]:
     return frozenset(match["name"] for match in _VARIABLE.finditer(json.dumps(plan, default=str)))
 
 
-def expand_variables(value: Any, environment: Mapping[str, str], missing: list[str]) -> Any:
-    """Put the environment's values in place of `${VAR}`; a value that is nothing but an unset one is removed.
+def variables(environment: Mapping[str, str], find_key: FindVariable) -> FindVariable:
+    """Return what finds the value of a variable: a secret that is kept, in the key store, others in the environment."""
+    return lambda name: find_key(name) if is_kept_secret(name) else environment.get(name)
+
+
+def expand_variables(value: Any, find: FindVariable, missing: list[str]) -> Any:
+    """Put the values that are found in place of `${VAR}`; a value that is nothing but an unset one is removed.
 
     `missing` gets the names of those that are not set.
     """
     if isinstance(value, dict):
-        pairs = ((key, expand_variables(inner, environment, missing)) for key, inner in value.items())
+        pairs = ((key, expand_variables(inner, find, missing)) for key, inner in value.items())
         return {key: inner for key, inner in pairs if inner is not _REMOVED}
     if isinstance(value, list):
-        items = (expand_variables(item, environment, missing) for item in value)
+        items = (expand_variables(item, find, missing) for item in value)
         return [item for item in items if item is not _REMOVED]
     if not isinstance(value, str) or "${" not in value:
         return value
 
     def substitute(match: re.Match[str]) -> str:
-        found, default = environment.get(match["name"]), match["default"]
+        found, default = find(match["name"]), match["default"]
         if found is None and default is None:
             missing.append(match["name"])
         return found or default or ""
 
     whole = _VARIABLE.fullmatch(value)
-    is_unset = whole is not None and whole["default"] is None and whole["name"] not in environment
+    is_unset = whole is not None and whole["default"] is None and find(whole["name"]) is None
     expanded = _VARIABLE.sub(substitute, value)
     return _REMOVED if is_unset else expanded

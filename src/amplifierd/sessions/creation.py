@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from amplifier_system.threads import in_thread
 from amplifierd.builds.home_profiles import Profiles
+from amplifierd.documents.literal_secrets import KeepSecret, conceal
 from amplifierd.exceptions import MountPlanError, SessionStateError
 from amplifierd.issues import Issue
 from amplifierd.limits import Limits
@@ -56,8 +58,10 @@ class SessionRequest:
 class Creation:
     """Makes sessions, in one home."""
 
-    def __init__(self, profiles: Profiles, plans: Plans, outfitter: Outfitter, *, allow_modules: bool) -> None:
-        self._profiles, self._plans, self._outfitter = profiles, plans, outfitter
+    def __init__(
+        self, profiles: Profiles, plans: Plans, outfitter: Outfitter, *, keep: KeepSecret, allow_modules: bool
+    ) -> None:
+        self._profiles, self._plans, self._outfitter, self._keep = profiles, plans, outfitter, keep
         self._allow_modules = allow_modules
 
     async def prepare(self, request: SessionRequest) -> tuple[NewSession, Equipment]:
@@ -69,7 +73,8 @@ class Creation:
             ProfileNotFoundError, ProfileValidationError, ProfileCompilationError: the profile cannot be used.
             BundleError: the bundle cannot be used.
         """
-        equipment, plan = await self.plan_for(request)
+        request = await self._without_secrets(request)
+        equipment, plan = await self._checked_plan(request)
         moment = now()
         messages = _stored(request.history)
         record = checked_record(
@@ -98,6 +103,20 @@ class Creation:
 
     async def plan_for(self, request: SessionRequest) -> tuple[Equipment, dict[str, Any]]:
         """Return the plan that a request leads to, valid and without secrets, and its equipment."""
+        return await self._checked_plan(await self._without_secrets(request))
+
+    async def _without_secrets(self, request: SessionRequest) -> SessionRequest:
+        """Return a request with references to the key store in place of the secrets that it brings."""
+        if request.plan is None and not request.overrides:
+            return request
+        return replace(
+            request, plan=await self._concealed(request.plan), overrides=await self._concealed(request.overrides)
+        )
+
+    async def _concealed(self, values: Mapping[str, Any] | None) -> Any:
+        return await in_thread(lambda stop: conceal(values, self._keep))
+
+    async def _checked_plan(self, request: SessionRequest) -> tuple[Equipment, dict[str, Any]]:
         equipment, plan = await self._plan(request)
         report = self._plans.validate(plan)
         if report.errors:
@@ -120,7 +139,7 @@ class Creation:
             return equipment, plan
         if request.bundle is not None:
             equipment = await self._outfitter.of_bundle(request.bundle, request.working_dir)
-            plan = deepcopy(equipment.prepared.mount_plan) if equipment.prepared else {}
+            plan = deepcopy(await self._concealed(equipment.prepared.mount_plan)) if equipment.prepared else {}
         else:
             equipment = await self._outfitter.of_plan(request.working_dir)
             plan = deepcopy(dict(request.plan or {}))

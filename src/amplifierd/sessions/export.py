@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from amplifier_core.boundary import settle
 from amplifier_system.threads import in_thread
+from amplifierd.documents.literal_secrets import find_literal_secrets
 from amplifierd.exceptions import MountPlanMissingError
 from amplifierd.session_store.json_lines import encoded_lines
 from amplifierd.session_store.parts_file import part_lines
@@ -52,11 +53,15 @@ class ReadableSessions(Protocol):
 
 @dataclass(frozen=True)
 class ExportedSession:
-    """A file that was written; `session_ids` has the exported session first."""
+    """A file that was written; `session_ids` has the exported session first.
+
+    `left_out` are the key paths of secrets that stay in the key store of this home.
+    """
 
     path: Path
     session_ids: tuple[str, ...]
     signer: str
+    left_out: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -92,6 +97,7 @@ async def export_session(
     """
     ids = (session_id, *await source.descendants(session_id))
     sessions = [await _read(source, each, find_lock) for each in ids]
+    left_out = tuple(sorted({place for each in sessions for place in find_literal_secrets(each.plan)}))
 
     def write() -> tuple[Path, str]:
         target = path / f"{session_id}{SUFFIX}" if path.is_dir() else path
@@ -99,11 +105,11 @@ async def export_session(
         for number, session in enumerate(sessions):
             contents = _contents(session, mask_messages=mask_messages)
             files.update({f"sessions/{number}/{name}": content for name, content in contents.items()})
-        about = {"sessions": list(ids), "messages": "masked" if mask_messages else "whole"}
+        about = {"sessions": list(ids), "messages": "masked" if mask_messages else "whole", "left_out": left_out}
         return target, write_archive(target, files, about, keys.sign)["key_id"]
 
     target, signer = await in_thread(lambda stop: write())
-    return ExportedSession(target, ids, signer)
+    return ExportedSession(target, ids, signer, left_out)
 
 
 async def _read(source: ReadableSessions, session_id: str, find_lock: FindLock | None) -> _Exported:

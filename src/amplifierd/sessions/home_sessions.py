@@ -10,6 +10,7 @@ from amplifier_foundation.session import find_orphaned_tool_calls
 from amplifier_system.tasks import run_to_end
 from amplifierd.builds.home_profiles import Profiles
 from amplifierd.checkpoints import Changes, UndoResult
+from amplifierd.documents.literal_secrets import KeepSecret
 from amplifierd.documents.merging import merge_sections
 from amplifierd.exceptions import (
     ExecutionInProgressError,
@@ -40,9 +41,9 @@ from .transcript import Transcript, last_turn, new_message
 class Sessions(SessionRemoval):
     """The sessions of one home. What only reads is plain; the rest is awaited."""
 
-    def __init__(self, *parts: Any, profiles: Profiles, keys: SigningKeys) -> None:
+    def __init__(self, *parts: Any, profiles: Profiles, keys: SigningKeys, keep: KeepSecret) -> None:
         super().__init__(*parts)
-        self._profiles, self._keys = profiles, keys
+        self._profiles, self._keys, self._keep = profiles, keys, keep
         self._branches = Branches(self._store, self.runtime.holder, self._creation, self.runtime.announcements)
 
     async def fork(
@@ -289,7 +290,7 @@ class Sessions(SessionRemoval):
             SessionImportError: the file was changed, damaged or made by something else; nothing is stored.
         """
         return await import_session(
-            Path(path), self._store, self.runtime.holder, self._keys, self.runtime.announcements
+            Path(path), self._store, self.runtime.holder, self._keys, self.runtime.announcements, self._keep
         )
 
     def _find_lock(self, record: SessionRecord) -> Mapping[str, Any] | None:

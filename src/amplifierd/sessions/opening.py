@@ -74,7 +74,7 @@ def open_sessions(
         announcements=Announcements(store, secrets),
         loaded=LoadedSessions(most=settings.sessions.max_loaded, idle_s=settings.sessions.idle_unload_minutes * 60),
     )
-    creation = Creation(profiles, plans, outfitter, allow_modules=security.allow_override_modules)
+    creation = Creation(profiles, plans, outfitter, keep=keys.keep, allow_modules=security.allow_override_modules)
     defaults = Defaults(
         profile=lambda: default_profile(paths, settings, profiles, keys, environment=environment),
         working_dir=lambda: default_working_dir(settings),
@@ -87,4 +87,5 @@ def open_sessions(
         defaults,
         profiles=profiles,
         keys=SigningKeys(paths),
+        keep=keys.keep,
     )

@@ -19,6 +19,7 @@ from typing import Any, Literal
 from amplifier_core import ModuleCoordinator, ProviderInfo
 from amplifier_core.mount_plan import MountPlan
 from amplifierd.exceptions import ReplayError
+from amplifierd.identifiers import is_kept_secret
 from amplifierd.paths import Paths
 from amplifierd.plans.module_declarations import key_variables
 from amplifierd.session_store.file_store import FileStore
@@ -195,7 +196,7 @@ class _Stage:
             store=store,
             paths=paths,
             environment=environment,
-            find_key=keys.get,
+            find_key=lambda name: _KEY if is_kept_secret(name) else keys.get(name),
             announcements=Announcements(store, secrets),
             loaded=LoadedSessions(most=1, idle_s=math.inf),
         )

@@ -18,7 +18,7 @@ from .stoppable_tools import Patience
 
 @dataclass(frozen=True)
 class Runtime:
-    """The parts that runners share; `find_key` gives the stored key of a provider module."""
+    """The parts that runners share; `find_key` gives the stored key of a provider module, or a kept secret."""
 
     store: SessionStore
     holder: Holder

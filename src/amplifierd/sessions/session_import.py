@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from amplifier_sessions.session_directory import TRANSCRIPT
 from amplifier_system.tasks import run_to_end
 from amplifier_system.threads import in_thread
+from amplifierd.documents.literal_secrets import KeepSecret, conceal
 from amplifierd.exceptions import (
     FormatUnsupportedError,
     InvalidSessionIdError,
@@ -49,11 +50,13 @@ class ImportedSession:
     """What was imported: the session that the file is about, and the ids that its sessions have here.
 
     `signer` is None for a file without a signature. Only a signer that this home trusts makes a session `verified`.
+    `left_out` are the key paths of secrets that stayed in the home where it was exported.
     """
 
     record: SessionRecord
     ids: Mapping[str, str]
     signer: Signer | None
+    left_out: tuple[str, ...] = ()
 
     @property
     def verified(self) -> bool:
@@ -66,10 +69,13 @@ async def import_session(
     holder: Holder,
     keys: SigningKeys,
     announcements: Announcements,
+    keep: KeepSecret,
     *,
     limits: ArchiveLimits | None = None,
 ) -> ImportedSession:
     """Store the sessions of an exported file under their own ids, or under new ones where these are taken.
+
+    `keep` stores a secret that a plan in the file has.
 
     Raises:
         FormatUnsupportedError: a newer version wrote the file.
@@ -77,7 +83,8 @@ async def import_session(
     """
     archive = await in_thread(lambda stop: read_archive(path, limits))
     signer = await in_thread(lambda stop: _signer_of(archive, keys))
-    sessions = await in_thread(lambda stop: _sessions_in(archive))
+    sessions = await in_thread(lambda stop: _sessions_in(archive, keep))
+    left_out = tuple(map(str, archive.manifest.get("left_out") or ()))
     for _ in range(_TRIES):
         ids = await _free_ids(store, [session.record for session in sessions])
         adopted = [_adopted(session, ids, signer) for session in sessions]
@@ -85,7 +92,7 @@ async def import_session(
             await run_to_end(_store_all(store, adopted, holder, announcements))
         except SessionExistsError:
             continue  # another process took an id meanwhile
-        return ImportedSession(await store.read(adopted[0].record.session_id), ids, signer)
+        return ImportedSession(await store.read(adopted[0].record.session_id), ids, signer, left_out)
     raise SessionImportError(f"{path} is not imported: its sessions' ids are being taken", hint="try again")
 
 
@@ -101,12 +108,12 @@ def _signer_of(archive: SessionArchive, keys: SigningKeys) -> Signer | None:
         ) from error
 
 
-def _sessions_in(archive: SessionArchive) -> list[NewSession]:
+def _sessions_in(archive: SessionArchive, keep: KeepSecret) -> list[NewSession]:
     """Return the sessions of a file, the one it is about first and parents before their children."""
     listed = archive.manifest.get("sessions")
     if not isinstance(listed, list) or not listed or len(set(map(str, listed))) != len(listed):
         raise SessionImportError(f"{archive.path} is not imported: its manifest names no sessions")
-    sessions = [_session_in(archive, number, str(session_id)) for number, session_id in enumerate(listed)]
+    sessions = [_session_in(archive, number, str(session_id), keep) for number, session_id in enumerate(listed)]
     before: set[str] = set()
     for session in sessions:
         if before and session.record.parent_session_id not in before:
@@ -117,7 +124,7 @@ def _sessions_in(archive: SessionArchive) -> list[NewSession]:
     return sessions
 
 
-def _session_in(archive: SessionArchive, number: int, session_id: str) -> NewSession:
+def _session_in(archive: SessionArchive, number: int, session_id: str, keep: KeepSecret) -> NewSession:
     def value(name: str, otherwise: Any) -> Any:
         full = f"sessions/{number}/{name}"
         content = archive.files.get(full)
@@ -143,7 +150,7 @@ def _session_in(archive: SessionArchive, number: int, session_id: str) -> NewSes
     lock = value(LOCK, {})
     return NewSession(
         record,
-        value(PLAN, {}),
+        conceal(value(PLAN, {}), keep),
         messages=lines(TRANSCRIPT, "role"),
         events=_in_order([*lines(EVENTS, "event"), *lines(RECEIPTS, "event")]),
         documents={**documents, **({LOCK_DOCUMENT: lock} if lock else {})},

@@ -1,7 +1,7 @@
 """Secrets planted everywhere, everything done with a session that can be done, and then the whole home is searched.
 
 Nothing may be found outside the key store, but what tools returned, in transcripts and receipts for the owner alone,
-and what an author wrote into a profile or a plan, in the copies of it that sessions run on.
+and what authors wrote, in the very files that they wrote.
 """
 
 import asyncio
@@ -166,11 +166,9 @@ def is_allowed(canary: str, event: str, path: Path, home: Home) -> bool:
         return path.name == "transcript.jsonl" or event in ("tool:outcome", "tool:intent")
     if canary == SAID:
         return path.name == "transcript.jsonl"
-    if canary == AUTHOR:  # the profile itself, what it was compiled to, and the plan that the session runs on
-        return path.is_relative_to(home.paths.config) or path.name in ("mount_plan.json", "plan.json", "profile.md")
-    if canary == SETTINGS:
-        return path == home.paths.settings_file
-    return canary == OVERRIDE and path.name == "mount_plan.json"
+    if canary == AUTHOR:
+        return path.is_relative_to(home.paths.own_profiles)
+    return canary == SETTINGS and path == home.paths.settings_file
 
 
 async def test_nothing_secret_is_written_outside_the_key_store(

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from amplifierd.exceptions import FormatUnsupportedError, SessionError, SessionImportError, SessionNotFoundError
+from amplifierd.keys import Keys
 from amplifierd.paths import Paths
 from amplifierd.session_store.file_store import FileStore
 from amplifierd.session_store.protocol import Hold, Holder, NewSession, SessionQuery
@@ -49,7 +50,7 @@ class OneHome:
 
     async def take(self, path: Path, **options: Any) -> Any:
         announcements = Announcements(self.store, SecretValues())
-        return await import_session(path, self.store, ME, self.keys, announcements, **options)
+        return await import_session(path, self.store, ME, self.keys, announcements, Keys(self.paths).keep, **options)
 
     async def session_ids(self) -> list[str]:
         page = await self.store.list(SessionQuery(limit=100))
