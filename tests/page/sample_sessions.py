@@ -41,14 +41,19 @@ def asking_session(daemon: PageDaemon, file: str, name: str, *answers: str) -> s
     return create(daemon, plan_of(writes, *(answers or ("The end: {{last_tool_result}}",)), hooks=[_ASKS]), name)
 
 
-def delegating_session(daemon: PageDaemon, name: str) -> str:
-    """Create a session whose first turn gives work to an agent."""
+def delegating_session(daemon: PageDaemon, name: str, *, asks: bool = False) -> str:
+    """Create a session whose first turn gives work to an agent, which may ask before it writes down what it found."""
     reads = calls("read_file", text="I look at it.", file_path="reviewed.py")
-    reviewer = {"description": "reviews", "providers": plan_of(reads, "Nothing to complain of.")["providers"]}
+    writes = [calls("write_file", file_path="review.md", content="fine\n")] if asks else []
+    provider = plan_of(reads, *writes, "Nothing to complain of.")["providers"]
     (daemon.directory / "reviewed.py").write_text("answer = 42\n")
-    asks = calls("task", text="I ask the reviewer.", agent="reviewer", instruction="Review reviewed.py")
-    tools = [{"module": "tool-filesystem"}, {"module": "tool-task"}]
-    return create(daemon, plan_of(asks, "The reviewer is content.", tools=tools, agents={"reviewer": reviewer}), name)
+    delegates = calls("task", text="I ask the reviewer.", agent="reviewer", instruction="Review reviewed.py")
+    parts = {
+        "tools": [{"module": "tool-filesystem"}, {"module": "tool-task"}],
+        "hooks": [_ASKS] if asks else [],
+        "agents": {"reviewer": {"description": "reviews", "providers": provider}},
+    }
+    return create(daemon, plan_of(delegates, "The reviewer is content.", **parts), name)
 
 
 def write_history(daemon: PageDaemon, session_id: str, turns: int) -> None:

@@ -169,13 +169,14 @@ def test_a_turn_that_fails_says_why(page: Page, daemon: PageDaemon) -> None:
 
 
 def test_an_agent_works_inside_the_card_of_its_call(page: Page, daemon: PageDaemon) -> None:
-    log = show(page, delegating_session(daemon, "Delegates in the open"))
+    log = show(page, delegating_session(daemon, "Delegates in the open", asks=True))
 
     say(page, "ask the reviewer")
 
     nested = log.get_by_role("group", name="The agent's conversation")
-    expect(nested).to_contain_text("Nothing to complain of.")
     expect(nested).to_contain_text("read_file")
+    nested.get_by_role("region", name="Approval needed").get_by_role("button", name="Allow once").click()
+    expect(nested).to_contain_text("Nothing to complain of.")
     expect(log.get_by_text("The reviewer is content.")).to_be_visible()
     nested.get_by_role("link", name="Open as a session").click()
     expect(page.get_by_role("heading", name="reviewer")).to_be_visible()
@@ -195,6 +196,21 @@ def test_a_turn_can_be_joined_while_it_runs(page: Page, daemon: PageDaemon, new_
     expect(other).to_contain_text("word0 word1 word2")
     expect(other).to_contain_text("word59")
     expect(log).to_contain_text("word59")
+
+
+def test_an_answer_that_is_stored_before_its_turn_ends_is_shown_once(page: Page, daemon: PageDaemon) -> None:
+    speaks_slowly = {"module": "loop-streaming", "config": {"stream_delay": 60}}  # after it has stored what it says
+    plan = plan_of("Stored already.", session={"orchestrator": speaks_slowly, "context": {"module": "context-simple"}})
+    session_id = create(daemon, plan, "Ends late")
+    log = show(page, session_id)
+    say(page, "go")
+    expect(log.get_by_role("article")).to_contain_text(["go", "Stored already."])
+
+    page.reload()
+
+    expect(status(page)).to_have_text("Working")
+    expect(log.get_by_text("Stored already.")).to_have_count(1)
+    daemon.api.post(f"/sessions/{session_id}/cancel", json={"immediate": True}).raise_for_status()
 
 
 def test_a_draft_survives_a_reload(page: Page, daemon: PageDaemon) -> None:

@@ -6,6 +6,7 @@ import re
 
 from playwright.sync_api import Locator, Page, expect
 
+from .chromium import Complaints
 from .page_daemon import PageDaemon
 from .sample_sessions import asking_session, delegating_session
 
@@ -109,6 +110,15 @@ def test_a_fork_goes_on_from_the_last_turn(page: Page, daemon: PageDaemon) -> No
     expect(page.get_by_role("heading", name="To be forked (fork)")).to_be_visible()
     expect(page.get_by_role("log")).to_contain_text("The first answer.")
     expect(page.get_by_role("link", name="fork of turn 1")).to_be_visible()
+
+
+def test_a_session_that_cannot_be_forked_says_why(page: Page, daemon: PageDaemon, complaints: Complaints) -> None:
+    complaints.expect("status of 422")
+    daemon.session(name="Nothing to fork")
+
+    choose(page, "Nothing to fork", "Fork from the last turn")
+
+    expect(page.locator("#toasts")).to_contain_text("Not forked · turn 0 is out of range")
 
 
 def test_a_session_is_exported(page: Page, daemon: PageDaemon) -> None:

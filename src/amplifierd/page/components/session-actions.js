@@ -5,24 +5,26 @@ import { copyText } from "../lib/clipboard.js";
 import { h } from "../lib/dom.js";
 import { ago, moment, sessionName } from "../lib/format.js";
 import { navigate } from "../lib/navigation.js";
-import { forget, keep } from "../lib/sessions.js";
+import { forget, keep, refresh } from "../lib/sessions.js";
 import { askText, confirm, openDialog } from "./dialog.js";
 import { attempt, toast } from "./toast.js";
 
-/** The entries of a session's menu. `onDeleted` is called when it is gone. */
+/**
+ * The entries of a session's menu. What a list shows can be a moment old: whether a session can be forked or is at work is
+ * the daemon's to say. `onDeleted` is called when it is gone.
+ */
 export function sessionMenu(session, { onDeleted } = {}) {
-  const isBusy = Boolean(session.activity) && session.activity !== "idle";
   const isOurs = !session.origin;
   return [
     { label: "Rename…", icon: "edit", run: () => rename(session), disabled: !isOurs },
-    { label: "Fork from the last turn", icon: "fork", run: () => fork(session), disabled: !session.turn_count },
+    { label: "Fork from the last turn", icon: "fork", run: () => fork(session) },
     { label: "Export", icon: "download", run: () => exportSession(session) },
     { label: "Copy id", icon: "copy", run: () => copyText(session.session_id, "Id copied") },
     "-",
     session.status === "active"
       ? { label: "End session", icon: "stop", run: () => end(session), disabled: !isOurs }
       : { label: "Resume", icon: "undo", run: () => resume(session), disabled: !isOurs },
-    { label: "Delete", icon: "trash", kind: "danger", run: () => deleteSession(session, isBusy, onDeleted), disabled: !isOurs },
+    { label: "Delete", icon: "trash", kind: "danger", run: () => deleteSession(session, onDeleted), disabled: !isOurs },
   ];
 }
 
@@ -58,17 +60,22 @@ async function resume(session) {
   await attempt(async () => keep(await post(ofSession(session.session_id, "/resume"))), "Not resumed");
 }
 
-async function deleteSession(session, isBusy, onDeleted) {
-  if (isBusy) {
-    const text = "It is working. Its turn is stopped first.";
-    if (!(await confirm({ title: "Delete session?", text, action: "Stop and delete", kind: "danger" }))) return;
-  }
+async function deleteSession(session, onDeleted) {
   const id = session.session_id;
-  const done = await attempt(() => remove(ofSession(id), isBusy ? { force: true } : {}).then(() => true), "Not deleted");
-  if (!done) return;
+  if (!(await attempt(() => removeOrAsk(id), "Not deleted"))) return;
   forget(id);
   onDeleted?.();
   toast(`Deleted “${sessionName(session)}”`, { action: { label: "Undo", run: () => restore(session) } });
+}
+
+/** Move a session into the trash; one that is at work only when that is confirmed. Returns whether it is there. */
+async function removeOrAsk(id) {
+  const { activity } = await refresh(id);
+  const isBusy = Boolean(activity) && activity !== "idle";
+  const question = { title: "Delete session?", text: "It is working. Its turn is stopped first.", action: "Stop and delete", kind: "danger" };
+  if (isBusy && !(await confirm(question))) return false;
+  await remove(ofSession(id), isBusy ? { force: true } : {});
+  return true;
 }
 
 /** Bring a deleted session back, with everything below it. */

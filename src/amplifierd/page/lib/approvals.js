@@ -36,3 +36,7 @@ export async function answer(approval, decision, { reason, remember } = {}) {
 /** The questions of a session and of its agents. */
 export const ofTree = (all, id) =>
   [...all.values()].filter((one) => one.session_id === id || one.session_id.startsWith(`${id}-`));
+
+/** The question that the call of a tool waits for; a hook of the root asks for its agents, too, in the root's name. */
+export const questionOf = (all, id, callId) =>
+  [...all.values()].find((one) => one.tool_call_id === callId && (one.session_id === id || id.startsWith(`${one.session_id}-`)));

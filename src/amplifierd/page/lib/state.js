@@ -32,19 +32,30 @@ export class Store {
   }
 }
 
-/** Call a function at most once per animation frame, however often it is asked for; a hidden tab waits a little. */
+/**
+ * Call a function at most once per animation frame, however often it is asked for; a hidden tab waits a little. While a
+ * control is pressed nothing is drawn: what was pressed must still be there when it is let go.
+ */
 export function perFrame(work) {
   let isAsked = false;
+  const later = () => (document.hidden ? setTimeout(run, 250) : requestAnimationFrame(run));
   const run = () => {
+    if (isPressed()) {
+      later();
+      return;
+    }
     isAsked = false;
     work();
   };
   return () => {
     if (isAsked) return;
     isAsked = true;
-    if (document.hidden) setTimeout(run, 250);
-    else requestAnimationFrame(run);
+    later();
   };
+}
+
+function isPressed() {
+  return document.documentElement.matches(":active") && document.querySelector("button:active, a:active, summary:active") !== null;
 }
 
 /** Call a function when nothing asked for it for `ms`, but at least every `most` milliseconds. */

@@ -22,8 +22,6 @@ const FILTERS = {
   ended: { label: "Ended", fits: (state) => ["completed", "terminated", "failed"].includes(state) },
 };
 
-const PRESSED_MS = 200;
-
 class SessionsView extends View {
   #filter = kept.get("sessions.filter", "all");
   #profile = "";
@@ -31,7 +29,6 @@ class SessionsView extends View {
   #hits = null;
   #opened = new Set(kept.get("sessions.opened", []));
   #rows = new Map();
-  #draw = () => {};
   #search = h("input", { type: "search", placeholder: "Search names and messages", "aria-label": "Search sessions" });
   #filters = h("div.segmented", { role: "group", "aria-label": "Show" });
   #profiles = h("select", { "aria-label": "Profile" });
@@ -45,7 +42,7 @@ class SessionsView extends View {
       h("div.toolbar", h("div.search-field", icon("search"), this.#search), this.#filters, this.#profiles,
         iconButton("trash", "Deleted sessions", showTrash)),
       this.#list, this.#foot);
-    const render = this.#draw = perFrame(() => this.#render());
+    const render = perFrame(() => this.#render());
     this.listen(this.#search, "input", find);
     this.listen(this.#search, "keydown", (event) => {
       if (event.key === "ArrowDown") this.#list.querySelector("a")?.focus();
@@ -157,9 +154,7 @@ class SessionsView extends View {
       const { session_id: id } = entry.session;
       const print = JSON.stringify([entry, stateOf(entry.session), ago(entry.session.last_activity_at), this.#opened.has(id)]);
       let row = this.#rows.get(id);
-      if (row?.print !== print && row?.element.matches(":active")) {
-        setTimeout(this.#draw, PRESSED_MS); // what is being pressed must still be there when it is let go
-      } else if (row?.print !== print) {
+      if (row?.print !== print) {
         const focused = row?.element.contains(document.activeElement) ? document.activeElement.dataset.key : null;
         const element = this.#row(entry);
         if (row) row.element.replaceWith(element);

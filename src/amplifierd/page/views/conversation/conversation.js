@@ -30,7 +30,7 @@ class ConversationView extends View {
     const { signal } = this;
     this.#composer = new Composer(id, signal);
     const actions = turnActions(id, { reload: () => this.#log.model.load(), write: (text) => this.#composer.write(text) });
-    this.#log = new ConversationLog(id, { signal, actions, onChange: (phase, kinds) => this.#changed(phase, kinds) });
+    this.#log = new ConversationLog(id, { signal, actions, onChange: () => this.#changed() });
     const queue = new PromptQueue(id, { signal, edit: (text) => this.#composer.write(text) });
     fill(this.#scroller, loading("Loading the conversation…"));
     fill(this, this.#scroller, h("div.jump-place", this.#jump), h("div.dock", queue, this.#composer));
@@ -103,8 +103,7 @@ class ConversationView extends View {
     }
   }
 
-  #changed(phase) {
-    if (phase === "before") return;
+  #changed() {
     this.#showEmpty();
     if (this.#isAtEnd) this.#toEnd();
     else this.#jump.hidden = false;

@@ -1,13 +1,13 @@
 // What the model is saying right now: blocks that grow by events.
 
-/** One answer of the model while it comes. `number` is that of the event it began with. */
+/** One answer of the model while it comes; `begun` is the event it began with. */
 export class LiveStep {
   blocks = [];
   isDone = false;
   #request = null;
 
-  constructor(number) {
-    this.number = number;
+  constructor(begun) {
+    this.begun = begun;
   }
 
   /** Take an event about a block; true when there is something new to see. */

@@ -6,6 +6,7 @@ import { cost, duration, plural } from "../../lib/format.js";
 import { perFrame } from "../../lib/state.js";
 import { LiveMessage, messageElement } from "./message.js";
 import { Conversation } from "./model.js";
+import { ToolCards } from "./tool-card.js";
 
 /** Shows a conversation and keeps it current. `actions` are what can be done with messages; an agent's has none. */
 export class ConversationLog extends HTMLElement {
@@ -14,6 +15,7 @@ export class ConversationLog extends HTMLElement {
   #isAgent;
   #onChange;
   #signal;
+  #cards;
   #sections = new Map();
   #elements = new Map();
   #live = null;
@@ -27,6 +29,7 @@ export class ConversationLog extends HTMLElement {
     this.#actions = actions;
     this.#onChange = onChange;
     this.model = new Conversation(id, { signal, changed: (kind) => this.#mark(kind) });
+    this.#cards = new ToolCards(this.model, (agent) => nestedAgent(agent, signal));
     approvals.subscribe(() => this.#mark("tools"), { signal, now: false });
   }
 
@@ -50,11 +53,12 @@ export class ConversationLog extends HTMLElement {
     const kinds = [...this.#dirty];
     this.#dirty.clear();
     if (!this.model.isLoaded && !this.model.messages.length) return;
-    this.#onChange("before", kinds);
+    const focused = this.contains(document.activeElement) ? document.activeElement : null;
     if (kinds.some((kind) => kind !== "live" && kind !== "tools")) this.#place();
     this.#placeLive();
     if (kinds.some((kind) => kind !== "live")) this.querySelectorAll("tool-card").forEach((card) => card.update());
-    this.#onChange("after", kinds);
+    if (focused?.isConnected && focused !== document.activeElement) focused.focus({ preventScroll: true });
+    this.#onChange();
   }
 
   #place() {
@@ -127,7 +131,7 @@ export class ConversationLog extends HTMLElement {
   }
 
   #context(isSteering) {
-    return { model: this.model, actions: this.#actions, nested: (id) => nestedAgent(id, this.#signal), isSteering, isAgent: this.#isAgent };
+    return { model: this.model, actions: this.#actions, cards: this.#cards, isSteering, isAgent: this.#isAgent };
   }
 
   #renderFoot(section, turn) {

@@ -7,7 +7,6 @@ import { sessionHref } from "../../lib/router.js";
 import { prose, updateProse } from "../../components/prose.js";
 import { menuButton } from "../../components/menu.js";
 import { imageOf, isImage } from "./images.js";
-import { ToolCard } from "./tool-card.js";
 
 /** What a message consists of, as blocks. */
 export function blocksOf({ content, html, tool_calls: calls }) {
@@ -24,7 +23,7 @@ export function textOf(message) {
   return blocksOf(message).filter((block) => block.type === "text").map((block) => block.text).join("\n\n");
 }
 
-/** Make the element of a stored message. `context` is {model, actions, nested, isSteering, isAgent}. */
+/** Make the element of a stored message. `context` is {model, actions, cards, isSteering, isAgent}. */
 export function messageElement(message, context) {
   const { role } = message;
   const name = { user: context.isAgent ? "Task" : context.isSteering ? "You, while it worked" : "You", assistant: message.agent ?? "Agent", system: "System" }[role] ?? role;
@@ -39,7 +38,7 @@ export function messageElement(message, context) {
 function blockElement(block, turn, context) {
   if (block.type === "text") return block.text?.trim() ? prose(block) : null;
   if (block.type === "thinking" || block.type === "redacted_thinking") return thinking(block);
-  if (block.type === "tool_call" || block.type === "tool_use") return new ToolCard(block, turn, context.model, context.nested);
+  if (block.type === "tool_call" || block.type === "tool_use") return context.cards.take(block, turn);
   if (isImage(block)) return imageOf(block);
   return h("p.muted.small", `A part of kind “${block.type}” that this page does not show.`);
 }
@@ -118,7 +117,7 @@ export class LiveMessage {
     }
     if (block.isWhole && block.type === "tool_call") {
       const call = { id: block.id, name: block.name, input: block.input ?? block.arguments };
-      return { element: new ToolCard(call, turn, this.#context.model, this.#context.nested), refresh() {} };
+      return { element: this.#context.cards.lend(call, turn), refresh() {} };
     }
     const element = h("p.tool-coming", h("span.spinner", { "aria-hidden": "true" }), h("span", `Preparing ${block.name ?? "a tool"}…`));
     return { element, refresh() {} };

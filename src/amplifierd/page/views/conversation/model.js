@@ -1,7 +1,8 @@
 // A conversation without pixels: what is stored, and what is happening right now on top of it.
 //
 // Stored messages are the truth. While a turn runs, its current step (what the model says until its tools have run) is
-// built from events; as soon as the daemon has stored it, the step is dropped and its message takes its place.
+// built from events. A step whose message is stored is dropped, and what still comes of it is ignored: an answer is stored
+// after its request, so a step that began before the latest answer of its turn is a part of that answer.
 
 import { get, ofSession } from "../../lib/api.js";
 import { readStream } from "../../lib/event-source.js";
@@ -38,8 +39,9 @@ export class Conversation {
   #last = 0;
   #reads = 0;
   #loading = null;
+  #request = null;
+  #finished = "";
   #fetchNew = settled(() => this.#reconcile(), 60, 250);
-  #finished = 0;
 
   /** `changed(kind, detail)` is called with "reset", "older", "messages", "live", "tools" or "turn". */
   constructor(id, { signal, changed }) {
@@ -131,7 +133,7 @@ export class Conversation {
   async #reconcile() {
     if (!this.isLoaded || this.#signal.aborted) return;
     const read = this.#reads;
-    const done = this.#finished;
+    const over = this.step?.isDone ? this.step : null;
     const known = this.messages.findLast((one) => !one.isToldOnly)?.id;
     try {
       const page = await this.#page(known ? { limit: LARGE_PAGE, after: known } : { limit: PAGE });
@@ -141,7 +143,7 @@ export class Conversation {
       const isStored = (one) => !one.isToldOnly && !ids.has(one.id);
       this.messages = [...this.messages.filter(isStored), ...fresh, ...this.messages.filter((one) => one.isToldOnly && !ids.has(one.id))];
       this.tools.stored(fresh);
-      if (this.step && this.step.number <= done) this.step = null;
+      if (this.step === over) this.step = null;
       this.#dropStored();
       this.#changed("messages", fresh);
       if (page.has_more) this.#fetchNew();
@@ -159,20 +161,17 @@ export class Conversation {
     this.#last = event.sequence ?? this.#last;
     const { event: name, data } = event;
     if (name.startsWith("llm:stream_") || name.startsWith("content_block:") || name.startsWith("thinking:")) {
-      this.step ??= new LiveStep(event.sequence);
-      if (this.step.isDone) this.step = new LiveStep(event.sequence);
-      if (this.step.take(name, data)) this.#changed("live");
-      return;
-    }
-    if (name === "provider:request") {
-      this.#finishStep(event.sequence - 1);
-      this.step = new LiveStep(event.sequence);
+      this.#piece(event);
+    } else if (name === "provider:request") {
+      this.#finishStep(event);
+      this.#request = event;
+      this.step = this.#isStored(event) ? null : new LiveStep(event);
       this.#changed("live");
     } else if (name.startsWith("tool:") || /^(task|delegate):agent_/.test(name)) {
-      if (name === "tool:pre") this.#finishStep(event.sequence);
+      if (name === "tool:pre") this.#finishStep(event);
       if (this.tools.take(name, data, event)) this.#changed("tools", data.tool_call_id);
     } else if (name === "approval:required" || name === "approval:pending") {
-      this.#finishStep(event.sequence); // What asks has been said and stored; the tool itself is told of when it may run.
+      this.#finishStep(event); // What asks has been said and stored; the tool itself is told of when it may run.
     } else if (name === "user_message:saved") {
       this.#userSaid(event);
     } else if (name === "orchestrator:steering_injected") {
@@ -186,16 +185,26 @@ export class Conversation {
     }
   }
 
-  /** Forget the step if the call of a tool in it is stored already. */
-  #dropStored() {
-    const turn = this.lastTurn;
-    const stored = this.messages.filter((one) => one.turn === turn).flatMap((one) => (one.tool_calls ?? []).map((call) => call.id));
-    if (this.step?.blocks.some((block) => block?.type === "tool_call" && stored.includes(block.id))) this.step = null;
+  #piece(event) {
+    const begun = this.#request?.correlation_id === event.correlation_id ? this.#request : event;
+    if (event.timestamp <= this.#finished || this.#isStored(begun)) return;
+    if (!this.step || this.step.isDone) this.step = new LiveStep(begun);
+    if (this.step.take(event.event, event.data)) this.#changed("live");
   }
 
-  #finishStep(sequence) {
+  /** Whether the answer that an event began is among the stored messages; the same clock tells the time of both. */
+  #isStored({ correlation_id: turn, timestamp }) {
+    const answer = this.messages.findLast((one) => one.role === "assistant" && one.metadata?.source !== "hook");
+    return answer?.correlation_id === turn && answer.timestamp > timestamp;
+  }
+
+  #dropStored() {
+    if (this.step && this.#isStored(this.step.begun)) this.step = null;
+  }
+
+  #finishStep({ timestamp }) {
     if (this.step) this.step.isDone = true;
-    this.#finished = Math.max(this.#finished, sequence);
+    this.#finished = timestamp;
     this.#fetchNew();
   }
 
@@ -209,8 +218,8 @@ export class Conversation {
     this.#fetchNew();
   }
 
-  #ended({ data, sequence }) {
-    this.#finishStep(sequence);
+  #ended({ data, timestamp }) {
+    this.#finishStep({ timestamp });
     this.turns.set(data.turn ?? this.lastTurn, { ...this.turns.get(data.turn), status: data.status, usage: data.usage, error: data.error });
     this.tools.ended();
     this.#changed("turn", data.turn ?? this.lastTurn);

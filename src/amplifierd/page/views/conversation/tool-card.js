@@ -1,6 +1,6 @@
 // A call of a tool as a card: one line that says what it does, and inside it what went in and what came out.
 
-import { approvals } from "../../lib/approvals.js";
+import { approvals, questionOf } from "../../lib/approvals.js";
 import { fill, h, icon } from "../../lib/dom.js";
 import { duration, plain } from "../../lib/format.js";
 import { textDiff } from "../../components/diff.js";
@@ -48,7 +48,7 @@ export class ToolCard extends HTMLElement {
   /** Show how the call stands now. */
   update() {
     const known = this.#model.tools.get(this.#turn, this.#call.id);
-    const question = [...approvals.value.values()].find((one) => one.tool_call_id === this.#call.id && one.session_id === this.#model.id);
+    const question = known?.output ? null : questionOf(approvals.value, this.#model.id, this.#call.id);
     const state = question ? "waiting" : known?.status ?? "pending";
     const print = JSON.stringify([state, known?.duration, Boolean(known?.output), known?.child, question?.request_id]);
     if (print === this.#print) return;
@@ -77,6 +77,31 @@ export class ToolCard extends HTMLElement {
     else if (known?.output !== undefined && known?.output !== null) content.push(outputOf(this.#call.name, known.output));
     else if (known?.status === "cut") content.push(h("p.muted", "It was cut off; there is no result."));
     fill(this.#body, content);
+  }
+}
+
+/** Makes the cards of a conversation. A card of the live step goes on in its stored message, with what a person did there. */
+export class ToolCards {
+  #lent = new Map();
+  #make;
+
+  constructor(model, nested) {
+    this.#make = (call, turn) => new ToolCard(call, turn, model, nested);
+  }
+
+  /** Return the card for a call of the live step. */
+  lend(call, turn) {
+    const card = this.#make(call, turn);
+    this.#lent.set(`${turn}:${call.id}`, card);
+    return card;
+  }
+
+  /** Return the card for a call of a stored message. */
+  take(call, turn) {
+    const key = `${turn}:${call.id}`;
+    const lent = this.#lent.get(key);
+    this.#lent.delete(key);
+    return lent ?? this.#make(call, turn);
   }
 }
 
