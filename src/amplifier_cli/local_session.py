@@ -71,7 +71,7 @@ class LocalSession:
         return self._session.queued()
 
     async def remove_queued(self, position: int) -> str:
-        return self._session.remove_queued(position)
+        return await self._session.remove_queued(position)
 
     # --- beside turns
 

@@ -36,6 +36,14 @@ class TurnRequest:
 
 
 @dataclass(frozen=True)
+class QueuedPrompts:
+    """The prompts in a session's queue; the first of them, `held` in number, do not run by themselves."""
+
+    prompts: Sequence[str]
+    held: int
+
+
+@dataclass(frozen=True)
 class SubmittedTurn:
     """A turn that was taken on. `result` is that of a `TurnResult`, as JSON, or raises what refused the turn."""
 
@@ -139,7 +147,7 @@ class LiveSessions(Protocol):
 
     async def cancellation(self, session_id: str) -> dict[str, Any]: ...
 
-    async def queued(self, session_id: str) -> list[str]: ...
+    async def queued(self, session_id: str) -> QueuedPrompts: ...
 
     async def remove_queued(self, session_id: str, position: int) -> str: ...
 

@@ -96,6 +96,10 @@ class Chat:
         await self._close()
         self.session = session
         self._watching = asyncio.create_task(self._watch(session, await session.subscribe()))
+        if not self.is_busy and (left := await session.queued()):
+            self.page.line(
+                f"note: the queue still has {len(left)} of your prompts; /queue edit 1 takes one out"
+            )
 
     # --- what is typed
 

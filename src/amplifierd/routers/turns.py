@@ -111,7 +111,13 @@ class Cancellation(Cancelled):
 
 
 class Queue(Answer):
+    """Prompts, the next one first. The first ones, `held` in number, were left by a daemon that ended.
+
+    Those do not run by themselves: take one out, or send it again.
+    """
+
     queue: list[str]
+    held: int
     total: int
 
 
@@ -172,8 +178,8 @@ async def get_cancellation(daemon: TheDaemon, caller: Reader, session_id: Sessio
 async def list_queue(daemon: TheDaemon, caller: Reader, session_id: SessionId) -> Queue:
     """List the prompts that wait for their turn."""
     await daemon.access.get(caller, session_id)
-    queue = await daemon.live.queued(session_id)
-    return Queue(queue=queue, total=len(queue))
+    found = await daemon.live.queued(session_id)
+    return Queue(queue=list(found.prompts), held=found.held, total=len(found.prompts))
 
 
 @router.delete("/queue/{position}", responses=problems(404, 409))

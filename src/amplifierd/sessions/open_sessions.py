@@ -28,6 +28,7 @@ from .creation import Creation, SessionRequest
 from .ecosystem import EcosystemSessions
 from .equipment import Equipment
 from .open_trees import OpenTrees
+from .prompt_queue import DOCUMENT as QUEUE
 from .runner import ExecutionRunner
 from .runtime import Runtime
 from .session import Session, SessionOpening
@@ -224,7 +225,9 @@ class OpenSessions(SessionReading):
             record = await self._store.update(hold, status="active", started_at=started, ended_at=None)
         equipment = await self._equipment_of(record)
         tree = await self._trees.tree(record.root_id, approver, display)
-        return await self._start(record, hold, tree, equipment, layers)
+        session = await self._start(record, hold, tree, equipment, layers)
+        session.runner.queue.hold(await self._store.read_document(record.session_id, QUEUE) or ())
+        return session
 
     async def _equipment_of(self, record: SessionRecord) -> Equipment:
         return await as_agent(self._store, record, await self.runtime.outfitter.of_record(record))

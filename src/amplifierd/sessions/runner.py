@@ -24,7 +24,7 @@ from .interruption import RepairReport
 from .journal import Journal, nesting_of
 from .kernel_session import KernelSession
 from .partial_answer import PartialAnswer
-from .prompt_queue import PromptQueue
+from .prompt_queue import DOCUMENT, PromptQueue
 from .receipts import Receipts
 from .request_parts import RequestRecorder
 from .runtime import Runtime
@@ -69,7 +69,8 @@ class ExecutionRunner:
         self.journal.correlation_id = parent.journal.correlation_id if parent else None
         if parent is not None:
             self.journal.nesting = nesting_of(self.depth, parent_tool_call_id)
-        self.queue = PromptQueue(session_manager.settings.sessions.max_queue, self._announce_queued)
+        longest = session_manager.settings.sessions.max_queue
+        self.queue = PromptQueue(longest, self._announce_queued, self._store_queue)
         self.status = SessionStatus(
             session_id,
             self.journal,
@@ -260,6 +261,9 @@ class ExecutionRunner:
 
     async def _announce_queued(self, position: int) -> None:
         await self.journal.write("execution:queued", {"position": position})
+
+    async def _store_queue(self, prompts: Sequence[str]) -> None:
+        await self.runtime.store.put_document(self.hold, DOCUMENT, list(prompts))
 
     @asynccontextmanager
     async def working(self, *, load: bool = True) -> AsyncIterator[None]:

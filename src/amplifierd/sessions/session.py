@@ -210,12 +210,26 @@ class Session:
         return await self._runner.cancel(immediate=immediate)
 
     def queued(self) -> list[str]:
-        """Return the prompts that wait."""
+        """Return the prompts in the queue, the next one first."""
         return self._queue.prompts()
 
-    def remove_queued(self, position: int) -> str:
-        """Take a waiting prompt out of the queue; the first one has position 1."""
-        return self._queue.remove(position)
+    @property
+    def held(self) -> int:
+        """How many of the queued prompts, the first ones, are held: the process that they waited in has ended.
+
+        They do not run by themselves. One is held no longer when it is taken out, or sent again.
+        """
+        return self._queue.held
+
+    async def remove_queued(self, position: int) -> str:
+        """Take a prompt out of the queue; the first one has position 1."""
+        taken = self._queue.remove(position)
+        await self._queue.save()
+        return taken
+
+    async def save_queue(self) -> None:
+        """Return when the prompts in the queue are stored."""
+        await self._queue.save()
 
     # --- beside turns
 

@@ -43,7 +43,7 @@ class SessionStatus:
                 return "cancelling"
             waits = any(approval.session_id == self._session_id for approval in self._approvals.pending())
             return "waiting_approval" if waits else "executing"
-        if self._queue.prompts():
+        if self._queue.waiting_prompts:
             return "queued"
         return "idle" if self.is_loaded else None
 

@@ -170,6 +170,8 @@ class WorkerMethods:
         turn = asyncio.create_task(self._run(session_id, correlation_id, submitted))
         self._turns.add(turn)
         turn.add_done_callback(self._turns.discard)
+        if submitted.is_queued:
+            await session.save_queue()
         return {"status": "queued" if submitted.is_queued else "accepted"}
 
     async def _run(self, session_id: str, correlation_id: str, submitted: SubmittedPrompt) -> None:
@@ -200,13 +202,14 @@ class WorkerMethods:
         """Say how far the cancellation of the running turn is."""
         return cancellation_of(self._session(session_id))
 
-    async def queued(self, session_id: str) -> list[str]:
-        """List the prompts that wait."""
-        return self._session(session_id).queued()
+    async def queued(self, session_id: str) -> dict[str, Any]:
+        """List the prompts in the queue, and say how many of them are held."""
+        session = self._session(session_id)
+        return {"prompts": session.queued(), "held": session.held}
 
     async def remove_queued(self, session_id: str, position: int) -> str:
         """Take a prompt out of the queue."""
-        return self._session(session_id).remove_queued(position)
+        return await self._session(session_id).remove_queued(position)
 
     async def approvals(self, session_id: str, finished: bool) -> list[dict[str, Any]]:
         """List the questions that wait, or all of them."""

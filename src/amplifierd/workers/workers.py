@@ -16,11 +16,13 @@ from amplifierd.live_sessions import (
     OnEvent,
     Part,
     Questions,
+    QueuedPrompts,
     SubmittedTurn,
     TurnRequest,
     WorkerState,
 )
 from amplifierd.sessions.compaction import Compaction
+from amplifierd.sessions.prompt_queue import DOCUMENT as QUEUE
 from amplifierd.sessions.tree_events import Event, Subscription
 
 from .inspection import no_cancellation
@@ -181,12 +183,12 @@ class Workers:
         answer: dict[str, Any] = await self._ask(placed, "cancellation")
         return answer
 
-    async def queued(self, session_id: str) -> list[str]:
+    async def queued(self, session_id: str) -> QueuedPrompts:
         placed = self._placement.find(session_id)
         if placed is None:
-            return []
-        answer: list[str] = await self._ask(placed, "queued")
-        return answer
+            stored = await self._home.sessions.runtime.store.read_document(session_id, QUEUE) or []
+            return QueuedPrompts(stored, held=len(stored))
+        return QueuedPrompts(**await self._ask(placed, "queued"))
 
     async def remove_queued(self, session_id: str, position: int) -> str:
         placed = await self._loaded(session_id)

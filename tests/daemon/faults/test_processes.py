@@ -11,6 +11,9 @@ from hurt_daemon import HurtDaemon
 def test_what_was_stored_outlives_a_kill(daemon: HurtDaemon, with_workers: bool) -> None:
     conversation = Conversation.begin(daemon, f"kill-{with_workers}")
     turn = conversation.misbehave()
+    session = f"/sessions/{conversation.session_id}"
+    later = {"prompt": "for later", "queue": True}
+    assert daemon.client().post(f"{session}/execute/stream", json=later).json()["status"] == "queued"
 
     daemon.kill(with_workers=with_workers)
     daemon.start()
@@ -18,5 +21,11 @@ def test_what_was_stored_outlives_a_kill(daemon: HurtDaemon, with_workers: bool)
     shown = daemon.client().get(f"/sessions/{conversation.session_id}").json()
     assert (shown["status"], shown["last_error"]["code"]) == ("active", "interrupted")
     assert conversation.prompts() == ["the first words", "misbehave"]
+    left = {"queue": ["for later"], "held": 1, "total": 1}
+    assert daemon.client().get(f"{session}/queue").json() == left
     conversation.check()
+    assert "for later" not in conversation.prompts()
+    assert daemon.client().get(f"{session}/queue").json() == left
+    assert daemon.client().delete(f"{session}/queue/1").json() == {"prompt": "for later"}
+    assert daemon.client().get(f"{session}/queue").json()["queue"] == []
     assert conversation.done(turn)["status"] == "failed"

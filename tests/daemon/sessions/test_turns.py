@@ -126,11 +126,34 @@ async def test_the_queue_is_bounded_and_can_be_read_and_shortened(tmp_path: Path
         assert session.queued() == ["Two", "Three"]
         with pytest.raises(QueueFullError):
             await session.execute("Four", queue=True)
-        assert session.remove_queued(1) == "Two"
+        assert await session.remove_queued(1) == "Two"
         assert session.queued() == ["Three"]
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
+
+
+async def test_prompts_that_waited_when_a_session_was_closed_are_held_until_they_are_sent_again(
+    home: Home, work: Path, tmp_path: Path
+) -> None:
+    agent = Agent([{"text": "one two three", "latency_ms": 60_000}], provider={"on_exhausted": "canned"})
+    async with home.sessions.open(**agent.source(home, "plan", tmp_path), working_dir=work) as session:
+        running = [asyncio.create_task(session.execute(prompt, queue=True)) for prompt in ("One", "Two", "Three")]
+        async for event in session.subscribe():
+            if event["event"] == "execution:queued" and event["data"]["position"] == 2:
+                break
+    await asyncio.gather(*running, return_exceptions=True)
+
+    async with home.sessions.resume(session.session_id) as session:
+        assert (session.queued(), session.held, session.activity) == (["Two", "Three"], 2, "idle")
+        await session.execute("Two")
+        assert (session.queued(), session.held) == (["Three"], 1)
+    async with home.sessions.resume(session.session_id) as session:
+        assert await session.remove_queued(1) == "Three"
+    async with home.sessions.resume(session.session_id) as session:
+        assert session.queued() == []
+    said = [one["content"] for one in home.sessions.messages(session.session_id) if one["role"] == "user"]
+    assert said == ["One", "Two"]
 
 
 @pytest.mark.parametrize("immediate", [False, True])

@@ -17,7 +17,7 @@ from amplifierd.exceptions import (
     QueueFullError,
     SessionNotFoundError,
 )
-from amplifierd.live_sessions import TurnRequest
+from amplifierd.live_sessions import QueuedPrompts, TurnRequest
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -71,7 +71,7 @@ async def test_one_turn_at_a_time_and_others_queue_on_request(bench: WorkerBench
     third = await bench.live.submit(session_id, TurnRequest("three", queue=True))
 
     assert (first.status, second.status, third.status) == ("accepted", "queued", "queued")
-    assert await bench.live.queued(session_id) == ["two", "three"]
+    assert await bench.live.queued(session_id) == QueuedPrompts(["two", "three"], held=0)
     assert await bench.live.remove_queued(session_id, 2) == "three"
     with pytest.raises(PromptRemovedError):
         await third.result

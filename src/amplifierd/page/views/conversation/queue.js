@@ -12,6 +12,7 @@ export class PromptQueue extends HTMLElement {
   #signal;
   #edit;
   #prompts = [];
+  #held = 0;
 
   /** `edit(text)` takes over a prompt that was taken out to be changed. */
   constructor(id, { signal, edit }) {
@@ -31,13 +32,14 @@ export class PromptQueue extends HTMLElement {
 
   async #load() {
     try {
-      this.#prompts = (await get(ofSession(this.#id, "/queue"), {}, { signal: this.#signal })).queue;
+      ({ queue: this.#prompts, held: this.#held } = await get(ofSession(this.#id, "/queue"), {}, { signal: this.#signal }));
     } catch {
       return; // The view says what is wrong; the queue is shown again with the next event.
     }
     this.hidden = !this.#prompts.length;
     fill(this, this.#prompts.length > 0 && h("section.queue", { "aria-label": "Queued prompts" },
-      h("h2.queue-title", plural(this.#prompts.length, "prompt waits", "prompts wait")),
+      h("h2.queue-title", plural(this.#prompts.length, "prompt waits", "prompts wait"),
+        this.#held > 0 && ` · ${plural(this.#held, "was left over; take it out to send it", "were left over; take them out to send them")}`),
       h("ol", this.#prompts.map((prompt, at) => h("li",
         h("span.queue-text", plain(prompt)),
         iconButton("edit", "Take out and edit", () => this.#take(at, prompt, true)),
