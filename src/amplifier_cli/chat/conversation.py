@@ -97,9 +97,7 @@ class Chat:
         self.session = session
         self._watching = asyncio.create_task(self._watch(session, await session.subscribe()))
         if not self.is_busy and (left := await session.queued()):
-            self.page.line(
-                f"note: the queue still has {len(left)} of your prompts; /queue edit 1 takes one out"
-            )
+            self.page.line(f"note: the queue still has {len(left)} of your prompts; /queue edit 1 takes one out")
 
     # --- what is typed
 

@@ -60,11 +60,18 @@ class Announcements:
             return await self._store.create(replace(new, events=[*new.events, line]), holder)
 
     async def tell(
-        self, hold: Hold, record: SessionRecord, *entries: tuple[str, Mapping[str, Any]], tree: TreeEvents | None = None
+        self,
+        hold: Hold,
+        record: SessionRecord,
+        *entries: tuple[str, Mapping[str, Any]],
+        tree: TreeEvents | None = None,
+        correlation_id: str | None = None,
     ) -> None:
         """Store events of a session that is not loaded, and tell them; `tree` is that of its root if it is loaded."""
         tree = tree or self.tree(record.root_id, await last_sequence(self._store, record.root_id))
-        await Journal(self._store, hold, record, tree, self._secrets).write_all(entries)
+        journal = Journal(self._store, hold, record, tree, self._secrets)
+        journal.correlation_id = correlation_id
+        await journal.write_all(entries)
 
     async def delete(self, hold: Hold, record: SessionRecord, *, forever: bool = True) -> None:
         """Remove a session, for good or into the trash, and tell it."""

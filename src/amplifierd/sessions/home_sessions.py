@@ -231,8 +231,8 @@ class Sessions(SessionRemoval):
             return session.repaired
 
     async def mark_interrupted(self) -> Sequence[str]:
-        """Mark the sessions whose turn ended with the process that ran it; returns their ids."""
-        return await mark_interrupted(self._store, self.runtime.holder)
+        """Mark and tell turns that ended with the process that ran them; returns the ids of their sessions."""
+        return await mark_interrupted(self._store, self.runtime.holder, self.runtime.announcements)
 
     # --- what turns did to files
 

@@ -18,6 +18,7 @@ from .uncounted import TURN_BEGUN, TURN_DONE, used_in
 
 PARTIAL = "assistant_message:partial"
 INTERRUPTED = "The turn was interrupted before it ended."
+REPAIRED = "session:repaired"
 
 
 @dataclass(frozen=True)
@@ -60,20 +61,23 @@ class RepairReport:
 
 @dataclass(frozen=True)
 class BrokenTurn:
-    """A turn that was begun and never ended, with its events."""
+    """A turn that was begun and never ended, with its events; `is_told` if its end was told without a repair."""
 
     number: int
     correlation_id: str | None
     events: tuple[StoredEvent, ...]
+    is_told: bool = False
 
     def done(self, messages: Sequence[Message]) -> dict[str, Any]:
-        """Return how it ended after all, once its messages are whole."""
+        """Return how it ended after all; `interrupted` if its messages have not been made whole yet."""
         last = messages[-1]
         facts = {"turn": self.number, "usage": used_in(self.events).to_json(), "finish_reason": None}
-        if "interrupted" not in (last.get("metadata") or {}):
+        is_repaired = "interrupted" in (last.get("metadata") or {})
+        if _is_answer(last) and not is_repaired:
             return {"status": "completed", **facts, "response": text_of(last.get("content"))}
         error = problem_document(AbortError("the process that ran the turn ended before the turn did"))
-        return {"status": "failed", **facts, "response": None, "error": error}
+        failed = {"status": "failed", **facts, "response": None, "error": error}
+        return failed if is_repaired else {**failed, "interrupted": True}
 
 
 @dataclass(frozen=True)
@@ -130,14 +134,19 @@ async def repair(
 def find_broken_turn(
     messages: Sequence[Message], events: Sequence[StoredEvent], turn_count: int = 0
 ) -> BrokenTurn | None:
-    """Return the turn that was begun and never ended."""
+    """Return the turn that was begun and never ended, or whose end was told and that is still to be repaired."""
     number, begun = last_turn([*messages]), 0
+    is_told = is_repaired = False
     for index in range(len(events) - 1, -1, -1):
         name, data = events[index].get("event"), events[index].get("data")
+        is_repaired = is_repaired or name == REPAIRED
         if name in (TURN_BEGUN, TURN_DONE) and isinstance(data, Mapping):
             begun = turn if isinstance(turn := data.get("turn"), int) else number
+            if name == TURN_DONE and data.get("interrupted") and not is_repaired:
+                is_told = True
+                continue
             if name == TURN_BEGUN and messages:
-                return BrokenTurn(begun, events[index].get("correlation_id"), tuple(events[index:]))
+                return BrokenTurn(begun, events[index].get("correlation_id"), tuple(events[index:]), is_told)
             break
     if number > max(begun, turn_count):  # the prompt was stored, and that was all
         return BrokenTurn(number, messages[-1].get("correlation_id"), ())
@@ -181,11 +190,15 @@ def _closing(whole: Sequence[Message], broken: BrokenTurn | None, transcript: Tr
     """Return the message that ends a turn which a crash ended: what was said of an answer, or that it broke off."""
     last = whole[-1]
     said = _partial_text(whole, broken.events) if broken else ""
-    if not said and last.get("role") == "assistant" and not calls_in(last):
+    if not said and _is_answer(last):
         return []
     metadata = {"partial": True, "interrupted": True} if said else {"interrupted": True}
     message = transcript.line({"role": "assistant", "content": said or INTERRUPTED, "metadata": metadata})
     return [{**message, "turn": broken.number if broken else last.get("turn"), **_correlation(last)}]
+
+
+def _is_answer(message: Message) -> bool:
+    return message.get("role") == "assistant" and not calls_in(message)
 
 
 def _correlation(message: Message) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from .compaction import DOCUMENT as COMPACTION
 from .compaction import KeptCompaction, compact_to
 from .context_messages import DOCUMENT, ContextMessages, for_kernel
 from .displays import EventDisplay
-from .interruption import ends_repaired, repair
+from .interruption import REPAIRED, ends_repaired, repair
 from .journal import GO_ON, PRIORITY
 from .receipts import ask_tool
 from .running_calls import RunningCalls
@@ -205,9 +205,10 @@ class KernelSession:
         runner.repaired = found.report
         said: list[tuple[str, dict[str, Any]]] = []
         if found.report:
-            said.append(("session:repaired", found.report.to_json()))
+            said.append((REPAIRED, found.report.to_json()))
         if found.turn is not None:
-            said.append((TURN_DONE, done := found.turn.done(self.messages)))
+            done = found.turn.done(self.messages)
+            said += [] if found.turn.is_told else [(TURN_DONE, done)]
             runner.journal.correlation_id = found.turn.correlation_id
             self.settled["last_error"] = done.get("error")
         if said:

@@ -59,13 +59,20 @@ class Conversation:
         found: list[dict[str, Any]] = []
 
         def look() -> bool:
-            path = f"/sessions/{self.session_id}/events"
-            events = self.daemon.client().get(path, params={"event_type": "execution:done"}).json()["events"]
-            found[:] = [one["data"] for one in events if one["correlation_id"] == correlation_id]
+            found[:] = [one["data"] for one in self._ends() if one["correlation_id"] == correlation_id]
             return bool(found)
 
         until(look)
         return found[0]
+
+    def ends(self) -> list[dict[str, Any]]:
+        """Return what was told of the end of every turn."""
+        return [one["data"] for one in self._ends()]
+
+    def _ends(self) -> list[dict[str, Any]]:
+        path, wanted = f"/sessions/{self.session_id}/events", {"event_type": "execution:done"}
+        found: list[dict[str, Any]] = self.daemon.client().get(path, params=wanted).json()["events"]
+        return found
 
     def prompts(self) -> list[str]:
         messages = self.daemon.client().get(f"/sessions/{self.session_id}/messages").json()["messages"]

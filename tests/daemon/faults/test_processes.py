@@ -23,9 +23,12 @@ def test_what_was_stored_outlives_a_kill(daemon: HurtDaemon, with_workers: bool)
     assert conversation.prompts() == ["the first words", "misbehave"]
     left = {"queue": ["for later"], "held": 1, "total": 1}
     assert daemon.client().get(f"{session}/queue").json() == left
+    told = conversation.done(turn)
+    assert (told["status"], told["interrupted"]) == ("failed", True)
     conversation.check()
+    assert conversation.done(turn) == told
+    assert [one["turn"] for one in conversation.ends()] == [1, 2, 3]
     assert "for later" not in conversation.prompts()
     assert daemon.client().get(f"{session}/queue").json() == left
     assert daemon.client().delete(f"{session}/queue/1").json() == {"prompt": "for later"}
     assert daemon.client().get(f"{session}/queue").json()["queue"] == []
-    assert conversation.done(turn)["status"] == "failed"
