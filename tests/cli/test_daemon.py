@@ -19,6 +19,8 @@ from terminal import CTRL_C, Terminal
 
 from amplifierd.daemon.run_file import RunningDaemon
 
+WAITING = call("bash", command="touch begun; while [ ! -e go ]; do sleep 0.05; done")
+
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -166,6 +168,7 @@ def test_ctrl_c_stops_the_turn_in_the_daemon(amplifier: Any) -> None:
         if json.loads(line)["event"] == "tool:pre":
             break
     process.send_signal(signal.SIGINT)
+    assert "Ctrl-C again" in process.stderr.readline()
     process.send_signal(signal.SIGINT)
     rest = [json.loads(line) for line in process.communicate(timeout=60)[0].splitlines()]
 
@@ -206,7 +209,7 @@ def test_a_daemon_that_is_asked_for_and_not_there_is_missed(tmp_path: Path, ampl
 
 def test_a_daemon_that_is_killed_in_the_middle_says_what_to_type_next(tmp_path: Path, amplifier: Any) -> None:
     amplifier.home = tmp_path / "home"
-    plan = plan_file(amplifier.work, [call("bash", command="sleep 60"), "Slept."])
+    plan = plan_file(amplifier.work, [WAITING, "Slept."])
     with served_home(amplifier.home) as daemon:
         process = amplifier.start("run", "--plan", plan, "-o", "jsonl", "Sleep")
         session_id = ""
@@ -222,11 +225,9 @@ def test_a_daemon_that_is_killed_in_the_middle_says_what_to_type_next(tmp_path: 
     typed = re.search(r"amplifier run --resume (\w+)", err)
     assert typed is not None, err
     assert session_id.removeprefix("session_").startswith(typed[1])
+    (amplifier.work / "go").touch()
     again = amplifier("run", "--resume", typed[1], "Go on")
     assert again.returncode == 0, again.stderr
-
-
-WAITING = call("bash", command="touch begun; while [ ! -e go ]; do sleep 0.05; done")
 
 
 def begun(amplifier: Any, script: list[Any]) -> tuple[Any, str]:

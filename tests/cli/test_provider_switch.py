@@ -2,13 +2,24 @@
 
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 sys.path += [str(Path(__file__).parent), str(Path(__file__).parents[1] / "stand_ins")]
 
 from anthropic_server import MESSAGES, AnthropicServer, reply, text, thinking, tool_use
 from openai_server import KEY, RESPONSES, OpenAIServer, failed
+from warm_command import WarmCommand
+
+
+@pytest.fixture(scope="module")
+def warm_command() -> Iterator[WarmCommand]:
+    """The command with the vendors' packages imported, which takes longer than a turn."""
+    with WarmCommand("anthropic", "openai") as command:
+        yield command
 
 
 def plan(work: Path, anthropic: AnthropicServer, openai: OpenAIServer) -> str:

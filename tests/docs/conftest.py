@@ -173,6 +173,7 @@ def _environment(folder: Path) -> dict[str, str]:
     foreign = ("AMPLIFIER", "MAKE", "PYTEST_")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
     kept["HOME"] = str(folder)
+    kept["PYTEST_ADDOPTS"] = "-p no:schemathesis"  # its plugin is slow to load
     return {**kept, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{kept.get('PATH', '')}", "NO_COLOR": "1"}
 
 

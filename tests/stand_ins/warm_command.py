@@ -91,13 +91,18 @@ class WarmProcess:
 
 
 class WarmCommand:
-    """The keeper; it ends with the block."""
+    """The keeper; it ends with the block. `packages` are imported beside what the command imports."""
+
+    def __init__(self, *packages: str) -> None:
+        self._packages = packages
 
     def __enter__(self) -> WarmCommand:
         self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._keeper = subprocess.Popen(
-                [sys.executable, __file__, str(theirs.fileno())], pass_fds=[theirs.fileno()], start_new_session=True
+                [sys.executable, __file__, str(theirs.fileno()), *self._packages],
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
             )
         self._started: list[WarmProcess] = []
         return self
@@ -229,7 +234,7 @@ def _stream(descriptor: int, mode: Literal["r", "w"]) -> TextIO:
     )
 
 
-def _import_everything() -> None:
+def _import_everything(packages: Sequence[str]) -> None:
     """Import what the command imports to answer, and to talk at a terminal."""
     from kill_points import import_modules_of  # in the keeper alone: it watches what the process does
 
@@ -246,11 +251,13 @@ def _import_everything() -> None:
             importlib.import_module("amplifier_cli.chat.start")
 
         import_modules_of(act)
+    for package in packages:
+        importlib.import_module(package)
     for name in [name for name in sys.modules if name.partition(".")[0] == "keyring"]:
         del sys.modules[name]  # it chooses a keyring when it is imported
 
 
 if __name__ == "__main__":
-    _import_everything()
+    _import_everything(sys.argv[2:])
     gc.freeze()  # what is there is shared with the calls as long as no one looks through it
     _answer(_await_call(socket.socket(fileno=int(sys.argv[1]))))
