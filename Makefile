@@ -11,6 +11,7 @@ VENV := .venv
 PEER := .venv-peer
 BENCHMARKS := $(sort $(filter-out benchmarks/_%,$(wildcard benchmarks/*.py)))
 CACHES := .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+SCENES := $(addprefix tests/,architecture cli daemon docs end_to_end foundation page)
 MAKEFLAGS += --no-print-directory
 unexport PYTHONDONTWRITEBYTECODE # the tests start hundreds of interpreters, which share what one of them compiled
 
@@ -52,7 +53,7 @@ endef
 # Scripts and tests that compare with the reference kernel find its interpreter in this variable.
 WITH_PEER := AMPLIFIER_PEER_PYTHON="$$(pwd -P)/$(PEER)/bin/python"
 
-.PHONY: help install run serve test check format lint types imports suite pages pictures bench compat soak fuzz clean peer browser
+.PHONY: help install run serve test check format lint types imports suite units scenes pages pictures bench compat soak fuzz clean peer browser
 
 help: ## List these verbs
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' Makefile
@@ -70,8 +71,15 @@ serve: install ## Serve the home of this user over HTTP until Ctrl-C
 test: lint ## Run everything CI runs: lint, types, imports and the test suite
 	@$(MAKE) --jobs 2 imports types suite # the types need one core for a while
 
-suite: install browser
-	@$(VENV)/bin/python -m pytest --numprocesses 3 --dist worksteal
+suite:
+	@$(MAKE) units
+	@$(MAKE) scenes
+
+units: install ## Run the tests of parts, which keep every core busy
+	@$(VENV)/bin/python -m pytest --numprocesses 2 --dist worksteal $(addprefix --ignore=,$(SCENES))
+
+scenes: install browser ## Run the tests with processes of their own, which often wait, so more of them at once
+	@$(VENV)/bin/python -m pytest --numprocesses 4 --dist worksteal $(SCENES)
 
 check: lint types imports ## Run lint, types and imports
 
