@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,7 +17,7 @@ from amplifier_system.threads import Stop, in_thread
 from amplifierd.exceptions import HoldLostError, SessionError, SessionExistsError, SessionNotFoundError
 from amplifierd.paths import Paths
 
-from .hold import Hold, Holder
+from .hold import FREE, Hold, Holder, fence
 from .json_lines import encoded_file, encoded_lines, read_last
 from .listing import session_names
 from .metadata_file import metadata_text
@@ -51,11 +51,26 @@ class FileStore:
         self._trash.remove_leftovers()
 
     async def create(self, new: NewSession, holder: Holder) -> Hold:
+        hold = Hold(checked_session_id(new.record.session_id), holder, epoch=1, since=now())
+        await self._create(new, hold.fence, hold.to_dict(), lambda: self.delete(hold))
+        return hold
+
+    async def add(self, new: NewSession, holder: Holder) -> None:
         session_id = checked_session_id(new.record.session_id)
-        hold = Hold(session_id, holder, epoch=1, since=now())
+
+        async def remove() -> None:
+            await self.delete(await self.acquire(session_id, holder))
+
+        await self._create(new, fence(0, FREE), {"holder": None, "epoch": 0, "since": now()}, remove)
+
+    async def _create(
+        self, new: NewSession, gate: bytes, hold: Mapping[str, Any], remove: Callable[[], Awaitable[None]]
+    ) -> None:
+        """Store a session with the line of its gate and the hold that fits it; `remove` takes it away again."""
+        session_id = new.record.session_id
         contents = {
-            GATE: hold.fence,
-            HOLD: encoded_file(hold.to_dict()),
+            GATE: gate,
+            HOLD: encoded_file(hold),
             METADATA: metadata_text(new.record),
             PLAN: encoded_file(new.plan),
             TRANSCRIPT: encoded_lines(new.messages),
@@ -76,7 +91,7 @@ class FileStore:
             await in_thread(lambda _: work())
         except asyncio.CancelledError:
             if created:  # no one will learn of it
-                await run_to_end(self.delete(hold))
+                await run_to_end(remove())
             raise
         except FileExistsError:
             raise SessionExistsError(
@@ -88,7 +103,6 @@ class FileStore:
                 hint=f"make {self._sessions} writable, or room on its disk",
             ) from error
         self._index.changed(session_id)
-        return hold
 
     async def read(self, session_id: str) -> SessionRecord:
         files = self._files(session_id)

@@ -34,7 +34,7 @@ _NOT_OF_THE_RECORD = (KEY, *_TWICE)
 
 
 def metadata_text(record: SessionRecord) -> bytes:
-    fields = dict(record)  # all of it is plain data
+    fields = record.fields()
     return encoded_file({KEY: METADATA_FORMAT.version, **fields, **{name: fields[own] for name, own in _TWICE.items()}})
 
 

@@ -86,6 +86,10 @@ class SessionStore(Protocol):
         """Store a session and hold it. Raises `SessionExistsError`."""
         ...
 
+    async def add(self, new: NewSession, holder: Holder) -> None:
+        """Store a session that no one holds; `holder` is the process that does. Raises `SessionExistsError`."""
+        ...
+
     async def read(self, session_id: str) -> SessionRecord: ...
 
     async def read_plan(self, session_id: str, number: int | None = None) -> dict[str, Any]:

@@ -74,13 +74,17 @@ class SessionRecord(BaseModel):
     def root_id(self) -> str:
         return self.root_session_id or self.session_id
 
+    def fields(self) -> dict[str, Any]:
+        """Return everything that it says, those of other versions included: plain data, not copied."""
+        return {**self.__dict__, **(self.__pydantic_extra__ or {})}
+
     def changed(self, **changes: Any) -> SessionRecord:
         """Return the record with other values, checked, and one revision later.
 
         Raises:
             SessionStateError: a value cannot be used.
         """
-        return checked_record(**{**dict(self), **changes, "revision": self.revision + 1, "updated_at": now()})
+        return checked_record(**{**self.fields(), **changes, "revision": self.revision + 1, "updated_at": now()})
 
 
 def checked_record(**fields: Any) -> SessionRecord:

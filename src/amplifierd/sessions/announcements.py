@@ -6,7 +6,8 @@ numbered and stored like any other.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -50,14 +51,30 @@ class Announcements:
         Raises:
             SessionExistsError: the id is taken.
         """
+        with self._telling(new, tree, correlation_id, nesting) as told:
+            return await self._store.create(told, holder)
+
+    async def add(self, new: NewSession, holder: Holder, tree: TreeEvents | None = None) -> None:
+        """Store a session that no one holds, in the same way."""
+        with self._telling(new, tree) as told:
+            await self._store.add(told, holder)
+
+    @contextmanager
+    def _telling(
+        self,
+        new: NewSession,
+        tree: TreeEvents | None,
+        correlation_id: str | None = None,
+        nesting: Mapping[str, Any] = NOT_NESTED,
+    ) -> Iterator[NewSession]:
+        """Yield a session with the event that it was created; that is told when it is stored."""
         record = new.record
         tree = tree or self.tree(record.root_id, first_sequence(new) - 1)
         data = self._secrets.scrubbed(described(record))
         sequence = tree.next_sequence()
         event = event_of(CREATED, data, place_of(record), sequence, correlation_id, nesting)
-        line = stored_line(event, data, nesting)
         with tree.telling(event):
-            return await self._store.create(replace(new, events=[*new.events, line]), holder)
+            yield replace(new, events=[*new.events, stored_line(event, data, nesting)])
 
     async def tell(
         self,

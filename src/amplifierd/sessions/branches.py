@@ -153,8 +153,8 @@ class Branches:
         return {name: value for name, value in found.items() if value is not None}
 
     async def _store_free(self, new: NewSession, tree: TreeEvents | None = None) -> SessionRecord:
-        await self._store.release(await self._announcements.create(new, self._holder, tree))
-        return await self._store.read(new.record.session_id)
+        await self._announcements.add(new, self._holder, tree)
+        return new.record
 
 
 def _whole(messages: Sequence[Message], handling: OrphanedTools, session_id: str) -> list[Message]:

@@ -125,8 +125,8 @@ class OpenSessions(SessionReading):
             ProfileError, BundleError: what it should run cannot be used.
         """
         new, _ = await self._creation.prepare(await self._request(profile, bundle, plan, working_dir, options))
-        await self._store.release(await self.runtime.announcements.create(new, self.runtime.holder))
-        return await self._store.read(new.record.session_id)
+        await self.runtime.announcements.add(new, self.runtime.holder)
+        return new.record
 
     def resume(
         self,
@@ -246,7 +246,7 @@ class OpenSessions(SessionReading):
             "build_id": build.build_id if build else None,
         }
         new: NewSession = await self._elsewhere.copied(session_id, plan, **changes)
-        await self._store.release(await self.runtime.announcements.create(new, self.runtime.holder))
+        await self.runtime.announcements.add(new, self.runtime.holder)
 
     async def _plan_of_foreign(self, record: SessionRecord) -> tuple[Equipment, dict[str, Any]]:
         """Return what a session of another application goes on with: its bundle, else the default profile."""

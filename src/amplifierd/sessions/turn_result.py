@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 TurnStatus = Literal["completed", "failed", "cancelled"]
@@ -37,4 +37,4 @@ class TurnResult:
     client_calls: tuple[dict[str, Any], ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return {**vars(self), "tool_calls": [vars(call) for call in self.tool_calls]}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from amplifierd.exceptions import HoldLostError, SessionHeldError, SessionNotFoundError
+from amplifierd.exceptions import HoldLostError, SessionExistsError, SessionHeldError, SessionNotFoundError
 from amplifierd.session_store.hold import Hold, Holder
 from amplifierd.session_store.protocol import SessionQuery, SessionStore
 
@@ -74,6 +74,19 @@ async def test_a_session_whose_process_is_gone_is_taken_over_at_once(store: Sess
     assert hold.epoch == old.epoch + 1
     with pytest.raises(HoldLostError):
         await store.append_messages(old, [message("late")])
+
+
+async def test_a_session_can_be_stored_without_holding_it(store: SessionStore, me: Holder, other: Holder) -> None:
+    await store.add(new_session("s1", messages=[message("a")], events=[event(1)]), me)
+    assert await store.holder_of("s1") is None
+    with pytest.raises(SessionExistsError):
+        await store.add(new_session("s1"), other)
+
+    hold = await store.acquire("s1", other)
+
+    assert hold.epoch == 1
+    await store.append_messages(hold, [message("b")])
+    assert [one["content"] for one in await store.read_messages("s1")] == ["a", "b"]
 
 
 async def test_a_holder_of_an_earlier_run_of_the_machine_is_gone(store: SessionStore, me: Holder) -> None:
