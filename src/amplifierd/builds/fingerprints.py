@@ -66,6 +66,16 @@ def copy_files(content: Content, target: Path, *, check: Callable[[], None]) -> 
     return _join((file, _copy(file, target / file.name if file.name else target, check)) for file in content)
 
 
+def fingerprints_file(paths: Paths, profile_id: ProfileId) -> Path:
+    """Return where a profile's fingerprints are kept."""
+    return paths.cache / "fingerprints" / profile_id.collection / f"{profile_id.name}.json"
+
+
+def is_left_behind(name: str) -> bool:
+    """Say whether a file or directory of this name is what builds and tools leave behind, which does not count."""
+    return name in IGNORED_NAMES or name.endswith(_SUFFIXES)
+
+
 class Fingerprints:
     """What is known of the files that a profile's build was made from, in a file below `cache/`.
 
@@ -74,7 +84,7 @@ class Fingerprints:
     """
 
     def __init__(self, paths: Paths, profile_id: ProfileId) -> None:
-        self._path = paths.cache / "fingerprints" / profile_id.collection / f"{profile_id.name}.json"
+        self._path = fingerprints_file(paths, profile_id)
         stored = read_json(self._path) or {}
         known: Any = stored if stored.get(KEY) == _VERSION else {}
         self._sources: dict[str, dict[str, str]] = dict(known.get("sources") or {})
@@ -142,7 +152,7 @@ def _walk(path: str, name: str, root: str, ref: str, above: tuple[str, ...]) -> 
     with os.scandir(path) as found:
         children = [(child.name, child.is_symlink()) for child in found]
     for child, is_link in sorted(children):
-        if child not in IGNORED_NAMES and not child.endswith(_SUFFIXES):
+        if not is_left_behind(child):
             inner = f"{name}/{child}" if name else child
             below = f"{path}/{child}"
             yield from _walk(_real(below, inner, root, ref) if is_link else below, inner, root, ref, (*above, path))

@@ -34,6 +34,7 @@ from .lock import LockUnusableError, ProfileLock, read_lock
 from .profile import Profile
 from .profile_texts import ProfileTexts, WithDocument
 from .resources import MACHINE, ResourceLocator, collections_of
+from .sighting import Sighting, now_ns, sight
 from .staleness import RESTORABLE, Inspection, ProfileStatus, Reason, StatusWord, inspect
 
 _LOCK_TIMEOUT_S = 1800.0
@@ -58,6 +59,7 @@ class Profiles:
         self._texts = ProfileTexts(paths, catalogue, keep)
         self._locator = ResourceLocator(sources, settings.security, is_remote=catalogue.is_remote)
         self._workshop = Workshop(paths, self._locator, settings.compile, settings.offline, in_use, keep)
+        self._seen: dict[ProfileId, Sighting | None] = {}
 
     def list(self) -> tuple[Profile, ...]:
         """Return every profile that can be used, those among them that are not valid included."""
@@ -219,15 +221,22 @@ class Profiles:
 
     async def _compile(self, profile_id: ProfileId, *, force: bool, frozen: bool, refresh: bool) -> Build:
         """Look first, without a lock: most of the time there is nothing to do."""
+        if not (force or frozen or refresh) and (known := await self._find_seen(profile_id)):
+            return known
+        began_ns = now_ns()
         if not frozen:
             await self.ensure_extracted(profile_id)
         merged, fingerprints = await asyncio.to_thread(self._load, profile_id)
-        inspection = await inspect(self._paths, self._locator, merged, await self._find_roots(merged), fingerprints)
+        near = await self._find_roots(merged)
+        inspection = await inspect(self._paths, self._locator, merged, near, fingerprints)
         if frozen:
             unseen = await asyncio.to_thread(self._find_unseen, merged)
             _check_frozen(profile_id, (*unseen, *inspection.reasons), force=force or refresh)
         if not force and not refresh and (build := _fresh(profile_id, inspection)):
             await fingerprints.save_if_changed()
+            self._seen[profile_id] = await asyncio.to_thread(
+                sight, self._paths, self._catalogue, merged, near, inspection, build, began_ns
+            )
             return build
         roots = await self._roots(merged)
         for _ in range(_TRIES):
@@ -239,6 +248,15 @@ class Profiles:
             # The profile changed meanwhile. Its collections must be ready before its lock is taken.
             roots = await self._roots(await asyncio.to_thread(self._valid, profile_id))
         raise ProfileCompilationError(f"Profile {profile_id} changes all the time", code="unsettled")
+
+    async def _find_seen(self, profile_id: ProfileId) -> Build | None:
+        """Return the build that the last look found to be fresh, if nothing was touched since."""
+        if (seen := self._seen.get(profile_id)) is None:
+            return None
+        for each in seen.chain:
+            with contextlib.suppress(AmplifierError):  # a thorough look says what is wrong
+                await self._catalogue.ensure_profile(each)
+        return seen.build if await asyncio.to_thread(seen.holds) else None
 
     async def _compile_locked(
         self, merged: MergedProfile, roots: Roots, *, force: bool, frozen: bool, refresh: bool

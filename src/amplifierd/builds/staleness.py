@@ -117,6 +117,8 @@ class Inspection:
     warnings: tuple[str, ...] = ()
     stale: Mapping[ResourceKey, str] = field(default_factory=dict)
     """The resources that cannot be taken over from the build before, each with the reason's word."""
+    near: Mapping[ResourceKey, ResolvedRef | None] = field(default_factory=dict)
+    """The resources that are used from this machine, and where they are; None for what is installed."""
 
     @property
     def codes(self) -> tuple[str, ...]:
@@ -161,7 +163,9 @@ async def inspect(
     if refresh:
         await looking.look_at_remotes()
     await asyncio.to_thread(looking.look, verify=verify)
-    return Inspection(directory, lock, wanted, tuple(looking.reasons), tuple(looking.warnings), looking.stale)
+    return Inspection(
+        directory, lock, wanted, tuple(looking.reasons), tuple(looking.warnings), looking.stale, looking.near
+    )
 
 
 class _Looking:
@@ -187,7 +191,7 @@ class _Looking:
         self.reasons: list[Reason] = []
         self.warnings: list[str] = []
         self.stale: dict[ResourceKey, str] = {}
-        self._near: dict[ResourceKey, ResolvedRef | None] = {}
+        self.near: dict[ResourceKey, ResolvedRef | None] = {}
 
     def _note(self, code: str, key: ResourceKey) -> None:
         if key not in self.stale:
@@ -206,7 +210,7 @@ class _Looking:
         for key, entry in self._locked.items():
             if entry["status"] == "ok" and is_near(self._wanted[key], self._roots):
                 try:
-                    self._near[key] = await self._locator.resolve(self._wanted[key], self._roots)
+                    self.near[key] = await self._locator.resolve(self._wanted[key], self._roots)
                 except AmplifierError as error:
                     self._note_lost(key, error)
 
@@ -219,7 +223,7 @@ class _Looking:
     def _look_at_sources(self, *, verify: bool) -> None:
         """Compare what is used from this machine, and what is installed, with what is locked."""
         installed = installed_modules()
-        for key, resolved in self._near.items():
+        for key, resolved in self.near.items():
             entry = self._locked[key]
             try:
                 located = find_files(self._wanted[key], resolved, installed)

@@ -1,0 +1,168 @@
+"""A build that was found to be fresh, and all files by which it was: while none of them is touched, it still is.
+
+A look compares texts, hashes and locks. Most of the time nothing has happened since the last one, and that is told by
+the status of files alone.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from amplifier_foundation.modules.host_packages import HostPackages, host_packages
+from amplifierd.documents.inheritance import MergedProfile
+from amplifierd.identifiers import ProfileId
+from amplifierd.paths import Paths
+
+from .build import WRITTEN, Build
+from .catalogue import ProfileCatalogue, Roots
+from .fingerprints import fingerprints_file, is_left_behind
+from .installed_modules import InstalledModules, installed_modules
+from .lock import DEPENDENCIES_DIR
+from .resources import MACHINE, Wanted
+from .staleness import Inspection
+
+_SETTLED_NS = 100_000_000
+_COARSE_NS = 2_000_000_000  # for file systems whose clocks know whole seconds
+_SECOND_NS = 1_000_000_000
+
+Status = tuple[int, int, int, int, int]
+
+
+class _NotSeenError(Exception):
+    """Something that the build depends on is not told by the status of files."""
+
+
+@dataclass(frozen=True)
+class Sighting:
+    """A fresh build, and what every file and directory was like that says so; one that was not there has None."""
+
+    build: Build
+    chain: tuple[ProfileId, ...]
+    _files: Mapping[str, Status | None]
+    _installed: InstalledModules
+    _host: HostPackages | None
+    _cache_dir: Path
+
+    def holds(self) -> bool:
+        """Say whether nothing was touched since; blocks while it looks."""
+        if installed_modules() is not self._installed:
+            return False
+        if self._host is not None and host_packages(self._cache_dir) is not self._host:
+            return False
+        return all(_status(path) == seen for path, seen in self._files.items())
+
+
+def now_ns() -> int:
+    """Return the moment at which a look begins."""
+    return time.time_ns()
+
+
+def sight(
+    paths: Paths,
+    catalogue: ProfileCatalogue,
+    merged: MergedProfile,
+    roots: Roots,
+    inspection: Inspection,
+    build: Build,
+    began_ns: int,
+) -> Sighting | None:
+    """Return a sighting of a build that a look found to be fresh, None when the next look has to be as thorough.
+
+    That is so when something was touched just before the look or since it began: a further change could leave the same
+    times behind. And when a source was not found: it may come back.
+    """
+    if inspection.warnings:
+        return None
+    installed = installed_modules()
+    try:
+        places = {*_texts(paths, catalogue, merged), *_build_files(paths, build)}
+        places.update(_sources(inspection, roots, installed))
+        files = {place: _settled(place, began_ns) for place in places}
+    except (_NotSeenError, OSError):
+        return None
+    chain = (merged.profile_id, *(each.profile_id for each in merged.ancestors))
+    host = host_packages(paths.cache) if build.lock.pins("host") else None
+    return Sighting(build, chain, files, installed, host, paths.cache)
+
+
+def _texts(paths: Paths, catalogue: ProfileCatalogue, merged: MergedProfile) -> Iterator[str]:
+    """Yield the files that say what the profile is."""
+    yield str(paths.collections_file)
+    yield str(paths.collections_lock)
+    for document in (merged.document, *merged.ancestors):
+        yield str(paths.profile_file(document.profile_id))
+        yield str(catalogue.authored_file(document.profile_id))
+        overlay = paths.overlay_file(document.profile_id)
+        if overlay.exists():
+            raise _NotSeenError  # its secrets are kept whenever it is read
+        yield str(overlay)
+
+
+def _build_files(paths: Paths, build: Build) -> Iterator[str]:
+    """Yield what there must be of the build, and what is known to be damaged of it."""
+    published = paths.profile_dir(build.profile_id)
+    yield str(published)
+    yield str(published / "profile.lock")
+    yield str(fingerprints_file(paths, build.profile_id))
+    for name in (*WRITTEN, DEPENDENCIES_DIR):
+        yield str(build.path / name)
+    for _, entry in build.lock.resources():
+        if entry["path"]:
+            yield str(build.path / entry["path"])
+
+
+def _sources(inspection: Inspection, roots: Roots, installed: InstalledModules) -> Iterator[str]:
+    """Yield the files of this machine that the build was made from."""
+    for root in roots.values():
+        yield str(root.path)
+        yield str(root.path / "agents")
+    for key, resolved in inspection.near.items():
+        wanted = inspection.wanted[key]
+        if resolved is None:
+            module = installed.find(key[1], wanted.ref)
+            if module is None:
+                raise _NotSeenError
+            yield from _tree(str(module.path))
+        elif _is_in_collection(wanted):
+            yield from _tree(str(resolved.path))
+        else:
+            raise _NotSeenError
+
+
+def _is_in_collection(wanted: Wanted) -> bool:
+    """Say whether a resource is a text of a collection, and not a module or a path that may lead anywhere."""
+    return not wanted.is_module and wanted.is_relative and wanted.base is not None and wanted.base.collection != MACHINE
+
+
+def _tree(path: str) -> Iterator[str]:
+    """Yield a file, or a directory with everything in it that counts."""
+    yield path
+    if Path(path).is_dir():
+        with os.scandir(path) as found:
+            for child in found:
+                if is_left_behind(child.name):
+                    continue
+                if child.is_symlink():
+                    raise _NotSeenError
+                yield from _tree(child.path)
+
+
+def _settled(path: str, began_ns: int) -> Status | None:
+    status = _status(path)
+    if status is not None:
+        touched_ns = max(status[0], status[1])
+        if touched_ns > began_ns - (_SETTLED_NS if touched_ns % _SECOND_NS else _COARSE_NS):
+            raise _NotSeenError
+    return status
+
+
+def _status(path: str) -> Status | None:
+    try:
+        found = os.stat(path)  # noqa: PTH116 - asked for every file before every session
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino, found.st_mode
