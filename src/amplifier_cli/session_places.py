@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from amplifier_core.exceptions import AmplifierError, ModuleLoadError
 from amplifierd.daemon.run_file import find_running
@@ -23,6 +23,9 @@ from .session_names import short_id
 
 if TYPE_CHECKING:
     from amplifierd.client.daemon_client import DaemonClient
+
+T = TypeVar("T")
+U = TypeVar("U")
 
 _START = "start one: amplifier daemon start"
 _BROKEN = "amplifier profile verify says what is wrong with a profile, amplifier --debug shows the traceback"
@@ -151,6 +154,21 @@ async def daemon_of(paths: Paths, wanted: bool | None, config: ResolvedConfig) -
 
     async with DaemonClient.of(running, paths) as client:
         yield client
+
+
+async def here_or_in_daemon(home: Home, here: Awaitable[T], there: Callable[[DaemonClient], Awaitable[U]]) -> T | U:
+    """Change a stored session in this process, or through the daemon if that has it loaded."""
+    try:
+        return await here
+    except SessionHeldError as error:
+        is_loaded = error.holder is not None and error.holder.kind == "worker"
+        running = find_running(home.paths) if is_loaded else None
+        if running is None:
+            raise
+    from amplifierd.client.daemon_client import DaemonClient  # few commands speak to a daemon
+
+    async with DaemonClient.of(running, home.paths) as client:
+        return await there(client)
 
 
 @contextmanager

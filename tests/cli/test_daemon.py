@@ -298,6 +298,21 @@ def test_in_a_pipe_nothing_is_waited_for_where_nothing_runs(amplifier: Any) -> N
     assert "nothing runs in session" in joined.stderr
 
 
+def test_a_session_that_the_daemon_has_loaded_is_changed_with_the_same_words_as_any(amplifier: Any) -> None:
+    plan = plan_file(amplifier.work, [call("write_file", file_path="made.txt", content="made"), "Done."])
+    said = []
+    for place in ("--daemon", "--no-daemon"):
+        begun = amplifier("run", place, "--yes", "--plan", plan, "-o", "json", "Write it")
+        session_id = json.loads(begun.stdout)["session_id"]
+        changes = (("rename", session_id, "Mine"), ("undo", session_id, "--force"), ("delete", session_id, "--force"))
+        done = [amplifier("session", *change) for change in changes]
+        assert [one.returncode for one in done] == [0, 0, 0], [one.stderr for one in done]
+        said.append([steady(one.stdout + one.stderr) for one in done])
+
+    assert said[0] == said[1]
+    assert not (amplifier.work / "made.txt").exists()
+
+
 @pytest.mark.parametrize("options", [("--uds", "daemon.sock"), ("--port", "0", "--tls", "auto")], ids=["socket", "tls"])
 def test_a_daemon_is_found_where_it_listens_and_keeps_what_it_has_loaded(
     tmp_path: Path, amplifier: Any, options: tuple[str, ...], monkeypatch: pytest.MonkeyPatch

@@ -13,6 +13,7 @@ from amplifier_cli.open_home import in_home
 from amplifier_cli.render import write
 from amplifier_cli.session_choice import find_session
 from amplifier_cli.session_names import PREFIX, short_id
+from amplifier_cli.session_places import here_or_in_daemon
 from amplifier_cli.suggestions import pick
 from amplifierd.home import Home
 from amplifierd.session_store.record import SessionRecord
@@ -31,7 +32,8 @@ def delete(
 ) -> None:
     """Delete a session and those of its agents; amplifier session restore brings them back.
 
-    They can be restored for as long as the setting sessions.trash_days says.
+    They can be restored for as long as the setting sessions.trash_days says. One that is at work in the daemon is
+    stopped and deleted with --force.
     """
 
     async def work(home: Home) -> None:
@@ -44,7 +46,9 @@ def delete(
         else:
             record = find_session(home, session)
             confirm(question % _about(record), force=force)
-            await home.sessions.delete(record.session_id, forever=forever)
+            path = f"/sessions/{record.session_id}?force={force}&forever={forever}"
+            here = home.sessions.delete(record.session_id, forever=forever)
+            await here_or_in_daemon(home, here, lambda daemon: daemon.delete(path))
         short = short_id(record.session_id)
         back = "gone" if is_for_good else f"deleted; this brings it back: amplifier session restore {short}"
         write(f"session {short} is {back}")

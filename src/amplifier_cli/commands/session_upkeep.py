@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -15,9 +15,14 @@ from amplifier_cli.options import Json
 from amplifier_cli.render import write, write_json
 from amplifier_cli.session_choice import find_profile, find_session
 from amplifier_cli.session_names import short_id
+from amplifier_cli.session_places import here_or_in_daemon
 from amplifierd.home import Home
 
 from .session_reading import SessionArgument
+
+if TYPE_CHECKING:
+    from amplifierd.checkpoints import UndoResult
+    from amplifierd.client.daemon_client import DaemonClient
 
 app = new_group("What changes sessions.")
 
@@ -56,7 +61,10 @@ def rename(
 
     async def work(home: Home) -> None:
         record = find_session(home, session)
-        await home.sessions.rename(record.session_id, name)
+        path, sessions = f"/sessions/{record.session_id}", home.sessions
+        await here_or_in_daemon(
+            home, sessions.rename(record.session_id, name), lambda daemon: daemon.patch(path, {"name": name})
+        )
         write(f"session {short_id(record.session_id)} is called {name!r}" if name else "it has no name any more")
 
     in_home(ctx, work)
@@ -83,7 +91,16 @@ def undo(
         what: Literal["files", "conversation", "both"] = (
             "files" if files else "conversation" if conversation else "both"
         )
-        result = await home.sessions.undo(record.session_id, number, what=what, force=force)
+        body = {"turn": number, "what": what, "force": force}
+        path, sessions = f"/sessions/{record.session_id}/undo", home.sessions
+
+        async def undo_there(daemon: DaemonClient) -> UndoResult | None:
+            from amplifierd.client.remote_session import undone  # few commands speak to a daemon
+
+            return undone(await daemon.post(path, body))
+
+        here = sessions.undo(record.session_id, number, what=what, force=force)
+        result = await here_or_in_daemon(home, here, undo_there)
         if result is not None and not result.done:
             names = ", ".join(result.foreign)
             raise UsageError(

@@ -242,9 +242,7 @@ class RemoteSession:
 
     async def undo(self, turn: int, *, force: bool = False) -> UndoResult:
         """Take back what a turn changed, in files and conversation."""
-        found = await self.client.post(f"{self.path}/undo", {"turn": turn, "force": force})
-        lists = {name: tuple(found[name]) for name in ("restored", "foreign", "not_empty")}
-        return UndoResult(done=found["done"], **lists, before=None, after=None)
+        return undone(await self.client.post(f"{self.path}/undo", {"turn": turn, "force": force}))
 
     async def fork(self, turn: int | None = None) -> str:
         """Store a session that goes on from a turn, by default the last; returns its id."""
@@ -263,3 +261,9 @@ class RemoteSession:
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
         await self.close()
+
+
+def undone(found: Mapping[str, Any]) -> UndoResult:
+    """Return what a daemon answers when it has taken back what a turn changed."""
+    lists = {name: tuple(found[name]) for name in ("restored", "foreign", "not_empty")}
+    return UndoResult(done=found["done"], **lists, before=None, after=None)

@@ -255,7 +255,12 @@ class Sessions(SessionRemoval):
         Raises:
             InvalidTurnError: there is no such turn, or no checkpoint of it.
             ExecutionInProgressError: a turn is running.
+            SessionHeldError: another process holds the session.
         """
+        async with self._trees.held(self.get(session_id).root_id):  # nobody else works with its files meanwhile
+            return await self._undo(session_id, turn, what, force=force)
+
+    async def _undo(self, session_id: str, turn: int, what: Undone, *, force: bool) -> UndoResult | None:
         opened = self._open.get(session_id)
         if opened is not None and opened.runner.status.is_busy:
             raise ExecutionInProgressError(
