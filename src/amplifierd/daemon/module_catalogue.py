@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from amplifier_core.packages import TYPE_TO_MOUNT_POINT, find_package, package_name
+from amplifier_foundation.declarations import read_declaration
 from amplifierd.builds.module_facts import ModuleFacts, installed_facts, read_facts
 from amplifierd.exceptions import RequestRefusedError
 from amplifierd.home import Home
@@ -18,7 +19,10 @@ INSTALLED = "installed"
 
 @dataclass(frozen=True)
 class KnownModule:
-    """A module in one version. `profiles` were compiled with it; `location` counts from the home's `share`."""
+    """A module in one version. `profiles` were compiled with it; `location` counts from the home's `share`.
+
+    `config_schema` is the JSON schema of its configuration, if it declares one.
+    """
 
     id: str
     type: str
@@ -30,6 +34,7 @@ class KnownModule:
     profiles: tuple[str, ...] = ()
     location: str | None = None
     requirements: tuple[str, ...] = ()
+    config_schema: Mapping[str, Any] | None = None
 
 
 def list_modules(home: Home, *, module_type: str | None = None, profile: ProfileId | None = None) -> list[KnownModule]:
@@ -67,6 +72,7 @@ def _installed(facts: ModuleFacts) -> KnownModule:
         version=facts.version,
         source=INSTALLED,
         description=facts.summary,
+        config_schema=_declared_schema(Path(facts.path)),
     )
 
 
@@ -96,7 +102,13 @@ def _locked(home: Home, profile_id: ProfileId, directory: Path, entry: Any, own:
         profiles=(str(profile_id),),
         location=_relative(place, home.paths.share),
         requirements=tuple(pin["pin"] for pin in entry.get("requirements") or ()),
+        config_schema=_declared_schema(package) if package is not None else None,
     )
+
+
+def _declared_schema(package: Path) -> Mapping[str, Any] | None:
+    schema = (read_declaration(package) or {}).get("config_schema")
+    return schema if isinstance(schema, dict) else None
 
 
 def _relative(place: Path | None, root: Path) -> str | None:

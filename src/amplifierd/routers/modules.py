@@ -36,7 +36,7 @@ class ModuleInfo(Answer):
 
 
 class ModuleDetails(ModuleInfo):
-    config_schema: dict[str, Any] | None = Field(default=None, description="null: modules check their configuration")
+    config_schema: dict[str, Any] | None = Field(default=None, description="null where the module declares none")
     location: str | None = Field(default=None, description="below the home's share directory")
     requirements: list[str]
 

@@ -105,7 +105,7 @@ class SecretValues:
 def _secrets_in(value: Any) -> Iterator[str]:
     if isinstance(value, Mapping):
         for key, inner in value.items():
-            if isinstance(inner, str) and str(key).lower() in SENSITIVE_KEYS:
+            if isinstance(inner, str) and (str(key).lower() in SENSITIVE_KEYS or names_secret(str(key))):
                 yield inner
             else:
                 yield from _secrets_in(inner)

@@ -5,16 +5,21 @@ Stderr takes them from every thread and while the event loop is blocked, and has
 
 from __future__ import annotations
 
+import io
 import json
 import logging
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import BinaryIO, TextIO
 
 from amplifier_core.exceptions import describe
 from amplifierd.sessions.secret_values import SecretValues
 
 OURS = "amplifierd"
+
+_LONGEST = 64 * 1024
 
 _about: ContextVar[dict[str, str]] = ContextVar("about")
 
@@ -43,9 +48,56 @@ def set_log_level(level: str) -> None:
 
 
 def mask_log(secrets: SecretValues) -> None:
-    """Log no secret that the sessions of this worker know; the daemon, which knows fewer, masks what looks like one."""
+    """Log and print no secret that the sessions of this worker know; the daemon, which knows fewer, masks the rest.
+
+    What programs and libraries write past Python is masked by the daemon alone, if it looks like a secret.
+    """
     for handler in logging.getLogger().handlers:
         handler.setFormatter(_Lines(secrets))
+    sys.stdout, sys.stderr = MaskedOutput(sys.stdout, secrets), MaskedOutput(sys.stderr, secrets)
+
+
+class MaskedOutput(io.TextIOBase):
+    """A text stream that lets no secret through; it passes on whole lines, so that none hides at a seam."""
+
+    def __init__(self, stream: TextIO, secrets: SecretValues) -> None:
+        self._stream, self._secrets, self._rest = stream, secrets, ""
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override] # read-only, as it is where it leads to
+        return self._stream.encoding
+
+    @property
+    def buffer(self) -> BinaryIO:
+        """What bytes are written to, past the masks."""
+        return self._stream.buffer
+
+    def fileno(self) -> int:
+        return self._stream.fileno()
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        whole, end, self._rest = (self._rest + text).rpartition("\n")
+        if end:
+            self._stream.write(f"{self._secrets.masked(whole)}\n")
+            self._stream.flush()
+        elif len(self._rest) > _LONGEST:
+            self._pass_on_rest()
+        return len(text)
+
+    def close(self) -> None:
+        """Pass on what no line break ends; the stream itself stays open for what the interpreter still has to say."""
+        if not self.closed:
+            self._pass_on_rest()
+        super().close()
+
+    def _pass_on_rest(self) -> None:
+        rest, self._rest = self._rest, ""
+        if rest:
+            self._stream.write(self._secrets.masked(rest))
+            self._stream.flush()
 
 
 def _number(level: str) -> int:

@@ -3,7 +3,7 @@
 import logging
 
 import pytest
-from worker_bench import PROMPT, WorkerBench, faulty, until
+from worker_bench import FAULTS, PROMPT, WorkerBench, faulty, until
 
 from amplifierd.workers.worker_output import LINES_PER_S
 
@@ -43,3 +43,15 @@ async def test_a_module_that_prints_without_end_does_not_fill_the_log(
 
     await until(lambda: "were left out" in caplog.text)
     assert caplog.text.count("again and again") < 10 * LINES_PER_S
+
+
+async def test_a_secret_that_only_a_plan_has_leaves_the_worker_masked(
+    bench: WorkerBench, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    secret = {"client_secret": "hunter-2-hunter"}
+    session_id, _ = await bench.session(faulty("tell"), tools=[{**FAULTS, "config": secret}])
+    await bench.run(session_id, PROMPT)
+
+    await until(lambda: all(f"{said} [REDACTED]" in caplog.text for said in ("logged", "printed", "told")))
+    assert "hunter" not in caplog.text

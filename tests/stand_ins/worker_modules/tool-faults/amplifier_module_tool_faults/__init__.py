@@ -23,8 +23,8 @@ class FaultTool:
     description = "Does what it should not."
     input_schema: ClassVar[dict[str, Any]] = {"type": "object", "properties": {"fault": {"type": "string"}}}
 
-    def __init__(self, working_dir: Path) -> None:
-        self._working_dir = working_dir
+    def __init__(self, working_dir: Path, secret: str) -> None:
+        self._working_dir, self._secret = working_dir, secret
 
     def get_schema(self) -> dict[str, Any]:
         return self.input_schema
@@ -46,18 +46,26 @@ class FaultTool:
                     time.sleep(0.02)  # noqa: ASYNC251 - that is the fault
             case "environment":
                 (self._working_dir / "environment").write_text("\n".join(os.environ))
-            case "log" | "shout":
-                _say_something(loudly=input["fault"] == "shout")
+            case "log" | "shout" | "tell" as how:
+                {"log": _say_something, "shout": _write_much, "tell": _tell}[how](self._secret)
             case "leak":
                 _kept.append(bytearray(os.urandom(1)) * (int(input["megabytes"]) << 20))
         return {"pid": os.getpid()}
 
 
-def _say_something(*, loudly: bool) -> None:
-    if loudly:
-        sys.stderr.write("again and again\n" * 10_000)
-        sys.stderr.flush()
-        return
+def _write_much(secret: str) -> None:
+    sys.stderr.write("again and again\n" * 10_000)
+    sys.stderr.flush()
+
+
+def _tell(secret: str) -> None:
+    logger.warning("logged %s", secret)
+    for piece in ("print", f"ed {secret[:4]}", secret[4:], "\n"):
+        sys.stdout.write(piece)
+    sys.stderr.write(f"told {secret}\n")
+
+
+def _say_something(secret: str) -> None:
     logger.info("it is said in passing")
     logger.warning("something is %s", "odd")
     sys.stdout.write("printed\n")
@@ -65,5 +73,6 @@ def _say_something(*, loudly: bool) -> None:
 
 
 async def mount(coordinator: Any, config: dict[str, Any] | None = None) -> None:
-    directory = Path((config or {})["working_dir"])
-    await coordinator.mount("tools", FaultTool(directory), name="fault")
+    given = config or {}
+    tool = FaultTool(Path(given["working_dir"]), given.get("client_secret", ""))
+    await coordinator.mount("tools", tool, name="fault")
