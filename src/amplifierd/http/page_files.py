@@ -1,11 +1,15 @@
-"""The files of the page, as the browser gets them: with a tag made of their contents, and compressed."""
+"""The files of the page, as the browser gets them: with a tag made of their contents, and compressed.
+
+The shell names the other files below `files/<version>/`. The version is made of all their contents, so what a browser
+got there it never has to ask for again; a later page has another version.
+"""
 
 from __future__ import annotations
 
 import gzip
 import hashlib
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 SHELL = "index.html"
@@ -24,18 +28,21 @@ TYPES = {
 """What is shown of the directory: nothing else in it is a file of the page."""
 
 _PACKED = frozenset({".css", ".html", ".js", ".json", ".svg"})
+_ADDRESS = b'"/app/'
+_VERSIONED = re.compile(r"files/([0-9a-f]{16})/(.+)", re.DOTALL)
 _PART = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 _LONGEST = 200
 
 
 @dataclass(frozen=True)
 class PageFile:
-    """A file, and the same compressed where that helps. `tag` changes with its contents."""
+    """A file, and the same compressed where that helps. `tag` changes with its contents; a lasting one never does."""
 
     media_type: str
     content: bytes
     packed: bytes | None
     tag: str
+    is_lasting: bool = False
 
 
 class PageFiles:
@@ -44,11 +51,29 @@ class PageFiles:
     def __init__(self, directory: Path) -> None:
         self._directory = directory.resolve()
         self._read: dict[Path, tuple[tuple[int, int], PageFile]] = {}
+        self._version = ""
+        self._shell: PageFile | None = None
 
     def find(self, path: str) -> PageFile:
         """Return the file at a path, the shell where there is none: then the path is one of the page's own."""
-        file = self._locate(path)
-        return self._load(file if file is not None else self._directory / SHELL)
+        versioned = _VERSIONED.fullmatch(path)
+        file = self._locate(versioned[2] if versioned else path)
+        if file is None or file.name == SHELL:
+            return self._find_shell()
+        return replace(self._load(file), is_lasting=versioned is not None and versioned[1] == self._version)
+
+    def _find_shell(self) -> PageFile:
+        version = self._current_version()
+        if self._shell is None or version != self._version:
+            content = (self._directory / SHELL).read_bytes()
+            named = content.replace(_ADDRESS, _ADDRESS + f"files/{version}/".encode())
+            self._version, self._shell = version, _page_file(Path(SHELL).suffix, named)
+        return self._shell
+
+    def _current_version(self) -> str:
+        paths = sorted(path.relative_to(self._directory).as_posix() for path in self._directory.rglob("*"))
+        files = [file for path in paths if (file := self._locate(path)) is not None]
+        return hashlib.sha256("".join(self._load(file).tag for file in files).encode()).hexdigest()[:16]
 
     def _locate(self, path: str) -> Path | None:
         """Return the file of the page that a path names; a path is taken apart, so it leads nowhere else."""
@@ -64,15 +89,14 @@ class PageFiles:
         stamp = (status.st_mtime_ns, status.st_size)
         known = self._read.get(file)
         if known is None or known[0] != stamp:
-            known = self._read[file] = (stamp, _page_file(file))
+            known = self._read[file] = (stamp, _page_file(file.suffix, file.read_bytes()))
         return known[1]
 
 
-def _page_file(file: Path) -> PageFile:
-    content = file.read_bytes()
-    packed = gzip.compress(content, mtime=0) if file.suffix in _PACKED else b""
+def _page_file(suffix: str, content: bytes) -> PageFile:
+    packed = gzip.compress(content, mtime=0) if suffix in _PACKED else b""
     return PageFile(
-        media_type=TYPES[file.suffix],
+        media_type=TYPES[suffix],
         content=content,
         packed=packed if 0 < len(packed) < len(content) else None,
         tag=hashlib.sha256(content).hexdigest()[:32],

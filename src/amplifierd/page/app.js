@@ -14,6 +14,8 @@ import { Frame } from "./components/frame.js";
 import { SessionFrame } from "./components/session-frame.js";
 import { VIEWS } from "./views.js";
 
+const PATIENCE_MS = 2000; // how long lists wait for the stream that keeps them current
+
 const root = document.getElementById("app");
 let frame = null;
 let isStarted = false;
@@ -44,15 +46,12 @@ async function showLogin() {
 function start() {
   const isOpen = link.value.link === "open";
   if (isOpen) kept.set("known", true);
-  if (frame) {
-    if (isOpen && !isHearing) load(); // What happened between the first answers and the first event is in neither.
-    isHearing ||= isOpen;
-    return;
-  }
-  isHearing = isOpen;
+  if (isOpen && !isHearing) load(); // Not before: what happens between an answer and the first event is in neither.
+  isHearing ||= isOpen;
+  if (frame) return;
   frame = new Frame(VIEWS, { retry });
   fill(root, frame);
-  load();
+  setTimeout(() => isHearing || load(), PATIENCE_MS);
   if (!isStarted) {
     isStarted = true;
     listenForShortcuts();

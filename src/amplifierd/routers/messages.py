@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
@@ -15,6 +14,7 @@ from amplifierd.http.dependencies import Reader, Runner, TheDaemon
 from amplifierd.http.idempotent_route import IdempotentRoute
 from amplifierd.http.models import Answer, Body, PageLimit, PageOffset, problems
 from amplifierd.http.session_answers import SessionId, SessionInfo, shown
+from amplifierd.session_store.message_page import Place
 
 from .streams import Patterns
 
@@ -89,14 +89,18 @@ async def list_messages(
 ) -> Messages:
     """List what was said, the latest `limit` messages; or those before or after a message."""
     record = await daemon.access.get(caller, session_id)
-    found = await asyncio.to_thread(daemon.home.sessions.messages, session_id)
-    wanted = {role.strip() for role in roles.split(",")} if roles else None
-    fitting = [message for message in found if _fits(message, wanted, with_tools=include == "tools")]
-    part, has_more = _part(fitting, limit, before, after)
+    place = Place(limit, before, after)
+    if include == "tools" and roles is None:
+        page = await asyncio.to_thread(daemon.home.sessions.message_page, session_id, place)
+    else:
+        wanted = {role.strip() for role in roles.split(",")} if roles else None
+        found = await asyncio.to_thread(daemon.home.sessions.messages, session_id)
+        page = place.page([message for message in found if _fits(message, wanted)])
+    part = [*page.messages]
     if render == "html":
         part = [await rendered(message, daemon.renderer) for message in part]
     return Messages(
-        session_id=session_id, messages=part, total=len(fitting), has_more=has_more, revision=record.revision
+        session_id=session_id, messages=part, total=page.total, has_more=page.has_more, revision=record.revision
     )
 
 
@@ -184,19 +188,5 @@ def _shortened(value: Any, most: int) -> Any:
     return [_shortened(one, most) for one in value] if isinstance(value, list) else value
 
 
-def _fits(message: dict[str, Any], roles: set[str] | None, *, with_tools: bool) -> bool:
-    if roles is not None:
-        return message.get("role") in roles
-    return with_tools or message.get("role") != "tool"
-
-
-def _part(
-    messages: Sequence[dict[str, Any]], limit: int, before: str | None, after: str | None
-) -> tuple[list[dict[str, Any]], bool]:
-    """Return the messages between two, and whether there are more in the direction that was asked for."""
-    places = {message.get("id"): place for place, message in enumerate(messages)}
-    begin = places.get(after, -1) + 1 if after else 0
-    end = places.get(before, len(messages)) if before else len(messages)
-    between = messages[begin:end]
-    part = between[:limit] if after else between[-limit:]
-    return [*part], len(part) < len(between)
+def _fits(message: dict[str, Any], roles: set[str] | None) -> bool:
+    return message.get("role") in roles if roles is not None else message.get("role") != "tool"

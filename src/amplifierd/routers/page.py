@@ -11,6 +11,7 @@ from amplifierd.http.page_files import PageFile, PageFiles
 
 router = APIRouter(tags=["page"], include_in_schema=False)
 
+_FOR_EVER = "public, max-age=31536000, immutable"
 _FILES = PageFiles(Path(str(files("amplifierd.page"))))
 
 
@@ -26,7 +27,7 @@ def _answer(file: PageFile, request: Request) -> Response:
     content, tag = (
         (file.packed, f'"{file.tag}-gzip"') if takes_packed and file.packed else (file.content, f'"{file.tag}"')
     )
-    headers = {"ETag": tag, "Cache-Control": "no-cache", "Vary": "Accept-Encoding"}
+    headers = {"ETag": tag, "Cache-Control": _FOR_EVER if file.is_lasting else "no-cache", "Vary": "Accept-Encoding"}
     if _knows(request.headers.get("if-none-match", ""), tag):
         return Response(status_code=304, headers=headers)
     if content is not file.content:

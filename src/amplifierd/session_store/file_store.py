@@ -20,6 +20,7 @@ from amplifierd.paths import Paths
 from .hold import FREE, Hold, Holder, fence
 from .json_lines import encoded_file, encoded_lines, read_last
 from .listing import session_names
+from .message_page import MessagePage, Place
 from .metadata_file import metadata_text
 from .parts_file import PartsFile, part_lines
 from .protocol import Message, NewSession, SearchHit, SessionPage, SessionQuery, StoredEvent, TrashedSession
@@ -115,6 +116,10 @@ class FileStore:
     async def read_messages(self, session_id: str) -> list[Message]:
         files = self._files(session_id)
         return await in_thread(lambda _: files.read_lines(TRANSCRIPT))
+
+    async def read_message_page(self, session_id: str, place: Place) -> MessagePage:
+        files = self._files(session_id)
+        return await in_thread(lambda _: files.read_message_page(place))
 
     async def read_events(self, session_id: str, *, after_seq: int = 0) -> list[StoredEvent]:
         files = self._files(session_id)

@@ -86,12 +86,13 @@ def read_since(path: Path, is_earlier: Callable[[dict[str, Any]], bool]) -> list
     try:
         with path.open("rb") as file:
             end = _end_of_last_line(file.fileno(), file.seek(0, os.SEEK_END))
-            begun = b""
+            begun, size = b"", _BLOCK
             while end > 0:
-                start = max(0, end - _BLOCK)
+                start = max(0, end - size)
                 file.seek(start)
                 lines = (file.read(end - start) + begun).split(b"\n")
                 begun = lines.pop(0) if start else b""
+                size = max(_BLOCK, len(begun))  # of a line that is long, as much again is read at once
                 for line in reversed(lines):
                     if (entry := _parsed(line, path, start)) is not None:
                         if is_earlier(entry):
@@ -101,6 +102,15 @@ def read_since(path: Path, is_earlier: Callable[[dict[str, Any]], bool]) -> list
     except FileNotFoundError:
         pass
     return found[::-1]
+
+
+def count_lines(path: Path) -> int:
+    """Return how many whole lines a file has."""
+    try:
+        with path.open("rb") as file:
+            return sum(block.count(b"\n") for block in iter(lambda: file.read(_BLOCK), b""))
+    except FileNotFoundError:
+        return 0
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:

@@ -14,13 +14,16 @@ from typing import Any, Protocol
 from amplifier_sessions.session_query import SessionQuery
 
 from .hold import Hold, Holder
+from .message_page import MessagePage, Place
 from .record import SessionRecord
 
 __all__ = [
     "Hold",
     "Holder",
     "Message",
+    "MessagePage",
     "NewSession",
+    "Place",
     "SearchHit",
     "SessionPage",
     "SessionQuery",
@@ -97,6 +100,10 @@ class SessionStore(Protocol):
         ...
 
     async def read_messages(self, session_id: str) -> list[Message]: ...
+
+    async def read_message_page(self, session_id: str, place: Place) -> MessagePage:
+        """Return a part of the transcript, without reading all of it."""
+        ...
 
     async def read_events(self, session_id: str, *, after_seq: int = 0) -> list[StoredEvent]: ...
 

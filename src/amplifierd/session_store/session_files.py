@@ -17,6 +17,7 @@ from amplifierd.exceptions import MountPlanMissingError, SessionError, SessionNo
 
 from .hold import Hold, Holder
 from .json_lines import read_lines, read_since
+from .message_page import MessagePage, Place
 from .metadata_file import parse_metadata
 from .record import SessionRecord
 
@@ -85,6 +86,12 @@ class SessionFiles:
         if not entries:
             self.check_exists()
         return entries
+
+    def read_message_page(self, place: Place) -> MessagePage:
+        page = place.read(self.path(TRANSCRIPT))
+        if not page.messages:
+            self.check_exists()
+        return page
 
     def read_events(self, after_seq: int) -> list[dict[str, Any]]:
         if not after_seq:

@@ -11,6 +11,8 @@ from amplifierd.exceptions import SessionNotFoundError
 from amplifierd.session_store.protocol import (
     Hold,
     Message,
+    MessagePage,
+    Place,
     SearchHit,
     SessionPage,
     SessionQuery,
@@ -55,6 +57,17 @@ class SessionReading:
         async def read() -> Sequence[Message]:
             source = await self._source_of(checked_session_id(session_id))
             return await source.read_messages(session_id)
+
+        return now_or_in_thread(read)
+
+    def message_page(self, session_id: str, place: Place) -> MessagePage:
+        """Return a part of the transcript of a session."""
+
+        async def read() -> MessagePage:
+            source = await self._source_of(checked_session_id(session_id))
+            if source is self._store:
+                return await self._store.read_message_page(session_id, place)
+            return place.page(await source.read_messages(session_id))
 
         return now_or_in_thread(read)
 

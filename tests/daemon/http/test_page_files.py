@@ -15,7 +15,7 @@ from amplifierd.http.response_headers import HTML_POLICY
 from .conftest import Served
 
 PAGE = Path(str(files("amplifierd.page")))
-SHELL = (PAGE / "index.html").read_bytes()
+SHELL = PageFiles(PAGE).find("index.html").content
 
 
 def test_the_page_needs_no_token(served: Served) -> None:
@@ -91,9 +91,39 @@ def test_a_file_that_changes_is_read_again(tmp_path: Path) -> None:
     assert shown.find("app.js").tag != before.tag
 
 
+def test_a_file_that_the_shell_names_is_kept_for_ever_and_has_another_address_when_it_changes(tmp_path: Path) -> None:
+    shell = '<link href="/app/page.css">'
+    (tmp_path / "index.html").write_text(shell)
+    (tmp_path / "page.css").write_text("one")
+    shown = PageFiles(tmp_path)
+    address = _named(shown)
+
+    assert (shown.find(address).content, shown.find(address).is_lasting) == (b"one", True)
+    assert not shown.find("page.css").is_lasting
+    (tmp_path / "page.css").write_text("three")
+    assert _named(shown) != address
+    assert (shown.find(address).content, shown.find(address).is_lasting) == (b"three", False)
+
+
+def _named(shown: PageFiles) -> str:
+    """Return the path of the file that the shell names."""
+    return shown.find("").content.decode().split("/app/")[1].split('"')[0]
+
+
+def test_what_the_shell_names_needs_no_question_again(served: Served) -> None:
+    address = SHELL.decode().split('rel="stylesheet" href="')[1].split('"')[0]
+
+    answer = served.client(None).get(address)
+
+    assert answer.headers["content-type"] == "text/css; charset=utf-8"
+    assert answer.headers["cache-control"] == "public, max-age=31536000, immutable"
+
+
 @pytest.mark.parametrize(
     "path",
     [
+        "files/0123456789abcdef/../../__init__.py",
+        "files/0123456789abcdef/__init__.py",
         "../__init__.py",
         "..%2f__init__.py",
         "%2e%2e/%2e%2e/app.py",

@@ -2,7 +2,7 @@
 
 import { request } from "../lib/api.js";
 import { approvals } from "../lib/approvals.js";
-import { fill, h, icon, iconButton } from "../lib/dom.js";
+import { fill, h, icon, iconButton, LOGO } from "../lib/dom.js";
 import { ago, plural, sessionName } from "../lib/format.js";
 import { href, sessionHref } from "../lib/router.js";
 import { sessions } from "../lib/sessions.js";
@@ -36,9 +36,9 @@ export class Frame extends HTMLElement {
     fill(this,
       h("header.top-bar",
         iconButton("menu", "Navigation", () => this.#toggleSide(), { class: "side-toggle" }),
-        h("a.brand", { href: href("/") }, h("img", { src: "/app/icon.svg", alt: "", width: 20, height: 20 }), "Amplifier")),
+        h("a.brand", { href: href("/") }, h("img", { src: LOGO, alt: "", width: 20, height: 20 }), "Amplifier")),
       h("nav.side", { "aria-label": "Main" },
-        h("a.brand", { href: href("/") }, h("img", { src: "/app/icon.svg", alt: "", width: 20, height: 20 }), "Amplifier"),
+        h("a.brand", { href: href("/") }, h("img", { src: LOGO, alt: "", width: 20, height: 20 }), "Amplifier"),
         h("a.button.primary.new-button", { href: href("/new") }, icon("plus"), "New session", h("kbd", "n")),
         this.#nav,
         h("h2.side-title", "Recent"),

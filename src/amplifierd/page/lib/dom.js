@@ -94,6 +94,9 @@ const ICONS = {
   moment: "M8 3l5 5-5 5-5-5z",
 };
 
+/** The address of the page's own picture. */
+export const LOGO = new URL("../icon.svg", import.meta.url).href;
+
 /** Make an icon. It is decoration: the control it stands in has a name of its own. */
 export function icon(name, className = "") {
   const svg = document.createElementNS(SVG, "svg");

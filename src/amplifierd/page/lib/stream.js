@@ -6,8 +6,6 @@ import { StreamHub } from "./stream-hub.js";
 /** How the connection stands: {link: "connecting" | "open" | "lost" | "unauthorized", retry_ms?}. */
 export const link = new Store({ link: "connecting" });
 
-const NAME = "amplifier-streams-1"; // A tab never talks to a worker that speaks otherwise: change it with the messages.
-
 const listeners = new Set();
 const gapListeners = new Set();
 const watched = new Map();
@@ -97,7 +95,7 @@ function tellReady(sessions) {
 }
 
 function viaWorker() {
-  const worker = new SharedWorker("/app/stream-worker.js", { type: "module", name: NAME });
+  const worker = new SharedWorker(new URL("../stream-worker.js", import.meta.url), { type: "module" });
   worker.port.addEventListener("message", ({ data }) => hear(data));
   worker.port.start();
   return (message) => worker.port.postMessage(message);

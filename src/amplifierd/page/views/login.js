@@ -1,7 +1,7 @@
 // The way in: a token typed or pasted. Who has a link of `amplifier daemon open` does not see this.
 
 import { request } from "../lib/api.js";
-import { fill, h } from "../lib/dom.js";
+import { fill, h, LOGO } from "../lib/dom.js";
 import { View } from "../lib/view.js";
 
 class LoginView extends View {
@@ -31,7 +31,7 @@ class LoginView extends View {
         }
       },
     },
-    h("img", { src: "/app/icon.svg", alt: "", width: 40, height: 40 }),
+    h("img", { src: LOGO, alt: "", width: 40, height: 40 }),
     h("h1", "Amplifier"),
     h("p.muted", "Log in to the daemon on this machine."),
     h("label", { htmlFor: "token" }, "Token"), who, field, problem, button,

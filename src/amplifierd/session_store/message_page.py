@@ -1,0 +1,65 @@
+"""A part of a conversation: its end, or what stands before or after a message."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .json_lines import count_lines, read_since
+
+_Message = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class MessagePage:
+    """Some messages, how many there are in all, and whether there are more in the direction that was asked for."""
+
+    messages: Sequence[_Message]
+    total: int
+    has_more: bool
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a page is: the last `limit` messages, those before one, or the first ones after one."""
+
+    limit: int
+    before: str | None = None
+    after: str | None = None
+
+    def page(self, messages: Sequence[_Message]) -> MessagePage:
+        """Return the page of a conversation."""
+        part, has_more = self._part(messages)
+        return MessagePage(part, len(messages), has_more)
+
+    def read(self, path: Path) -> MessagePage:
+        """Return the page of a transcript, of which no more is read than from its end to there."""
+        part, has_more = self._part(read_since(path, _Passed(self)))
+        return MessagePage(part, count_lines(path), has_more)
+
+    def _part(self, messages: Sequence[_Message]) -> tuple[Sequence[_Message], bool]:
+        places = {message.get("id"): place for place, message in enumerate(messages)}
+        begin = places.get(self.after, -1) + 1 if self.after else 0
+        end = places.get(self.before, len(messages)) if self.before else len(messages)
+        between = messages[begin:end]
+        part = between[: self.limit] if self.after else between[-self.limit :]
+        return part, len(part) < len(between)
+
+
+class _Passed:
+    """Hears messages from the last to the first, and says of which on none is needed; one more than wanted is."""
+
+    def __init__(self, place: Place) -> None:
+        self._place, self._wanted = place, place.limit + 1
+        self._is_counting = place.before is None
+
+    def __call__(self, message: _Message) -> bool:
+        if self._place.after:
+            return message.get("id") == self._place.after
+        if self._is_counting:
+            self._wanted -= 1
+        elif message.get("id") == self._place.before:
+            self._is_counting = True
+        return self._wanted < 0
