@@ -37,14 +37,7 @@ def chat(amplifier: Any, script: list[Any], *arguments: str) -> Terminal:
     return terminal
 
 
-RESTARTED = pytest.mark.xfail(
-    strict=False, reason="beside other tests the chat has ended with its daemon; alone it goes on"
-)
-
-
-@pytest.mark.parametrize(
-    "is_killed", [pytest.param(True, id="killed"), pytest.param(False, id="restarted", marks=RESTARTED)]
-)
+@pytest.mark.parametrize("is_killed", [True, False], ids=["killed", "restarted"])
 def test_a_daemon_that_ends_and_comes_back_is_told_and_the_chat_goes_on(
     tmp_path: Path, amplifier: Any, is_killed: bool
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import AsyncIterator, Coroutine
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -217,7 +218,8 @@ class Chat:
                 view.end()
                 self._conclude(event)
         if event["event"] in _ABOUT_QUEUE:
-            self._waiting = len(await session.queued())
+            with suppress(AmplifierError):  # a number that cannot be had is no reason to end the chat
+                self._waiting = len(await session.queued())
             self._redraw()
 
     def _tell_of_daemon(self, text: str) -> None:

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-from amplifierd.exceptions import NotReadyError
+from amplifierd.exceptions import NotReadyError, SessionStateError
 from amplifierd.home import Home
 from amplifierd.live_sessions import (
     LiveEvent,
@@ -174,7 +174,12 @@ class Workers:
         return answer
 
     async def _ask(self, placed: PlacedSession, method: str, /, **params: Any) -> Any:
-        return await placed.worker.ask(method, patience_s=self._patience_s, session_id=placed.session_id, **params)
+        try:
+            return await placed.worker.ask(method, patience_s=self._patience_s, session_id=placed.session_id, **params)
+        except SessionStateError as error:
+            if self._placement.is_closed:  # its worker has closed the session, and is about to end
+                raise NotReadyError("the daemon is stopping", hint="try again when it is back") from error
+            raise
 
     async def cancellation(self, session_id: str) -> dict[str, Any]:
         placed = self._placement.find(session_id)

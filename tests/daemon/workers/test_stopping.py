@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from worker_bench import PROMPT, WorkerBench, faulty, until
+from worker_bench import FAULTS, PROMPT, WorkerBench, faulty, until
 
 from amplifierd.exceptions import NotReadyError, SessionStateError
 from amplifierd.live_sessions import TurnRequest
@@ -33,12 +33,16 @@ async def test_draining_takes_no_turns_and_waits_for_those_that_run(own: WorkerB
 
 
 async def test_stopping_ends_turns_turns_prompts_away_and_lets_every_session_go(own: WorkerBench) -> None:
-    session_id, folder = await own.session(faulty("wait"))
+    session_id, folder = await own.session(faulty("wait"), tools=[{**FAULTS, "config": {"lingers": True}}])
     running = await own.live.submit(session_id, TurnRequest(PROMPT))
     waiting = await own.live.submit(session_id, TurnRequest("later", queue=True))
     await until((folder / "begun").exists)
 
-    await own.live.stop(grace_s=0.1)
+    async with own.meanwhile(own.live.stop(grace_s=0.1)):
+        await until((folder / "ending").exists)
+        with pytest.raises(NotReadyError):
+            await own.live.queued(session_id)
+        (folder / "end").touch()
 
     assert (await own.result(running))["status"] == "cancelled"
     with pytest.raises(SessionStateError):

@@ -85,7 +85,7 @@ def test_a_running_turn_is_queued_behind_steered_and_cancelled(admin: httpx2.Cli
     assert code(admin.delete(path)) == (409, "execution-in-progress")
     assert code(admin.post(f"{path}/messages", json={"content": "x"})) == (409, "execution-in-progress")
     assert submit(admin, session_id, "Second.", queue=True)["status"] == "queued"
-    assert admin.get(f"{path}/queue").json() == {"queue": ["Second."], "total": 1}
+    assert admin.get(f"{path}/queue").json() == {"queue": ["Second."], "held": 0, "total": 1}
     assert admin.get(path).json()["activity"] == "executing"
     assert admin.delete(f"{path}/queue/1").json() == {"prompt": "Second."}
     assert admin.delete(f"{path}/queue/1").status_code == 409

@@ -26,6 +26,12 @@ class FaultTool:
     def __init__(self, working_dir: Path, secret: str) -> None:
         self._working_dir, self._secret = working_dir, secret
 
+    async def linger(self) -> None:
+        """End when a test lets it."""
+        (self._working_dir / "ending").touch()
+        while not (self._working_dir / "end").exists():  # noqa: ASYNC110 - another process says so
+            await asyncio.sleep(0.02)
+
     def get_schema(self) -> dict[str, Any]:
         return self.input_schema
 
@@ -76,3 +82,5 @@ async def mount(coordinator: Any, config: dict[str, Any] | None = None) -> None:
     given = config or {}
     tool = FaultTool(Path(given["working_dir"]), given.get("client_secret", ""))
     await coordinator.mount("tools", tool, name="fault")
+    if given.get("lingers"):
+        coordinator.register_cleanup(tool.linger)
