@@ -5,18 +5,21 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Playwright, Request, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Playwright, Request, WebError, sync_playwright
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 _APPLICATIONS = ("Chromium.app/Contents/MacOS/Chromium", "Google Chrome.app/Contents/MacOS/Google Chrome")
 _MISSING = "there is no Chromium here; get it with the system's packages, for example: sudo apt-get install chromium"
 _ARGUMENTS = (
     "--disable-dev-shm-usage",
+    "--disable-gpu",
+    "--process-per-site",  # one process draws all tabs of the page
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost",  # nothing leaves the machine
     *(["--no-sandbox"] if os.geteuid() == 0 else []),  # Chromium has no sandbox for root
 )
@@ -39,6 +42,7 @@ class Chromium:
     def __init__(self) -> None:
         self._playwright: Playwright | None = None
         self._browser: Browser | None = None
+        self._logged_in: BrowserContext | None = None
 
     def browser(self) -> Browser:
         if self._browser is None:
@@ -49,12 +53,28 @@ class Chromium:
             self._browser = self._playwright.chromium.launch(executable_path=path, args=[*_ARGUMENTS])
         return self._browser
 
+    def logged_in(self, url: str, login_link: Callable[[], str]) -> BrowserContext:
+        """Return the tabs that a link has logged in, which is followed once; one stays, so that the next opens fast."""
+        if self._logged_in is None:
+            self._logged_in = new_context(self.browser(), url)
+            first = self._logged_in.new_page()
+            first.goto(login_link())
+            first.goto("/docs")
+        return self._logged_in
+
     def close(self) -> None:
         if self._browser is not None:
             self._browser.close()
         if self._playwright is not None:
             self._playwright.stop()
-        self._browser = self._playwright = None
+        self._browser = self._playwright = self._logged_in = None
+
+
+def new_context(browser: Browser, url: str) -> BrowserContext:
+    """Return tabs that share cookies and storage with each other, and say what breaks the content policy."""
+    context = browser.new_context(base_url=url, reduced_motion="reduce")
+    context.add_init_script(_REPORT_VIOLATIONS)
+    return context
 
 
 class Complaints:
@@ -68,11 +88,18 @@ class Complaints:
         self._own = {urlsplit(url).netloc for url in own}
         self._expected: list[re.Pattern[str]] = []
 
-    def watch(self, context: BrowserContext) -> None:
-        context.add_init_script(_REPORT_VIOLATIONS)
+    @contextmanager
+    def watched(self, context: BrowserContext) -> Iterator[None]:
+        """Listen to the tabs of a browser."""
         context.on("console", self._hear)
-        context.on("weberror", lambda error: self.found.append(f"uncaught: {error.error}"))
+        context.on("weberror", self._fail)
         context.on("request", self._see)
+        try:
+            yield
+        finally:
+            context.remove_listener("console", self._hear)
+            context.remove_listener("weberror", self._fail)
+            context.remove_listener("request", self._see)
 
     def expect(self, pattern: str) -> None:
         """Let complaints pass that have this in them."""
@@ -85,6 +112,9 @@ class Complaints:
     def _hear(self, message: ConsoleMessage) -> None:
         if message.type in ("error", "warning"):
             self.found.append(f"{message.type}: {message.text} ({message.location.get('url', '')})")
+
+    def _fail(self, error: WebError) -> None:
+        self.found.append(f"uncaught: {error.error}")
 
     def _see(self, request: Request) -> None:
         address = urlsplit(request.url)

@@ -1,7 +1,8 @@
-"""What tests of the page use: one browser and one daemon for all of them, and a tab of its own for each.
+"""What tests of the page use: one browser, one login and one daemon for all of them, and a tab of its own for each.
 
-`page` is a tab that is logged in, `new_tab` opens further ones, `daemon` makes sessions for it to show, and whatever
-the browser complains of fails the test unless it said so before: `complaints.expect("status of 401")`.
+`page` is a tab that is logged in and shows nothing yet, `new_tab` opens further ones, `stranger` is one of a browser
+that nobody has logged in. `daemon` makes sessions for them to show, and whatever the browser complains of fails the
+test unless it said so before: `complaints.expect("status of 401")`.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
-from .chromium import Chromium, Complaints
+from .chromium import Chromium, Complaints, new_context
 from .page_daemon import PageDaemon, page_daemon
 
 _HERE = Path(__file__).parent
 _CHROMIUM = Chromium()
+_FORGET = "location.protocol.startsWith('http') && (localStorage.clear(), sessionStorage.clear())"
 
 expect.set_options(timeout=30_000)  # how long a busy machine may take to show something
 
@@ -52,26 +54,37 @@ def complaints(daemon: PageDaemon) -> Complaints:
 
 @pytest.fixture
 def context(browser: Browser, daemon: PageDaemon, complaints: Complaints) -> Iterator[BrowserContext]:
-    """Tabs that share cookies and storage with each other, and with no other test."""
-    context = browser.new_context(base_url=daemon.url, reduced_motion="reduce")
-    complaints.watch(context)
-    try:
-        yield context
-    finally:
-        context.close()
+    """Tabs of a browser that is logged in; it keeps nothing of what a test did but its files."""
+    context = _CHROMIUM.logged_in(daemon.url, daemon.login_link)
+    with complaints.watched(context):
+        try:
+            yield context
+        finally:
+            for page in context.pages[1:]:
+                page.evaluate(_FORGET)
+                page.close()
+    complaints.check()
+
+
+@pytest.fixture
+def stranger(browser: Browser, daemon: PageDaemon, complaints: Complaints) -> Iterator[Page]:
+    """A tab of another browser, which shares nothing with other tests."""
+    context = new_context(browser, daemon.url)
+    with complaints.watched(context):
+        try:
+            yield context.new_page()
+        finally:
+            context.close()
     complaints.check()
 
 
 @pytest.fixture
 def new_tab(context: BrowserContext) -> Callable[[], Page]:
-    """Open a tab; nobody is logged in unless another one is."""
+    """Open a tab."""
     return context.new_page
 
 
 @pytest.fixture
-def page(context: BrowserContext, daemon: PageDaemon) -> Page:
-    """A tab that a link has logged in, at the list of sessions."""
-    page = context.new_page()
-    page.goto(daemon.login_link())
-    expect(page.get_by_role("navigation").first).to_be_visible()
-    return page
+def page(context: BrowserContext) -> Page:
+    """A tab."""
+    return context.new_page()

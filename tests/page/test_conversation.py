@@ -79,6 +79,7 @@ def test_a_question_is_answered_in_place(page: Page, daemon: PageDaemon) -> None
 def test_a_question_waits_for_whoever_opens_the_session(page: Page, daemon: PageDaemon) -> None:
     session_id = asking_session(daemon, "waited.txt", "Asks nobody yet")
     daemon.begin(session_id, "write it")
+    page.goto("/app/")
     expect(page.get_by_role("link", name="Waits for approval Asks nobody yet")).to_be_visible()
 
     log = show(page, session_id)

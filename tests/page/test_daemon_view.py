@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from playwright.sync_api import Page, expect
 
 from .chromium import Complaints
@@ -13,6 +11,7 @@ from .page_daemon import PageDaemon
 def test_state_workers_operations_and_log_are_seen(page: Page, daemon: PageDaemon) -> None:
     session = daemon.session("Hello.", name="Loaded in a worker")
     daemon.run(session, "hi")
+    page.goto("/app/")
     page.get_by_role("link", name="Daemon").click()
 
     expect(page.get_by_role("heading", name="State")).to_be_visible()
@@ -49,14 +48,13 @@ def test_a_token_is_made_shown_once_and_revoked(page: Page, daemon: PageDaemon) 
 
 
 def test_whoever_may_only_run_is_told_what_is_not_shown(
-    new_tab: Callable[[], Page], daemon: PageDaemon, complaints: Complaints
+    stranger: Page, daemon: PageDaemon, complaints: Complaints
 ) -> None:
     complaints.expect("status of 403")
-    tab = new_tab()
-    tab.goto(daemon.login_link(daemon.token_of("run", "runner-of-view")))
-    expect(tab.get_by_role("navigation").first).to_be_visible()
+    stranger.goto(daemon.login_link(daemon.token_of("run", "runner-of-view")))
+    expect(stranger.get_by_role("navigation").first).to_be_visible()
 
-    tab.goto("/app/daemon")
+    stranger.goto("/app/daemon")
 
-    expect(tab.get_by_role("heading", name="Tokens")).to_be_visible()
-    expect(tab.get_by_text("it needs the scope admin").first).to_be_visible()
+    expect(stranger.get_by_role("heading", name="Tokens")).to_be_visible()
+    expect(stranger.get_by_text("it needs the scope admin").first).to_be_visible()

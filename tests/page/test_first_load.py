@@ -1,8 +1,6 @@
-"""What a browser has to fetch before it shows the page."""
+"""What a browser has to fetch before it shows the stranger."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 from playwright.sync_api import Page, Request, expect
 
@@ -15,20 +13,17 @@ performance.getEntriesByType("resource").filter((one) => one.name.includes("/app
 """
 
 
-def test_the_first_load_is_small_and_the_second_fetches_no_file_again(
-    new_tab: Callable[[], Page], daemon: PageDaemon
-) -> None:
-    page = new_tab()
+def test_the_first_load_is_small_and_the_second_fetches_no_file_again(stranger: Page, daemon: PageDaemon) -> None:
     finished: list[Request] = []
-    page.on("requestfinished", lambda request: finished.append(request))
-    page.goto(daemon.login_link())
-    expect(page.get_by_role("navigation").first).to_be_visible()
+    stranger.on("requestfinished", lambda request: finished.append(request))
+    stranger.goto(daemon.login_link())
+    expect(stranger.get_by_role("navigation").first).to_be_visible()
     first = [request for request in finished if "/app/" in request.url]
     sizes = [request.sizes() for request in first]
 
-    page.reload()
-    expect(page.get_by_role("navigation").first).to_be_visible()
+    stranger.reload()
+    expect(stranger.get_by_role("navigation").first).to_be_visible()
 
     assert len(first) > 5
     assert sum(size["responseBodySize"] + size["responseHeadersSize"] for size in sizes) < MOST_BYTES
-    assert page.evaluate(FETCHED) == 0
+    assert stranger.evaluate(FETCHED) == 0

@@ -18,6 +18,7 @@ def writing(path: str) -> dict[str, object]:
 def test_questions_of_two_sessions_are_answered_and_go(page: Page, daemon: PageDaemon) -> None:
     yes = daemon.session(writing("allowed.txt"), "Written.", name="Asks first", **GUARDED)
     no = daemon.session(writing("denied.txt"), "Not written.", name="Asks second", **GUARDED)
+    page.goto("/app/")
     page.get_by_role("link", name="Inbox").click()
     expect(page.get_by_text("Nothing waits for you")).to_be_visible()
 
@@ -44,6 +45,8 @@ def test_questions_of_two_sessions_are_answered_and_go(page: Page, daemon: PageD
 def test_questions_are_reached_and_answered_with_keys_alone(page: Page, daemon: PageDaemon) -> None:
     session = daemon.session(writing("keys.txt"), "Done.", name="Keys", **GUARDED)
     daemon.begin(session, "write")
+    page.goto("/app/")
+    expect(page.get_by_role("navigation").first).to_be_visible()
 
     page.keyboard.press("g")
     page.keyboard.press("i")

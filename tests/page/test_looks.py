@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
 
+from .accessibility import faults
 from .page_daemon import PageDaemon
 from .sample_sessions import asking_session, calls, create, plan_of
 
-LOOKS = (Path(__file__).parent / "looks.js").read_text(encoding="utf-8").partition("\n")[2].rstrip().rstrip(";")
 PAGE = Path(str(files("amplifierd.page")))
+FIRST = ("app.js", "views/sessions.js", "views/conversation/conversation.js")
 _IMPORT = re.compile(r'^import [^;]*?"(\.[^"]+)";', re.MULTILINE)
 
 
@@ -44,7 +44,7 @@ def test_everything_can_be_read_named_and_fits(page: Page, talked: str, theme: s
         expect(page.get_by_role("main").get_by_text(awaited).first).to_be_visible()
         for summary in page.locator("tool-card summary, .thinking summary").all():
             summary.click()
-        found[address] = page.evaluate(LOOKS)
+        found[address] = faults(page)
 
     assert found == {address: [] for address in found}
 
@@ -56,22 +56,21 @@ def test_a_question_can_be_read_in_the_dark(page: Page, daemon: PageDaemon) -> N
     page.goto(f"/app/sessions/{session_id}")
     expect(page.get_by_role("region", name="Approval needed")).to_be_visible()
 
-    found = page.evaluate(LOOKS)
+    found = faults(page)
 
     daemon.api.post(f"/sessions/{session_id}/cancel", json={"immediate": True}).raise_for_status()
     assert found == []
 
 
-def test_the_login_can_be_read(new_tab: Callable[[], Page]) -> None:
-    page = new_tab()
-    page.goto("/app/")
-    expect(page.get_by_label("Token")).to_be_visible()
+def test_the_login_can_be_read(stranger: Page) -> None:
+    stranger.goto("/app/")
+    expect(stranger.get_by_label("Token")).to_be_visible()
 
-    assert page.evaluate(LOOKS) == []
+    assert faults(stranger) == []
 
 
-def test_the_shell_asks_at_once_for_every_module_that_it_needs() -> None:
-    needed, waiting = set[Path](), [PAGE / "app.js"]
+def test_the_shell_asks_at_once_for_every_module_that_it_and_the_first_views_need() -> None:
+    needed, waiting = set[Path](), [PAGE / name for name in FIRST]
     while waiting:
         module = waiting.pop()
         if module not in needed:

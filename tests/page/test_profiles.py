@@ -11,6 +11,7 @@ from .page_daemon import PageDaemon
 
 
 def test_a_profile_is_copied_edited_compiled_and_deleted(page: Page, daemon: PageDaemon) -> None:
+    page.goto("/app/")
     page.get_by_role("link", name="Profiles").click()
     page.get_by_label("Filter profiles").fill("offline")
     page.get_by_role("link", name="offline").click()

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from .chromium import Complaints
 from .page_daemon import PageDaemon
 from .sample_sessions import asking_session, delegating_session
+
+
+@pytest.fixture
+def page(page: Page) -> Page:
+    """A tab that shows the list."""
+    page.goto("/app/")
+    expect(page.get_by_role("navigation").first).to_be_visible()
+    return page
 
 
 def row(page: Page, name: str) -> Locator:

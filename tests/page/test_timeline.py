@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from .accessibility import nameless, pale
+from .accessibility import BOTH, faults
 from .page_daemon import PageDaemon
 
 TURNS = 500
@@ -113,8 +113,7 @@ def test_a_row_shows_its_events_with_their_data(page: Page, busy: str) -> None:
     expect(details).to_contain_text("In parallel with")
     expect(details.get_by_label("Data of tool:pre")).to_contain_text('"content": "b"')
     expect(details.get_by_label("Data of tool:outcome")).to_contain_text('"success": true')
-    assert nameless(page, "view-timeline") == []
-    assert pale(page, "view-timeline") == []
+    assert faults(page, BOTH) == []
 
 
 def test_the_timeline_is_used_by_keyboard_alone(page: Page, busy: str) -> None:
@@ -169,6 +168,7 @@ def test_a_running_turn_is_drawn_while_it_runs(page: Page, daemon: PageDaemon) -
 
 def test_a_night_of_waiting_is_drawn_shorter_than_the_work(page: Page) -> None:
     night = 8 * 3_600_000
+    page.goto("/app/")
     drawn = page.evaluate(
         """async (night) => {
           const { TimeScale } = await import("/app/views/timeline/time-scale.js");

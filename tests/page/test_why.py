@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Page, expect
 from real_server import plan
 
-from .accessibility import nameless, pale
+from .accessibility import BOTH, faults
 from .page_daemon import PageDaemon
 
 HOOK = """
@@ -65,8 +65,7 @@ def test_a_part_says_its_file_and_hash_and_shows_its_text(page: Page, told: str)
     expect(part).to_contain_text("milk costs 1.20")
     expect(part.locator("dd code", has_text="work/milk.md")).to_be_visible()
     assert len(part.locator(".hash code").inner_text()) == 64
-    assert nameless(page, "view-why") == []
-    assert pale(page, "view-why") == []
+    assert faults(page, BOTH) == []
 
 
 def test_values_of_the_plan_name_the_file_and_line_that_set_them(page: Page, told: str) -> None:
