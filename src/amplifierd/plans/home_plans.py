@@ -88,8 +88,8 @@ class Plans:
 
     def validate(self, plan: Any) -> PlanReport:
         """Check a plan of either form against every rule, its sources against this home included."""
-        read_lock = cache(self._lock_of)  # most modules of a plan are of one profile
-        return validate_mount_plan(plan, check_source=partial(self._check_source, read_lock))
+        find_modules = cache(self._modules_of)  # most modules of a plan are of one profile
+        return validate_mount_plan(plan, check_source=partial(self._check_source, find_modules))
 
     async def explain(
         self, id_or_build: ProfileId | str | Build, key: str, *, overrides: Mapping[str, Any] | None = None
@@ -187,6 +187,10 @@ class Plans:
     def _lock_of(self, profile_id: ProfileId | None) -> ProfileLock | None:
         return self._profiles.read_lock(profile_id) if profile_id is not None else None
 
+    def _modules_of(self, profile_id: ProfileId) -> frozenset[str] | None:
+        lock = self._lock_of(profile_id)
+        return None if lock is None else frozenset(entry["name"] for entry in lock.modules())
+
     def _own_places(self, build: Build | None) -> dict[ProfileId, Path]:
         """Return the directory of a build that is not the published one."""
         if build is None or find_published(self._paths, build.profile_id) == build.path:
@@ -201,17 +205,17 @@ class Plans:
         return {portable_agent_source(profile_id, name): agent["ref"] for name, agent in agents.items() if agent["ref"]}
 
     def _check_source(
-        self, read_lock: Callable[[ProfileId], ProfileLock | None], module_id: str, source: Any
+        self, find_modules: Callable[[ProfileId], frozenset[str] | None], module_id: str, source: Any
     ) -> str | None:
         """Say what keeps a module's source from being found in this home."""
         if (hint := find_hint(source)) is not None:
             try:
-                lock = read_lock(hint)
+                modules = find_modules(hint)
             except FormatUnsupportedError as error:
                 return error.message
-            if lock is None:
+            if modules is None:
                 return f"profile {hint} is not compiled here"
-            if module_id not in {entry["name"] for entry in lock.modules()}:
+            if module_id not in modules:
                 return f"profile {hint} has no module {module_id}"
             return None
         path = path_of_source(source)

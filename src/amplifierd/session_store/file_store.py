@@ -53,7 +53,8 @@ class FileStore:
 
     async def create(self, new: NewSession, holder: Holder) -> Hold:
         hold = Hold(checked_session_id(new.record.session_id), holder, epoch=1, since=now())
-        await self._create(new, hold.fence, hold.to_dict(), lambda: self.delete(hold))
+        held = {GATE: hold.fence, HOLD: encoded_file(hold.to_dict())}
+        await self._create(new, held, lambda: self.delete(hold))
         return hold
 
     async def add(self, new: NewSession, holder: Holder) -> None:
@@ -62,16 +63,15 @@ class FileStore:
         async def remove() -> None:
             await self.delete(await self.acquire(session_id, holder))
 
-        await self._create(new, fence(0, FREE), {"holder": None, "epoch": 0, "since": now()}, remove)
+        await self._create(new, {GATE: fence(0, FREE)}, remove)
 
     async def _create(
-        self, new: NewSession, gate: bytes, hold: Mapping[str, Any], remove: Callable[[], Awaitable[None]]
+        self, new: NewSession, fenced: Mapping[str, bytes], remove: Callable[[], Awaitable[None]]
     ) -> None:
-        """Store a session with the line of its gate and the hold that fits it; `remove` takes it away again."""
+        """Store a session, `fenced` by its gate and whoever holds it; `remove` takes it away again."""
         session_id = new.record.session_id
         contents = {
-            GATE: gate,
-            HOLD: encoded_file(hold),
+            **fenced,
             METADATA: metadata_text(new.record),
             PLAN: encoded_file(new.plan),
             TRANSCRIPT: encoded_lines(new.messages),
