@@ -1,6 +1,6 @@
 """A request as the mock looks at it: what the user asked last, and what has happened since."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from amplifier_core import ChatRequest
@@ -27,25 +27,25 @@ class TurnView:
         self.call_number = call_number
         self.message_count = len(messages)
         self.offered = [tool.name for tool in request.tools or []]
-        self._said = [message for message in messages if not _is_injected(message)]
-        places = [place for place, message in enumerate(self._said) if message.is_real_user]
-        self._start = places[-1] if places else None
+        self._messages = messages
+        places = range(len(messages) - 1, -1, -1)  # the last ones are asked for most, in conversations of any length
+        self._start = next((place for place in places if _is_of_user(messages[place])), None)
 
     @property
     def user_text(self) -> str:
         """What the user said last, empty when there is nothing."""
-        return "" if self._start is None else self._said[self._start].text
+        return "" if self._start is None else self._messages[self._start].text
 
     @property
     def first_user_text(self) -> str:
         """The first text block of that."""
-        blocks = () if self._start is None else self._said[self._start].blocks
+        blocks = () if self._start is None else self._messages[self._start].blocks
         return next((block["text"] for block in blocks if block["type"] == "text"), "")
 
     @property
     def last(self) -> NormalMessage | None:
         """The last message."""
-        return self._said[-1] if self._said else None
+        return next(self._said_before(), None)
 
     @property
     def last_text(self) -> str:
@@ -57,13 +57,15 @@ class TurnView:
     @property
     def last_tool_result(self) -> str:
         """The newest tool result of the conversation, empty when there is none."""
-        texts = (result.text for message in reversed(self._said) for result in reversed(message.results))
+        texts = (result.text for message in self._said_before() for result in reversed(message.results))
         return next(texts, "")
 
     @property
     def since_user(self) -> list[NormalMessage]:
         """What came after the user's message."""
-        return [] if self._start is None else self._said[self._start + 1 :]
+        if self._start is None:
+            return []
+        return [message for message in self._messages[self._start + 1 :] if not _is_injected(message)]
 
     @property
     def is_first_call(self) -> bool:
@@ -90,8 +92,16 @@ class TurnView:
         return [self._tool_of(result.call_id, self.last) for result in self.last.results] if self.last else []
 
     def _tool_of(self, call_id: str, message: NormalMessage) -> str:
-        calls = (call for said in reversed(self._said) for call in said.calls)
+        calls = (call for said in self._said_before() for call in said.calls)
         return next((call["name"] for call in calls if call["id"] == call_id), message.name or "tool")
+
+    def _said_before(self) -> Iterator[NormalMessage]:
+        """Yield what was said, the newest first."""
+        return (message for message in reversed(self._messages) if not _is_injected(message))
+
+
+def _is_of_user(message: NormalMessage) -> bool:
+    return message.is_real_user and not _is_injected(message)
 
 
 def _is_injected(message: NormalMessage) -> bool:

@@ -1,8 +1,8 @@
 """Data → data in which everything sensitive is masked, shared with the original as far as nothing was."""
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
+from itertools import islice
 from operator import is_
 from typing import Any
 
@@ -15,6 +15,7 @@ from .secret_tokens import CREDENTIAL_VALUES
 
 _NATIVE_TYPES = (str, int, float, bool, type(None), dict, list, tuple)
 _NATIVE = frozenset(_NATIVE_TYPES)
+_ATOMS = frozenset({int, float, bool, type(None)})
 _CONTAINERS = (dict, list, tuple)
 _LISTS = (list, tuple)
 _MAX_MESSAGES = 16_384
@@ -67,18 +68,22 @@ class Scrubber:
         return value
 
     def _scrub_dict(self, entries: dict[Any, Any], path: str | None) -> dict[Any, Any]:
-        scrubbed: dict[Any, Any] = {}
-        namesakes: Counter[Any] = Counter()
-        is_changed = False
-        for key, value in entries.items():
+        scrubbed: dict[Any, Any] | None = None  # made when something is masked, which is seldom
+        namesakes: dict[Any, int] = {}
+        items = entries.items()
+        for place, (key, value) in enumerate(items):
             below = None if path is None else f"{path}.{key}" if path else str(key)
             new_key, new_value = key, value
             if has_shape(key) or not self._allowlist.exempts(below):
                 new_key, mask = self._look_up(key)
-                new_value = self._scrub_entry(key, _native(value), below, mask)
-            is_changed = is_changed or new_key is not key or new_value is not value
+                if type(value) not in _ATOMS:
+                    new_value = self._scrub_entry(key, _native(value), below, mask)
+            if scrubbed is None:
+                if new_key is key and new_value is value:
+                    continue
+                scrubbed = dict(islice(items, place))
             scrubbed[_numbered(new_key, scrubbed, namesakes)] = new_value
-        return scrubbed if is_changed else entries
+        return entries if scrubbed is None else scrubbed
 
     def _scrub_entry(self, key: Any, value: Any, path: str | None, mask: MaskText) -> Any:
         if key in IDENTIFIER_KEYS and not isinstance(value, _CONTAINERS):
@@ -157,10 +162,10 @@ def _unless_same(items: Sequence[Any], scrubbed: list[Any]) -> Any:
     return items if all(map(is_, items, scrubbed)) else scrubbed
 
 
-def _numbered(key: Any, entries: dict[Any, Any], namesakes: Counter[Any]) -> Any:
+def _numbered(key: Any, entries: dict[Any, Any], namesakes: dict[Any, int]) -> Any:
     """Return a key, with a number behind it when another one looks the same."""
     numbered = key
     while numbered in entries:
-        namesakes[key] += 1
-        numbered = f"{key}#{namesakes[key] + 1}"
+        namesakes[key] = namesakes.get(key, 1) + 1
+        numbered = f"{key}#{namesakes[key]}"
     return numbered
