@@ -73,6 +73,9 @@ _TELLING = (
 )
 """Events with configurations and errors in them: secrets are masked before any module that logs hears of them."""
 
+PIECES = {"llm:stream_block_delta": "text", "content_block:delta": "delta"}
+"""Events that bring a piece of an answer, each with the key of its text; `on_piece` hears them as well."""
+
 GO_ON = HookResult()
 
 NOT_NESTED: Mapping[str, Any] = MappingProxyType({})
@@ -91,6 +94,7 @@ class Journal:
         self.correlation_id: str | None = None
         self.lost: HoldLostError | None = None
         self.on_lost: Callable[[], None] = lambda: None
+        self.on_piece: Callable[[str, Mapping[str, Any]], None] = lambda event, data: None
         self.nesting: Mapping[str, Any] = NOT_NESTED
         self._store, self._hold, self._tree, self._secrets = store, hold, tree, secrets
         self._session_id, self._place = record.session_id, place_of(record)
@@ -114,11 +118,14 @@ class Journal:
             await self._store.synchronise(self._hold)
         return [entry.event for entry in noted]
 
-    async def hear(self, event: str, data: dict[str, Any]) -> HookResult:
+    def hear(self, event: str, data: dict[str, Any]) -> HookResult:
         """Record an event of the kernel or of a module; deltas are told, not stored."""
-        for key in _KEPT_ELSEWHERE.get(event, ()):
-            data.pop(key, None)
+        if event in _KEPT_ELSEWHERE:
+            for key in _KEPT_ELSEWHERE[event]:
+                data.pop(key, None)
         self._tree.add(self._entry(event, data, is_own=False))
+        if event in PIECES:
+            self.on_piece(event, data)
         return GO_ON
 
     def note(self, event: str, data: Mapping[str, Any]) -> None:

@@ -84,7 +84,6 @@ class KernelSession:
         await coordinator.mount("module-source-resolver", runner.equipment.resolver)
         policy = self._register_capabilities()
         await runner.journal.listen(coordinator)
-        runner.partial.listen(coordinator)
         self._calls = RunningCalls(coordinator)
         coordinator.hooks.register(PROMPT_SUBMIT, self._hear_prompt, priority=PRIORITY, name="session-prompt")
         self._held.enter_context(runner.equipment.import_path())

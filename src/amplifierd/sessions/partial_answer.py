@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from amplifier_core import HookResult, ModuleCoordinator
 from amplifierd.exceptions import SessionError
 
 from .interruption import PARTIAL
-from .journal import GO_ON, PRIORITY
+from .journal import PIECES
 from .transcript import Transcript
 
 logger = logging.getLogger(__name__)
 
 _INTERVAL_S = 0.5
-_PIECES = {"llm:stream_block_delta": "text", "content_block:delta": "delta"}
 
 
 class PartialAnswer:
@@ -35,19 +33,15 @@ class PartialAnswer:
         self._heard_from: str | None = None
         self._saving: asyncio.Task[None] | None = None
 
-    def listen(self, coordinator: ModuleCoordinator) -> None:
-        for event in _PIECES:
-            coordinator.hooks.register(event, self._hear, priority=PRIORITY + 1, name="session-partial-answer")
-
-    async def _hear(self, event: str, data: dict[str, Any]) -> HookResult:
-        text = data.get(_PIECES[event])
+    def hear(self, event: str, data: Mapping[str, Any]) -> None:
+        """Take a piece of an answer."""
+        text = data.get(PIECES[event])
         kind = data.get("block_type") or data.get("type") or "text"
         if isinstance(text, str) and text and kind == "text" and self._heard_from in (None, event):
             self._heard_from = event  # a loop may repeat what its provider streams
             self._take(text, data.get("request_id"))
             if self._saving is None or self._saving.done():
                 self._saving = asyncio.create_task(self._save_later())
-        return GO_ON
 
     def _take(self, text: str, request_id: object) -> None:
         answer = (self._transcript.answers, request_id)

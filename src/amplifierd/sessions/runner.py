@@ -84,6 +84,7 @@ class ExecutionRunner:
             tree.budget, self.journal.write, agent=record.agent_name, used=Usage.from_json(record.usage)
         )
         self.partial = PartialAnswer(self.journal.write, self.transcript)
+        self.journal.on_piece = self.partial.hear
         self.children = Children(self)
         self.checkpoints: TurnCheckpoints | None = None
         self.requests = RequestRecorder(

@@ -64,10 +64,10 @@ def names(events: list[Event]) -> list[tuple[int, str]]:
 async def test_a_tree_tells_its_events_in_the_order_of_their_numbers_and_stores_each_at_its_session(tree: Tree) -> None:
     parent, child = await tree.journal("parent"), await tree.journal("child")
 
-    await parent.hear("tool:pre", {})
-    await child.hear("provider:request", {})
+    parent.hear("tool:pre", {})
+    child.hear("provider:request", {})
     await child.write("request:stored", {})
-    await parent.hear("tool:post", {})
+    parent.hear("tool:post", {})
     await tree.events.settle()
 
     assert await tree.stored("parent") == [(1, "tool:pre"), (4, "tool:post")]
@@ -85,9 +85,9 @@ async def test_what_is_told_is_in_the_file_already_and_a_piece_of_an_answer_neve
         return False
 
     tree.events.subscribe(look)
-    await journal.hear("content_block:delta", {"delta": "He"})
-    await journal.hear("content_block:end", {})
-    await journal.hear("content_block:delta", {"delta": "llo"})
+    journal.hear("content_block:delta", {"delta": "He"})
+    journal.hear("content_block:end", {})
+    journal.hear("content_block:delta", {"delta": "llo"})
     await journal.write("execution:done", {}, lasting=True)
 
     assert found == [
@@ -100,7 +100,7 @@ async def test_what_is_told_is_in_the_file_already_and_a_piece_of_an_answer_neve
 
 async def test_what_is_heard_needs_nobody_to_wait_for_it(tree: Tree) -> None:
     journal = await tree.journal("parent")
-    await journal.hear("tool:pre", {"tool_name": "bash"})
+    journal.hear("tool:pre", {"tool_name": "bash"})
 
     async with asyncio.timeout(5):
         async for event in tree.watching:
@@ -116,8 +116,8 @@ async def test_events_keep_their_order_while_somebody_else_is_at_the_gate(tree: 
         fcntl.flock(gate, fcntl.LOCK_EX)
         writing = asyncio.create_task(parent.write("tool:intent", {}, lasting=True))
         await asyncio.sleep(0)
-        await child.hear("content_block:delta", {"delta": "x"})
-        await child.hear("content_block:end", {})
+        child.hear("content_block:delta", {"delta": "x"})
+        child.hear("content_block:end", {})
         assert not writing.done()
 
     await writing
@@ -132,7 +132,7 @@ async def test_a_session_that_was_taken_over_tells_and_stores_nothing_more(tree:
     journal.on_lost = lambda: losses.append("lost")
     await tree.store.acquire("parent", tree.me, take_over=True)
 
-    await journal.hear("tool:pre", {})
+    journal.hear("tool:pre", {})
     await tree.events.settle()
     with pytest.raises(HoldLostError):
         await journal.write("tool:intent", {}, lasting=True)
@@ -144,9 +144,9 @@ async def test_a_session_that_was_taken_over_tells_and_stores_nothing_more(tree:
 @pytest.mark.parametrize("data", [{"text": SECRET}, {"list": [{"deep": f"<{SECRET}>"}]}, {"odd": {1: (SECRET,)}}])
 async def test_one_secret_among_many_events_is_masked_and_the_others_stay(tree: Tree, data: dict[str, Any]) -> None:
     journal = await tree.journal("parent")
-    await journal.hear("tool:pre", {"text": "before"})
-    await journal.hear("tool:post", data)
-    await journal.hear("content_block:delta", data)
+    journal.hear("tool:pre", {"text": "before"})
+    journal.hear("tool:post", data)
+    journal.hear("content_block:delta", data)
     await tree.events.settle()
 
     stored = (tree.store.workspace("parent") / "events.jsonl").read_text()
@@ -160,7 +160,7 @@ async def test_one_secret_among_many_events_is_masked_and_the_others_stay(tree: 
 async def test_what_an_emitter_changes_later_was_told_and_stored_as_it_was(tree: Tree) -> None:
     journal = await tree.journal("parent")
     inner = {"count": 1}
-    await journal.hear("tool:pre", {"inner": inner})
+    journal.hear("tool:pre", {"inner": inner})
     inner["count"] = 2
     await tree.events.settle()
 
