@@ -238,7 +238,7 @@ class Workers:
         async with self._placement.alone(session_id):
             if method == "change_profile":
                 await self._leave_for_change(session_id, cancel=bool(arguments.get("cancel")))
-            worker = self._placement.find_tree(self._home.sessions.get(session_id).root_id)
+            worker = self._placement.find_tree(await self._root_of(session_id))
             if worker is None:
                 return await getattr(self._home.sessions, method)(session_id, **arguments)
             await worker.wait_until_free(self._patience_s)
@@ -246,6 +246,11 @@ class Workers:
             if (placed := self._placement.find(session_id)) is not None:
                 placed.renumber()
             return RETURNS[method](answer)
+
+    async def _root_of(self, session_id: str) -> str:
+        if (placed := self._placement.find(session_id)) is not None:
+            return placed.root_id
+        return (await asyncio.to_thread(self._home.sessions.get, session_id)).root_id
 
     async def _leave_for_change(self, session_id: str, *, cancel: bool) -> None:
         """Let a session leave its worker after its turns, since what it runs next belongs into another one."""

@@ -18,7 +18,7 @@ from schemathesis.specs.openapi.checks import (
 
 from .conftest import Served
 
-EXAMPLES = int(os.environ.get("AMPLIFIER_FUZZ_EXAMPLES", "8"))
+EXAMPLES = int(os.environ.get("AMPLIFIER_FUZZ_EXAMPLES", "4"))
 CHECKS = [status_code_conformance, content_type_conformance, response_schema_conformance]
 SLOW = {"/api/v1/validate/module"}
 """Each request starts a process."""
