@@ -1,6 +1,7 @@
 """`amplifier chat`, `continue` and `session resume` at a pseudo-terminal; and the questions of `run` there."""
 
 import json
+import os
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -16,7 +17,7 @@ from plans import call, plan_file
 from terminal import ALT_ENTER, CTRL_C, CTRL_D, Terminal
 
 SLOW = call("bash", command="touch begun; sleep 0.6; touch finished")
-STUCK = {"text": "Late.", "latency_ms": 60_000}
+STUCK = call("bash", command="echo > begun; sleep 25")
 
 
 @pytest.fixture(scope="module")
@@ -89,9 +90,11 @@ def test_ctrl_c_once_stops_after_the_tool_and_the_chat_goes_on(anywhere: Any) ->
 
 
 def test_ctrl_c_twice_stops_at_once(anywhere: Any) -> None:
+    begun = anywhere.work / "begun"
+    os.mkfifo(begun)
     terminal = chat(anywhere, [STUCK, "Here again."])
     terminal.type("Begin")
-    terminal.expect("Enter steers")
+    begun.read_text()  # returns when the command writes to it
     terminal.press(CTRL_C)
     terminal.expect("stopping when")
     terminal.press(CTRL_C)
