@@ -14,7 +14,8 @@ from ruamel.yaml.comments import CommentedMap
 from ruamel.yaml.error import YAMLError
 
 from amplifier_foundation.sources.locks import locked_now
-from amplifierd.documents.document import ReferenceBase, as_json
+from amplifierd.documents.document import ProfileDocument, ReferenceBase, as_json
+from amplifierd.documents.literal_secrets import conceal_document
 from amplifierd.documents.profile_reader import read_document
 from amplifierd.exceptions import ProfileNotFoundError, ProfileValidationError, RequestRefusedError
 from amplifierd.home import Home
@@ -56,16 +57,20 @@ class ProfileEdits:
             raise ProfileNotFoundError(f"Profile not found: {text}", hint="list the profiles")
         return found[0]
 
-    def text(self, profile_id: ProfileId) -> str:
-        """Return the text of a profile: of the user's own, the file as it is now, also if it cannot be read as one.
+    def text(self, profile_id: ProfileId) -> tuple[str, str]:
+        """Return the text of a profile and its version: of the user's own, the file as it is now, readable or not.
+
+        Where the file has a secret, the text has a reference to the key store: written back, it means the same.
 
         Raises:
             ProfileNotFoundError: there is no such profile.
             ProfileValidationError: it is not the user's own, and cannot be read.
         """
-        if profile_id.collection == LOCAL:
-            return self._own_file(profile_id).read_text(encoding="utf-8-sig")
-        return self._home.profiles.merged(profile_id).document.text
+        if profile_id.collection != LOCAL:
+            text = self._home.profiles.merged(profile_id).document.text
+            return text, text_version(text)
+        text = self._own_file(profile_id).read_text(encoding="utf-8-sig")
+        return conceal_document(_document(text), self._home.keys.keep).text, text_version(text)
 
     def create(self, name: str, text: str) -> ProfileId:
         """Store a profile of the user's own.
@@ -188,8 +193,12 @@ def text_version(text: str) -> str:
 
 def name_in(text: str) -> str:
     """Return the name that a profile's text gives it; empty when it gives none."""
+    return _document(text).profile_id.name
+
+
+def _document(text: str) -> ProfileDocument:
     base = ReferenceBase(LOCAL, PurePosixPath())
-    return read_document(text, path=Path("profile.md"), profile_id=ProfileId(LOCAL, ""), base=base).profile_id.name
+    return read_document(text, path=Path("profile.md"), profile_id=ProfileId(LOCAL, ""), base=base)
 
 
 def changed_text(text: str, changes: Mapping[str, Any]) -> str:

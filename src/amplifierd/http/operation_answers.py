@@ -26,9 +26,12 @@ class Started(Answer):
 
 STARTED: dict[int | str, dict[str, Any]] = {
     202: {"model": Started, "description": "The work goes on"},
-    **problems(409, 502, 504),
+    **problems(409),
 }
 """The further answers of an endpoint that is an operation."""
+
+FETCHING: dict[int | str, dict[str, Any]] = {**STARTED, **problems(502, 504)}
+"""The further answers of one that fetches from sources."""
 
 
 async def operate(

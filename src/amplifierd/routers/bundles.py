@@ -12,7 +12,7 @@ from amplifierd.daemon.bundle_catalogue import add_bundle, list_bundles, remove_
 from amplifierd.http.dependencies import Admin, TheDaemon, note, requires
 from amplifierd.http.idempotent_route import IdempotentRoute
 from amplifierd.http.models import Answer, Body, Page, PageLimit, PageOffset, paged, problems
-from amplifierd.http.operation_answers import STARTED, Wait, operate
+from amplifierd.http.operation_answers import FETCHING, Wait, operate
 
 router = APIRouter(prefix="/bundles", tags=["bundles"], route_class=IdempotentRoute)
 
@@ -50,7 +50,7 @@ async def find_bundles(daemon: TheDaemon, limit: PageLimit = 100, offset: PageOf
     return BundlePage(bundles=[BundleInfo(**each) for each in part], **facts)
 
 
-@router.post("", status_code=201, responses={**STARTED, **problems(404)})
+@router.post("", status_code=201, responses={**FETCHING, **problems(404)})
 async def register_bundle(
     daemon: TheDaemon, caller: Admin, request: Request, response: Response, body: NewBundle, wait: Wait = True
 ) -> BundleInfo:

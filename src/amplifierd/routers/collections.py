@@ -14,7 +14,7 @@ from amplifierd.exceptions import RequestRefusedError
 from amplifierd.http.dependencies import Admin, TheDaemon, note, requires
 from amplifierd.http.idempotent_route import IdempotentRoute
 from amplifierd.http.models import Answer, Body, Page, PageLimit, PageOffset, paged, problems
-from amplifierd.http.operation_answers import STARTED, Wait, operate
+from amplifierd.http.operation_answers import FETCHING, Wait, operate
 from amplifierd.identifiers import checked_collection_id
 
 router = APIRouter(prefix="/collections", tags=["collections"], route_class=IdempotentRoute)
@@ -118,7 +118,7 @@ async def list_collections(
     return CollectionPage(collections=infos, warnings=warnings, **facts)
 
 
-@router.post("", status_code=201, responses={**STARTED, **problems(400, 409)})
+@router.post("", status_code=201, responses={**FETCHING, **problems(400, 409)})
 async def add_collection(
     daemon: TheDaemon, caller: Admin, request: Request, response: Response, body: NewCollection, wait: Wait = True
 ) -> MountedCollection:
@@ -145,7 +145,7 @@ async def add_collection(
     return added
 
 
-@router.post("/sync", responses=STARTED)
+@router.post("/sync", responses=FETCHING)
 async def sync_collections(
     daemon: TheDaemon, caller: Admin, body: SyncRequest | None = None, wait: Wait = True
 ) -> SyncResults:
@@ -186,7 +186,7 @@ async def remove_collection(
     await daemon.home.collections.remove(collection_id, force=force)
 
 
-@router.post("/{collection_id}/sync", responses={**STARTED, **problems(404)})
+@router.post("/{collection_id}/sync", responses={**FETCHING, **problems(404)})
 async def sync_collection(
     daemon: TheDaemon, caller: Admin, collection_id: str, body: SyncRequest | None = None, wait: Wait = True
 ) -> SyncResults:

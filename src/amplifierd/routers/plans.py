@@ -15,7 +15,7 @@ from amplifierd.exceptions import RequestRefusedError
 from amplifierd.http.dependencies import Runner, TheDaemon, requires
 from amplifierd.http.idempotent_route import IdempotentRoute
 from amplifierd.http.models import Answer, Body, problems
-from amplifierd.http.operation_answers import STARTED, Wait, operate
+from amplifierd.http.operation_answers import FETCHING, Wait, operate
 from amplifierd.plans.conversion import Form
 from amplifierd.sessions.unsecret import masked, without_secrets
 
@@ -92,7 +92,7 @@ class PlanDifference(Answer):
     text: str = Field(description="the same for a person to read")
 
 
-@router.post("/generate", status_code=201, responses={**STARTED, **problems(404)})
+@router.post("/generate", status_code=201, responses={**FETCHING, **problems(404)})
 async def generate_plan(daemon: TheDaemon, caller: Runner, body: PlanRequest, wait: Wait = True) -> GeneratedPlan:
     """Return the mount plan of a profile, which is compiled first if its build is missing or stale; without keys."""
     home = daemon.home

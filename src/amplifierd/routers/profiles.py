@@ -10,12 +10,12 @@ from fastapi.responses import PlainTextResponse
 
 from amplifierd.builds.profile import Profile
 from amplifierd.daemon.daemon import Daemon
-from amplifierd.daemon.profile_edits import ProfileEdits, name_in, text_version
+from amplifierd.daemon.profile_edits import ProfileEdits, name_in
 from amplifierd.exceptions import ProfileNotFoundError
 from amplifierd.http.dependencies import Admin, TheDaemon, requires
 from amplifierd.http.idempotent_route import IdempotentRoute
 from amplifierd.http.models import PageLimit, PageOffset, paged, problems
-from amplifierd.http.operation_answers import STARTED, Wait, operate
+from amplifierd.http.operation_answers import FETCHING, Wait, operate
 from amplifierd.identifiers import LOCAL, ProfileId, checked_collection_id
 from amplifierd.issues import errors
 from amplifierd.session_defaults import find_active_profile
@@ -116,7 +116,7 @@ async def copy_profile(
     return await _details(daemon, copied)
 
 
-@router.post("/{profile_id:path}/compile", responses={**STARTED, **problems(404)})
+@router.post("/{profile_id:path}/compile", responses={**FETCHING, **problems(404)})
 async def compile_profile(
     daemon: TheDaemon, caller: Admin, profile_id: ProfilePath, body: CompileRequest | None = None, wait: Wait = True
 ) -> Compiled:
@@ -172,8 +172,8 @@ async def get_profile(daemon: TheDaemon, profile_id: ProfilePath, resolved: Reso
         return await _details(daemon, known, resolved=resolved)
     if known.collection != LOCAL:
         await daemon.home.profiles.ensure_extracted(known)
-    text = await asyncio.to_thread(ProfileEdits(daemon.home).text, known)
-    return PlainTextResponse(text, media_type="text/markdown", headers={"ETag": f'"{text_version(text)}"'})
+    text, version = await asyncio.to_thread(ProfileEdits(daemon.home).text, known)
+    return PlainTextResponse(text, media_type="text/markdown", headers={"ETag": f'"{version}"'})
 
 
 @router.put("/{profile_id:path}", dependencies=_ADMIN, responses=problems(404, 409))

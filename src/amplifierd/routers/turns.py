@@ -145,7 +145,7 @@ async def execute(daemon: TheDaemon, caller: Runner, session_id: SessionId, body
     return TurnAnswer.model_validate(result)
 
 
-@router.post("/execute/stream", status_code=202, responses=_REFUSALS)
+@router.post("/execute/stream", status_code=202, responses=problems(404, 409, 429, 502, 503))
 async def submit(daemon: TheDaemon, caller: Runner, session_id: SessionId, body: Execution) -> Accepted:
     """Run a prompt without waiting for it; its turn, or its place in the queue, is reserved when this answers."""
     record = await _ready(daemon, caller, session_id, auto_resume=body.auto_resume)

@@ -24,7 +24,7 @@ SLOW = {"/api/v1/validate/module"}
 """Each request starts a process."""
 
 ENDLESS = {"/api/v1/events"}
-"""A stream that is answered goes on until its reader goes away."""
+"""A stream that is answered goes on until its reader goes away: see every_operation/test_all_events.py."""
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -222,6 +223,23 @@ class TestProfiles:
         assert code_of(client.put(address, json={"markdown": "---\n---\n"})) == (422, "profile-invalid")
         assert code_of(client.put(f"{API}/profiles/{OFFLINE}", json={"markdown": text})) == (403, "profile-read-only")
         assert file.read_text() == read.text
+
+    def test_a_secret_in_it_is_not_shown_and_still_there_when_the_text_is_written_back(
+        self, client: TestClient, served: Served, mine: str
+    ) -> None:
+        file, address = served.home.paths.own_profiles / "mine.md", f"{API}/profiles/{mine}"
+        file.write_text(
+            file.read_text().replace("\n---\n", "\nhooks: [{module: hooks-x, config: {token: hunter-2-x}}]\n---\n", 1)
+        )
+        before = client.get(address).json()["sections"]
+        read = client.get(address, params={"raw": True})
+
+        written = client.put(address, json={"markdown": read.text}, headers={"If-Match": read.headers["etag"]})
+
+        assert "hunter" not in read.text + file.read_text() + str(before)
+        assert (written.status_code, client.get(address).json()["sections"]) == (200, before)
+        (kept,) = re.findall(r"AMPLIFIER_SECRET_\w+", file.read_text())
+        assert served.home.keys.find(kept) == "hunter-2-x"
 
     def test_a_file_that_was_broken_by_hand_is_read_and_mended(
         self, client: TestClient, served: Served, mine: str

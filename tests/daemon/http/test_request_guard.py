@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+
+from amplifierd.http.request_guard import MAX_OPEN_REQUESTS
 
 from .conftest import Served
 
@@ -196,3 +199,33 @@ def test_what_changes_something_is_written_down_and_what_does_not_is_not(serve: 
     assert lines[0]["details"] == {"name": "ci", "scope": "read"}
     assert lines[0]["address"] == "127.0.0.1"
     assert served.home.paths.audit_file.stat().st_mode & 0o077 == 0
+
+
+def test_an_address_may_have_so_many_requests_open_and_others_do_not_suffer_from_it(served: Served) -> None:
+    async def hold_open() -> None:
+        """Begin requests whose bodies never come, one more than are let in."""
+        headers = [(b"host", b"localhost"), (b"content-type", b"application/json")]
+        headers.append((b"authorization", f"Bearer {served.token}".encode()))
+        scope = {"type": "http", "method": "POST", "path": "/api/v1/render", "raw_path": b"", "query_string": b""}
+        scope |= {"headers": headers, "client": ("127.0.0.9", 1), "scheme": "http", "http_version": "1.1"}
+        never, answers = asyncio.Event(), list[int]()
+
+        async def receive() -> Any:
+            await never.wait()
+
+        async def send(message: Any) -> None:
+            answers.append(message.get("status", 0))
+
+        waiting = [asyncio.create_task(served.app(dict(scope), receive, send)) for _ in range(MAX_OPEN_REQUESTS + 1)]
+        done, _ = await asyncio.wait(waiting, timeout=60, return_when=asyncio.FIRST_COMPLETED)
+        told.append((len(done), answers[0]))
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+
+    told: list[tuple[int, int]] = []
+    assert served.running.portal is not None
+    served.running.portal.call(hold_open)
+
+    assert told == [(1, 429)]
+    assert served.client(peer="127.0.0.9").get(ME).status_code == 200

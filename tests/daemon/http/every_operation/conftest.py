@@ -17,10 +17,24 @@ import pytest
 
 sys.path.append(str(Path(__file__).parent))
 
-from api_operations import PATHS, QUERIES, Operation, bodies, operations_of
+from api_operations import OFFLINE, PATHS, QUERIES, Operation, bodies, operations_of
 from real_server import RealServer, plan, real_server
 
 from amplifierd.app import create_app
+
+CANARIES = {
+    "a stored key": "canary-of-a-stored-key-77c0ffee",
+    "the settings": "canary-of-the-settings-6a5b4c3d",
+    "a profile": "canary-of-a-profile-3d2c1b0a",
+    "an override": "canary-of-an-override-40f1e2d3",
+}
+"""Secrets that no answer to any request may have."""
+
+CANARY_PROFILE = f"""---
+profile: {{name: canary, version: 1.0.0, schema_version: 2, extends: {OFFLINE}}}
+tools: [{{module: tool-todo, config: {{client_secret: {CANARIES["a profile"]}}}}}]
+---
+"""
 
 
 @dataclass(frozen=True)
@@ -59,7 +73,9 @@ class World:
             connection.request(method, url, body if isinstance(body, bytes | None) else json.dumps(body), given)
             answer = connection.getresponse()
             is_stream = answer.getheader("Content-Type", "").startswith("text/event-stream")
-            return Answer(answer.status, "" if is_stream else answer.read().decode("utf-8", "replace"))
+            text = "" if is_stream else answer.read().decode("utf-8", "replace")
+            assert not [what for what, canary in CANARIES.items() if canary in text], f"{method} {url}: {text}"
+            return Answer(answer.status, text)
         finally:
             connection.close()
 
@@ -124,6 +140,11 @@ def world(outside: Path) -> Iterator[World]:
     home = outside.parent / "home"
     work = outside.parent / "work"
     work.mkdir()
+    (home / "config/profiles").mkdir(parents=True)
+    (home / "config/profiles/canary.md").write_text(CANARY_PROFILE)
+    (home / "config/secrets.yaml").write_text(f"api_keys: {{provider-anthropic: {CANARIES['a stored key']}}}\n")
+    (home / "config/secrets.yaml").chmod(0o600)
+    (home / "config/daemon.yaml").write_text(f"registry_password: {CANARIES['the settings']}\n")
     with real_server(home, working_dir=str(work), metrics={"enabled": True}) as server:
         admin = server.client()
         created = admin.post("/sessions", json={"mount_plan": plan("One.", "Two.")})

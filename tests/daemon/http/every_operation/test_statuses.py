@@ -6,6 +6,7 @@ requests; a new operation, or a new status of one, needs a row there.
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from itertools import chain
@@ -26,6 +27,7 @@ S = f"{API}/sessions/{{session_id}}"
 WRITE = {"tool_calls": [{"name": "write_file", "arguments": {"file_path": "new.md", "content": "hello"}}]}
 SLOW = {"text": "Late.", "latency_ms": 60_000}
 MISSING = "/nowhere/at/all"
+NO_REPOSITORY = "git+file:///nowhere/at/all@main"
 
 ELSEWHERE = {
     f"POST {S}/execute": {499: "a prompt that is taken out of the queue", 504: "timeout_seconds"},
@@ -37,34 +39,28 @@ ELSEWHERE = {
 
 BY_CIRCUMSTANCES = {
     **dict.fromkeys((502, 504), "a source that does not answer, or not in time"),
-    499: "a worker that ends",
     404: "a source that is there and no bundle in it when it is looked at again",
     409: "files that somebody else locks, or made unreadable, meanwhile",
 }
 """Statuses that only circumstances outside of the daemon bring about, in the operations named below."""
 
 ONLY_BY_CIRCUMSTANCES = {
-    "POST /v1/chat/completions": {409, 499, 502, 504},
+    "POST /v1/chat/completions": {409},
     f"POST {API}/collections": {504},
     f"POST {API}/collections/sync": {502, 504},
     f"POST {API}/collections/{{collection_id}}/sync": {504},
-    f"GET {API}/collections/{{collection_id}}": {409, 502},
+    f"GET {API}/collections/{{collection_id}}": {409},
     f"PATCH {API}/collections/{{collection_id}}": {409},
     f"DELETE {API}/collections/{{collection_id}}": {409},
     f"POST {API}/profiles/{{profile_id}}/compile": {502, 504},
     f"GET {API}/profiles/{{profile_id}}/status": {502},
-    f"POST {API}/cache/verify": {502, 504},
-    f"POST {API}/cache/prune": {502, 504},
     f"POST {API}/mount-plans/generate": {502, 504},
     f"POST {API}/bundles": {404, 504},
     f"DELETE {API}/bundles/{{name}}": {409},
-    f"POST {API}/validate/module": {502},
     f"POST {API}/validate/bundle": {404, 502},
-    f"POST {API}/sessions": {502},
     f"GET {S}/newest-build": {409},
-    f"POST {S}/execute/stream": {499, 502, 504},
+    f"POST {S}/execute/stream": {502},
     f"POST {S}/change-profile": {502},
-    f"POST {S}/replay": {502},
 }
 
 Request = tuple[str, dict[str, Any]]
@@ -254,8 +250,10 @@ def of_the_library(world: World) -> Iterator[Request]:
     (other / "profiles").rmdir()
     other.rmdir()
     yield f"POST {API}/collections/{{collection_id}}/sync", {**ours, "body": {"auto_compile": False}}
+    yield f"GET {API}/collections/{{collection_id}}", ours
     yield f"DELETE {API}/collections/{{collection_id}}", ours
     yield from of_profiles(world)
+    yield from of_unreachable_sources(world)
     yield from of_plans_and_modules(world)
 
 
@@ -284,6 +282,15 @@ def of_profiles(world: World) -> Iterator[Request]:
     yield f"POST {API}/profiles/{{profile_id}}/compile", {"path": {"profile_id": "local/lacking"}}
 
 
+def of_unreachable_sources(world: World) -> Iterator[Request]:
+    """Yield requests for what is in a repository that is not there."""
+    known = world.session("Done.")
+    yield f"POST {S}/execute", at(known)
+    yield "POST /api/v1/sessions", {"body": {"bundle_uri": NO_REPOSITORY}}
+    yield f"POST {S}/replay", at(known, body={"bundle_uri": NO_REPOSITORY})
+    yield "POST /api/v1/validate/module", {"body": {"module_id": "tool-far", "source": NO_REPOSITORY}}
+
+
 def of_plans_and_modules(world: World) -> Iterator[Request]:
     for name in ("generate", "convert", "explain", "diff"):
         known = bodies()[f"POST {API}/mount-plans/{name}"]
@@ -304,7 +311,7 @@ def of_plans_and_modules(world: World) -> Iterator[Request]:
         MISSING,
         "unregistered",
         f"file://{MISSING}",
-        "git+file:///nowhere/at/all@main",
+        NO_REPOSITORY,
     ):
         yield "POST /api/v1/validate/bundle", {"body": {"source": source}}
         yield "POST /api/v1/bundles", {"body": {"uri": source}}
@@ -323,7 +330,16 @@ def of_the_daemon(world: World) -> Iterator[Request]:
     for path in ("/", "/health", "/ready", "/docs", "/v1/models", "/v1/models/{model}"):
         yield f"GET {path}", {}
     yield "POST /v1/chat/completions", {}
-    yield "POST /v1/chat/completions", {"body": {**bodies()["POST /v1/chat/completions"], "model": "no/such"}}
+    asked = bodies()["POST /v1/chat/completions"]
+    yield "POST /v1/chat/completions", {"body": {**asked, "model": "no/such"}}
+    errors = ("AuthenticationError", "LLMTimeoutError", "AbortError")
+    script = [{"when": {"contains": name}, "error": {"type": name, "message": "no"}} for name in errors]
+    providers = json.dumps([{"module": "provider-mock", "config": {"script": script}}])
+    failing = PROFILE.replace("name: sample", "name: failing").replace("}\n---", f"}}\nproviders: {providers}\n---")
+    yield "POST /api/v1/profiles", {"body": {"markdown": failing}}
+    for name in errors:
+        said = [{"role": "user", "content": name}]
+        yield "POST /v1/chat/completions", {"body": {**asked, "model": "local/failing", "messages": said}}
     plain = ("status", "info", "logs", "workers", "settings", "auth/me", "tokens", "operations", "trust")
     for path in (*plain, "directories/list", "metrics"):
         yield f"GET {API}/{path}", {}
