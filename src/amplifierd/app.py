@@ -113,10 +113,8 @@ def create_app(settings: Settings | None = None, *, home: Home | None = None) ->
         cross_site=CrossSite(served.settings),
         audit=daemon.audit,
     )
-    app.include_router(system.unversioned)
-    app.include_router(page.router)
-    app.include_router(login.router)
-    app.include_router(openai.router)
     for module in _VERSIONED:
         app.include_router(module.router, prefix=API)
+    for router in (system.unversioned, page.router, login.router, openai.router):
+        app.include_router(router)
     return app

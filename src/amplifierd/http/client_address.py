@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
 from starlette.types import Scope
@@ -40,7 +41,7 @@ class TrustedProxies:
 def peer_of(scope: Scope) -> Address | None:
     """Return the address at the other end of the connection, None where there is none."""
     client = scope.get("client")
-    return _parse(client[0]) if client else None
+    return _parse_peer(client[0]) if client else None
 
 
 def client_of(peer: Address | None, headers: Headers, proxies: TrustedProxies) -> str:
@@ -74,6 +75,12 @@ def is_direct(peer: Address | None, headers: Headers, proxies: TrustedProxies) -
     if any(name in headers for name in _FORWARDED) or proxies.has(peer):
         return False
     return peer is None or peer.is_loopback
+
+
+@lru_cache(maxsize=256)
+def _parse_peer(text: str) -> Address | None:
+    """Parse what the system says, for every request of a connection."""
+    return _parse(text)
 
 
 def _parse(text: str) -> Address | None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Mapping
 from typing import Any
 
+from amplifierd.session_store.json_lines import encoded
 from amplifierd.sessions.tree_events import Event, is_delta
 
 from .json_rpc import Peer
@@ -71,5 +71,5 @@ class Outbox:
 def described_event(event: Event) -> DescribedEvent:
     """Return an event as text, and what must be known about it without reading that."""
     name = event["event"]
-    envelope = json.dumps(event, ensure_ascii=False, separators=(",", ":"))
+    envelope = encoded(event).decode()
     return name, event["session_id"], event["root_session_id"], event["sequence"], is_delta(name), envelope
