@@ -50,9 +50,9 @@ class PageDaemon:
         """Begin a turn, and do not wait for it."""
         self.api.post(f"/sessions/{session_id}/execute/stream", json={"prompt": prompt}).raise_for_status()
 
-    def token_of(self, scope: str, name: str) -> str:
-        """Make a named token, and return its secret."""
-        made = self.api.post("/tokens", json={"name": name, "scope": scope})
+    def token_of(self, scope: str, name: str, *, owner: str | None = None) -> str:
+        """Make a named token, which sees the sessions of its owner, and return its secret."""
+        made = self.api.post("/tokens", json={"name": name, "scope": scope, "owner": owner})
         secret: str = made.raise_for_status().json()["token"]
         return secret
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 from .page_daemon import PageDaemon
 
-_ASKS = {"module": "hooks-approval", "config": {"ask_user_fallback": True}}
+ASKS = {"module": "hooks-approval", "config": {"ask_user_fallback": True}}
 
 
 def create(daemon: PageDaemon, plan: dict[str, Any], name: str) -> str:
@@ -38,7 +39,7 @@ def calls(tool: str, *, text: str = "", **arguments: Any) -> dict[str, Any]:
 def asking_session(daemon: PageDaemon, file: str, name: str, *answers: str) -> str:
     """Create a session that wants to write a file, and asks first; then it gives these answers."""
     writes = calls("write_file", text="I write it.", file_path=file, content="written\n")
-    return create(daemon, plan_of(writes, *(answers or ("The end: {{last_tool_result}}",)), hooks=[_ASKS]), name)
+    return create(daemon, plan_of(writes, *(answers or ("The end: {{last_tool_result}}",)), hooks=[ASKS]), name)
 
 
 def delegating_session(daemon: PageDaemon, name: str, *, asks: bool = False) -> str:
@@ -50,16 +51,20 @@ def delegating_session(daemon: PageDaemon, name: str, *, asks: bool = False) -> 
     delegates = calls("task", text="I ask the reviewer.", agent="reviewer", instruction="Review reviewed.py")
     parts = {
         "tools": [{"module": "tool-filesystem"}, {"module": "tool-task"}],
-        "hooks": [_ASKS] if asks else [],
+        "hooks": [ASKS] if asks else [],
         "agents": {"reviewer": {"description": "reviews", "providers": provider}},
     }
     return create(daemon, plan_of(delegates, "The reviewer is content.", **parts), name)
 
 
+def transcript_of(daemon: PageDaemon, session_id: str) -> Path:
+    """Return the file of what was said in a session."""
+    return daemon.directory.parent / "home/state/sessions" / session_id / "transcript.jsonl"
+
+
 def write_history(daemon: PageDaemon, session_id: str, turns: int) -> None:
     """Give a session that was never loaded a past of four messages a turn."""
-    transcript = daemon.directory.parent / "home/state/sessions" / session_id / "transcript.jsonl"
-    with transcript.open("a", encoding="utf-8") as lines:
+    with transcript_of(daemon, session_id).open("a", encoding="utf-8") as lines:
         for turn in range(1, turns + 1):
             call = {"id": f"call_{turn}", "name": "read_file", "input": {"file_path": f"file_{turn}.py"}}
             spoken: list[tuple[str, Any, dict[str, Any]]] = [

@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import re
 from collections.abc import Callable
+from pathlib import Path
 
 from playwright.sync_api import Locator, Page, expect
 
 from .page_daemon import PageDaemon
-from .sample_sessions import asking_session, calls, create, delegating_session, plan_of, write_history
+from .sample_sessions import (
+    ASKS,
+    asking_session,
+    calls,
+    create,
+    delegating_session,
+    plan_of,
+    transcript_of,
+    write_history,
+)
+
+DOT = b"iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+"""A picture of one dot."""
 
 
 def show(page: Page, session_id: str) -> Locator:
@@ -245,27 +260,107 @@ def test_an_edited_prompt_branches_and_leaves_the_session_as_it_was(page: Page, 
     assert "another second" not in said
 
 
-def test_a_turn_is_undone_in_files_and_conversation(page: Page, daemon: PageDaemon) -> None:
-    project = daemon.directory / "undone"
+def made_a_file(daemon: PageDaemon, name: str) -> tuple[str, Path]:
+    """Return a session whose turn made a file, and the directory it is in, beside one that was there before."""
+    project = daemon.directory / name
     project.mkdir()
     (project / "kept.txt").write_text("as it was\n")
     daemon.api.post("/trust", json={"directory": str(project)}).raise_for_status()
     writes = calls("write_file", file_path="made.txt", content="new\n")
-    body = {"mount_plan": plan_of(writes, "Made."), "working_dir": str(project), "name": "Undone"}
+    body = {"mount_plan": plan_of(writes, "Made."), "working_dir": str(project), "name": name}
     session_id = daemon.api.post("/sessions", json=body).raise_for_status().json()["session_id"]
     daemon.run(session_id, "make a file")
     assert (project / "made.txt").exists()
-    log = show(page, session_id)
-    expect(log.get_by_text("Made.", exact=True)).to_be_visible()
+    return session_id, project
 
+
+def undo_the_last_turn(page: Page, session_id: str) -> None:
+    expect(show(page, session_id).get_by_text("Made.", exact=True)).to_be_visible()
     page.keyboard.press("Escape")
     page.keyboard.press("u")
     expect(page.get_by_role("dialog")).to_contain_text("added: made.txt")
     page.get_by_role("dialog").get_by_role("button", name="Undo").click()
 
+
+def test_a_turn_is_undone_in_files_and_conversation(page: Page, daemon: PageDaemon) -> None:
+    session_id, project = made_a_file(daemon, "undone")
+
+    undo_the_last_turn(page, session_id)
+
     expect(page.get_by_text("Nothing said yet")).to_be_visible()
     expect(field(page)).to_have_value("make a file")
     assert [file.name for file in project.iterdir()] == ["kept.txt"]
+
+
+def test_what_others_changed_since_is_undone_only_when_that_is_meant(page: Page, daemon: PageDaemon) -> None:
+    session_id, project = made_a_file(daemon, "changed-since")
+    (project / "made.txt").write_text("by somebody else\n")
+
+    undo_the_last_turn(page, session_id)
+
+    question = page.get_by_role("dialog", name="Files changed since")
+    expect(question).to_contain_text("made.txt")
+    assert (project / "made.txt").read_text() == "by somebody else\n"
+    question.get_by_role("button", name="Undo anyway").click()
+    expect(page.get_by_text("Nothing said yet")).to_be_visible()
+    assert [file.name for file in project.iterdir()] == ["kept.txt"]
+
+
+def test_what_was_allowed_always_is_not_asked_again(page: Page, daemon: PageDaemon) -> None:
+    writes = [calls("write_file", file_path=f"always-{number}.txt", content="x") for number in (1, 2)]
+    log = show(page, create(daemon, plan_of(*writes, "Both written.", hooks=[ASKS]), "Asks once"))
+    say(page, "write both")
+
+    page.get_by_role("region", name="Approval needed").get_by_role("button", name="Allow always").click()
+
+    expect(log.get_by_text("Both written.")).to_be_visible()
+    assert (daemon.directory / "always-2.txt").exists()
+
+
+def test_a_picture_is_attached_and_pictures_of_an_answer_are_shown(page: Page, daemon: PageDaemon) -> None:
+    session_id = create(daemon, plan_of("It is a dot."), "Pictures")
+    kinds = ("image/png", "image/svg+xml")
+    pictures = [
+        {"type": "image", "source": {"type": "base64", "media_type": kind, "data": DOT.decode()}} for kind in kinds
+    ]
+    drawn = {"id": "msg_drawn", "timestamp": "2026-01-01T00:00:00.000000Z", "turn": 1}
+    said = {**drawn, "role": "assistant", "content": [{"type": "text", "text": "I drew it."}, *pictures]}
+    transcript_of(daemon, session_id).write_text(f"{json.dumps(said)}\n")
+    log = show(page, session_id)
+    answer = log.get_by_role("article").filter(has_text="I drew it.")
+    expect(answer.get_by_role("img", name="Image of the conversation")).to_have_js_property("naturalWidth", 1)
+    expect(answer).to_contain_text("An image that this page does not show (image/svg+xml).")
+
+    file = {"name": "dot.png", "mimeType": "image/png", "buffer": base64.b64decode(DOT)}
+    page.locator("message-composer input[type=file]").set_input_files(file)
+    expect(page.locator("message-composer").get_by_role("img")).to_be_visible()
+    say(page, "what is this")
+
+    expect(log.get_by_text("It is a dot.")).to_be_visible()
+    sent = log.get_by_role("article", name="You").get_by_role("img", name="Image of the conversation")
+    expect(sent).to_have_js_property("naturalWidth", 1)
+
+
+def test_what_a_turn_used_is_told_also_when_nobody_watched_it(page: Page, daemon: PageDaemon) -> None:
+    session_id = daemon.session("Done.", name="Not watched")
+    daemon.run(session_id, "go")
+
+    log = show(page, session_id)
+
+    expect(log.locator(".turn-usage")).to_contain_text(re.compile(r"\d+ tokens · cost unknown"))
+
+
+def test_a_browser_without_shared_workers_is_live_too(stranger: Page, daemon: PageDaemon) -> None:
+    stranger.add_init_script("delete window.SharedWorker")
+    stranger.goto(daemon.login_link())
+    expect(stranger.get_by_role("list", name="Sessions", exact=True)).to_be_visible()
+    session_id = create(daemon, plan_of("Heard."), "Without a worker")
+    stranger.get_by_role("main").get_by_role("link", name="Without a worker").click()
+    expect(field(stranger)).to_be_visible()
+
+    daemon.begin(session_id, "say it")
+
+    expect(stranger.get_by_role("log").get_by_text("Heard.")).to_be_visible()
 
 
 def test_a_link_leads_to_its_message_however_old(page: Page, daemon: PageDaemon) -> None:

@@ -93,3 +93,15 @@ def test_a_session_with_a_plan_of_its_own_says_so(page: Page, daemon: PageDaemon
 
     expect(page.get_by_role("row", name="session-journal")).to_be_visible()
     expect(page.locator("[data-module=context-simple]")).to_contain_text("loaded")
+
+
+def test_whoever_may_only_read_is_told_what_is_not_shown(stranger: Page, daemon: PageDaemon) -> None:
+    owner = daemon.api.get("/auth/me").json()["owner"]
+    session_id = daemon.session("Loaded.", name="Read only")
+    daemon.run(session_id, "go")
+    stranger.goto(daemon.login_link(daemon.token_of("read", "reader-of-plan", owner=owner)))
+
+    stranger.goto(f"/app/sessions/{session_id}/plan")
+
+    expect(stranger.get_by_text("it needs the scope run")).to_be_visible()
+    expect(stranger.get_by_text("provider-mock").first).to_be_visible()

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
@@ -139,6 +144,30 @@ def test_a_session_is_exported(page: Page, daemon: PageDaemon) -> None:
 
     assert download.value.suggested_filename == f"{session_id}.zip"
     assert download.value.path().read_bytes().startswith(b"PK")
+
+
+@pytest.fixture
+def foreign() -> Iterator[str]:
+    """A session that another application of the ecosystem keeps in the person's home."""
+    directory = Path.home() / ".amplifier/projects/-work-shop/sessions/kept-elsewhere"
+    directory.mkdir(parents=True)
+    told = {"session_id": directory.name, "created": "2026-01-02T03:04:05+00:00", "name": "Of another application"}
+    (directory / "metadata.json").write_text(json.dumps(told))
+    (directory / "transcript.jsonl").write_text(json.dumps({"role": "user", "content": "Hello there"}) + "\n")
+    yield directory.name
+    shutil.rmtree(Path.home() / ".amplifier/projects")
+
+
+def test_a_session_of_another_application_is_shown_and_exported(page: Page, foreign: str) -> None:
+    page.reload()
+    expect(row(page, "Of another application")).to_be_visible()
+
+    with page.expect_download() as download:
+        choose(page, "Of another application", "Export")
+
+    with zipfile.ZipFile(download.value.path()) as exported:
+        (transcript,) = [name for name in exported.namelist() if name.endswith("transcript.jsonl")]
+        assert b"Hello there" in exported.read(transcript)
 
 
 def test_a_deleted_session_comes_back_by_undo_and_from_the_trash(page: Page, daemon: PageDaemon) -> None:

@@ -80,7 +80,18 @@ export class Conversation {
     early.forEach((event) => this.#heard(event));
     this.#dropStored();
     this.#changed("reset");
+    this.#readTurns().catch(() => {});
     if (early.length) this.#fetchNew();
+  }
+
+  /** Read what earlier turns used and how they ended: nobody may have watched them. */
+  async #readTurns() {
+    const query = { event_type: "execution:done", limit: LARGE_PAGE };
+    const read = (offset) => get(ofSession(this.#id, "/events"), { ...query, offset }, { signal: this.#signal });
+    const first = await read(0);
+    const { events } = first.has_more ? await read(first.total - LARGE_PAGE) : first;
+    for (const { data } of events) this.#note(data);
+    this.#changed("turn");
   }
 
   /** Events come from now on: fetch what happened since the conversation was loaded. */
@@ -220,9 +231,14 @@ export class Conversation {
 
   #ended({ data, timestamp }) {
     this.#finishStep({ timestamp });
-    this.turns.set(data.turn ?? this.lastTurn, { ...this.turns.get(data.turn), status: data.status, usage: data.usage, error: data.error });
+    this.#note(data);
     this.tools.ended();
     this.#changed("turn", data.turn ?? this.lastTurn);
+  }
+
+  /** Take note of how a turn ended. */
+  #note({ turn = this.lastTurn, status, usage, error }) {
+    this.turns.set(turn, { ...this.turns.get(turn), status, usage, error });
   }
 
   #notice(text, level) {

@@ -1,6 +1,7 @@
 // Plan and lock: what a session is assembled from, in which versions, set by which files.
 
 import { get, ofSession, Problem } from "../../lib/api.js";
+import { may } from "../../lib/caller.js";
 import { fill, h, iconButton } from "../../lib/dom.js";
 import { copyText } from "../../lib/clipboard.js";
 import { moment, plain } from "../../lib/format.js";
@@ -20,6 +21,7 @@ class PlanView extends View {
   #main = h("div.split-main.plan-main");
   #hooks = h("div.plan-hooks");
   #values = [];
+  #mayLoad = false;
 
   async open() {
     const { signal } = this;
@@ -28,7 +30,9 @@ class PlanView extends View {
     shortcut("Escape", "Close the details", () => this.#inspector.close(), { signal, group: "Plan" });
     const of = (rest) => get(ofSession(this.params.id, rest), {}, { signal });
     const known = sessions.value.byId.get(this.params.id) ?? (await refresh(this.params.id, { signal }));
-    const [stored, explained, loaded] = await Promise.all([of("/mount-plan"), of("/explain"), known.activity ? orNull(of("/modules")) : null]);
+    this.#mayLoad = await may("run");
+    const modules = known.activity && this.#mayLoad ? orNull(of("/modules")) : null;
+    const [stored, explained, loaded] = await Promise.all([of("/mount-plan"), of("/explain"), modules]);
     const lock = explained.build_id ? await of("/lock") : null;
     this.#values = explained.values;
     this.#build(known, stored.mount_plan, lock, loaded?.items ?? null);
@@ -61,8 +65,8 @@ class PlanView extends View {
   async #fillHooks(modules, onOpen, isLoaded) {
     if (!isLoaded) {
       const names = modules.hooks.map(({ name }) => name).join(", ") || "none";
-      fill(this.#hooks, h("p.muted", `Hooks of the plan: ${plain(names)}. Which events each hears is known when the session's modules are loaded.`),
-        h("button", { type: "button", onclick: () => this.#load() }, "Load the session and show"));
+      fill(this.#hooks, h("p.muted", `Hooks of the plan: ${plain(names)}. Which events each hears is known when the session's modules are loaded${this.#mayLoad ? "." : ", which your token may not see; it needs the scope run."}`),
+        this.#mayLoad && h("button", { type: "button", onclick: () => this.#load() }, "Load the session and show"));
       return;
     }
     await this.#loadHooks(modules, onOpen);
@@ -109,7 +113,7 @@ async function orNull(answer) {
   try {
     return await answer;
   } catch (error) {
-    if (error instanceof Problem && [403, 404, 409].includes(error.status)) return null;
+    if (error instanceof Problem && [404, 409].includes(error.status)) return null;
     throw error;
   }
 }

@@ -1,0 +1,12 @@
+// Who is logged in, and what that allows: what would be refused is not asked for.
+
+import { get } from "./api.js";
+
+const SCOPES = ["read", "run", "admin"];
+let asked = null;
+
+/** Whether the login allows what a scope does. */
+export async function may(scope) {
+  asked ??= get("/auth/me");
+  return SCOPES.indexOf((await asked).scope) >= SCOPES.indexOf(scope);
+}
