@@ -23,7 +23,9 @@ _BUSY = 2
 _MANY = 8
 """With so many sessions, too: they stay where they are, and one day several of them have something to do."""
 
-_FIRST_S = 1.0
+_SOON_S = 2.0
+"""So long after the daemon or a worker came up a spare is started; until then they need the cores themselves."""
+
 _LOOK_S = 0.1
 
 
@@ -44,7 +46,7 @@ class WorkerPool:
         self._home, self._hears, self._at_end = home, hears, at_end
         self._most, self._patience_s = home.settings.workers.max_processes, patience_s
         self._workers: list[WorkerProcess] = []
-        self._first: asyncio.TimerHandle | None = None
+        self._soon: asyncio.TimerHandle | None = None
         self._starting: asyncio.Task[WorkerProcess] | None = None
         self._choosing: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._promised = 0
@@ -56,11 +58,12 @@ class WorkerPool:
         return tuple(self._workers)
 
     def begin(self) -> None:
-        """Have a first spare, once the daemon itself has come up."""
-        self._first = asyncio.get_running_loop().call_later(_FIRST_S, self.prepare)
-
-    def prepare(self) -> None:
         """Have a spare soon."""
+        if self._soon is not None:
+            self._soon.cancel()
+        self._soon = asyncio.get_running_loop().call_later(_SOON_S, self._prepare)
+
+    def _prepare(self) -> None:
         if self._starting is None and not self._is_stopped:
             self._starting = asyncio.create_task(self._start())
 
@@ -115,7 +118,7 @@ class WorkerPool:
         while True:
             if self._is_stopped:
                 raise NotReadyError("the daemon is stopping", hint="try again when it is back")
-            self.prepare()
+            self._prepare()
             assert self._starting is not None
             starting = self._starting
             try:
@@ -128,7 +131,7 @@ class WorkerPool:
             if self._starting is not starting:
                 continue  # another one was faster
             self._starting = None
-            self.prepare()
+            self.begin()
             if worker.is_over:
                 continue
             worker.serves = serves
@@ -145,7 +148,7 @@ class WorkerPool:
             self._workers.remove(worker)
         if worker.serves is None and self._starting is not None and self._starting.done():
             self._starting = None
-            self.prepare()
+            self.begin()
         self._at_end(worker)
 
     async def retire(self, worker: WorkerProcess) -> None:
@@ -156,8 +159,8 @@ class WorkerPool:
     async def stop(self, grace_s: float) -> None:
         """End every worker; none is started any more."""
         self._is_stopped = True
-        if self._first is not None:
-            self._first.cancel()
+        if self._soon is not None:
+            self._soon.cancel()
         if self._starting is not None:
             self._starting.cancel()
             await asyncio.gather(self._starting, return_exceptions=True)
