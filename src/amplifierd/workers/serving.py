@@ -25,5 +25,6 @@ async def serve(connection: socket.socket) -> None:
     try:
         await is_over.wait()
     finally:
+        methods.turn_away()
         beating.cancel()
         peer.close()
