@@ -21,6 +21,14 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 DAEMON = Path(__file__).parents[2] / "stand_ins/worker_daemon.py"
 
 
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def small(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[WorkerBench]:
+    """A home whose workers may have little memory, are soon given up, and end soon when there is nothing to do."""
+    limits = {"memory_limit_mb": 200, "idle_minutes": 0.05}
+    async with WorkerBench(tmp_path_factory.mktemp("small"), patience_s=3, workers=limits) as bench:
+        yield bench
+
+
 async def test_a_killed_worker_fails_its_turn_and_the_session_goes_on_in_another(bench: WorkerBench) -> None:
     session_id, folder = await bench.session(faulty("start"))
     submitted = await bench.live.submit(session_id, TurnRequest(PROMPT))
@@ -98,23 +106,23 @@ async def test_a_module_that_blocks_holds_up_its_own_worker_only(bench: WorkerBe
     assert (await bench.result(submitted))["status"] == "completed"
 
 
-async def test_a_turn_that_blocks_for_good_is_ended_by_an_immediate_cancellation(bench: WorkerBench) -> None:
-    session_id, folder = await bench.session(faulty("block"))
-    submitted = await bench.live.submit(session_id, TurnRequest(PROMPT))
+async def test_a_turn_that_blocks_for_good_is_ended_by_an_immediate_cancellation(small: WorkerBench) -> None:
+    session_id, folder = await small.session(faulty("block"))
+    submitted = await small.live.submit(session_id, TurnRequest(PROMPT))
     await until((folder / "begun").exists)
 
     for asked in (
-        bench.live.cancel(session_id),
-        bench.live.queued(session_id),
-        bench.live.submit(session_id, TurnRequest("later", queue=True)),
-        bench.live.perform(session_id, "rename", name="Blocked"),
+        small.live.cancel(session_id),
+        small.live.queued(session_id),
+        small.live.submit(session_id, TurnRequest("later", queue=True)),
+        small.live.perform(session_id, "rename", name="Blocked"),
     ):
         with pytest.raises(NotReadyError, match="blocked"):
             await asked
-    await bench.live.cancel(session_id, immediate=True)
+    await small.live.cancel(session_id, immediate=True)
 
-    assert (await bench.result(submitted))["status"] == "failed"
-    assert (await bench.run(session_id))["status"] == "completed"
+    assert (await small.result(submitted))["status"] == "failed"
+    assert (await small.run(session_id))["status"] == "completed"
 
 
 async def test_a_broken_orchestrator_is_told_in_the_kernel_s_words(bench: WorkerBench) -> None:
@@ -163,14 +171,6 @@ async def test_a_worker_that_cannot_notice_the_end_of_its_daemon_is_ended_by_the
     assert (await bench.run(session_id))["turn"] == 2
     assert not is_alive(folder / "worker")
     assert not is_alive(folder / "child")
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def small(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[WorkerBench]:
-    """A home whose workers may have little memory, and end soon when there is nothing to do."""
-    limits = {"memory_limit_mb": 200, "idle_minutes": 0.05}
-    async with WorkerBench(tmp_path_factory.mktemp("small"), workers=limits) as bench:
-        yield bench
 
 
 async def test_a_worker_that_leaks_ends_after_its_turn(small: WorkerBench) -> None:

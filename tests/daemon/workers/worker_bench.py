@@ -26,11 +26,11 @@ PROMPT = "misbehave"
 class WorkerBench:
     """A home with its workers, and everything that they told."""
 
-    def __init__(self, folder: Path, **settings: Any) -> None:
+    def __init__(self, folder: Path, *, patience_s: float = 20, **settings: Any) -> None:
         overrides = {"security": {"module_roots": [str(MODULES)]}, **settings}
         self.home: Home = amplifierd.open_home(folder / "home", offline=True, overrides=overrides)
         self.events: list[LiveEvent] = []
-        self.live = Workers(self.home, on_event=self._hear, patience_s=3)
+        self.live = Workers(self.home, on_event=self._hear, patience_s=patience_s)
         self._folder, self._number = folder, 0
 
     async def __aenter__(self) -> Self:
