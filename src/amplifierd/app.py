@@ -13,6 +13,7 @@ from .daemon.daemon import Daemon
 from .home import Home, open_home
 from .http.authentication import Authentication
 from .http.cross_site import CrossSite
+from .http.json_answer import JsonAnswer
 from .http.login_cookie import LoginCookie
 from .http.openapi import describe
 from .http.problem_answers import add_problem_answers
@@ -100,6 +101,7 @@ def create_app(settings: Settings | None = None, *, home: Home | None = None) ->
         version=__version__,
         lifespan=lifespan,
         redirect_slashes=False,
+        default_response_class=JsonAnswer,
         docs_url=None,
         redoc_url=None,
     )

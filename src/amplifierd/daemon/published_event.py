@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from amplifierd.session_store.json_lines import encoded
+from amplifierd.session_store.json_lines import encoded_for_others
 from amplifierd.session_store.protocol import StoredEvent
 from amplifierd.session_store.record import now
 from amplifierd.sessions.tree_events import is_delta
@@ -74,7 +74,7 @@ def daemon_event(
         "correlation_id": None,
         "data": dict(data),
     }
-    return PublishedEvent(name, encoded(envelope), session_id=session_id, root_id=root_id)
+    return PublishedEvent(name, encoded_for_others(envelope), session_id=session_id, root_id=root_id)
 
 
 def stored_event(line: StoredEvent, root_id: str) -> PublishedEvent:
@@ -93,7 +93,7 @@ def stored_event(line: StoredEvent, root_id: str) -> PublishedEvent:
     }
     return PublishedEvent(
         name,
-        encoded(envelope),
+        encoded_for_others(envelope),
         session_id=session_id,
         root_id=root_id,
         sequence=sequence,

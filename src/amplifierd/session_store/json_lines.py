@@ -17,7 +17,9 @@ logger = logging.getLogger(__name__)
 
 _BLOCK = 1 << 16
 _json: TypeAdapter[Any] = TypeAdapter(Any, config=ConfigDict(ser_json_inf_nan="constants"))
+_public_json: TypeAdapter[Any] = TypeAdapter(Any, config=ConfigDict(ser_json_inf_nan="null"))
 _write, _to_json, _from_json = os.write, _json.serializer.to_json, _json.validator.validate_json  # used for every line
+_to_public_json = _public_json.serializer.to_json
 
 
 def encoded(value: Any) -> bytes:
@@ -30,6 +32,14 @@ def encoded(value: Any) -> bytes:
         return _to_json(value)
     except ValueError:
         return _encode_slowly(value)
+
+
+def encoded_for_others(value: Any) -> bytes:
+    """Return a value as every program can read it: halves of surrogate pairs become `?`, what is not a number null."""
+    try:
+        return _to_public_json(value)
+    except ValueError:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
 
 
 def encoded_file(value: Any) -> bytes:

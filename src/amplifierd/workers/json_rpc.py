@@ -14,6 +14,8 @@ import socket
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
+from amplifierd.session_store.json_lines import encoded_for_others
+
 from .error_transfer import described_error, error_of
 
 Method = Callable[..., Awaitable[Any]]
@@ -84,8 +86,8 @@ class Peer(asyncio.Protocol):
         self._last_id += 1
         request_id = self._last_id
         answer = self._asked[request_id] = asyncio.get_running_loop().create_future()
-        self._send({"jsonrpc": "2.0", "id": request_id, "method": method, "params": params})
         try:
+            self._send({"jsonrpc": "2.0", "id": request_id, "method": method, "params": params})
             return await answer
         except asyncio.CancelledError:
             self.notify(CANCEL, id=request_id)
@@ -109,8 +111,7 @@ class Peer(asyncio.Protocol):
 
     def _send(self, *messages: Mapping[str, Any]) -> None:
         if self._transport is not None:
-            lines = (f"{json.dumps(message, ensure_ascii=False, separators=(',', ':'))}\n" for message in messages)
-            self._transport.write("".join(lines).encode())
+            self._transport.write(b"".join(encoded_for_others(message) + b"\n" for message in messages))
 
     # --- the connection
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from amplifierd.session_store.json_lines import encoded
+from amplifierd.session_store.json_lines import encoded_for_others
 from amplifierd.sessions.tree_events import Event, is_delta
 
 from .json_rpc import Peer
@@ -71,5 +71,5 @@ class Outbox:
 def described_event(event: Event) -> DescribedEvent:
     """Return an event as text, and what must be known about it without reading that."""
     name = event["event"]
-    envelope = encoded(event).decode()
+    envelope = encoded_for_others(event).decode()
     return name, event["session_id"], event["root_session_id"], event["sequence"], is_delta(name), envelope

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import httpx2
+from real_server import plan
 from session_requests import create, execute
 
 
@@ -56,3 +59,20 @@ def test_older_parts_are_left_out_of_what_the_model_sees(admin: httpx2.Client, w
     assert execute(admin, session_id).status_code == 200
     last = admin.get(f"{path}/requests").json()["requests"][-1]
     assert last["tokens"] < compacted["tokens_before"] - long.count("word") // 2
+
+
+def test_half_of_a_surrogate_pair_hides_no_answer(admin: httpx2.Client, work: Path) -> None:
+    def post(path: str, body: dict[str, Any]) -> httpx2.Response:
+        return admin.post(path, content=json.dumps(body), headers={"Content-Type": "application/json"})
+
+    asked = {"mount_plan": plan("half \ud83d here"), "working_dir": str(work), "metadata": {"from": "\ude00"}}
+    path = f"/sessions/{post('/sessions', asked).json()['session_id']}"
+
+    answer = post(f"{path}/execute", {"prompt": "Go on.", "metadata": {"from": "\ude00"}})
+
+    assert (answer.status_code, answer.json()["response"]) == (200, "half ? here")
+    said = admin.get(f"{path}/messages", params={"render": "html"}).json()["messages"]
+    assert said[-1]["content"][0]["text"] == "half ? here"
+    for part in ("", "/transcript", "/turns", "/requests", "/mount-plan", "/events"):
+        assert admin.get(f"{path}{part}").status_code == 200, part
+    assert admin.get("/sessions").status_code == 200
