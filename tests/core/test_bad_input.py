@@ -261,15 +261,15 @@ async def test_a_plan_that_contains_itself_runs(resolver: Any) -> None:
     assert session.status.load_failures == []
 
 
-async def test_thousands_of_modules_that_are_not_there_are_as_many_failures(resolver: Any) -> None:
-    plan = {**PLAN, "tools": [{"module": f"tool-nobody-{number}"} for number in range(2_000)]}
+async def test_hundreds_of_modules_that_are_not_there_are_as_many_failures(resolver: Any) -> None:
+    plan = {**PLAN, "tools": [{"module": f"tool-nobody-{number}"} for number in range(500)]}
     session = AmplifierSession(plan)
     session.coordinator.mount_points["module-source-resolver"] = resolver
 
     async with session:
         assert await session.execute("hello") == "answer to hello"
 
-    assert len(session.status.load_failures) == 2_000
+    assert len(session.status.load_failures) == 500
 
 
 async def test_ten_thousand_entries_of_the_wrong_shape_are_refused_at_the_first(resolver: Any) -> None:

@@ -105,6 +105,6 @@ async def test_the_answer_to_a_critical_command_is_never_remembered(mount_guard:
 async def test_a_long_command_is_judged_like_a_short_one(mount_guard: Any, filler: str) -> None:
     guard = await mount_guard()
 
-    verdict = await guard.judge_command(filler * 50_000 + "; sudo ls")
+    verdict = await guard.judge_command(filler * 10_000 + "; sudo ls")
 
     assert (verdict.action, guard.audit[0]["request"]["risk_level"]) == ("deny", "critical")
