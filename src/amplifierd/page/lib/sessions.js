@@ -1,16 +1,14 @@
 // All sessions as the daemon has them, kept current by its events. Lists and headers read from here.
 
 import { get, ofSession } from "./api.js";
-import { onEvents, onGap } from "./stream.js";
-import { settled, Store } from "./state.js";
+import { onEvents, onGap, onRecords } from "./stream.js";
+import { Store } from "./state.js";
 
 const PAGE = 200;
 
 /** {status: "loading" | "ready" | "error", byId: Map, total, hasMore, error} */
 export const sessions = new Store({ status: "loading", byId: new Map(), total: 0, hasMore: false, error: null });
 
-const wanted = new Set();
-const refreshWanted = settled(() => refreshAll(), 120, 600);
 let offset = 0;
 let isListening = false;
 
@@ -19,6 +17,7 @@ export async function load() {
   if (!isListening) {
     isListening = true;
     onEvents(heard);
+    onRecords(changed);
     onGap(() => load());
   }
   try {
@@ -63,33 +62,13 @@ export function forget(id) {
 }
 
 function heard({ event, session_id: id, data }) {
-  if (!id) return;
-  if (event === "session:deleted") {
-    forget(id);
-    return;
-  }
-  if (event === "session:status") {
-    const known = sessions.value.byId.get(id);
-    if (known) keep({ ...known, ...data });
-  }
-  if (event.startsWith("session:") || event === "execution:done" || event === "user_message:saved") {
-    wanted.add(id);
-    refreshWanted();
-  }
+  if (event === "session:deleted") forget(id);
+  const known = sessions.value.byId.get(id);
+  if (event === "session:status" && known) keep({ ...known, ...data });
 }
 
-async function refreshAll() {
-  const ids = [...wanted];
-  wanted.clear();
-  if (ids.length > 20) {
-    await load();
-    return;
-  }
-  await Promise.all(ids.map(async (id) => {
-    try {
-      await refresh(id);
-    } catch (error) {
-      if (error.status === 404) forget(id);
-    }
-  }));
+function changed(id, session) {
+  if (!id) load();
+  else if (session) keep(session);
+  else forget(id);
 }

@@ -1,10 +1,12 @@
 // The daemon's events for all tabs: one stream of what every list shows, one of the conversations that are open.
 //
 // It runs in the SharedWorker, or in the page of a browser without one. However many tabs there are, the daemon serves
-// two streams: pieces of texts come only for sessions that some tab shows, and come merged, at most every 40 ms.
+// two streams: pieces of texts come only for sessions that some tab shows, and come merged, at most every 40 ms. The
+// record of a session that changed is fetched here, too, once for all of them.
 
-import { queryString } from "./api.js";
+import { get, ofSession, queryString } from "./api.js";
 import { ReconnectingStream } from "./event-source.js";
+import { settled } from "./state.js";
 
 const OVERVIEW = [
   "session:*", "approval:*", "execution:*", "user_message:saved", "operation:updated", "collection:*", "profile:*",
@@ -12,6 +14,7 @@ const OVERVIEW = [
 ].join(",");
 const PASS_ON_MS = 40;
 const WATCH_MS = 60;
+const MOST_RECORDS = 20; // More of them at once are fetched as a list.
 
 /** A client is `{post(message), sessions: Set}`; a page has one, each tab of a worker is one. */
 export class StreamHub {
@@ -24,6 +27,8 @@ export class StreamHub {
   #waiting = [];
   #timer = null;
   #watchTimer = null;
+  #changedRecords = new Set();
+  #tellRecords = settled(() => this.#fetchRecords(), 120, 600);
 
   join(client) {
     this.#clients.add(client);
@@ -113,6 +118,10 @@ export class StreamHub {
     }
     if (envelope.event.startsWith("stream:")) return;
     envelope.part = part;
+    if (part === "overview" && changesRecord(envelope)) {
+      this.#changedRecords.add(envelope.session_id);
+      this.#tellRecords();
+    }
     const last = this.#waiting.at(-1);
     if (last && mergeable(last, envelope)) {
       last.data = joined(last.data, envelope.data);
@@ -121,6 +130,23 @@ export class StreamHub {
       this.#waiting.push(envelope);
     }
     this.#timer ??= setTimeout(() => this.#flush(), PASS_ON_MS);
+  }
+
+  async #fetchRecords() {
+    const ids = [...this.#changedRecords];
+    this.#changedRecords.clear();
+    if (ids.length > MOST_RECORDS) {
+      this.#tell({ type: "records" });
+      return;
+    }
+    const read = async (id) => {
+      try {
+        this.#tell({ type: "record", id, session: await get(ofSession(id)) });
+      } catch (error) {
+        if (error.status === 404) this.#tell({ type: "record", id, session: null });
+      }
+    };
+    await Promise.all(ids.map(read));
   }
 
   #flush() {
@@ -138,6 +164,11 @@ export class StreamHub {
     this.#flush();
     this.#clients.forEach((client) => client.post(message));
   }
+}
+
+function changesRecord({ event, session_id: id }) {
+  if (!id || event === "session:deleted") return false;
+  return event.startsWith("session:") || event === "execution:done" || event === "user_message:saved";
 }
 
 function concerns(event, sessions) {

@@ -8,6 +8,7 @@ export const link = new Store({ link: "connecting" });
 
 const listeners = new Set();
 const gapListeners = new Set();
+const recordListeners = new Set();
 const watched = new Map();
 const readiness = new Set();
 let send = null;
@@ -44,6 +45,11 @@ export function onEvents(listener, { signal } = {}) {
 export function onGap(listener, { signal } = {}) {
   gapListeners.add(listener);
   signal?.addEventListener("abort", () => gapListeners.delete(listener), { once: true });
+}
+
+/** Hear `(id, session)` when the record of a session changed, null when it is gone; without an id, many did. */
+export function onRecords(listener) {
+  recordListeners.add(listener);
 }
 
 /**
@@ -83,6 +89,8 @@ function hear(message) {
   if (message.type === "events") message.events.forEach((event) => listeners.forEach((listener) => listener(event)));
   else if (message.type === "link") link.set({ ...message });
   else if (message.type === "watched") tellReady(message.sessions);
+  else if (message.type === "record") recordListeners.forEach((listener) => listener(message.id, message.session));
+  else if (message.type === "records") recordListeners.forEach((listener) => listener());
   else if (message.type === "gap") gapListeners.forEach((listener) => listener(message.part));
 }
 
