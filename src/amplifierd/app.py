@@ -114,6 +114,7 @@ def create_app(settings: Settings | None = None, *, home: Home | None = None) ->
         authentication=Authentication(served.settings, daemon.tokens, daemon.tickets, app.state.login_cookie),
         cross_site=CrossSite(served.settings),
         audit=daemon.audit,
+        metrics=daemon.metrics,
     )
     for module in _VERSIONED:
         app.include_router(module.router, prefix=API)

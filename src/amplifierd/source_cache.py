@@ -14,16 +14,20 @@ from .home import Home
 
 async def list_cache(home: Home) -> tuple[tuple[CachedSource, bool], ...]:
     """Return the entries of a home's cache, each with whether something of the home refers to it."""
-    used = {*_in_use(home)}
-    found = await in_thread(lambda stop: list_cached(home.paths.cache))
-    return tuple((each, _is_used(each, used)) for each in found)
+
+    def look(stop: object) -> tuple[tuple[CachedSource, bool], ...]:
+        used = {*_in_use(home)}
+        return tuple((each, _is_used(each, used)) for each in list_cached(home.paths.cache))
+
+    return await in_thread(look)
 
 
 async def prune_cache(home: Home, *, keep_days: float | None = None, dry_run: bool = False) -> PruneResult:
     """Remove what nothing in the home refers to and was not used for some days, by default `cache.keep_days`."""
-    used = tuple(_in_use(home))
     days = home.settings.cache.keep_days if keep_days is None else keep_days
-    return await in_thread(lambda stop: prune(home.paths.cache, in_use=used, keep_days=days, dry_run=dry_run))
+    return await in_thread(
+        lambda stop: prune(home.paths.cache, in_use=tuple(_in_use(home)), keep_days=days, dry_run=dry_run)
+    )
 
 
 def _in_use(home: Home) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import time
 import uuid
@@ -15,6 +16,7 @@ from amplifier_foundation.sources import ProgressEvent
 from amplifierd.home import Home
 from amplifierd.live_sessions import LiveEvent
 from amplifierd.sessions.announcements import DELETED
+from amplifierd.sessions.uncounted import TURN_DONE
 from amplifierd.workers.workers import Workers
 
 from .audit import AuditLog
@@ -77,12 +79,23 @@ class Daemon:
         self.upkeep = Upkeep(home)
         self.loop_lag = LoopLag()
         self.metrics = Metrics()
-        self.metrics.gauge("uptime_seconds", "Time since the start", lambda: self.uptime_seconds)
-        self.metrics.gauge("loop_lag_seconds", "How late the event loop was last", lambda: self.loop_lag.last_s)
+        self._show_metrics()
         self._started = time.monotonic()
         self._coming_up: asyncio.Task[None] | None = None
         self._extracting: asyncio.Task[None] | None = None
         self._is_ready = asyncio.Event()
+
+    def _show_metrics(self) -> None:
+        gauge, states = self.metrics.gauge, self.live.states
+        gauge("uptime_seconds", "Time since the start", lambda: self.uptime_seconds)
+        gauge("loop_lag_seconds", "How late the event loop was last", lambda: self.loop_lag.last_s)
+        gauge("loaded_sessions", "Sessions in workers", lambda: len(states()))
+        gauge("busy_sessions", "Sessions with a turn", lambda: sum(one.activity != "idle" for one in states()))
+        gauge("workers", "Worker processes", lambda: len(self.live.workers()))
+        gauge("subscribers", "Clients that watch events", lambda: self.events.subscribers)
+        gauge("queued_events", "Events that clients have not taken yet", lambda: self.events.waiting)
+        gauge("dropped_deltas", "Pieces that slow clients did not get, since the start", lambda: self.events.dropped)
+        gauge("cache_bytes", "Size of the cache, measured a few times a day", lambda: self.upkeep.cache_bytes)
 
     @property
     def uptime_seconds(self) -> float:
@@ -139,6 +152,8 @@ class Daemon:
                 is_delta=event.is_delta,
             )
         )
+        if event.name == TURN_DONE and event.session_id == event.root_session_id:
+            self.metrics.count_turn(json.loads(event.envelope)["data"])
         if event.name == DELETED and event.session_id == event.root_session_id:
             self.events.forget(event.session_id)
             self.access.forget(event.session_id)
@@ -149,6 +164,7 @@ class Daemon:
 
     def _tell_operation(self, operation: dict[str, Any]) -> None:
         """Let everybody see that long work goes on; what came of it is for those who may ask."""
+        self.metrics.count_operation(operation)
         told = {key: operation[key] for key in ("id", "kind", "target", "status", "progress")}
         self.events.tell("operation:updated", told)
 

@@ -146,6 +146,12 @@ class EventHub:
     def subscribers(self) -> int:
         return len(self._of_all) + sum(len(watching) for watching in self._of_root.values())
 
+    @property
+    def waiting(self) -> int:
+        """How many events those who watch have not taken yet."""
+        of_roots = (one for watching in self._of_root.values() for one in watching)
+        return sum(one.waiting for one in (*self._of_all, *of_roots))
+
     def last_sequence(self, root_id: str) -> int | None:
         """Return the number of the latest event of a tree, None when none was heard of."""
         ring = self._rings.get(root_id)

@@ -99,6 +99,10 @@ class Subscriber:
         return True
 
     @property
+    def waiting(self) -> int:
+        return len(self._queue)
+
+    @property
     def is_done(self) -> bool:
         """Whether it is closed, and everything was taken."""
         return self.is_closed and not self._queue

@@ -7,6 +7,7 @@ import logging
 
 from amplifier_core.exceptions import AmplifierError
 from amplifierd.home import Home
+from amplifierd.source_cache import list_cache
 
 logger = logging.getLogger(__name__)
 
@@ -18,6 +19,7 @@ class Upkeep:
 
     def __init__(self, home: Home) -> None:
         self._home = home
+        self.cache_bytes = 0
         self._running: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -33,13 +35,14 @@ class Upkeep:
             try:
                 await self.look()
             except (AmplifierError, OSError) as error:
-                logger.warning("old sessions were not removed: %s", error)
+                logger.warning("old sessions were not removed, or the cache not measured: %s", error)
             await asyncio.sleep(_EVERY_S)
 
     async def look(self) -> None:
-        """Remove what is too old, as the settings say."""
+        """Remove what is too old, as the settings say, and measure the cache."""
         removed = [*await self._home.sessions.empty_trash()]
         if self._home.settings.sessions.retention_days is not None:
             removed += await self._home.sessions.cleanup()
         if removed:
             logger.info("removed %d old sessions", len(removed))
+        self.cache_bytes = sum(entry.bytes for entry, _ in await list_cache(self._home))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import time
 import uuid
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -16,6 +17,7 @@ from amplifier_core.exceptions import AmplifierError
 from amplifierd.daemon.audit import AuditLog
 from amplifierd.daemon.callers import Caller
 from amplifierd.daemon.log_files import logging_about
+from amplifierd.daemon.metrics import Metrics
 from amplifierd.exceptions import RequestRefusedError
 
 from .authentication import Authentication
@@ -46,8 +48,17 @@ logger = logging.getLogger(__name__)
 class RequestGuard:
     """The outermost layer of the application. What it lets through knows its `caller`, `address` and `request_id`."""
 
-    def __init__(self, app: ASGIApp, *, authentication: Authentication, cross_site: CrossSite, audit: AuditLog) -> None:
-        self._app, self._authentication, self._cross_site, self._audit = app, authentication, cross_site, audit
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        authentication: Authentication,
+        cross_site: CrossSite,
+        audit: AuditLog,
+        metrics: Metrics,
+    ) -> None:
+        self._app, self._authentication, self._cross_site = app, authentication, cross_site
+        self._audit, self._metrics = audit, metrics
         self._open: Counter[str] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -64,7 +75,7 @@ class RequestGuard:
         state = scope["state"] = dict(scope.get("state", ()))
         state["request_id"] = request_id
         _drop_trailing_slash(scope)
-        answer = ResponseHeaders(send, request_id)
+        answer, begun = ResponseHeaders(send, request_id), time.monotonic()
         try:
             headers = read_headers(scope["headers"])
             scope["scheme"] = self._authentication.scheme_of(scope, headers)
@@ -81,6 +92,10 @@ class RequestGuard:
         except AmplifierError as error:
             logger.info("%s %s was refused: %s", scope["method"], scope["path"], error.message)
             await error_answer(Request(scope), error)(scope, receive, answer.send)
+        finally:
+            if answer.status is not None and not answer.is_stream:
+                route = getattr(scope.get("route"), "path", None)
+                self._metrics.count_request(scope["method"], route, answer.status, time.monotonic() - begun)
 
     async def _run(self, scope: Scope, receive: Receive, answer: ResponseHeaders) -> None:
         try:

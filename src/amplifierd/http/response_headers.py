@@ -34,6 +34,7 @@ class ResponseHeaders:
         self._send, self._request_id = send, request_id.encode()
         self.origin: bytes | None = None
         self.status: int | None = None
+        self.is_stream = False
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -48,6 +49,7 @@ class ResponseHeaders:
 
     def _own(self, message: Message) -> list[tuple[bytes, bytes]]:
         given = dict(message.get("headers", ()))
+        self.is_stream = given.get(b"content-type", b"").startswith(b"text/event-stream")
         own = [(b"x-request-id", self._request_id), *_ALWAYS]
         if b"cache-control" not in given:
             own.append((b"cache-control", b"no-store"))

@@ -173,4 +173,16 @@ def test_the_end_of_the_log_is_shown_without_secrets(client: TestClient, served:
 
 def test_metrics_are_there_when_they_are_switched_on(client: TestClient, serve: Callable[..., Served]) -> None:
     assert client.get(f"{API}/metrics").status_code == 404
-    assert "uptime_seconds" in serve(metrics={"enabled": True}).client().get(f"{API}/metrics").text
+    counted = serve(metrics={"enabled": True}).client()
+    for path in ("one", "two"):
+        assert counted.get(f"{API}/{path}").status_code == 404
+    assert counted.post(f"{API}/cache/prune", json={"dry_run": True}).status_code == 200
+
+    shown = counted.get(f"{API}/metrics").text
+
+    assert 'amplifierd_request_seconds_count{method="",route="",status="404"} 2.0' in shown
+    assert 'amplifierd_request_seconds_count{method="POST",route="/cache/prune",status="200"} 1.0' in shown
+    assert 'amplifierd_operation_seconds_count{kind="cache-prune-check",status="succeeded"} 1.0' in shown
+    gauges = "uptime_seconds loop_lag_seconds loaded_sessions busy_sessions workers subscribers queued_events"
+    for name in (*gauges.split(), "dropped_deltas", "cache_bytes"):
+        assert f"\namplifierd_{name} " in shown, name

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import httpx2
-from real_server import plan, read_events
+from real_server import RealServer, plan, read_events
 from session_requests import SLOW, code, create, execute, submit, watch_until
 
 
@@ -158,3 +159,12 @@ def test_another_model_and_provider_are_asked_from_then_on(admin: httpx2.Client,
     assert code(admin.post(path, json={"temperature": 1})) == (422, "extra-field")
     admin.patch(f"/sessions/{session_id}", json={"status": "completed"})
     assert code(admin.post(path, json={"model": "late"})) == (409, "session-state-conflict")
+
+
+def test_turns_and_their_tokens_are_counted(server: RealServer, spoken: str) -> None:
+    shown = server.daemon.metrics.text().decode()
+
+    (turns,) = re.findall(r'amplifierd_turns_total\{status="completed"\} (.+)', shown)
+    (tokens,) = re.findall(r'amplifierd_tokens_total\{kind="output"\} (.+)', shown)
+    assert float(turns) >= 2
+    assert float(tokens) > 0
