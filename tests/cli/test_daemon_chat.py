@@ -46,6 +46,8 @@ def test_a_daemon_that_ends_and_comes_back_is_told_and_the_chat_goes_on(
         terminal = chat(replace(amplifier, home=home), [MARKED, "Here again."])
         terminal.type("Begin")
         terminal.expect("● bash")
+        terminal.press(f"For later{ALT_ENTER}")
+        terminal.expect("1 queued")
 
         if is_killed:
             os.kill(daemon.process.pid, signal.SIGKILL)
@@ -60,6 +62,8 @@ def test_a_daemon_that_ends_and_comes_back_is_told_and_the_chat_goes_on(
                 terminal.expect("failed")
             terminal.type("Go on")
             terminal.expect("Here again.")
+            terminal.type("/queue")
+            terminal.expect("1. For later")
             terminal.press(CTRL_D)
             assert terminal.end() == 0
 

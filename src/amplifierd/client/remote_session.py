@@ -108,7 +108,7 @@ class RemoteSession:
         """Run a prompt to its end. What goes wrong inside the turn is in the result.
 
         Raises:
-            PromptRemovedError: it was taken out of the queue, or was lost with a daemon that ended.
+            PromptRemovedError: it was taken out of the queue, or is held there since its daemon ended.
         """
         last: Event = {}
         async with aclosing(self.stream(prompt, queue=queue, **options)) as events:
@@ -130,7 +130,7 @@ class RemoteSession:
         """Run a prompt and yield its events, those of its children included; the last one is `execution:done`.
 
         Raises:
-            PromptRemovedError: it was taken out of the queue, or was lost with a daemon that ended.
+            PromptRemovedError: it was taken out of the queue, or is held there since its daemon ended.
         """
         accepted = await self.submit(prompt, queue=queue, **options)
         after = int(parse_qs(urlsplit(accepted["events_url"]).query)["after"][0])
@@ -140,7 +140,8 @@ class RemoteSession:
                 is_own = event.get("correlation_id") == accepted["correlation_id"]
                 is_begun = is_begun or (is_own and event["event"] != STATUS)
                 if not is_begun and accepted["status"] == "queued" and self._is_at_rest(event):
-                    raise PromptRemovedError(f"this was not said, it waits no longer: {prompt}", hint="say it again")
+                    hint = "say it again, or look for it in the queue"
+                    raise PromptRemovedError(f"this was not said: {prompt}", hint=hint)
                 is_over = is_own and event["event"] == "execution:done" and event["session_id"] == self.session_id
                 if not is_begun or (event.get("sequence") is None and not is_over):
                     continue
