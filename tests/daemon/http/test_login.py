@@ -304,13 +304,16 @@ def test_the_page_itself_changes_things(logged_in: TestClient, headers: dict[str
     assert answer.json()["code"] == "token-not-found"
 
 
+@pytest.fixture(scope="module")
+def from_everywhere(serve: Callable[..., Served]) -> TestClient:
+    """A browser that is logged in at a daemon which other machines reach."""
+    return browser(serve(host="0.0.0.0", trusted_proxies=["127.0.0.9"]))
+
+
 @pytest.mark.parametrize("path", [ME, "/api/v1/sessions", "/api/v1/events", "/v1/models", "/openapi.json", "/"])
 @pytest.mark.parametrize("site", ["cross-site", "same-site"])
-def test_a_cookie_shows_nothing_to_another_site(serve: Callable[..., Served], path: str, site: str) -> None:
-    served = serve(host="0.0.0.0", trusted_proxies=["127.0.0.9"])
-    client = browser(served)
-
-    answer = client.get(path, headers={"Sec-Fetch-Site": site})
+def test_a_cookie_shows_nothing_to_another_site(from_everywhere: TestClient, path: str, site: str) -> None:
+    answer = from_everywhere.get(path, headers={"Sec-Fetch-Site": site})
 
     assert answer.status_code == 403
     assert answer.headers["cross-origin-resource-policy"] == "same-origin"
