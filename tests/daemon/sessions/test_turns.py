@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from agents_at_work import Agent, Kind, call
+from waiting_tool import WaitingTool
 
 from amplifierd.exceptions import ExecutionInProgressError, QueueFullError, SessionStateError
 from amplifierd.home import Home
@@ -136,8 +137,9 @@ async def test_the_queue_is_bounded_and_can_be_read_and_shortened(tmp_path: Path
 async def test_prompts_that_waited_when_a_session_was_closed_are_held_until_they_are_sent_again(
     home: Home, work: Path, tmp_path: Path
 ) -> None:
-    agent = Agent([{"text": "one two three", "latency_ms": 60_000}], provider={"on_exhausted": "canned"})
+    agent = Agent([call("wait_here"), "Done."])
     async with home.sessions.open(**agent.source(home, "plan", tmp_path), working_dir=work) as session:
+        await WaitingTool().mount(session)
         running = [asyncio.create_task(session.execute(prompt, queue=True)) for prompt in ("One", "Two", "Three")]
         async for event in session.subscribe():
             if event["event"] == "execution:queued" and event["data"]["position"] == 2:
