@@ -15,9 +15,6 @@ from .session_store.record import Activity
 from .sessions.client_turns import ClientTurn
 from .sessions.compaction import Compaction
 
-Questions = Literal["wait", "deny"]
-"""What becomes of a question that a session asks: it waits for a client, or is denied unless remembered."""
-
 Part = Literal["modules", "tools", "hooks", "capabilities", "agents"]
 """What can be looked at in a live session."""
 
@@ -118,7 +115,7 @@ class LiveSessions(Protocol):
 
     def workers(self) -> Sequence[WorkerState]: ...
 
-    async def load(self, session_id: str, *, questions: Questions = "wait") -> LoadedState:
+    async def load(self, session_id: str) -> LoadedState:
         """Load a session's modules; one that is live already stays as it is.
 
         Raises:

@@ -116,7 +116,7 @@ async def completing(
     bound = replace(
         asked, prompt=results or asked.prompt, history=(), client=replace(asked.client, answers=(), results={})
     )
-    await daemon.live.load(session_id, questions="deny")
+    await daemon.live.load(session_id)
     async with _submitted(daemon, session_id, bound) as running:
         yield running
 
@@ -142,7 +142,7 @@ async def _own_session(daemon: Daemon, caller: Caller, asked: AskedCompletion) -
         asked.profile, history=asked.history, owner=caller.owner, limits=caller.limits, metadata={"for": "completion"}
     )
     try:
-        await daemon.live.load(record.session_id, questions="deny")
+        await daemon.live.load(record.session_id)
         yield record.session_id
     finally:
         await run_to_end(_remove(daemon, record.session_id))

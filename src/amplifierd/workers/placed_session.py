@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from amplifierd.live_sessions import LiveState, Questions, TurnRequest
+from amplifierd.live_sessions import LiveState, TurnRequest
 
 from .worker_process import WorkerProcess
 
@@ -50,8 +50,8 @@ class Submission:
 class PlacedSession:
     """Where a session is, what it was told to do, and what its worker said about it last."""
 
-    def __init__(self, session_id: str, worker: WorkerProcess, questions: Questions, told: Mapping[str, Any]) -> None:
-        self.session_id, self.worker, self.questions = session_id, worker, questions
+    def __init__(self, session_id: str, worker: WorkerProcess, told: Mapping[str, Any]) -> None:
+        self.session_id, self.worker = session_id, worker
         self.told: Mapping[str, Any] = told
         self.unread_keys: Sequence[Mapping[str, Any]] = told.get("unread_keys") or ()
         self._was_repaired = bool(told.get("repaired"))

@@ -11,7 +11,7 @@ from weakref import WeakValueDictionary
 
 from amplifierd.exceptions import NotReadyError, SessionHeldError, SessionNotFoundError
 from amplifierd.home import Home
-from amplifierd.live_sessions import LiveEvent, OnEvent, Questions
+from amplifierd.live_sessions import LiveEvent, OnEvent
 from amplifierd.session_store.record import SessionRecord, checked_session_id
 
 from .environment import secrets_for
@@ -78,7 +78,7 @@ class Placement:
 
     # --- loading; the caller has the session's lock
 
-    async def load(self, session_id: str, questions: Questions = "wait") -> PlacedSession:
+    async def load(self, session_id: str) -> PlacedSession:
         """Have a session in a worker."""
         if (placed := self.find(session_id)) is not None:
             return placed
@@ -90,10 +90,10 @@ class Placement:
         secrets = await asyncio.to_thread(secrets_for, plan, os.environ, resolver)
         worker = await self._worker_for(record, plan)
         try:
-            told = await self._load_in(worker, session_id, questions, secrets)
+            told = await self._load_in(worker, session_id, secrets)
         finally:
             worker.loading -= 1
-        placed = self.placed[session_id] = PlacedSession(session_id, worker, questions, told)
+        placed = self.placed[session_id] = PlacedSession(session_id, worker, told)
         worker.sessions.add(session_id)
         self._unload_surplus()
         return placed
@@ -107,10 +107,8 @@ class Placement:
                 self.begin(self.unload_idle(placed))
                 surplus -= 1
 
-    async def _load_in(
-        self, worker: WorkerProcess, session_id: str, questions: Questions, secrets: Mapping[str, str]
-    ) -> dict[str, Any]:
-        asked = {"session_id": session_id, "questions": questions, "environment": secrets}
+    async def _load_in(self, worker: WorkerProcess, session_id: str, secrets: Mapping[str, str]) -> dict[str, Any]:
+        asked = {"session_id": session_id, "environment": secrets}
         try:
             told: dict[str, Any] = await worker.call("load", **asked)
         except SessionHeldError as error:

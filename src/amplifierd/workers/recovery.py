@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from amplifier_core.exceptions import AmplifierError
 from amplifierd.home import Home
-from amplifierd.live_sessions import OnEvent, Questions, SubmittedTurn, TurnRequest
+from amplifierd.live_sessions import OnEvent, SubmittedTurn, TurnRequest
 from amplifierd.session_store.protocol import StoredEvent
 from amplifierd.sessions.uncounted import TURN_DONE
 
@@ -17,7 +17,7 @@ from .untold_end import broken_off, untold_end
 
 logger = logging.getLogger(__name__)
 
-Load = Callable[[str, Questions], Awaitable[PlacedSession]]
+Load = Callable[[str], Awaitable[PlacedSession]]
 
 
 class Submit(Protocol):
@@ -42,7 +42,7 @@ class Recovery:
             return
         waiting = tuple(lost.submissions.values())
         try:
-            await self._load(lost.session_id, lost.questions)
+            await self._load(lost.session_id)
             messages = await self._store.read_messages(lost.session_id)
             events = await self._store.read_events(lost.session_id)
         except (AmplifierError, OSError) as error:

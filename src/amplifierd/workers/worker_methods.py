@@ -13,15 +13,15 @@ from amplifier_core.exceptions import ModuleLoadError, describe
 from amplifier_foundation.sources import Sources
 from amplifierd.exceptions import PromptRemovedError, SessionStateError
 from amplifierd.home import Home
-from amplifierd.live_sessions import Part, Questions
+from amplifierd.live_sessions import Part
 from amplifierd.paths import Paths
-from amplifierd.sessions.approvers import DenyAll, LeaveOpen
 from amplifierd.sessions.client_turns import ClientTurn
 from amplifierd.sessions.session import Session, SubmittedPrompt
 from amplifierd.sessions.tree_events import Event
 from amplifierd.sessions.uncounted import TURN_DONE
 from amplifierd.settings import Settings
 
+from .client_answers import ClientsAnswer, nobody_answers
 from .error_transfer import described_error
 from .inspection import INSPECTIONS, cancellation_of
 from .json_rpc import Method
@@ -120,16 +120,15 @@ class WorkerMethods:
 
     # --- sessions
 
-    async def load(self, session_id: str, questions: Questions, environment: Mapping[str, str]) -> dict[str, Any]:
+    async def load(self, session_id: str, environment: Mapping[str, str]) -> dict[str, Any]:
         """Open a session; one that is open stays as it is. `environment` has the secrets that its plan needs."""
         repaired = False
         if session_id not in self._sessions:
             os.environ.update(environment)  # where the SDKs of vendors look for them
             self._home.sessions.runtime.learn(environment)
-            approver = LeaveOpen() if questions == "wait" else DenyAll()
             try:
                 with logging_about(session_id=session_id):
-                    opened = await self._home.sessions.resume(session_id, approver=approver)
+                    opened = await self._home.sessions.resume(session_id, approver=ClientsAnswer())
             except RuntimeError as error:  # the kernel's word for a module that it cannot do without
                 raise ModuleLoadError(describe(error)) from error
             if session_id in self._sessions:
@@ -172,15 +171,18 @@ class WorkerMethods:
             client=ClientTurn(**client) if client is not None else None,
         )
         self._untold.add((session_id, correlation_id))
-        turn = asyncio.create_task(self._run(session_id, correlation_id, submitted))
+        turn = asyncio.create_task(self._run(session_id, correlation_id, submitted, has_nobody=client is not None))
         self._turns.add(turn)
         turn.add_done_callback(self._turns.discard)
         if submitted.is_queued:
             await session.save_queue()
         return {"status": "queued" if submitted.is_queued else "accepted"}
 
-    async def _run(self, session_id: str, correlation_id: str, submitted: SubmittedPrompt) -> None:
-        """Run a prompt to its end and tell how that was."""
+    async def _run(
+        self, session_id: str, correlation_id: str, submitted: SubmittedPrompt, *, has_nobody: bool
+    ) -> None:
+        """Run a prompt to its end and tell how that was; `has_nobody` says that no one answers its questions."""
+        nobody_answers.set(has_nobody)
         ended: dict[str, Any] = {"session_id": session_id, "correlation_id": correlation_id}
         try:
             with logging_about(**ended):

@@ -15,7 +15,6 @@ from amplifierd.live_sessions import (
     LoadedState,
     OnEvent,
     Part,
-    Questions,
     QueuedPrompts,
     SubmittedTurn,
     TurnRequest,
@@ -113,9 +112,9 @@ class Workers:
 
     # --- loading
 
-    async def load(self, session_id: str, *, questions: Questions = "wait") -> LoadedState:
+    async def load(self, session_id: str) -> LoadedState:
         async with self._placement.alone(session_id):
-            placed = await self._placement.load(session_id, questions)
+            placed = await self._placement.load(session_id)
         return LoadedState(placed.take_repaired(), placed.unread_keys)
 
     async def unload(self, session_id: str) -> None:

@@ -18,6 +18,7 @@ from amplifierd.exceptions import (
     SessionNotFoundError,
 )
 from amplifierd.live_sessions import QueuedPrompts, TurnRequest
+from amplifierd.sessions.client_turns import ClientTurn
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -149,8 +150,12 @@ async def _answer(bench: WorkerBench, session_id: str, request_id: str) -> dict[
 
 async def test_a_question_is_denied_where_nobody_could_answer(bench: WorkerBench) -> None:
     script = [call("write_file", file_path="new.txt", content="x"), "Done."]
-    session_id, folder = await bench.session(script, tools=[{"module": "tool-filesystem"}], hooks=ASKING)
-    await bench.live.load(session_id, questions="deny")
+    session_id, folder = await bench.session([*script, *script], tools=[{"module": "tool-filesystem"}], hooks=ASKING)
+    await bench.live.load(session_id)
 
-    assert (await bench.run(session_id))["tool_calls"][0]["status"] == "denied"
+    assert (await bench.run(session_id, client=ClientTurn()))["tool_calls"][0]["status"] == "denied"
     assert not (folder / "new.txt").exists()
+
+    await bench.live.submit(session_id, TurnRequest("Again"))
+    await until(lambda: (state := bench.live.state(session_id)) and state.pending_approvals)
+    await bench.live.cancel(session_id, immediate=True)
