@@ -64,7 +64,7 @@ class WorkerPool:
         self._soon = asyncio.get_running_loop().call_later(_SOON_S, self._prepare)
 
     def _prepare(self) -> None:
-        if self._starting is None and not self._is_stopped:
+        if (self._starting is None or _has_failed(self._starting)) and not self._is_stopped:
             self._starting = asyncio.create_task(self._start())
 
     async def take(self, serves: str) -> WorkerProcess:
@@ -125,9 +125,6 @@ class WorkerPool:
                 worker = await asyncio.shield(starting)
             except (OSError, TimeoutError) as error:
                 raise NotReadyError(f"no worker process can be started: {error}") from error
-            finally:
-                if starting.done() and self._starting is starting and (starting.cancelled() or starting.exception()):
-                    self._starting = None
             if self._starting is not starting:
                 continue  # another one was faster
             self._starting = None
@@ -167,3 +164,7 @@ class WorkerPool:
         begun = time.monotonic()
         await asyncio.gather(*(worker.stop(grace_s) for worker in self.workers))
         logger.info("all workers ended after %.1f s", time.monotonic() - begun)
+
+
+def _has_failed(starting: asyncio.Task[WorkerProcess]) -> bool:
+    return starting.done() and (starting.cancelled() or starting.exception() is not None)
