@@ -3,16 +3,17 @@
 import { post } from "../../lib/api.js";
 import { h } from "../../lib/dom.js";
 import { navigate } from "../../lib/navigation.js";
-import { load, ofProfile, profileAddress } from "../../lib/profiles.js";
+import { library, load, ofProfile, profileAddress } from "../../lib/profiles.js";
 import { openDialog } from "../../components/dialog.js";
 import { attempt } from "../../components/toast.js";
 
 const NAME = "[a-z0-9][a-z0-9._\\-]*";
 
 /** Ask for a name and what it extends, store it, and go there to edit it. */
-export async function newProfile(profiles) {
+export async function newProfile() {
+  if (!library.value.isLoaded) await attempt(load);
   const name = nameField();
-  const parents = profiles.filter((one) => one.valid);
+  const parents = library.value.profiles.filter((one) => one.valid);
   const parent = h("select", { id: "profile-parent" },
     parents.map((one) => h("option", { value: one.id, selected: one.id === "foundation/base" }, `${one.id} — ${one.description}`)));
   const problem = h("p.field-error", { role: "alert" });

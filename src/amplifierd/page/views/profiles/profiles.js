@@ -26,7 +26,7 @@ class ProfilesView extends View {
       h("header.view-head", h("h1", "Profiles"), h("div.head-actions",
         h("button", { type: "button", onclick: () => sync("") }, icon("down"), "Sync all"),
         h("button", { type: "button", onclick: addCollection }, icon("plus"), "Add collection"),
-        h("button.primary", { type: "button", onclick: () => newProfile(library.value.profiles) }, icon("plus"), "New profile"))),
+        h("button.primary", { type: "button", onclick: newProfile }, icon("plus"), "New profile"))),
       h("div.toolbar", h("div.search-field", icon("search"), this.#search)),
       this.#body);
     fill(this.#body, loading("Loading profiles…"));
