@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,16 @@ def test_a_broken_tool_leaves_a_working_session(admin: httpx2.Client, work: Path
     assert [item["status"] for item in modules if item["id"] == "tool-nowhere"] == ["failed"]
 
 
+def search(admin: httpx2.Client, text: str) -> list[dict[str, Any]]:
+    """Return what is found, once the index has heard of it from the session's worker."""
+    for _ in range(200):
+        hits: list[dict[str, Any]] = admin.get("/sessions/search", params={"q": text}).json()["hits"]
+        if hits:
+            break
+        time.sleep(0.05)
+    return hits
+
+
 def test_sessions_are_listed_filtered_and_found(admin: httpx2.Client, work: Path) -> None:
     session_id = create(admin, work, "Marzipan.", name="sweets for the party")
     execute(admin, session_id)
@@ -86,7 +97,7 @@ def test_sessions_are_listed_filtered_and_found(admin: httpx2.Client, work: Path
 
     found = admin.get("/sessions", params={"q": "sweets party"}).json()
     assert [session["session_id"] for session in found["sessions"]] == [session_id]
-    hits = admin.get("/sessions/search", params={"q": "marzipan"}).json()["hits"]
+    hits = search(admin, "marzipan")
     assert [hit["session"]["session_id"] for hit in hits] == [session_id]
     idle = admin.get("/sessions", params={"activity": "idle"}).json()["sessions"]
     assert session_id in {session["session_id"] for session in idle}
