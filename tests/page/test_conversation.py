@@ -365,7 +365,7 @@ def test_a_browser_without_shared_workers_is_live_too(stranger: Page, daemon: Pa
 
 def test_a_link_leads_to_its_message_however_old(page: Page, daemon: PageDaemon) -> None:
     session_id = daemon.session(name="Long past")
-    write_history(daemon, session_id, turns=400)
+    write_history(daemon, session_id, turns=300)
 
     page.goto(f"/app/sessions/{session_id}?message=msg_000003_3")
 

@@ -178,9 +178,7 @@ class WorkerMethods:
             await session.save_queue()
         return {"status": "queued" if submitted.is_queued else "accepted"}
 
-    async def _run(
-        self, session_id: str, correlation_id: str, submitted: SubmittedPrompt, *, has_nobody: bool
-    ) -> None:
+    async def _run(self, session_id: str, correlation_id: str, submitted: SubmittedPrompt, *, has_nobody: bool) -> None:
         """Run a prompt to its end and tell how that was; `has_nobody` says that no one answers its questions."""
         nobody_answers.set(has_nobody)
         ended: dict[str, Any] = {"session_id": session_id, "correlation_id": correlation_id}
