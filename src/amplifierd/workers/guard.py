@@ -9,6 +9,7 @@ import signal
 import socket
 import sys
 import threading
+from typing import NoReturn
 
 from amplifier_system.processes import end_with_tree
 
@@ -36,16 +37,20 @@ class Guard:
         threading.Thread(target=self._watch, name="guard", daemon=True).start()
         self._end_if_alone()
 
+    def end(self) -> NoReturn:
+        """End this process and everything it started, at once."""
+        end_with_tree(self._marker)
+
     def _signalled(self, number: int, frame: object) -> None:
         """Leave signals to the daemon while there is one: those of a terminal or of a service reach both."""
         self._end_if_alone()
 
     def _end_if_alone(self) -> None:
         if os.getppid() != self._daemon_pid:
-            end_with_tree(self._marker)
+            self.end()
 
     def _watch(self) -> None:
         gone = select.poll()
         gone.register(self._watched, 0)  # that the other side is gone is reported whether it is asked for or not
         gone.poll()
-        end_with_tree(self._marker)
+        self.end()

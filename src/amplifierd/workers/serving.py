@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 
+from .guard import Guard
 from .heartbeat import Heartbeat
 from .json_rpc import Peer
 from .outbox import Outbox
@@ -12,12 +13,17 @@ from .worker_log import begin_log
 from .worker_methods import WorkerMethods
 
 
-async def serve(connection: socket.socket) -> None:
-    """Answer until the connection is over."""
+async def serve(connection: socket.socket, guard: Guard) -> None:
+    """Answer until the daemon asks to stop; without a daemon nothing more is done, not even the end of a turn."""
     begin_log()
     is_over = asyncio.Event()
     methods = WorkerMethods(at_stop=is_over.set)
-    peer = await Peer.connect(connection, methods.table(), at_end=is_over.set)
+
+    def lost() -> None:
+        if not is_over.is_set():
+            guard.end()
+
+    peer = await Peer.connect(connection, methods.table(), at_end=lost)
     outbox = Outbox(peer)
     methods.begin(outbox)
     heartbeat = Heartbeat(outbox.put)
@@ -25,6 +31,5 @@ async def serve(connection: socket.socket) -> None:
     try:
         await is_over.wait()
     finally:
-        methods.turn_away()
         beating.cancel()
         peer.close()

@@ -21,12 +21,13 @@ def main(arguments: list[str]) -> None:
     descriptor, daemon_pid, marker = arguments
     connection = socket.socket(fileno=int(descriptor))
     connection.set_inheritable(False)
-    Guard(connection, int(daemon_pid), marker).begin()
+    guard = Guard(connection, int(daemon_pid), marker)
+    guard.begin()
     look_seldom()
     from .serving import serve  # everything that sessions need: much to import, once nothing looks for garbage in it
 
     keep_what_is_there()
-    asyncio.run(serve(connection))
+    asyncio.run(serve(connection, guard))
     logging.shutdown()
     os._exit(0)  # threads of modules must not keep an ended worker alive
 

@@ -99,14 +99,10 @@ class WorkerMethods:
         assert self._outbox is not None
         return self._outbox
 
-    def turn_away(self) -> None:
-        """Refuse the prompts that wait; they stay stored, unlike those of which whoever waits goes away."""
-        for session in self._sessions.values():
-            session.turn_away()
-
     async def stop(self, grace_s: float) -> None:
         """Turn away prompts that wait, stop the turns, gently for as long as the grace lasts, and end the process."""
-        self.turn_away()
+        for session in self._sessions.values():
+            session.turn_away()
         for session in self._sessions.values():
             await session.cancel()
         if self._turns and grace_s > 0:
