@@ -7,7 +7,7 @@ import json
 import logging
 import time
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any, Literal
 
@@ -33,6 +33,7 @@ from .operations import Operations
 from .published_event import PublishedEvent
 from .renderer import Renderer
 from .session_access import SessionAccess
+from .settings_change import change_settings
 from .subscriber import StreamLimits
 from .tickets import Tickets
 from .tokens import Tokens
@@ -75,6 +76,7 @@ class Daemon:
         self.step = ""
         self.warnings: list[str] = [*home.settings.warnings]
         self.settings_waiting: list[str] = []
+        self._changing_settings = asyncio.Lock()
         self.freshness = Freshness(home, self.library_events.seen)
         self.upkeep = Upkeep(home)
         self.loop_lag = LoopLag()
@@ -106,6 +108,18 @@ class Daemon:
         if caller.login_hash and not self.logins.is_known(caller.login_hash):
             return False
         return not caller.token_hash or self.tokens.find_hash(caller.token_hash) is not None
+
+    async def change_settings(self, changes: Mapping[str, Any]) -> list[str]:
+        """Write settings and apply those that can be, one change at a time; return the keys that wait for a restart.
+
+        Raises:
+            SettingsError: a key is unknown or a value invalid; nothing was changed.
+        """
+        async with self._changing_settings:
+            self.home, waiting = await asyncio.to_thread(change_settings, self.home, changes)
+            self.settings_waiting = sorted({*self.settings_waiting, *waiting})
+        self.events.tell("settings:changed", {"keys": sorted(changes)})
+        return waiting
 
     async def start(self) -> None:
         """Come up; what takes longer than a moment goes on while the server answers."""
@@ -163,10 +177,10 @@ class Daemon:
         self.library_events.hear(step)
 
     def _tell_operation(self, operation: dict[str, Any]) -> None:
-        """Let everybody see that long work goes on; what came of it is for those who may ask."""
+        """Let those who asked for long work see how it goes on; what came of it they have to ask for."""
         self.metrics.count_operation(operation)
         told = {key: operation[key] for key in ("id", "kind", "target", "status", "progress")}
-        self.events.tell("operation:updated", told)
+        self.events.tell_owners(operation["owners"], "operation:updated", told)
 
     async def _extract_collections(self) -> None:
         """Have the profiles of collections that were never extracted; what has to be fetched comes later."""

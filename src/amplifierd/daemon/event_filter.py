@@ -20,6 +20,11 @@ _CONTROL = "stream:"
 _NAMES_REMEMBERED = 1024
 
 
+def is_control(name: str) -> bool:
+    """Say whether an event steers the stream itself: a gap, an overflow, its beginning."""
+    return name.startswith(_CONTROL)
+
+
 class EventFilter:
     """Says which names pass. The events by which the stream itself is steered always do."""
 
@@ -31,7 +36,7 @@ class EventFilter:
 
         @lru_cache(maxsize=_NAMES_REMEMBERED)
         def passes(name: str) -> bool:
-            return name.startswith(_CONTROL) or any(fnmatchcase(name, pattern) for pattern in wanted)
+            return is_control(name) or any(fnmatchcase(name, pattern) for pattern in wanted)
 
         self._passes = passes
 

@@ -6,7 +6,7 @@ Everything here happens on the event loop of the daemon and without waiting: no 
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from typing import Any
 
@@ -22,8 +22,8 @@ from .subscriber import Missing, StreamLimits, Subscriber
 _ENDS = 32
 _ENDS_OF_ROOTS = 1000
 
-Visible = Callable[[str], bool]
-"""Says whether a client may see the tree of a root session."""
+Visible = Callable[[PublishedEvent], bool]
+"""Says whether a client may see an event."""
 
 
 class EventHub:
@@ -59,6 +59,10 @@ class EventHub:
     ) -> None:
         """Hand on an event of the daemon itself; one about a session reaches those who watch it at this moment."""
         self._hand_out(daemon_event(name, data, session_id=session_id, root_id=root_id or session_id))
+
+    def tell_owners(self, owners: Iterable[str], name: str, data: Mapping[str, Any]) -> None:
+        """Hand on an event of the daemon itself to those whom it is about."""
+        self._hand_out(daemon_event(name, data, owners=frozenset(owners)))
 
     def forget(self, root_id: str) -> None:
         """Let go of a tree that is gone; those who watched it are done."""
@@ -214,10 +218,10 @@ class EventHub:
             if not names.passes(event.name):
                 return False
             if event.root_id is None:
-                return not sessions
+                return not sessions and may_see(event)
             if sessions and event.session_id not in sessions:
-                return children and self._is_below(event.session_id, sessions) and may_see(event.root_id)
-            return (children or event.session_id in (None, event.root_id) or bool(sessions)) and may_see(event.root_id)
+                return children and self._is_below(event.session_id, sessions) and may_see(event)
+            return (children or event.session_id in (None, event.root_id) or bool(sessions)) and may_see(event)
 
         subscriber = Subscriber(self.limits, wants)
         self._of_all[subscriber] = None

@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
 from .event_filter import EventFilter
-from .event_hub import EventHub, Visible
+from .event_hub import EventHub
+from .event_view import EventView
 from .published_event import PublishedEvent, daemon_event
 from .stored_tree import StoredTree
 from .subscriber import Item, Missing, Subscriber
@@ -145,14 +146,16 @@ class GlobalWatch(EventWatch):
         self,
         hub: EventHub,
         names: EventFilter,
-        may_see: Visible,
+        view: EventView,
         *,
         sessions: frozenset[str] = frozenset(),
         children: bool = True,
         after: str | None = None,
         replay: int = 0,
     ) -> None:
-        super().__init__(hub, hub.watch_all(names, may_see, sessions=sessions, children=children))
+        super().__init__(hub, hub.watch_all(names, self._may_see, sessions=sessions, children=children))
+        self._view = view
+        self._unsure: set[str] = set()
         ring = hub.everything
         known = _number_of_boot(after, hub.boot_id)
         if after is None:
@@ -170,7 +173,25 @@ class GlobalWatch(EventWatch):
 
     async def _opening(self) -> Batch:
         first, self._first = self._first, []
-        return first
+        return await self._visible(first)
+
+    async def _resolved(self, items: Sequence[Item]) -> Batch:
+        return await self._visible([item for item in items if isinstance(item, PublishedEvent)])
+
+    def _may_see(self, event: PublishedEvent) -> bool:
+        """Say whether an event may come into the queue; one of a tree that has to be looked up is judged afterwards."""
+        answer = self._view.shows(event)
+        if answer is None and event.root_id is not None:
+            self._unsure.add(event.root_id)
+        return answer is not False
+
+    async def _visible(self, events: Batch) -> Batch:
+        """Look up what has to be, and leave out what others own."""
+        unsure = self._unsure & {event.root_id for event in events}
+        if not self._subscriber.waiting:  # no event of theirs is in the queue
+            self._unsure.clear()
+        hidden = {root_id for root_id in unsure if root_id and not await self._view.shows_tree(root_id)}
+        return [event for event in events if event.root_id not in hidden] if hidden else events
 
 
 def _gap(requested: object, resumed_at: object, reason: str, **of: Any) -> PublishedEvent:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Any
@@ -52,13 +54,12 @@ class DaemonLog:
     def __init__(self, directory: Path, secrets: SecretValues, *, level: str, as_json: bool, echo: bool) -> None:
         make_directory(directory)
         self.file = directory / LOG_FILE
-        handlers: list[logging.Handler] = [RotatingFileHandler(self.file, maxBytes=_LARGEST, backupCount=_KEPT)]
+        handlers: list[logging.Handler] = [_PrivateFile(self.file, maxBytes=_LARGEST, backupCount=_KEPT)]
         if echo:
             handlers.append(logging.StreamHandler())
         formatter = _JsonLines(secrets) if as_json else _Lines(secrets)
         for handler in handlers:
             handler.setFormatter(formatter)
-        self.file.chmod(0o600)
         self._handlers = handlers
         root = logging.getLogger()
         root.setLevel(level.upper())
@@ -70,6 +71,15 @@ class DaemonLog:
         for handler in self._handlers:
             root.removeHandler(handler)
             handler.close()
+
+
+class _PrivateFile(RotatingFileHandler):
+    """A file that rotates; each new one is for its owner alone, too."""
+
+    def _open(self) -> TextIOWrapper:
+        file = super()._open()
+        os.fchmod(file.fileno(), 0o600)
+        return file
 
 
 def _known(record: logging.LogRecord) -> dict[str, Any]:

@@ -20,10 +20,10 @@ _OF_A_LINE = ("seq", "ts", "lvl", "event", "session_id", "parent_id", "correlati
 class PublishedEvent:
     """One event. `sequence` numbers it within its tree; a daemon event has none. `number` is that of the global stream.
 
-    Its bytes are never changed, so that all who get it share them.
+    One with `owners` is told only to them. Its bytes are never changed, so that all who get it share them.
     """
 
-    __slots__ = ("_envelope_from", "body", "is_delta", "name", "number", "root_id", "sequence", "session_id")
+    __slots__ = ("_envelope_from", "body", "is_delta", "name", "number", "owners", "root_id", "sequence", "session_id")
 
     def __init__(
         self,
@@ -34,9 +34,10 @@ class PublishedEvent:
         root_id: str | None = None,
         sequence: int | None = None,
         is_delta: bool = False,
+        owners: frozenset[str] | None = None,
     ) -> None:
         self.name, self.session_id, self.root_id = name, session_id, root_id
-        self.sequence, self.is_delta = sequence, is_delta
+        self.sequence, self.is_delta, self.owners = sequence, is_delta, owners
         self.number = 0
         head = b"event: %b\ndata: " % _field(name)
         self._envelope_from = len(head)
@@ -61,7 +62,12 @@ class PublishedEvent:
 
 
 def daemon_event(
-    name: str, data: Mapping[str, Any], *, session_id: str | None = None, root_id: str | None = None
+    name: str,
+    data: Mapping[str, Any],
+    *,
+    session_id: str | None = None,
+    root_id: str | None = None,
+    owners: frozenset[str] | None = None,
 ) -> PublishedEvent:
     """Return an event of the daemon itself, which belongs to no counter and is not stored."""
     envelope = {
@@ -74,7 +80,7 @@ def daemon_event(
         "correlation_id": None,
         "data": dict(data),
     }
-    return PublishedEvent(name, encoded_for_others(envelope), session_id=session_id, root_id=root_id)
+    return PublishedEvent(name, encoded_for_others(envelope), session_id=session_id, root_id=root_id, owners=owners)
 
 
 def stored_event(line: StoredEvent, root_id: str) -> PublishedEvent:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from collections.abc import Iterable
+from contextlib import suppress
 
 from amplifierd.exceptions import FormatUnsupportedError, SessionError, SessionNotFoundError
 from amplifierd.home import Home
 from amplifierd.session_store.record import SessionRecord, checked_session_id
 
 from .callers import Caller
-from .event_hub import Visible
 from .log_files import log_also_about
 
 _MOST_OWNERS = 10_000
@@ -37,6 +38,14 @@ class SessionAccess:
             raise SessionNotFoundError(f"there is no session {session_id!r}", hint="GET /api/v1/sessions lists yours")
         return record
 
+    async def existing(self, session_ids: Iterable[str]) -> list[SessionRecord]:
+        """Return those of some sessions that are stored; one that was deleted a moment ago is left out."""
+        found = []
+        for session_id in session_ids:
+            with suppress(SessionNotFoundError):
+                found.append(await self._home.sessions.runtime.store.read(session_id))
+        return found
+
     def remember(self, root_id: str, owner: str | None) -> None:
         """Take note of whose tree one is: of one that was read, was created, or has an id that nobody else can have."""
         self._owners[root_id] = owner
@@ -47,18 +56,23 @@ class SessionAccess:
     def forget(self, root_id: str) -> None:
         self._owners.pop(root_id, None)
 
-    def visible_to(self, caller: Caller) -> Visible:
+    def may_see(self, caller: Caller, root_id: str) -> bool | None:
+        """Say whether a tree is there for a caller; None when it has to be looked up whose it is."""
         if caller.scope == "admin":
-            return lambda root_id: True
-        return lambda root_id: caller.sees(self._owner_of(root_id))
+            return True
+        return caller.sees(self._owners[root_id]) if root_id in self._owners else None
 
-    def _owner_of(self, root_id: str) -> str | None:
-        if root_id not in self._owners:
-            try:
-                self.remember(root_id, self._home.sessions.get(root_id).owner)
-            except (SessionError, FormatUnsupportedError, OSError):  # it is gone, or nobody can read it
-                return None
-        return self._owners[root_id]
+    async def find_out(self, caller: Caller, root_id: str) -> bool:
+        """Say whether a tree is there for a caller; one that is gone or cannot be read is not."""
+        known = self.may_see(caller, root_id)
+        if known is not None:
+            return known
+        try:
+            record = await self._read(root_id)
+        except (SessionError, FormatUnsupportedError, OSError):
+            return False
+        self.remember(root_id, record.owner)
+        return caller.sees(record.owner)
 
     async def _read(self, session_id: str) -> SessionRecord:
         try:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import logging
 import re
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from fastapi import Request, Response
+from fastapi.dependencies.models import Dependant
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
@@ -19,6 +20,7 @@ from amplifierd.daemon.idempotency import StoredAnswer
 from amplifierd.exceptions import RequestRefusedError
 from amplifierd.problems import find_problem
 
+from .dependencies import requires
 from .models import problems
 from .problem_answers import error_answer
 
@@ -57,14 +59,22 @@ class IdempotentRoute(APIRoute):
 
     def get_route_handler(self) -> Handler:
         handle = super().get_route_handler()
-        return _repeatable(handle) if "POST" in (self.methods or ()) else handle
+        return _repeatable(handle, _scopes(self.dependant)) if "POST" in (self.methods or ()) else handle
 
 
-def _repeatable(handle: Handler) -> Handler:
+def _scopes(dependant: Dependant) -> list[requires]:
+    """Return what an endpoint asks of its callers."""
+    own = [dependant.call] if isinstance(dependant.call, requires) else []
+    return [*own, *(scope for below in dependant.dependencies for scope in _scopes(below))]
+
+
+def _repeatable(handle: Handler, scopes: Sequence[requires]) -> Handler:
     async def handler(request: Request) -> Response:
         key = request.headers.get(HEADER)
         if key is None:
             return await handle(request)
+        for scope in scopes:  # what was kept is for those who may ask for it now
+            await scope(request)
         if not _KEY.fullmatch(key):
             message = f"{HEADER} has to have 1 to 255 visible ASCII characters"
             raise RequestRefusedError(message, code="malformed-request")

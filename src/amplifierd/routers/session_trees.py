@@ -211,7 +211,14 @@ async def get_tree(daemon: TheDaemon, caller: Reader, session_id: SessionId) -> 
 
 
 def _tree(record: SessionRecord, below: Sequence[SessionRecord]) -> Tree:
-    children = [_tree(child, below) for child in below if child.parent_session_id == record.session_id]
+    nodes = {each.session_id: _node(each) for each in (record, *below)}
+    for each in below:
+        if (parent := nodes.get(each.parent_session_id or "")) is not None:
+            parent.children.append(nodes[each.session_id])
+    return nodes[record.session_id]
+
+
+def _node(record: SessionRecord) -> Tree:
     return Tree(
         session_id=record.session_id,
         agent=record.agent_name,
@@ -220,7 +227,7 @@ def _tree(record: SessionRecord, below: Sequence[SessionRecord]) -> Tree:
         created_at=record.created_at,
         turn_count=record.turn_count,
         usage=record.usage,
-        children=children,
+        children=[],
     )
 
 

@@ -207,9 +207,8 @@ async def list_sessions(
 
 async def _at_work(daemon: Daemon, activity: Activity, query: SessionQuery) -> list[SessionRecord]:
     """Return the loaded sessions that do something; only these have an activity."""
-    store = daemon.home.sessions.runtime.store
     ids = sorted(state.session_id for state in daemon.live.states() if state.activity == activity)
-    return [record for session_id in ids if matches(record := await store.read(session_id), query)]
+    return [record for record in await daemon.access.existing(ids) if matches(record, query)]
 
 
 @router.get("/search")

@@ -9,7 +9,6 @@ from fastapi import APIRouter, Depends, Request
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from amplifierd.daemon.daemon import Daemon
-from amplifierd.daemon.settings_change import change_settings as write_settings
 from amplifierd.exceptions import RequestRefusedError
 from amplifierd.http.dependencies import TheDaemon, note, requires
 from amplifierd.http.models import Answer, Body
@@ -88,9 +87,7 @@ async def change_settings(daemon: TheDaemon, request: Request, body: SettingsCha
     if not changes:
         raise RequestRefusedError("no setting is named", code="invalid-request")
     note(request, keys=sorted(changes))
-    daemon.home, waiting = await asyncio.to_thread(write_settings, daemon.home, changes)
-    daemon.settings_waiting = sorted({*daemon.settings_waiting, *waiting})
-    daemon.events.tell("settings:changed", {"keys": sorted(changes)})
+    waiting = await daemon.change_settings(changes)
     text = f"{', '.join(waiting)}: from the next start on" if waiting else "in force now"
     return SettingsChanged(updated=sorted(changes), restart_required=bool(waiting), message=text)
 

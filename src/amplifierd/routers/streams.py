@@ -9,6 +9,7 @@ from fastapi import APIRouter, Header, Query
 from amplifierd.daemon.callers import Caller
 from amplifierd.daemon.daemon import Daemon
 from amplifierd.daemon.event_filter import EventFilter, Preset
+from amplifierd.daemon.event_view import EventView
 from amplifierd.daemon.event_watch import EventWatch, GlobalWatch, SessionWatch
 from amplifierd.daemon.rendered_watch import RenderedWatch
 from amplifierd.daemon.stored_tree import StoredTree
@@ -48,7 +49,7 @@ async def watch_all(
     watch = GlobalWatch(
         daemon.events,
         EventFilter.read(names, preset),
-        daemon.access.visible_to(caller),
+        EventView(daemon.access, caller),
         sessions=frozenset(session or ()),
         children=children,
         after=after if last_event_id is None else last_event_id,

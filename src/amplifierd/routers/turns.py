@@ -12,7 +12,7 @@ from pydantic import AliasChoices, Field
 
 from amplifierd.daemon.callers import Caller
 from amplifierd.daemon.daemon import Daemon
-from amplifierd.daemon.event_filter import EventFilter
+from amplifierd.daemon.event_filter import EventFilter, is_control
 from amplifierd.daemon.published_event import PublishedEvent
 from amplifierd.exceptions import SessionStateError
 from amplifierd.http.dependencies import Reader, Runner, TheDaemon
@@ -137,7 +137,7 @@ async def execute(daemon: TheDaemon, caller: Runner, session_id: SessionId, body
     """
     record = await _ready(daemon, caller, session_id, auto_resume=body.auto_resume)
     if MEDIA_TYPE in request.headers.get("accept", ""):
-        return await _watched(daemon, record, body.request())
+        return await _watched(daemon, caller, record, body.request())
     submitted = await daemon.live.submit(session_id, body.request())
     result = await asyncio.shield(submitted.result)
     if (error := result.get("error")) is not None:
@@ -206,7 +206,7 @@ async def _ready(daemon: Daemon, caller: Caller, session_id: str, *, auto_resume
     return record
 
 
-async def _watched(daemon: Daemon, record: SessionRecord, turn: TurnRequest) -> Response:
+async def _watched(daemon: Daemon, caller: Caller, record: SessionRecord, turn: TurnRequest) -> Response:
     """Submit a turn and answer with its events."""
     after = await latest_sequence(daemon, record)
     watch = session_watch(daemon, record, EventFilter(), after=after)
@@ -220,7 +220,7 @@ async def _watched(daemon: Daemon, record: SessionRecord, turn: TurnRequest) -> 
     def is_of_turn(event: PublishedEvent) -> bool:
         if event.name == "session:status":  # it begins to execute before its turn begins
             return False
-        return bool(event.envelope().get("correlation_id") == correlation_id)
+        return is_control(event.name) or bool(event.envelope().get("correlation_id") == correlation_id)
 
     def is_end(event: PublishedEvent) -> bool:
         return event.name == TURN_DONE and event.session_id == record.session_id
@@ -231,6 +231,7 @@ async def _watched(daemon: Daemon, record: SessionRecord, turn: TurnRequest) -> 
         daemon.home.settings.stream.keepalive_seconds,
         only=is_of_turn,
         last=is_end,
+        is_allowed=lambda: daemon.knows(caller),
         repeat=JSONResponse(accepted.model_dump(), 202),
     )
 

@@ -15,10 +15,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from amplifierd import open_home
+from amplifierd.daemon.callers import Caller
 from amplifierd.daemon.event_filter import EventFilter
 from amplifierd.daemon.event_hub import EventHub
+from amplifierd.daemon.event_view import EventView
 from amplifierd.daemon.event_watch import EventWatch, GlobalWatch, SessionWatch
 from amplifierd.daemon.published_event import PublishedEvent
+from amplifierd.daemon.session_access import SessionAccess
 from amplifierd.daemon.stored_tree import StoredTree
 from amplifierd.daemon.subscriber import StreamLimits
 from amplifierd.exceptions import TooManySubscribersError
@@ -29,6 +33,7 @@ from amplifierd.session_store.protocol import NewSession, SessionStore
 from amplifierd.session_store.record import SessionRecord, now
 
 ALL = EventFilter()
+ADMIN = Caller("admin", "admin", "admin")
 ROOT, CHILD, GRANDCHILD = "root", "root-child", "root-child-below"
 PARENTS = {ROOT: None, CHILD: ROOT, GRANDCHILD: CHILD}
 SMALL = StreamLimits(queue_events=8, ring_events=5)
@@ -288,13 +293,13 @@ async def test_an_unknown_id_is_answered_with_a_gap(tree: Tree, requested: str) 
     assert [event.sequence for event in await anext(batches)] == [2]
 
 
-async def test_the_global_stream_replays_what_it_remembers_and_names_other_gaps(tree: Tree) -> None:
+async def test_the_global_stream_replays_what_it_remembers_and_names_other_gaps(tree: Tree, tmp_path: Path) -> None:
     hub, _, worker = tree
     for _ in range(7):
         await worker.emit()
 
     async def opening(after: str | None) -> list[tuple[str, str | None]]:
-        watch = GlobalWatch(hub, ALL, lambda root: True, after=after)
+        watch = GlobalWatch(hub, ALL, EventView(SessionAccess(open_home(tmp_path)), ADMIN), after=after)
         events = await anext(watch.batches(0))
         watch.close()
         return [(event.name, event.envelope()["data"].get("reason") if event.number == 0 else None) for event in events]
@@ -308,8 +313,8 @@ async def test_the_global_stream_replays_what_it_remembers_and_names_other_gaps(
 
 async def test_the_global_stream_shows_only_what_may_be_seen(tree: Tree) -> None:
     hub, _, worker = tree
-    stranger = hub.watch_all(ALL, lambda root: False)
-    of_child = hub.watch_all(ALL, lambda root: True, sessions=frozenset({CHILD}))
+    stranger = hub.watch_all(ALL, lambda event: event.root_id is None)
+    of_child = hub.watch_all(ALL, lambda event: True, sessions=frozenset({CHILD}))
     await worker.emit()
     await worker.emit(session_id=GRANDCHILD)
     hub.tell("settings:changed", {})
@@ -325,7 +330,7 @@ async def test_as_many_watch_as_may(tmp_path: Path) -> None:
         first, _ = hub.watch(ROOT, ROOT, ALL), hub.watch(ROOT, ROOT, ALL)
         with pytest.raises(TooManySubscribersError):
             hub.watch(ROOT, ROOT, ALL)
-        hub.watch_all(ALL, lambda root: True)
+        hub.watch_all(ALL, lambda event: True)
         with pytest.raises(TooManySubscribersError):
             hub.watch(CHILD, ROOT, ALL)
         hub.leave(first)
@@ -347,10 +352,10 @@ async def test_rings_of_many_trees_stay_within_their_room(tmp_path: Path) -> Non
     assert hub.last_sequence("s0") == 3
 
 
-async def test_the_streams_end_when_the_daemon_does(tree: Tree) -> None:
+async def test_the_streams_end_when_the_daemon_does(tree: Tree, tmp_path: Path) -> None:
     hub, store, _ = tree
     watch = SessionWatch(hub, StoredTree(store, ROOT, ROOT, ALL), ROOT, ROOT, ALL)
-    everything = GlobalWatch(hub, ALL, lambda root: True)
+    everything = GlobalWatch(hub, ALL, EventView(SessionAccess(open_home(tmp_path)), ADMIN))
     hub.close()
 
     assert [event.name for batch in [b async for b in everything.batches(9)] for event in batch] == [

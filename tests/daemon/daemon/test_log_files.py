@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +15,9 @@ from fastapi.testclient import TestClient
 
 from amplifierd import open_home
 from amplifierd.app import create_app
+from amplifierd.daemon import log_files
 from amplifierd.daemon.log_files import DaemonLog, log_also_about, logging_about
+from amplifierd.sessions.secret_values import SecretValues
 
 logger = logging.getLogger("amplifierd.test")
 
@@ -58,3 +62,21 @@ async def test_tasks_speak_about_what_they_were_begun_for_until_it_is_over(log: 
 
     said = {line["message"]: (line.get("request_id"), line.get("session_id")) for line in lines_of(log)}
     assert said == {"during": ("r1", "s1"), "after": (None, None)}
+
+
+def test_every_file_is_for_its_owner_alone_also_after_it_rotated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_files, "_LARGEST", 200)
+    before = os.umask(0o022)
+    try:
+        log = DaemonLog(tmp_path, SecretValues(), level="info", as_json=False, echo=False)
+        for _ in range(5):
+            logger.warning("a line of some length, so that a few of them fill the file")
+        log.close()
+    finally:
+        os.umask(before)
+
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.glob("daemon.log*")}
+    assert len(modes) > 2
+    assert set(modes.values()) == {0o600}

@@ -1,5 +1,6 @@
-"""Who owns a session: remembered for a bounded number of trees, and read again for the others."""
+"""Who owns a session: remembered for a bounded number of trees, and looked up for the others."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -7,21 +8,56 @@ import pytest
 from amplifierd import open_home
 from amplifierd.daemon import session_access
 from amplifierd.daemon.callers import Caller
+from amplifierd.daemon.event_filter import EventFilter
+from amplifierd.daemon.event_hub import EventHub
+from amplifierd.daemon.event_view import EventView
+from amplifierd.daemon.event_watch import Batch, GlobalWatch
 from amplifierd.daemon.session_access import SessionAccess
 
+MINE, OTHER, ADMIN = Caller("mine", "me", "run"), Caller("other", "you", "run"), Caller("root", "root", "admin")
 
-async def test_an_owner_that_was_forgotten_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+
+async def test_an_owner_that_was_forgotten_is_looked_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session_access, "_MOST_OWNERS", 2)
     home = open_home(tmp_path / "home", offline=True)
-    mine, other = Caller("mine", "me", "run"), Caller("other", "you", "run")
     access = SessionAccess(home)
     for session_id in ("one", "two", "three"):
         await home.sessions.create("foundation/offline", working_dir=tmp_path, session_id=session_id, owner="me")
-        await access.get(mine, session_id)
+        await access.get(MINE, session_id)
 
+    assert [access.may_see(MINE, session_id) for session_id in ("one", "two", "three")] == [None, True, True]
+    assert [access.may_see(OTHER, session_id) for session_id in ("two", "three")] == [False, False]
     for session_id in ("one", "two", "three"):
-        assert access.visible_to(mine)(session_id)
-        assert not access.visible_to(other)(session_id)
-    assert not access.visible_to(mine)("gone")
-    assert access.visible_to(Caller("root", "root", "admin"))("gone")
+        assert await access.find_out(MINE, session_id)
+        assert not await access.find_out(OTHER, session_id)
+    assert not await access.find_out(MINE, "gone")
+    assert access.may_see(ADMIN, "gone")
+    await home.sessions.close()
+
+
+async def test_a_stream_of_everything_has_what_is_the_callers_own(tmp_path: Path) -> None:
+    home = open_home(tmp_path / "home", offline=True)
+    for session_id in ("one", "two"):
+        await home.sessions.create("foundation/offline", working_dir=tmp_path, session_id=session_id, owner="me")
+    hub, access = EventHub("boot"), SessionAccess(home)
+    hub.tell("session:updated", {}, session_id="one")
+    callers = (MINE, OTHER, ADMIN)
+    watches = [GlobalWatch(hub, EventFilter(), EventView(access, caller), after="boot-0") for caller in callers]
+    streams = [watch.batches(0) for watch in watches]
+    opened = [await anext(stream) for stream in streams]
+    for session_id in ("two", "gone"):
+        hub.tell("session:updated", {}, session_id=session_id)
+    hub.tell("settings:changed", {})
+    hub.tell_owners({"me"}, "operation:updated", {})
+
+    then = [await anext(stream) for stream in streams]
+
+    def told(batches: Sequence[Batch]) -> list[list[str]]:
+        return [[event.session_id or event.name for event in batch] for batch in batches]
+
+    mine, everyones = "operation:updated", "settings:changed"
+    assert told(opened) == [["one"], [], ["one"]]
+    assert told(then) == [["two", everyones, mine], [everyones], ["two", "gone", everyones, mine]]
+    for watch in watches:
+        watch.close()
     await home.sessions.close()

@@ -30,6 +30,7 @@ class RealServer:
     home: Home
     url: str
     daemon: Any
+    loop: asyncio.AbstractEventLoop
     _clients: dict[str, httpx2.Client] = field(default_factory=dict)
 
     @property
@@ -73,7 +74,7 @@ def real_server(directory: Path, **settings: Any) -> Iterator[RealServer]:
         while not server.started and thread.is_alive():
             time.sleep(0.01)
         host, port = server.servers[0].sockets[0].getsockname()
-        served = RealServer(home, f"http://{host}:{port}", app.state.daemon)
+        served = RealServer(home, f"http://{host}:{port}", app.state.daemon, loops[0])
         _wait_until_ready(served)
         yield served
         served.close()

@@ -18,6 +18,7 @@ from amplifierd import open_home
 from amplifierd.app import create_app
 from amplifierd.daemon.idempotency import IdempotencyKeys, StoredAnswer
 from amplifierd.exceptions import QueueFullError, RequestInterruptedError
+from amplifierd.http.dependencies import Runner
 from amplifierd.http.idempotent_route import IdempotentRoute
 
 KEY = {"Idempotency-Key": "one"}
@@ -43,6 +44,10 @@ class Work:
             if self.error is not None:
                 raise self.error
             return {"run": self.runs, **body}
+
+        @router.post("/api/v1/guarded")
+        async def guarded(caller: Runner) -> dict[str, Any]:
+            return {"secret": "of those who may run"}
 
         @router.post("/api/v1/streamed")
         async def streamed() -> Any:
@@ -151,6 +156,16 @@ async def test_callers_do_not_see_each_others_answers(serving: Serving, work: Wo
         answer = await client.post("/api/v1/work", json={}, headers=other)
 
     assert answer.json() == {"run": 2}
+
+
+async def test_what_was_kept_is_for_those_who_may_ask_for_it(serving: Serving, tmp_path: Path) -> None:
+    async with serving(tmp_path) as client:
+        made = await client.post("/api/v1/tokens", json={"name": "reader", "scope": "read", "owner": "default"})
+        reader = {**KEY, "Authorization": f"Bearer {made.json()['token']}"}
+        first = await client.post("/api/v1/guarded", headers=KEY)
+        answer = await client.post("/api/v1/guarded", headers=reader)
+
+    assert (first.status_code, answer.status_code, answer.json()["code"]) == (200, 403, "forbidden")
 
 
 async def test_a_refusal_is_forgotten_and_a_failure_of_work_is_kept(

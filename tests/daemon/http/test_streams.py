@@ -65,21 +65,46 @@ async def test_a_client_that_reconnects_a_hundred_times_sees_each_event_once(
     assert seen == [event["seq"] for event in stored]
 
 
-def test_a_stream_ends_with_the_token_that_opened_it(server: RealServer, admin: httpx2.Client, tmp_path: Path) -> None:
-    session_id = create(admin, tmp_path, "One.")
+@pytest.mark.parametrize(
+    ("method", "path", "first"),
+    [("GET", "stream", "stream:connected"), ("POST", "execute", "user_message:saved")],
+    ids=["watching", "executing"],
+)
+def test_a_stream_ends_with_the_token_that_opened_it(
+    server: RealServer, admin: httpx2.Client, tmp_path: Path, method: str, path: str, first: str
+) -> None:
+    session_id = create(admin, tmp_path, {"text": "Late.", "latency_ms": 60_000})
     secret = admin.post("/tokens", json={"name": "watcher", "scope": "admin"}).json()["token"]
-    headers = {"Authorization": f"Bearer {secret}"}
+    headers = {"Authorization": f"Bearer {secret}", "Accept": "text/event-stream"}
+    body = {"json": {"prompt": "Go on."}} if method == "POST" else {}
     with (
         httpx2.Client(base_url=f"{server.url}/api/v1", timeout=PATIENCE_S) as watcher,
-        watcher.stream("GET", f"/sessions/{session_id}/stream", headers=headers) as response,
+        watcher.stream(method, f"/sessions/{session_id}/{path}", headers=headers, **body) as response,
     ):
         events = read_events(response)
-        assert next(events).event == "stream:connected"
+        assert next(events).event == first
 
         admin.delete("/tokens/watcher")
-        run(admin, session_id)
 
-        assert [event.event for event in events] == []
+        assert "execution:done" not in [event.event for event in events]
+    assert admin.post(f"/sessions/{session_id}/cancel", json={"immediate": True}).status_code == 200
+
+
+def test_a_turn_whose_events_are_its_answer_tells_gaps_too(
+    server: RealServer, admin: httpx2.Client, tmp_path: Path
+) -> None:
+    session_id = create(admin, tmp_path, {"text": "Late.", "latency_ms": 60_000})
+    asked = {"json": {"prompt": "Go on."}, "headers": {"Accept": "text/event-stream"}}
+    with admin.stream("POST", f"/sessions/{session_id}/execute", **asked) as response:
+        events = read_events(response)
+        assert next(events).event == "user_message:saved"
+
+        hub, gap = server.daemon.events, {"requested": None, "resumed_at": 7, "reason": "begun-anew"}
+        server.loop.call_soon_threadsafe(lambda: hub.tell("stream:gap", gap, session_id=session_id))
+
+        assert next(event for event in events if event.event == "stream:gap").data["data"] == gap
+        assert admin.post(f"/sessions/{session_id}/cancel", json={"immediate": True}).status_code == 200
+        assert [event.event for event in events][-1] == "execution:done"
 
 
 def test_a_stream_ends_with_the_login_that_opened_it(server: RealServer, admin: httpx2.Client) -> None:

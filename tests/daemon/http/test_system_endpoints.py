@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,9 @@ from typing import Any
 import pytest
 import yaml
 from fastapi.testclient import TestClient
+
+from amplifierd import open_home
+from amplifierd.daemon.daemon import Daemon
 
 from .conftest import Served
 
@@ -186,3 +190,15 @@ def test_metrics_are_there_when_they_are_switched_on(client: TestClient, serve: 
     gauges = "uptime_seconds loop_lag_seconds loaded_sessions busy_sessions workers subscribers queued_events"
     for name in (*gauges.split(), "dropped_deltas", "cache_bytes"):
         assert f"\namplifierd_{name} " in shown, name
+
+
+async def test_settings_that_are_changed_at_once_are_all_in_force(tmp_path: Path) -> None:
+    daemon = Daemon(open_home(tmp_path))
+
+    waiting = await asyncio.gather(
+        daemon.change_settings({"cache.keep_days": 7}),
+        daemon.change_settings({"startup.auto_compile": False, "port": 1234}),
+    )
+
+    assert waiting == [[], ["port"]]
+    assert (daemon.home.settings.cache.keep_days, daemon.home.settings.startup.auto_compile) == (7, False)

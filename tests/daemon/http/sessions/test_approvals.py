@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import httpx2
-from real_server import plan
+from real_server import RealServer, plan
 from session_requests import WRITE, code, create, submit, watch_until
 
 
@@ -30,3 +31,18 @@ def test_a_call_is_asked_about_once_however_many_watch(admin: httpx2.Client, tmp
     assert code(admin.post(answer_path, json={"approved": False})) == (409, "approval-already-resolved")
     watch_until(admin, url, "execution:done")
     assert (tmp_path / "new.md").read_text() == "hello"
+
+
+def test_a_session_that_is_gone_hides_no_other(server: RealServer, admin: httpx2.Client, tmp_path: Path) -> None:
+    guarded = plan(WRITE, "Written.", tools=True, hooks=[{"module": "hooks-approval"}])
+    gone, asking = [create(admin, tmp_path, mount_plan=guarded) for _ in range(2)]
+    for session_id in (gone, asking):
+        watch_until(admin, submit(admin, session_id)["events_url"], "approval:pending")
+    shutil.rmtree(server.home.paths.sessions / gone)
+
+    pending = admin.get("/approvals")
+    waiting = admin.get("/sessions", params={"activity": "waiting_approval"})
+
+    assert [one["session_id"] for one in pending.json()["pending"]] == [asking]
+    assert [one["session_id"] for one in waiting.json()["sessions"]] == [asking]
+    assert admin.post(f"/sessions/{asking}/cancel", json={"immediate": True}).status_code == 200
