@@ -7,6 +7,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from amplifier_foundation.sources.store import make_directory
@@ -77,7 +78,8 @@ def stop(paths: Paths) -> RunningDaemon | None:
     running = find_running(paths)
     if running is None:
         return None
-    os.kill(running.process.pid, signal.SIGTERM)
+    with suppress(ProcessLookupError):  # it ended a moment ago
+        os.kill(running.process.pid, signal.SIGTERM)
     deadline = time.monotonic() + _STOP_PATIENCE_S
     while running.process.is_alive():
         if time.monotonic() > deadline:

@@ -26,6 +26,11 @@ class Binding:
     url: str
     uds: Path | None = None
 
+    def remove(self) -> None:
+        """Leave no socket in the file system behind; what others put there is not touched."""
+        if self.uds is not None:
+            self.uds.unlink(missing_ok=True)
+
 
 def refuse_unsafe(settings: Settings, *, insecure: bool) -> None:
     """Make sure that whoever can reach the daemon has to say who they are, and is not overheard.
@@ -73,7 +78,10 @@ def bind(settings: Settings) -> Binding:
 
 def _try_port(host: str, port: int) -> socket.socket | None:
     """Return a socket that listens, None when the port is taken."""
-    family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except OSError as error:
+        raise _cannot_listen(host, port, error) from error
     listener = socket.socket(family, kind, protocol)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -83,9 +91,13 @@ def _try_port(host: str, port: int) -> socket.socket | None:
         listener.close()
         if error.errno == errno.EADDRINUSE:
             return None
-        raise PortInUseError(f"cannot listen on {host}:{port}: {error.strerror}", hint="name another --host") from error
+        raise _cannot_listen(host, port, error) from error
     listener.setblocking(False)
     return listener
+
+
+def _cannot_listen(host: str, port: int, error: OSError) -> PortInUseError:
+    return PortInUseError(f"cannot listen on {host}:{port}: {error.strerror}", hint="name another --host")
 
 
 def _bind_path(path: Path) -> socket.socket:

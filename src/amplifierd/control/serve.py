@@ -48,11 +48,12 @@ def serve(home_dir: Path | None, config: Path | None, flags: Mapping[str, Any], 
             binding = bind(settings)
             server = Server(create_app(home=home), tls=tls, on_started=lambda: _announce(home, binding, quiet=quiet))
             keep_what_is_there()
-            server.run(sockets=[binding.listener])
+            try:
+                server.run(sockets=[binding.listener])
+            finally:
+                binding.remove()
         finally:
             log.close()
-            if settings.uds is not None:
-                settings.uds.unlink(missing_ok=True)
 
 
 def _tls_files(home: Home) -> tuple[Path, Path] | None:

@@ -54,8 +54,10 @@ class Server(uvicorn.Server):
         self._on_started()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        assert self._loop is not None
-        self._loop.call_soon_threadsafe(self._end)
+        if self._loop is None:  # nothing has begun yet
+            self.should_exit = True
+        else:
+            self._loop.call_soon_threadsafe(self._end)
 
     def _end(self) -> None:
         if self._stopping is None:

@@ -107,6 +107,18 @@ def test_a_port_that_was_asked_for_and_is_taken_ends_it(amplifierd: Run) -> None
     assert "--port" in ended.err
 
 
+def test_a_socket_or_file_that_is_not_its_own_is_left_where_it_is(amplifierd: Run, tmp_path: Path) -> None:
+    file, path = tmp_path / "notes.txt", tmp_path / "other.sock"
+    file.write_text("mine")
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind(str(path))
+        other.listen()
+        taken = [amplifierd("serve", "--uds", str(each)) for each in (file, path)]
+    assert [ended.code for ended in taken] == [98, 98]
+    assert file.read_text() == "mine"
+    assert path.is_socket()
+
+
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
