@@ -27,6 +27,7 @@ _CONNECT_S = 10.0
 _SILENCE_S = 60.0
 """How long a stream may be silent; the daemon shows a sign of life more often."""
 _LOOK_S = 0.1
+_LOST = (httpx2.TransportError, NotReadyError)
 
 Event = dict[str, Any]
 
@@ -119,16 +120,29 @@ class DaemonClient:
         return await self._answer("PATCH", path, json=dict(body))
 
     async def delete(self, path: str) -> dict[str, Any]:
-        return await self._answer("DELETE", path)
+        """Remove something. What may have arrived is not sent again: it could name something else by then.
 
-    async def _answer(self, method: str, path: str, **options: Any) -> dict[str, Any]:
+        Raises:
+            DaemonLostError: the answer was lost; the thing may be gone.
+        """
+        return await self._answer(
+            "DELETE", path, again_after=(httpx2.ConnectError, httpx2.ConnectTimeout, NotReadyError)
+        )
+
+    async def _answer(
+        self, method: str, path: str, *, again_after: tuple[type[Exception], ...] = _LOST, **options: Any
+    ) -> dict[str, Any]:
+        """Send a request, `again_after` some errors, and return what is answered."""
         attempts = _Attempts(self)
         while True:
             try:
                 response = await self._http.request(method, path, **options)
                 return _read(response)
-            except (httpx2.TransportError, NotReadyError) as error:
+            except again_after as error:
                 await attempts.pause_after(error)
+            except httpx2.TransportError as error:
+                hint = "see whether it was done, then try again"
+                raise DaemonLostError(f"the answer to {method} {path} was lost: {error}", hint=hint) from error
 
     async def events(self, path: str, *, after: int | None = None, **parameters: Any) -> AsyncGenerator[Event, None]:
         """Yield the events of a session's stream, each once, across lost connections; it ends only by an error.
@@ -151,7 +165,7 @@ class DaemonClient:
                             last = sequence
                         yield event
                 await attempts.pause_after(None)
-            except (httpx2.TransportError, NotReadyError) as error:
+            except _LOST as error:
                 await attempts.pause_after(error)
 
     async def _connection(

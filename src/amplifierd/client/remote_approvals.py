@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
@@ -16,6 +17,8 @@ from amplifierd.sessions.approvers import Approver
 from .daemon_client import DaemonClient, Event
 
 _TOO_LATE = (ApprovalAlreadyResolvedError, ApprovalExpiredError, ApprovalNotFoundError)
+logger = logging.getLogger(__name__)
+
 _FIELDS = frozenset(field.name for field in fields(Approval))
 
 
@@ -40,7 +43,12 @@ class RemoteApprovals:
         """Have a question answered, once."""
         if request_id not in self._asking:
             task = self._asking[request_id] = asyncio.create_task(self._answer(request_id))
-            task.add_done_callback(lambda done: self._asking.pop(request_id, None))
+            task.add_done_callback(lambda done: self._is_over(request_id, done))
+
+    def _is_over(self, request_id: str, done: asyncio.Task[None]) -> None:
+        self._asking.pop(request_id, None)
+        if not done.cancelled() and (error := done.exception()) is not None:
+            logger.warning("the question %s was not answered from here: %s", request_id, error, exc_info=error)
 
     async def _answer(self, request_id: str) -> None:
         pending = (await self._client.get(self._path))["pending"]

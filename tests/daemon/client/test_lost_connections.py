@@ -104,6 +104,21 @@ async def test_what_was_asked_for_is_done_once_though_its_answer_was_lost(served
     assert watching.record.turn_count == 1
 
 
+async def test_a_prompt_is_taken_out_of_the_queue_once_though_the_answer_was_lost(served: RealServer) -> None:
+    async with DaemonClient(served.url, served.token) as steady:
+        session = await begun(steady, {"text": "Late.", "latency_ms": 60_000})
+        for prompt in ("one", "two", "three"):
+            await session.submit(prompt, queue=True)
+        async with breaking(served, 1) as url, DaemonClient(url, served.token) as client:
+            watching = RemoteSession(client, {**session.record.model_dump(mode="json")}, DenyAll())
+            with pytest.raises(DaemonLostError, match="was lost"):
+                await watching.remove_queued(1)
+        left = await session.queued()
+        await session.cancel(immediate=True)
+
+    assert left == ["three"]
+
+
 async def test_problems_are_raised_as_what_they_were(served: RealServer) -> None:
     async with DaemonClient(served.url, served.token) as client:
         session = await begun(client, "Hi.")
