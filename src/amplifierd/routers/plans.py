@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from typing import Any
 
 from fastapi import APIRouter, Depends
@@ -110,7 +111,8 @@ async def generate_plan(daemon: TheDaemon, caller: Runner, body: PlanRequest, wa
             "warnings": list(build.lock.warnings),
         }
 
-    target = f"{profile_id} {body.model_dump_json()}"
+    asked = hashlib.sha256(body.model_dump_json().encode()).hexdigest()[:16]  # overrides may have secrets
+    target = f"{profile_id} {asked}"
     made: GeneratedPlan = await operate(daemon.operations, "plan-generate", target, work, caller=caller, wait=wait)
     return made
 

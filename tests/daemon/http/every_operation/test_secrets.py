@@ -23,7 +23,9 @@ def test_the_home_has_secrets_only_where_people_and_the_key_store_put_them(world
         assert world.send("GET", url).status == 200
     for name in ("generate", "explain"):
         asked = {**bodies()[f"POST {API}/mount-plans/{name}"], "profile_id": "local/canary"}
+        asked["settings_overrides"] = override
         assert world.send("POST", f"{API}/mount-plans/{name}", body=asked).status < 300
+    assert world.send("GET", f"{API}/operations").status == 200
 
     home = world.server.home.paths
     own = {home.own_profiles / "canary.md", home.settings_file, home.secrets_file}
