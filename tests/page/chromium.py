@@ -16,7 +16,15 @@ from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Playwri
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 _APPLICATIONS = ("Chromium.app/Contents/MacOS/Chromium", "Google Chrome.app/Contents/MacOS/Google Chrome")
 _MISSING = "there is no Chromium here; get it with the system's packages, for example: sudo apt-get install chromium"
+_UNUSED = (
+    *("WebUIOmniboxPopup", "WebUIOmniboxAimPopup"),  # two pages of the browser's own that every new window loads
+    *("HttpsUpgrades", "HttpsFirstBalancedModeAutoEnable", "LensOverlay", "MediaRouter", "OptimizationHints"),
+    *("PaintHolding", "DestroyProfileOnBrowserClose", "AvoidUnnecessaryBeforeUnloadCheckSync"),
+)
+"""Features that a test has no use for; the list replaces that of Playwright, whose names follow ours."""
+
 _ARGUMENTS = (
+    f"--disable-features={','.join(_UNUSED)}",
     "--disable-dev-shm-usage",
     "--disable-gpu",
     "--process-per-site",  # one process draws all tabs of the page

@@ -14,7 +14,7 @@ from .page_daemon import PageDaemon
 from .sample_sessions import asking_session, calls, create, plan_of
 
 PAGE = Path(str(files("amplifierd.page")))
-FIRST = ("app.js", "views/sessions.js", "views/conversation/conversation.js")
+FIRST = ("early.js", "app.js", "views/sessions.js", "views/conversation/conversation.js")
 _IMPORT = re.compile(r'^import [^;]*?"(\.[^"]+)";', re.MULTILINE)
 
 

@@ -26,11 +26,17 @@ logger = logging.getLogger(__name__)
 
 
 class Renderer:
-    """Turns markdown into safe HTML. Its processes start when they are needed first."""
+    """Turns markdown into safe HTML. Its processes start when they are needed first, or a little before."""
 
     def __init__(self) -> None:
         self._small, self._large = _RenderProcess(), _RenderProcess()
         self._rendered = _Rendered()
+        self._warming: asyncio.Task[str] | None = None
+
+    def warm(self) -> None:
+        """Start the process for small texts: somebody is about to look at some."""
+        if self._warming is None:
+            self._warming = asyncio.create_task(self._small.render(""))
 
     async def render(self, text: str) -> str:
         """Return a text as HTML."""
@@ -45,6 +51,9 @@ class Renderer:
         return html
 
     async def close(self) -> None:
+        if self._warming is not None:
+            self._warming.cancel()
+            await asyncio.wait([self._warming])
         for process in (self._small, self._large):
             await process.end()
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import os
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -51,12 +53,15 @@ class PageFiles:
     def __init__(self, directory: Path) -> None:
         self._directory = directory.resolve()
         self._read: dict[Path, tuple[tuple[int, int], PageFile]] = {}
-        self._version = ""
+        self._version = self._latest = ""
+        self._stamps: frozenset[tuple[str, int, int]] = frozenset()
         self._shell: PageFile | None = None
 
     def find(self, path: str) -> PageFile:
         """Return the file at a path, the shell where there is none: then the path is one of the page's own."""
         versioned = _VERSIONED.fullmatch(path)
+        if versioned and not self._version:
+            self._find_shell()
         file = self._locate(versioned[2] if versioned else path)
         if file is None or file.name == SHELL:
             return self._find_shell()
@@ -71,9 +76,14 @@ class PageFiles:
         return self._shell
 
     def _current_version(self) -> str:
-        paths = sorted(path.relative_to(self._directory).as_posix() for path in self._directory.rglob("*"))
-        files = [file for path in paths if (file := self._locate(path)) is not None]
-        return hashlib.sha256("".join(self._load(file).tag for file in files).encode()).hexdigest()[:16]
+        """Return the version of the files as they are now; as long as none has another stamp it is the one known."""
+        stamps = frozenset(_stamps(str(self._directory)))
+        if stamps != self._stamps:
+            paths = sorted(path.relative_to(self._directory).as_posix() for path in self._directory.rglob("*"))
+            files = [file for path in paths if (file := self._locate(path)) is not None]
+            tags = "".join(self._load(file).tag for file in files)
+            self._stamps, self._latest = stamps, hashlib.sha256(tags.encode()).hexdigest()[:16]
+        return self._latest
 
     def _locate(self, path: str) -> Path | None:
         """Return the file of the page that a path names; a path is taken apart, so it leads nowhere else."""
@@ -91,6 +101,17 @@ class PageFiles:
         if known is None or known[0] != stamp:
             known = self._read[file] = (stamp, _page_file(file.suffix, file.read_bytes()))
         return known[1]
+
+
+def _stamps(directory: str) -> Iterator[tuple[str, int, int]]:
+    """Yield every file below a directory with what changes when it is written."""
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                yield from _stamps(entry.path)
+            else:
+                status = entry.stat(follow_symlinks=False)
+                yield entry.path, status.st_mtime_ns, status.st_size
 
 
 def _page_file(suffix: str, content: bytes) -> PageFile:

@@ -1,6 +1,7 @@
 // The application: logs in, builds the frame, and shows the view of the address.
 
-import { onUnauthorized } from "./lib/api.js";
+import "./early.js";
+import { isLetIn, onUnauthorized } from "./lib/api.js";
 import { load as loadApprovals } from "./lib/approvals.js";
 import { announce, fill, h } from "./lib/dom.js";
 import { Router } from "./lib/router.js";
@@ -32,7 +33,10 @@ link.subscribe(({ link: state }) => {
   else if (state === "open") start();
 });
 if (kept.get("known", false)) start();
-else setTimeout(() => link.value.link === "lost" && start(), 3000);
+else {
+  isLetIn().then((isKnown) => isKnown && start());
+  setTimeout(() => link.value.link === "lost" && start(), 3000);
+}
 
 async function showLogin() {
   if (root.querySelector("view-login")) return;

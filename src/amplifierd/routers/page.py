@@ -7,6 +7,7 @@ from pathlib import Path
 
 from fastapi import APIRouter, Request, Response
 
+from amplifierd.http.dependencies import TheDaemon
 from amplifierd.http.page_files import PageFile, PageFiles
 
 router = APIRouter(tags=["page"], include_in_schema=False)
@@ -17,8 +18,9 @@ _FILES = PageFiles(Path(str(files("amplifierd.page"))))
 
 @router.api_route("/app", methods=["GET", "HEAD"])
 @router.api_route("/app/{path:path}", methods=["GET", "HEAD"])
-async def show(request: Request, path: str = "") -> Response:
+async def show(daemon: TheDaemon, request: Request, path: str = "") -> Response:
     """Return a file of the page; below `/app/` every path that names none shows the page."""
+    daemon.renderer.warm()
     return _answer(_FILES.find(path), request)
 
 

@@ -37,16 +37,40 @@ export async function getText(path, query, options) {
   return { text, version: answer.headers.get("etag") };
 }
 
+const begun = new Map();
+const KEPT_MS = 10_000;
+
+/** Send a GET whose answer the first `get` of the same address takes, if one comes soon; for what a page will need. */
+export function begin(path, query) {
+  const url = BASE + path + queryString(query);
+  const answer = fetch(url, initOf("GET"));
+  begun.set(url, answer);
+  answer.catch(() => {}); // Whoever takes it says so.
+  setTimeout(() => begun.delete(url), KEPT_MS);
+}
+
+/** Whether the daemon has let in what was begun; false when nothing was, or when it does not answer. */
+export async function isLetIn() {
+  const [first] = begun.values();
+  return first ? first.then((answer) => answer.status !== 401, () => false) : false;
+}
+
+const initOf = (method) => ({ method, credentials: "same-origin", headers: { "X-Amplifier-Page": "1" } });
+
 async function send(method, path, { body, query, signal, headers } = {}) {
   const url = (path.startsWith("/auth/") && path !== "/auth/me" ? path : BASE + path) + queryString(query);
-  const init = { method, signal, credentials: "same-origin", headers: { "X-Amplifier-Page": "1", ...headers } };
+  const init = { ...initOf(method), signal };
+  Object.assign(init.headers, headers);
   if (body !== undefined) {
     init.headers["Content-Type"] = "application/json";
     init.body = JSON.stringify(body);
   }
+  const waiting = method === "GET" ? begun.get(url) : undefined;
+  begun.delete(url);
   let answer;
   try {
-    answer = await fetch(url, init);
+    answer = await (waiting ?? fetch(url, init));
+    signal?.throwIfAborted();
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new Unreachable(error);

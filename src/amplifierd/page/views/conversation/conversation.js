@@ -52,7 +52,7 @@ class ConversationView extends View {
   async #load() {
     const { model } = this.#log;
     try {
-      await model.load();
+      await model.load({ isWatched: false });
     } catch (error) {
       if (error.name !== "AbortError") fill(this.#scroller, failure(error, () => this.#load()));
       return;

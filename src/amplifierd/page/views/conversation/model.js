@@ -5,13 +5,14 @@
 // after its request, so a step that began before the latest answer of its turn is a part of that answer.
 
 import { get, ofSession } from "../../lib/api.js";
+import { messagesOf } from "../../lib/messages.js";
 import { readStream } from "../../lib/event-source.js";
 import { onEvents, onGap } from "../../lib/stream.js";
 import { settled } from "../../lib/state.js";
 import { LiveStep } from "./live-step.js";
 import { ToolStates } from "./tool-states.js";
 
-const PAGE = 80;
+const OLDER_PAGE = 80;
 const LARGE_PAGE = 1000;
 const NOTICES = {
   "provider:retry": ({ attempt, delay, error_type: type }) => `The model's service did not answer${type ? ` (${type})` : ""}; attempt ${attempt ?? "?"}${delay ? ` in ${Math.round(delay)} s` : ""}.`,
@@ -56,21 +57,24 @@ export class Conversation {
     return this.#id;
   }
 
-  /** Fetch the end of the conversation, and what a running turn has done so far. */
-  load(options) {
-    this.#loading = this.#load(options);
+  /**
+   * Fetch the end of the conversation, and what a running turn has done so far. Before events come, whether one runs is
+   * not asked for: `catchUp` does.
+   */
+  load({ isWatched = true } = {}) {
+    this.#loading = this.#load(isWatched);
     return this.#loading;
   }
 
-  async #load({ limit = PAGE } = {}) {
+  async #load(isWatched) {
     const read = ++this.#reads;
     this.isLoaded = false;
     this.#early = [];
-    const [page, { activity }] = await Promise.all([this.#page({ limit }), get(ofSession(this.#id), {}, { signal: this.#signal })]);
-    const recent = activity && activity !== "idle" ? await this.#running(page.messages) : [];
+    const [page, begun] = await Promise.all([this.#page(), isWatched ? this.#runningRequest() : null]);
+    const turn = page.messages.at(-1)?.correlation_id;
+    const recent = begun && (!turn || begun.correlation_id === turn) ? await this.#since(begun) : [];
     if (read !== this.#reads) return;
-    this.messages = page.messages;
-    this.hasOlder = page.has_more;
+    this.#take(page);
     this.step = null;
     this.tools.reset(this.messages);
     this.isLoaded = true;
@@ -84,13 +88,16 @@ export class Conversation {
     if (early.length) this.#fetchNew();
   }
 
+  /** Take over the end of the conversation; what is known from before it stays. */
+  #take({ messages, has_more: hasMore }) {
+    const before = this.messages.findIndex((one) => one.id === messages[0]?.id);
+    if (before <= 0) this.hasOlder = hasMore;
+    this.messages = [...this.messages.slice(0, Math.max(0, before)), ...messages];
+  }
+
   /** Read what earlier turns used and how they ended: nobody may have watched them. */
   async #readTurns() {
-    const query = { event_type: "execution:done", limit: LARGE_PAGE };
-    const read = (offset) => get(ofSession(this.#id, "/events"), { ...query, offset }, { signal: this.#signal });
-    const first = await read(0);
-    const { events } = first.has_more ? await read(first.total - LARGE_PAGE) : first;
-    for (const { data } of events) this.#note(data);
+    for (const { data } of await this.#lastEvents("execution:done")) this.#note(data);
     this.#changed("turn");
   }
 
@@ -103,9 +110,11 @@ export class Conversation {
   }
 
   /** Fetch what was said before; true when there is still more. */
-  async loadOlder({ limit = PAGE } = {}) {
+  async loadOlder({ limit = OLDER_PAGE } = {}) {
     if (!this.hasOlder || !this.messages.length) return false;
-    const page = await this.#page({ limit, before: this.messages[0].id });
+    const [first] = this.messages;
+    const page = await this.#page({ limit, before: first.id });
+    if (this.messages[0]?.id !== first.id) return this.hasOlder; // It was loaded anew meanwhile.
     this.messages = [...page.messages, ...this.messages];
     this.hasOlder = page.has_more;
     this.tools.reset(this.messages);
@@ -126,19 +135,27 @@ export class Conversation {
   }
 
   #page(query) {
-    const all = { include: "tools", render: "html", ...query };
-    return get(ofSession(this.#id, "/messages"), all, { signal: this.#signal });
+    return get(...messagesOf(this.#id, query), { signal: this.#signal });
   }
 
-  /** Return the events of the step that is running, which nothing stores while it runs. */
-  async #running(messages) {
-    const turn = messages.at(-1)?.correlation_id;
-    const { events } = await get(ofSession(this.#id, "/events"), { event_type: "provider:request", limit: 1000 }, { signal: this.#signal });
-    const begun = events.filter((event) => !turn || event.correlation_id === turn).at(-1);
-    if (!begun) return [];
-    const address = `/api/v1${ofSession(this.#id, "/stream")}?after=${begun.seq - 1}&render=html`;
+  /** Return the event that began the step that is running; null when none is. */
+  async #runningRequest() {
+    const { activity } = await get(ofSession(this.#id), {}, { signal: this.#signal });
+    return activity && activity !== "idle" ? (await this.#lastEvents("provider:request")).at(-1) : null;
+  }
+
+  /** Return what happened from an event on: nothing stores the pieces of a step while it runs. */
+  async #since({ seq }) {
+    const address = `/api/v1${ofSession(this.#id, "/stream")}?after=${seq - 1}&render=html`;
     const found = await readStream(address, { signal: this.#signal });
     return found.filter((event) => event.session_id === this.#id);
+  }
+
+  async #lastEvents(type) {
+    const query = { event_type: type, limit: LARGE_PAGE };
+    const read = (offset) => get(ofSession(this.#id, "/events"), { ...query, offset }, { signal: this.#signal });
+    const first = await read(0);
+    return (first.has_more ? await read(first.total - LARGE_PAGE) : first).events;
   }
 
   async #reconcile() {
@@ -147,7 +164,7 @@ export class Conversation {
     const over = this.step?.isDone ? this.step : null;
     const known = this.messages.findLast((one) => !one.isToldOnly)?.id;
     try {
-      const page = await this.#page(known ? { limit: LARGE_PAGE, after: known } : { limit: PAGE });
+      const page = await this.#page(known ? { limit: LARGE_PAGE, after: known } : {});
       if (read !== this.#reads) return;
       const fresh = page.messages;
       const ids = new Set(fresh.map((one) => one.id));
