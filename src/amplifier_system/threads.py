@@ -1,15 +1,21 @@
 """Blocking work off the event loop that a cancellation can stop."""
 
 import asyncio
+import atexit
+import os
 import threading
+import time
+from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
 from typing import Any, TypeVar
 
-from .tasks import finished
-
 T = TypeVar("T")
+
+_MOST = min(32, (os.cpu_count() or 1) + 4)
+_POLL_S = 0.005
 
 
 class Stopped(Exception):
@@ -31,22 +37,118 @@ async def in_thread(work: Callable[[Stop], T], *, patient: bool = True) -> T:
     A cancellation sets the `Stop` that `work` was given, and goes on once the work has ended, so that nothing is left
     half done. Without patience a second cancellation does not wait any longer.
     """
-    stop = Stop()
-    in_context = partial(copy_context().run, work, stop)
-    running = asyncio.get_running_loop().run_in_executor(None, in_context)  # `to_thread` would take a task as well
+    outcome: _Outcome[T] = _Outcome(work, patient)
+    _threads.run(outcome)
     try:
-        return await asyncio.shield(running)
+        return await outcome
     except asyncio.CancelledError:
-        stop.set()
-        if patient:
-            await finished(running)
-        else:
-            running.add_done_callback(_retrieve)
-            await asyncio.wait({running})
+        if not outcome.cancelled():
+            outcome.exception()  # read, so that it is not reported as lost
         raise
 
 
-def _retrieve(done: "asyncio.Future[Any]") -> None:
-    """Take note of how abandoned work ended, so that it is not reported as never retrieved."""
-    if not done.cancelled():
-        done.exception()
+class _Outcome(asyncio.Future[T]):
+    """What becomes of some work. Whoever waits for it and is cancelled waits on, and the work is asked to stop."""
+
+    def __init__(self, work: Callable[[Stop], T], patient: bool) -> None:
+        super().__init__(loop=asyncio.get_running_loop())
+        self._stop, self._patient = Stop(), patient
+        self._context, self._work = copy_context(), work
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        if self._patient or not self._stop.is_set():
+            self._stop.set()
+            return False
+        return super().cancel(msg)
+
+    def work(self) -> Callable[[], object]:
+        """Do the work, in the thread that calls this; returns what tells the event loop how it ended."""
+        settle: Callable[[Any], None] = self.set_result
+        try:
+            ended: Any = self._context.run(self._work, self._stop)
+        except BaseException as error:  # noqa: BLE001 - whoever waits for the outcome gets it
+            settle, ended = self.set_exception, error
+        return partial(self.get_loop().call_soon_threadsafe, self._end, settle, ended)
+
+    def _end(self, settle: Callable[[Any], None], ended: Any) -> None:
+        if not self.done():  # and someone waits for it
+            settle(ended)
+
+
+class _Thread:
+    """A thread that rests between two pieces of work."""
+
+    def __init__(self) -> None:
+        self._called = threading.Lock()
+        self._called.acquire()
+        self._next: list[_Outcome[Any]] = []
+
+    def call(self, outcome: _Outcome[Any]) -> None:
+        self._next.append(outcome)
+        self._called.release()
+
+    def rest(self) -> _Outcome[Any]:
+        self._called.acquire()
+        return self._next.pop()
+
+
+class _Threads:
+    """Threads for short pieces of work.
+
+    The one that has rested for the shortest time is called first: what it needs is still in the caches, and no other
+    one wakes up. It counts as resting before the event loop hears of its work, so that it is called again at once.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._resting: list[_Thread] = []
+        self._waiting: deque[_Outcome[Any]] = deque()
+        self._started = 0
+        self._own = threading.local()
+
+    def run(self, outcome: _Outcome[Any]) -> None:
+        with self._lock:
+            if self._resting:
+                self._resting.pop().call(outcome)
+                return
+            if self._started < _MOST or hasattr(self._own, "thread"):  # work that waits for work has to get it
+                threading.Thread(target=self._live, name=f"work-{self._started + 1}", daemon=True).start()
+                self._started += 1
+            self._waiting.append(outcome)
+
+    def finish(self) -> None:
+        """Wait until nothing is worked on."""
+        while len(self._resting) < self._started:
+            time.sleep(_POLL_S)
+
+    def _live(self) -> None:
+        this = self._own.thread = _Thread()
+        tell: Callable[[], object] | None = None
+        while True:
+            outcome = self._take(this)
+            if tell is not None:
+                with suppress(RuntimeError):  # the event loop is closed
+                    tell()
+            tell = None  # nothing of the work is kept while this rests
+            tell = (outcome or this.rest()).work()
+            outcome = None
+
+    def _take(self, this: _Thread) -> _Outcome[Any] | None:
+        with self._lock:
+            if self._waiting:
+                return self._waiting.popleft()
+            self._resting.append(this)
+            return None
+
+
+_threads = _Threads()
+
+
+def _begin_anew() -> None:
+    """Start with no threads: none of them is in a process that was forked from this one."""
+    global _threads
+    _threads = _Threads()
+
+
+os.register_at_fork(after_in_child=_begin_anew)
+atexit.register(lambda: _threads.finish())  # what is half done at the end of the process is done first

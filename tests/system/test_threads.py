@@ -1,6 +1,8 @@
 """Blocking work off the event loop."""
 
 import asyncio
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -58,3 +60,77 @@ async def test_only_patience_outlasts_a_second_cancellation(patient: bool) -> No
     go_on.set()
     with pytest.raises(asyncio.CancelledError):
         await task
+
+
+async def test_work_after_work_is_done_by_the_same_thread() -> None:
+    threads = [await in_thread(lambda stop: threading.get_ident()) for _ in range(20)]
+
+    assert len(set(threads)) <= 2  # one that comes to rest meanwhile may take over
+
+
+async def test_more_work_than_there_are_threads_is_all_done() -> None:
+    done = await asyncio.gather(*(in_thread(lambda stop, number=number: number) for number in range(500)))  # type: ignore[misc]
+
+    assert done == list(range(500))
+
+
+async def test_work_that_waits_for_other_work_never_waits_for_itself() -> None:
+    def inner(stop: Stop) -> int:
+        return 1
+
+    done = await asyncio.gather(*(in_thread(lambda stop: asyncio.run(in_thread(inner))) for _ in range(100)))
+
+    assert sum(done) == 100
+
+
+LEFT = """
+import asyncio, threading, time
+from amplifier_system.threads import in_thread
+
+async def main():
+    started = threading.Event()
+
+    def work(stop):
+        started.set()
+        stop.wait(10)
+        time.sleep(0.1)
+        print("done", flush=True)
+
+    task = asyncio.create_task(in_thread(work, patient=False))
+    await asyncio.to_thread(started.wait, 10)
+    for _ in range(2):
+        task.cancel()
+        await asyncio.sleep(0)
+    print("left", flush=True)
+
+asyncio.run(main())
+"""
+
+FORKED = """
+import asyncio, os
+from amplifier_system.threads import in_thread
+
+def said(text):
+    asyncio.run(in_thread(lambda stop: print(text, flush=True)))
+
+said("parent")
+if (pid := os.fork()) == 0:
+    said("child")
+    os._exit(0)
+os.waitpid(pid, 0)
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [
+        pytest.param(LEFT, ["left", "done"], id="a process ends when its work is done"),
+        pytest.param(FORKED, ["parent", "child"], id="a forked process has threads of its own"),
+    ],
+)
+def test_threads_belong_to_their_process(program: str, said: list[str]) -> None:
+    run = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, timeout=60, check=True
+    )
+
+    assert run.stdout.split() == said
