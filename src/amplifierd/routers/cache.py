@@ -9,6 +9,7 @@ from fastapi import APIRouter, Depends
 from pydantic import Field
 
 from amplifierd.collections.models import Collection
+from amplifierd.home import Home
 from amplifierd.http.dependencies import Admin, TheDaemon, requires
 from amplifierd.http.idempotent_route import IdempotentRoute
 from amplifierd.http.models import Answer, Body
@@ -81,8 +82,7 @@ async def verify_cache(daemon: TheDaemon, caller: Admin, wait: Wait = True) -> V
     home = daemon.home
 
     async def work() -> dict[str, Any]:
-        compiled = [each for each in home.collections.profile_ids() if home.profiles.find_build(each) is not None]
-        found = [await home.profiles.verify(each) for each in compiled]
+        found = [await home.profiles.verify(each) for each in await asyncio.to_thread(_compiled, home)]
         damaged = [
             DamagedProfile(
                 profile_id=each.profile_id, status=each.status, reasons=[reason.to_dict() for reason in each.reasons]
@@ -108,6 +108,10 @@ async def prune(daemon: TheDaemon, caller: Admin, body: PruneRequest | None = No
     kind = "cache-prune-check" if asked.dry_run else "cache-prune"
     pruned: Pruned = await operate(daemon.operations, kind, "", work, caller=caller, wait=wait)
     return pruned
+
+
+def _compiled(home: Home) -> list[ProfileId]:
+    return [each for each in home.collections.profile_ids() if home.profiles.find_build(each) is not None]
 
 
 def _shown(collection: Collection) -> CachedCollection:
