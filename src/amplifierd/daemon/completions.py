@@ -17,6 +17,7 @@ from amplifierd.sessions.client_turns import ClientTurn
 from .callers import Caller
 from .daemon import Daemon
 from .event_filter import EventFilter
+from .left_completions import MARK, TAG
 from .published_event import PublishedEvent
 from .subscriber import Subscriber
 
@@ -93,6 +94,9 @@ class RunningCompletion:
         return Completion(text, calls, result.get("usage") or {}, result.get("finish_reason"))
 
     async def cancel(self) -> None:
+        """End the turn, unless it has ended."""
+        if self._turn.result.done():
+            return
         with suppress(AmplifierError):
             await self._daemon.live.cancel(self.session_id, immediate=True)
 
@@ -109,7 +113,10 @@ async def completing(
     """
     if session_id is None:
         async with _own_session(daemon, caller, asked) as own, _submitted(daemon, own, asked) as running:
-            yield running
+            try:
+                yield running
+            finally:
+                await run_to_end(running.cancel())
         return
     await daemon.access.get(caller, session_id)
     results = "\n\n".join(f"[Result of {name}]\n{text}" for name, text in asked.results)
@@ -139,7 +146,7 @@ async def _submitted(daemon: Daemon, session_id: str, asked: AskedCompletion) ->
 async def _own_session(daemon: Daemon, caller: Caller, asked: AskedCompletion) -> AsyncIterator[str]:
     """Have a session as long as the block runs."""
     record = await daemon.home.sessions.create(
-        asked.profile, history=asked.history, owner=caller.owner, limits=caller.limits, metadata={"for": "completion"}
+        asked.profile, history=asked.history, owner=caller.owner, limits=caller.limits, metadata=dict(MARK), tags=(TAG,)
     )
     try:
         await daemon.live.load(record.session_id)

@@ -25,6 +25,7 @@ from .event_hub import EventHub
 from .failed_attempts import FailedAttempts
 from .freshness import Freshness
 from .idempotency import IdempotencyKeys
+from .left_completions import remove_left_completions
 from .library_events import LibraryEvents
 from .logins import Logins
 from .loop_lag import LoopLag
@@ -140,6 +141,7 @@ class Daemon:
         steps: list[tuple[str, Callable[[], Awaitable[object]]]] = [
             ("collections", self._extract_collections),
             ("session index", self._open_index),
+            ("completions", lambda: remove_left_completions(self.home.sessions)),
             ("interrupted turns", self.home.sessions.mark_interrupted),
         ]
         for name, step in steps:

@@ -13,8 +13,10 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Header, Request
 from fastapi.responses import JSONResponse, StreamingResponse
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from amplifier_core.exceptions import AmplifierError
+from amplifier_system.tasks import run_to_end
 from amplifierd.builds.profile import Profile
 from amplifierd.daemon.completions import RunningCompletion, completing
 from amplifierd.daemon.daemon import Daemon
@@ -95,8 +97,7 @@ async def complete(
         kept = stack.pop_all()
     with_usage = body.stream_options is not None and body.stream_options.include_usage
     keepalive_s = daemon.home.settings.stream.keepalive_seconds
-    stream = _stream(running, kept, head, with_usage=with_usage, keepalive_s=keepalive_s, session_id=session_id)
-    return StreamingResponse(stream, media_type="text/event-stream", headers={"Cache-Control": "no-cache"})
+    return _CompletionStream(_chunks(running, head, with_usage=with_usage, keepalive_s=keepalive_s), kept)
 
 
 async def _ended(request: Request, running: RunningCompletion, session_id: str | None) -> Any:
@@ -107,36 +108,37 @@ async def _ended(request: Request, running: RunningCompletion, session_id: str |
     return await running.done()
 
 
-async def _stream(
-    running: RunningCompletion,
-    kept: AsyncExitStack,
-    head: dict[str, Any],
-    *,
-    with_usage: bool,
-    keepalive_s: float,
-    session_id: str | None,
-) -> AsyncIterator[bytes]:
-    is_over = False
-    async with kept:
+class _CompletionStream(StreamingResponse):
+    """The pieces of a completion. What it runs in is let go of when the client leaves, also before the first piece."""
+
+    def __init__(self, chunks: AsyncIterator[bytes], kept: AsyncExitStack) -> None:
+        super().__init__(chunks, media_type="text/event-stream", headers={"Cache-Control": "no-cache"})
+        self._kept = kept
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            yield _data(chunk(head, {"role": "assistant", "content": ""}))
-            async for piece in running.pieces(keepalive_s):
-                yield _data(chunk(head, {"content": piece})) if piece else b": keepalive\n\n"
-            is_over = True
-            try:
-                done = await running.done()
-            except AmplifierError as error:
-                yield _data(openai_error(public_document(error)))
-                return
-            if done.calls:
-                yield _data(chunk(head, {"tool_calls": tool_calls(done.calls, numbered=True)}))
-            yield _data(chunk(head, {}, finish_reason(done)))
-            if with_usage:
-                yield _data({**head, "object": "chat.completion.chunk", "choices": [], "usage": usage(done.usage)})
-            yield b"data: [DONE]\n\n"
+            await super().__call__(scope, receive, send)
         finally:
-            if not is_over and session_id is None:
-                await running.cancel()
+            await run_to_end(self._kept.aclose())
+
+
+async def _chunks(
+    running: RunningCompletion, head: dict[str, Any], *, with_usage: bool, keepalive_s: float
+) -> AsyncIterator[bytes]:
+    yield _data(chunk(head, {"role": "assistant", "content": ""}))
+    async for piece in running.pieces(keepalive_s):
+        yield _data(chunk(head, {"content": piece})) if piece else b": keepalive\n\n"
+    try:
+        done = await running.done()
+    except AmplifierError as error:
+        yield _data(openai_error(public_document(error)))
+        return
+    if done.calls:
+        yield _data(chunk(head, {"tool_calls": tool_calls(done.calls, numbered=True)}))
+    yield _data(chunk(head, {}, finish_reason(done)))
+    if with_usage:
+        yield _data({**head, "object": "chat.completion.chunk", "choices": [], "usage": usage(done.usage)})
+    yield b"data: [DONE]\n\n"
 
 
 def _data(value: Any) -> bytes:

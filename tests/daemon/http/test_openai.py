@@ -2,8 +2,10 @@
 
 import asyncio
 import json
+import socket
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event, Thread
@@ -94,6 +96,37 @@ def test_a_chat_is_answered_by_a_turn_and_leaves_no_session(client: openai.OpenA
     assert answer.usage is not None
     assert answer.usage.total_tokens == answer.usage.prompt_tokens + answer.usage.completion_tokens > 0
     assert home.sessions.list().total == 0
+
+
+def test_a_client_that_leaves_before_the_first_piece_leaves_nothing_behind(url: str, home: Home) -> None:
+    address = httpx2.URL(url)
+    body = json.dumps({"model": MODEL, "messages": [{"role": "user", "content": "Read."}], "stream": True}).encode()
+    token = home.paths.token_file.read_text().strip()
+    head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: {address.host}:{address.port}\r\nAuthorization: Bearer {token}"
+    head += f"\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    with socket.create_connection((address.host, address.port or 0)) as leaving:
+        leaving.sendall(head.encode() + body)
+        wait_until(lambda: home.sessions.list().total == 1)
+
+    wait_until(lambda: home.sessions.list().total == 0)
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_what_a_killed_daemon_was_asked_for_is_removed_at_the_next_start(tmp_path: Path) -> None:
+    home = open_home(tmp_path / "home", overrides={"port": 0, "offline": True, "working_dir": str(tmp_path)})
+    mine = asyncio.run(home.sessions.create("foundation/offline", tags=("completion",))).session_id
+    left = {"tags": ("completion",), "metadata": {"for": "completion"}}
+    asyncio.run(home.sessions.create("foundation/offline", **left))
+
+    with on_loopback(home) as url:
+        wait_until(lambda: httpx2.get(f"{url}/ready").status_code == 200)
+        assert [record.session_id for record in home.sessions.list().sessions] == [mine]
 
 
 def test_a_streamed_answer_says_the_same_piece_by_piece(client: openai.OpenAI) -> None:
