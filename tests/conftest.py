@@ -22,6 +22,7 @@ gc.disable()  # until all tests are known: what is made until then stays
 def pytest_collection_finish() -> None:
     """Look for garbage among what the tests leave, and not every time among the thousands of tests as well."""
     gc.freeze()
+    gc.set_threshold(20_000, 20, 20)  # most of it goes without being looked for
     gc.enable()
 
 
