@@ -102,13 +102,15 @@ def write_repository(root: Path, module_type: str, source: str | None = None, te
 
 @pytest.fixture
 def run_pytest(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Run pytest in a folder; return the outcomes it counted and what it printed."""
+    """Run pytest in a folder, with our plugin and without looking for others; return its outcomes and its output."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    plugins = ("-p", "amplifier_core.pytest_plugin", "-p", "pytest_asyncio.plugin", "-p", "no:cacheprovider")
 
     def run(folder: Path, *arguments: str) -> tuple[dict[str, int], str]:
         monkeypatch.chdir(folder)
         if not (folder / "pytest.ini").exists():
             (folder / "pytest.ini").write_text(CONFIGURATION)
-        result = pytester.runpytest_inprocess("-rs", "-p", "no:cacheprovider", "-p", "no:schemathesis", *arguments)
+        result = pytester.runpytest_inprocess("-rs", *plugins, *arguments)
         counted = result.parseoutcomes().items()
         return {name: count for name, count in counted if name not in ("deselected", "warnings")}, str(result.stdout)
 
@@ -204,7 +206,7 @@ def test_each_shipped_test_can_fail(
     source = GOOD[module_type].replace(right, wrong).replace("Echo())", "Echo(), name='x')")
     folder = write_repository(tmp_path, module_type, source.replace("Acme())", "Acme(), name='x')"))
 
-    outcomes, output = run_pytest(folder, "-k", test)
+    outcomes, output = run_pytest(folder, "-k", test, "--tb=line")
 
     assert outcomes.get("failed", 0) + outcomes.get("errors", 0) > 0, output
 
