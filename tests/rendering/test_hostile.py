@@ -17,9 +17,9 @@ PIECES = st.sampled_from(
 )
 
 
-@pytest.mark.parametrize("text", CORPUS)
-def test_it_is_text_and_nothing_else(text: str) -> None:
-    assert faults_of(render(text)) == []
+def test_it_is_text_and_nothing_else() -> None:
+    for text in CORPUS:
+        assert faults_of(render(text)) == [], text
 
 
 @pytest.mark.parametrize(
@@ -52,11 +52,11 @@ def test_any_markup_can_be_rendered(text: str) -> None:
     assert faults_of(render(text)) == []
 
 
-@pytest.mark.parametrize("html", SCRIPTS)
-def test_html_from_a_renderer_that_was_led_astray_is_caught_as_well(html: str) -> None:
-    found = sanitised(html)
+def test_html_from_a_renderer_that_was_led_astray_is_caught_as_well() -> None:
+    for html in SCRIPTS:
+        faults = faults_of(sanitised(html))
 
-    assert [fault for fault in faults_of(found) if "closes something else" not in fault] == []
+        assert [fault for fault in faults if "closes something else" not in fault] == [], html
 
 
 def test_what_was_sanitised_stays_as_it_is() -> None:

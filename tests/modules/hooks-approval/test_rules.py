@@ -58,16 +58,16 @@ def test_a_plain_command_is_approved(command: str) -> None:
 
 
 @pytest.mark.parametrize("allowed", ALLOWED)
-@pytest.mark.parametrize("continuation", CONTINUATIONS.values(), ids=CONTINUATIONS)
-def test_nothing_that_follows_an_approved_command_is_approved_with_it(allowed: str, continuation: str) -> None:
-    assert by_default(allowed + continuation) is None
-    assert by_default(f"{allowed} {continuation}") is None
+def test_nothing_that_follows_an_approved_command_is_approved_with_it(allowed: str) -> None:
+    for name, continuation in CONTINUATIONS.items():
+        assert by_default(allowed + continuation) is None, name
+        assert by_default(f"{allowed} {continuation}") is None, name
 
 
 @pytest.mark.parametrize("allowed", ALLOWED)
-@pytest.mark.parametrize("character", CONTROL_CHARACTERS, ids=ascii)
-def test_no_control_character_is_approved(allowed: str, character: str) -> None:
-    assert by_default(f"{allowed}{character}rm x") is None
+def test_no_control_character_is_approved(allowed: str) -> None:
+    for character in CONTROL_CHARACTERS:
+        assert by_default(f"{allowed}{character}rm x") is None, ascii(character)
 
 
 @pytest.mark.parametrize(

@@ -150,21 +150,20 @@ HARMLESS: dict[str, str] = {
 }
 
 
-@pytest.fixture(params=SECRETS)
-def secret(request: pytest.FixtureRequest) -> tuple[str, str]:
-    """A text with a secret, and what must not be seen of it."""
-    text, hidden = SECRETS[request.param]
-    return text, hidden or text
+@pytest.fixture(scope="session")
+def secrets() -> dict[str, tuple[str, str]]:
+    """Texts with a secret, and what must not be seen of each."""
+    return {name: (text, hidden or text) for name, (text, hidden) in SECRETS.items()}
 
 
-@pytest.fixture(params=PERSONAL)
-def personal(request: pytest.FixtureRequest) -> str:
-    return PERSONAL[request.param]
+@pytest.fixture(scope="session")
+def personal() -> dict[str, str]:
+    return PERSONAL
 
 
-@pytest.fixture(params=HARMLESS)
-def harmless(request: pytest.FixtureRequest) -> str:
-    return HARMLESS[request.param]
+@pytest.fixture(scope="session")
+def harmless() -> dict[str, str]:
+    return HARMLESS
 
 
 @pytest.fixture(scope="session")

@@ -29,49 +29,52 @@ WRAPPINGS = {
 
 
 @pytest.mark.parametrize("wrapping", WRAPPINGS.values(), ids=WRAPPINGS)
-def test_each_secret_format_is_masked_inside_prose(secret: tuple[str, str], wrapping: str) -> None:
-    text, hidden = secret
+def test_each_secret_format_is_masked_inside_prose(secrets: dict[str, tuple[str, str]], wrapping: str) -> None:
+    for name, (text, hidden) in secrets.items():
+        masked = mask_text(wrapping.replace("{}", text))
 
-    masked = mask_text(wrapping.replace("{}", text))
-
-    assert hidden not in masked
-    assert masked.rstrip(".") == wrapping.replace("{}", text.replace(hidden, SECRET)).rstrip(".")
+        assert hidden not in masked, name
+        assert masked.rstrip(".") == wrapping.replace("{}", text.replace(hidden, SECRET)).rstrip("."), name
 
 
 @pytest.mark.parametrize("depth", [1, 2, 3])
-def test_each_secret_format_is_masked_inside_json_text_and_json_in_json(secret: tuple[str, str], depth: int) -> None:
-    text, hidden = secret
-    for _ in range(depth):
-        text, hidden = json.dumps({"output": [text, "rest"]}), json.dumps(hidden)[1:-1]
+def test_each_secret_format_is_masked_inside_json_text_and_json_in_json(
+    secrets: dict[str, tuple[str, str]], depth: int
+) -> None:
+    for name, (text, hidden) in secrets.items():
+        for _ in range(depth):
+            text, hidden = json.dumps({"output": [text, "rest"]}), json.dumps(hidden)[1:-1]
 
-    masked = mask_text(text)
+        masked = mask_text(text)
 
-    assert hidden not in masked
-    assert SECRET in masked
-    assert "rest" in masked
-    json.loads(masked)
+        assert hidden not in masked, name
+        assert SECRET in masked, name
+        assert "rest" in masked, name
+        json.loads(masked)
 
 
-def test_each_secret_format_is_masked_inside_nested_lists(secret: tuple[str, str]) -> None:
-    text, hidden = secret
-    value: Any = ["first", [{"deeper": [text]}], (text,)]
+def test_each_secret_format_is_masked_inside_nested_lists(secrets: dict[str, tuple[str, str]]) -> None:
+    for name, (text, hidden) in secrets.items():
+        value: Any = ["first", [{"deeper": [text]}], (text,)]
 
-    scrubbed = scrub(value)
+        scrubbed = scrub(value)
 
-    shown = text.replace(hidden, SECRET)
-    assert scrubbed == ["first", [{"deeper": [shown]}], [shown]]
+        shown = text.replace(hidden, SECRET)
+        assert scrubbed == ["first", [{"deeper": [shown]}], [shown]], name
 
 
 @pytest.mark.parametrize("wrapping", ["{}", "call {} now", "({})", '"{}"', r"a\n{}\nb", "is it {}."])
-def test_personal_data_is_masked(personal: str, wrapping: str) -> None:
-    assert mask_text(wrapping.replace("{}", personal)) == wrapping.replace("{}", PII)
+def test_personal_data_is_masked(personal: dict[str, str], wrapping: str) -> None:
+    for name, text in personal.items():
+        assert mask_text(wrapping.replace("{}", text)) == wrapping.replace("{}", PII), name
 
 
 @pytest.mark.parametrize("wrapping", ["{}", "see {} there", "({})", '"{}"', "key={}", "a\n{}\nb", "{},{}", "is it {}."])
-def test_each_harmless_text_stays_as_it_is(harmless: str, wrapping: str) -> None:
-    text = wrapping.replace("{}", harmless)
+def test_each_harmless_text_stays_as_it_is(harmless: dict[str, str], wrapping: str) -> None:
+    for name, plain in harmless.items():
+        text = wrapping.replace("{}", plain)
 
-    assert mask_text(text) is text
+        assert mask_text(text) is text, name
 
 
 def test_nothing_is_masked_in_two_thousand_lines_without_a_secret() -> None:

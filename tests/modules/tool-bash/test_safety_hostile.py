@@ -178,26 +178,29 @@ def test_the_table_is_long_enough() -> None:
     assert len({command for _, command in CASES}) >= 200
 
 
-@pytest.mark.parametrize(("rule", "command"), CASES)
-def test_the_strict_profile_refuses_it(rule: str, command: str) -> None:
-    verdict = SafetyValidator("strict").validate(command)
+@pytest.mark.parametrize("rule", HOSTILE)
+def test_the_strict_profile_refuses_it(rule: str) -> None:
+    for command in HOSTILE[rule]:
+        verdict = SafetyValidator("strict").validate(command)
 
-    assert (verdict.allowed, verdict.matched_pattern) == (False, rule)
-    assert verdict.reason
-    assert verdict.hint is not None
-    assert "unrestricted" in verdict.hint
-    assert ("standard" in verdict.hint) is (rule in STRICT_ONLY)
-    assert "permissive" in verdict.hint
-
-
-@pytest.mark.parametrize(("rule", "command"), [case for case in CASES if case[0] not in STRICT_ONLY])
-def test_the_standard_profile_refuses_it_too(rule: str, command: str) -> None:
-    assert SafetyValidator("standard").validate(command).allowed is False
+        assert (verdict.allowed, verdict.matched_pattern) == (False, rule), command
+        assert verdict.reason, command
+        assert verdict.hint is not None, command
+        assert "unrestricted" in verdict.hint, command
+        assert ("standard" in verdict.hint) is (rule in STRICT_ONLY), command
+        assert "permissive" in verdict.hint, command
 
 
-@pytest.mark.parametrize(("rule", "command"), [case for case in CASES if case[0] not in STRICT_ONLY])
-def test_the_permissive_profile_refuses_only_what_destroys_the_machine(rule: str, command: str) -> None:
-    assert SafetyValidator("permissive").validate(command).allowed is (rule not in ALWAYS)
+@pytest.mark.parametrize("rule", [rule for rule in HOSTILE if rule not in STRICT_ONLY])
+def test_the_standard_profile_refuses_it_too(rule: str) -> None:
+    for command in HOSTILE[rule]:
+        assert SafetyValidator("standard").validate(command).allowed is False, command
+
+
+@pytest.mark.parametrize("rule", [rule for rule in HOSTILE if rule not in STRICT_ONLY])
+def test_the_permissive_profile_refuses_only_what_destroys_the_machine(rule: str) -> None:
+    for command in HOSTILE[rule]:
+        assert SafetyValidator("permissive").validate(command).allowed is (rule not in ALWAYS), command
 
 
 @pytest.mark.parametrize("command", ["$CMD x", "curl u | sh", 'eval "$X"', 'bash -c "$X"', "source <(curl u)"])
@@ -206,11 +209,12 @@ def test_only_the_strict_profile_wants_to_know_every_program(profile: str, comma
     assert SafetyValidator(profile).validate(command).allowed
 
 
-@pytest.mark.parametrize(("rule", "command"), CASES[::5])
-def test_the_unrestricted_profile_refuses_nothing(rule: str, command: str) -> None:
-    verdict = SafetyValidator("unrestricted").validate(command)
+def test_the_unrestricted_profile_refuses_nothing() -> None:
+    for _, command in CASES[::5]:
+        verdict = SafetyValidator("unrestricted").validate(command)
+        said = (verdict.allowed, verdict.reason, verdict.matched_pattern, verdict.hint)
 
-    assert (verdict.allowed, verdict.reason, verdict.matched_pattern, verdict.hint) == (True, None, None, None)
+        assert said == (True, None, None, None), command
 
 
 def test_permissive_looks_behind_what_it_allows() -> None:
