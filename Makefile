@@ -46,7 +46,7 @@ define environment
 	fi; \
 	rm -f $$stamp; \
 	echo "Installing into $(1)"; \
-	$(1)/bin/python -m pip install --quiet --disable-pip-version-check $(3); \
+	$(1)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile $(3); \
 	printf '%s\n' "$$wanted" > $$stamp
 endef
 
