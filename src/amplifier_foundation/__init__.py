@@ -1,57 +1,12 @@
 """Bundles: agents described in markdown and YAML, shared through git, composed, prepared and run on the kernel."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from .bundle import Bundle
-from .cache import CacheProviderProtocol, DiskCache, SimpleCache
-from .costs import bridge_child_cost, sum_cost_usd
-from .dicts import deep_merge, get_nested, merge_module_lists, set_nested
-from .exceptions import BundleDependencyError, BundleError, BundleLoadError, BundleNotFoundError, BundleValidationError
-from .io import parse_frontmatter, read_with_retry, read_yaml, write_with_backup, write_with_retry, write_yaml
-from .mentions import (
-    BaseMentionResolver,
-    ContentDeduplicator,
-    ContextFile,
-    MentionResolverProtocol,
-    MentionResult,
-    expand_mentions_in_instruction,
-    load_mentions,
-    parse_mentions,
-)
-from .observability import inject_additional_events
-from .paths import (
-    ParsedURI,
-    construct_agent_path,
-    construct_context_path,
-    find_bundle_root,
-    find_files,
-    normalize_path,
-    parse_uri,
-)
-from .registry import BundleRegistry, BundleState, UpdateInfo, load_bundle
-from .serialization import sanitize_for_json, sanitize_message
-from .session.capabilities import WORKING_DIR_CAPABILITY, get_working_dir, set_working_dir
-from .sources import (
-    SimpleSourceResolver,
-    SourceHandlerProtocol,
-    SourceHandlerWithStatusProtocol,
-    SourceResolverProtocol,
-    SourceStatus,
-)
-from .spawn_utils import (
-    ModelResolutionResult,
-    ProviderPreference,
-    apply_provider_preferences,
-    apply_provider_preferences_with_resolution,
-    is_glob_pattern,
-    resolve_model_pattern,
-)
-from .tracing import generate_sub_session_id
-from .updates import BundleStatus, check_bundle_status, update_bundle
-from .validator import BundleValidator, ValidationResult, validate_bundle, validate_bundle_or_raise
+from amplifier_system.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from .bundle import Bundle
+    from .cache import CacheProviderProtocol, DiskCache, SimpleCache
     from .configurator import (
         RUNTIME_CONTEXT_OVERLAY_CAPABILITY,
         RUNTIME_SKILL_OVERLAY_CAPABILITY,
@@ -59,6 +14,57 @@ if TYPE_CHECKING:
         SessionConfigurator,
         TransitionResult,
     )
+    from .costs import bridge_child_cost, sum_cost_usd
+    from .dicts import deep_merge, get_nested, merge_module_lists, set_nested
+    from .exceptions import (
+        BundleDependencyError,
+        BundleError,
+        BundleLoadError,
+        BundleNotFoundError,
+        BundleValidationError,
+    )
+    from .io import parse_frontmatter, read_with_retry, read_yaml, write_with_backup, write_with_retry, write_yaml
+    from .mentions import (
+        BaseMentionResolver,
+        ContentDeduplicator,
+        ContextFile,
+        MentionResolverProtocol,
+        MentionResult,
+        expand_mentions_in_instruction,
+        load_mentions,
+        parse_mentions,
+    )
+    from .observability import inject_additional_events
+    from .paths import (
+        ParsedURI,
+        construct_agent_path,
+        construct_context_path,
+        find_bundle_root,
+        find_files,
+        normalize_path,
+        parse_uri,
+    )
+    from .registry import BundleRegistry, BundleState, UpdateInfo, load_bundle
+    from .serialization import sanitize_for_json, sanitize_message
+    from .session.capabilities import WORKING_DIR_CAPABILITY, get_working_dir, set_working_dir
+    from .sources import (
+        SimpleSourceResolver,
+        SourceHandlerProtocol,
+        SourceHandlerWithStatusProtocol,
+        SourceResolverProtocol,
+        SourceStatus,
+    )
+    from .spawn_utils import (
+        ModelResolutionResult,
+        ProviderPreference,
+        apply_provider_preferences,
+        apply_provider_preferences_with_resolution,
+        is_glob_pattern,
+        resolve_model_pattern,
+    )
+    from .tracing import generate_sub_session_id
+    from .updates import BundleStatus, check_bundle_status, update_bundle
+    from .validator import BundleValidator, ValidationResult, validate_bundle, validate_bundle_or_raise
 
 __all__ = [
     "RUNTIME_CONTEXT_OVERLAY_CAPABILITY",
@@ -133,19 +139,75 @@ __all__ = [
     "write_yaml",
 ]
 
-_IN_CONFIGURATOR = frozenset(
+__getattr__ = lazy_names(
+    __name__,
     {
-        "RUNTIME_CONTEXT_OVERLAY_CAPABILITY",
-        "RUNTIME_SKILL_OVERLAY_CAPABILITY",
-        "RuntimeOverlay",
-        "SessionConfigurator",
-        "TransitionResult",
-    }
+        ".bundle": ("Bundle",),
+        ".cache": ("CacheProviderProtocol", "DiskCache", "SimpleCache"),
+        ".configurator": (
+            "RUNTIME_CONTEXT_OVERLAY_CAPABILITY",
+            "RUNTIME_SKILL_OVERLAY_CAPABILITY",
+            "RuntimeOverlay",
+            "SessionConfigurator",
+            "TransitionResult",
+        ),
+        ".costs": ("bridge_child_cost", "sum_cost_usd"),
+        ".dicts": ("deep_merge", "get_nested", "merge_module_lists", "set_nested"),
+        ".exceptions": (
+            "BundleDependencyError",
+            "BundleError",
+            "BundleLoadError",
+            "BundleNotFoundError",
+            "BundleValidationError",
+        ),
+        ".io": (
+            "parse_frontmatter",
+            "read_with_retry",
+            "read_yaml",
+            "write_with_backup",
+            "write_with_retry",
+            "write_yaml",
+        ),
+        ".mentions": (
+            "BaseMentionResolver",
+            "ContentDeduplicator",
+            "ContextFile",
+            "MentionResolverProtocol",
+            "MentionResult",
+            "expand_mentions_in_instruction",
+            "load_mentions",
+            "parse_mentions",
+        ),
+        ".observability": ("inject_additional_events",),
+        ".paths": (
+            "ParsedURI",
+            "construct_agent_path",
+            "construct_context_path",
+            "find_bundle_root",
+            "find_files",
+            "normalize_path",
+            "parse_uri",
+        ),
+        ".registry": ("BundleRegistry", "BundleState", "UpdateInfo", "load_bundle"),
+        ".serialization": ("sanitize_for_json", "sanitize_message"),
+        ".session.capabilities": ("WORKING_DIR_CAPABILITY", "get_working_dir", "set_working_dir"),
+        ".sources": (
+            "SimpleSourceResolver",
+            "SourceHandlerProtocol",
+            "SourceHandlerWithStatusProtocol",
+            "SourceResolverProtocol",
+            "SourceStatus",
+        ),
+        ".spawn_utils": (
+            "ModelResolutionResult",
+            "ProviderPreference",
+            "apply_provider_preferences",
+            "apply_provider_preferences_with_resolution",
+            "is_glob_pattern",
+            "resolve_model_pattern",
+        ),
+        ".tracing": ("generate_sub_session_id",),
+        ".updates": ("BundleStatus", "check_bundle_status", "update_bundle"),
+        ".validator": ("BundleValidator", "ValidationResult", "validate_bundle", "validate_bundle_or_raise"),
+    },
 )
-"""Names of a package that most importers never need: it is imported with the first of them."""
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _IN_CONFIGURATOR:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module("amplifier_foundation.configurator"), name)

@@ -3,8 +3,9 @@
 `open_home` is the front door.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from amplifier_system.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from .builds.module_resolver import DaemonModuleSourceResolver
@@ -26,20 +27,15 @@ __all__ = [
     "validate_mount_plan",
 ]
 
-_MODULES = {
-    "DaemonModuleSourceResolver": ".builds.module_resolver",
-    "Home": ".home",
-    "Issue": ".issues",
-    "Paths": ".paths",
-    "ProfileId": ".identifiers",
-    "Settings": ".settings",
-    "open_home": ".home",
-    "validate_mount_plan": ".plans.validation",
-}
-"""Where the names come from: each is loaded on first use, since most programs need only some of what is in here."""
-
-
-def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return getattr(import_module(_MODULES[name], __name__), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = lazy_names(
+    __name__,
+    {
+        ".builds.module_resolver": ("DaemonModuleSourceResolver",),
+        ".home": ("Home", "open_home"),
+        ".identifiers": ("ProfileId",),
+        ".issues": ("Issue",),
+        ".paths": ("Paths",),
+        ".plans.validation": ("validate_mount_plan",),
+        ".settings": ("Settings",),
+    },
+)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 from amplifier_foundation.modules.scratch import remove_scratch_leftovers
-from amplifier_foundation.sources.prune import remove_leftovers as remove_cache_leftovers
+from amplifier_foundation.sources.pruning import remove_leftovers as remove_cache_leftovers
 from amplifier_system.files import remove_unfinished
 
 from .paths import Paths

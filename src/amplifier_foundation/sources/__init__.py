@@ -4,34 +4,39 @@
 faces, `SimpleSourceResolver` and its handlers, use the same layer.
 """
 
-from .cached import CachedSource, list_cached
-from .file import FileSourceHandler
-from .fsspec import FsspecSourceHandler
-from .git import GitCloneTimeoutError, GitSourceHandler
-from .hashing import hash_content
-from .http import HttpSourceHandler
-from .protocol import (
-    SourceHandlerProtocol,
-    SourceHandlerWithStatusProtocol,
-    SourceResolverProtocol,
-    SourceStatus,
-)
-from .prune import PruneResult, prune
-from .reference import (
-    FileReference,
-    GitReference,
-    NameReference,
-    Reference,
-    UrlReference,
-    ZipReference,
-    is_commit,
-    parse_reference,
-    reference_from,
-)
-from .resolved import Limits, Progress, ProgressEvent, ResolvedRef
-from .resolver import SimpleSourceResolver
-from .source_layer import Sources, resolve
-from .zip import ZipSourceHandler
+from typing import TYPE_CHECKING
+
+from amplifier_system.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from .cached import CachedSource, list_cached
+    from .file import FileSourceHandler
+    from .fsspec import FsspecSourceHandler
+    from .git import GitCloneTimeoutError, GitSourceHandler
+    from .hashing import hash_content
+    from .http import HttpSourceHandler
+    from .protocol import (
+        SourceHandlerProtocol,
+        SourceHandlerWithStatusProtocol,
+        SourceResolverProtocol,
+        SourceStatus,
+    )
+    from .pruning import PruneResult, prune
+    from .reference import (
+        FileReference,
+        GitReference,
+        NameReference,
+        Reference,
+        UrlReference,
+        ZipReference,
+        is_commit,
+        parse_reference,
+        reference_from,
+    )
+    from .resolved import Limits, Progress, ProgressEvent, ResolvedRef
+    from .resolver import SimpleSourceResolver
+    from .source_layer import Sources, resolve
+    from .zip import ZipSourceHandler
 
 __all__ = [
     "CachedSource",
@@ -66,3 +71,37 @@ __all__ = [
     "reference_from",
     "resolve",
 ]
+
+__getattr__ = lazy_names(
+    __name__,
+    {
+        ".cached": ("CachedSource", "list_cached"),
+        ".file": ("FileSourceHandler",),
+        ".fsspec": ("FsspecSourceHandler",),
+        ".git": ("GitCloneTimeoutError", "GitSourceHandler"),
+        ".hashing": ("hash_content",),
+        ".http": ("HttpSourceHandler",),
+        ".protocol": (
+            "SourceHandlerProtocol",
+            "SourceHandlerWithStatusProtocol",
+            "SourceResolverProtocol",
+            "SourceStatus",
+        ),
+        ".pruning": ("PruneResult", "prune"),
+        ".reference": (
+            "FileReference",
+            "GitReference",
+            "NameReference",
+            "Reference",
+            "UrlReference",
+            "ZipReference",
+            "is_commit",
+            "parse_reference",
+            "reference_from",
+        ),
+        ".resolved": ("Limits", "Progress", "ProgressEvent", "ResolvedRef"),
+        ".resolver": ("SimpleSourceResolver",),
+        ".source_layer": ("Sources", "resolve"),
+        ".zip": ("ZipSourceHandler",),
+    },
+)

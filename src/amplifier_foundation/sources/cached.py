@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from .prune import cache_entries
+from .pruning import cache_entries
 from .store import read_json, tree_bytes
 
 

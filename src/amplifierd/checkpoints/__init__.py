@@ -1,7 +1,21 @@
 """Snapshots of a working directory, what changed between them, and the way back. Knows nothing of sessions."""
 
-from .checkpoints import Checkpoints
-from .records import Checkpoint
-from .results import Changes, UndoResult
+from typing import TYPE_CHECKING
+
+from amplifier_system.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from .checkpoints import Checkpoints
+    from .records import Checkpoint
+    from .results import Changes, UndoResult
 
 __all__ = ["Changes", "Checkpoint", "Checkpoints", "UndoResult"]
+
+__getattr__ = lazy_names(
+    __name__,
+    {
+        ".checkpoints": ("Checkpoints",),
+        ".records": ("Checkpoint",),
+        ".results": ("Changes", "UndoResult"),
+    },
+)
