@@ -7,6 +7,7 @@ match or a failed attempt looks at a bounded stretch or consumes what it looked 
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 
 _RARE_CHARACTERS = 3
 
@@ -57,14 +58,18 @@ class PatternSet:
                 return
 
 
-def matches_of(regex: re.Pattern[str], accepts: Callable[[str], bool] | None = None) -> Find:
+def matches_of(regex: str, accepts: Callable[[str], bool] | None = None) -> Find:
     """Return a search for what `regex` matches: its named group that took part, else all of it.
+
+    It is compiled by the first search, since most texts hold none of its hints.
 
     With `accepts`, only what that function says yes to. An empty match does not count.
     """
 
+    compiled = cache(lambda: re.compile(regex))
+
     def find(text: str) -> Iterator[Span]:
-        for match in regex.finditer(text):
+        for match in compiled().finditer(text):
             start, end = match.span(match.lastgroup or 0)
             if start < end and (accepts is None or accepts(text[start:end])):
                 yield start, end

@@ -16,7 +16,7 @@ def _token(name: str, prefix: str, body: str, hints: tuple[str, ...] = ()) -> Se
     The look behind comes after the prefix: a regular expression that begins with a literal is searched for quickly.
     """
     starts_here = "|".join([rf"(?<![A-Za-z0-9_-]{prefix})", *(f"(?<={lead_in}{prefix})" for lead_in in _LEADS_IN)])
-    return SensitivePattern(name, hints or (prefix,), matches_of(re.compile(f"{prefix}(?:{starts_here}){body}")))
+    return SensitivePattern(name, hints or (prefix,), matches_of(f"{prefix}(?:{starts_here}){body}"))
 
 
 def looks_random(text: str) -> bool:
@@ -81,32 +81,30 @@ def _discord_tokens(text: str) -> Iterator[Span]:
 
 
 _VALUE_OF_HEADER = r"""\\{0,8}["'`]?\]?\s{0,8}+[:=,]\s{0,8}+\\{0,8}["'`]?"""
-_AUTHORIZATION = re.compile(
+_AUTHORIZATION = (
     rf"[Aa](?i:uthorization){_VALUE_OF_HEADER}"
     r"(?:(?i:bearer|basic|token|digest|apikey|negotiate)\s{1,8}+(?P<token>[A-Za-z0-9._~+/=:-]{6,}+)"
     r"|AWS4-HMAC-SHA256\s(?P<signed>[^\n\"'`\\<>]{16,}+)"
     r"|(?P<bare>(?=[^\s\"'`\\]{0,64}[0-9])[A-Za-z0-9._~+/=-]{16,}+))"
 )
-_COOKIE = re.compile(
+_COOKIE = (
     rf"[Cc](?i:ookie){_VALUE_OF_HEADER}"
     r"(?P<cookies>[\w.!#$%&*+^~-]{1,64}=[^\s\x00-\x1f\"'`\\;()]{4,}+(?:;\s?[^\s\x00-\x1f\"'`\\;()]{1,}+){0,50})"
 )
-_CREDENTIALS = re.compile(r"(?:bearer|basic|token|digest|apikey)\s{1,8}+(?P<token>\S{6,}+)", re.IGNORECASE)
-_COOKIES = re.compile(r"\A[\w.!#$%&*+^~-]{1,64}=[^\s;]{4,}+.*", re.DOTALL)
-_NETRC_PASSWORD = re.compile(
-    r"""login\s{1,8}+\S{1,128}+\s{1,8}+password\s{1,8}+(?P<password>[^\s\x00-\x1f"'\\()]{1,256}+)"""
-)
+_CREDENTIALS = r"(?i)(?:bearer|basic|token|digest|apikey)\s{1,8}+(?P<token>\S{6,}+)"
+_COOKIES = r"(?s)\A[\w.!#$%&*+^~-]{1,64}=[^\s;]{4,}+.*"
+_NETRC_PASSWORD = r"""login\s{1,8}+\S{1,128}+\s{1,8}+password\s{1,8}+(?P<password>[^\s\x00-\x1f"'\\()]{1,256}+)"""
 # A password may hold a slash or an at sign; digits up to a slash are the port of a host.
-_URL_PASSWORD = re.compile(
+_URL_PASSWORD = (
     r"""://[^\s/?#@:"'<>\\\[\]]{0,256}+:(?P<password>(?:(?![0-9]{1,5}/|[{$<])[^\s?#"'<>\\@]{1,128}@)?[^\s/?#"'<>\\]{0,128}"""
     r"""|(?![0-9]{1,5}/|[{$<])[^\s?#"'<>\\@]{1,256})@(?=[A-Za-z0-9\[$-])"""
 )
-_URL_USER = re.compile(r"://(?P<user>[A-Za-z0-9_.~%-]{20,128}+)@", re.ASCII)
-_QUERY = re.compile(
+_URL_USER = r"://(?P<user>[A-Za-z0-9_.~%-]{20,128}+)@"
+_QUERY = (
     r"[?&;](?i:sig|signature|key|auth|x-amz-signature|x-amz-security-token|x-goog-signature|code|apikey)="
     r"(?P<value>[A-Za-z0-9%+/=_.~-]{16,}+)"
 )
-_WEBHOOK = re.compile(
+_WEBHOOK = (
     r"(?:hooks\.slack\.com/(?:services|workflows|triggers)|discord(?:app)?\.com/api/webhooks|outlook\.office\.com/webhook"
     r"|\.webhook\.office\.com/webhookb2)/(?P<path>[A-Za-z0-9/_@-]{20,}+)"
 )
