@@ -20,6 +20,15 @@ _IMAGE_OMITTED = "[Image omitted from tool event; original retained for model re
 Role = Literal["system", "user", "assistant"]
 
 
+# pydantic reads the signature of a factory: at once where it is written in Python, by tokenizing a text for a built-in.
+def _empty_list() -> list[Any]:
+    return []
+
+
+def _local_time() -> datetime:
+    return datetime.now()
+
+
 class ToolResult(KernelModel):
     """What a tool answers.
 
@@ -157,7 +166,7 @@ class HookResult(KernelModel):
     user_message_level: Literal["info", "warning", "error"] = "info"
     user_message_source: str | None = None
     append_to_last_tool_result: bool = False
-    context_injections: list[ContextInjection] = Field(default_factory=list)
+    context_injections: list[ContextInjection] = Field(default_factory=_empty_list)
 
     if not TYPE_CHECKING:  # to a type checker the constructor takes the fields above
 
@@ -216,7 +225,7 @@ class ModelInfo(KernelModel):
     display_name: str
     context_window: int
     max_output_tokens: int
-    capabilities: list[str] = Field(default_factory=list)
+    capabilities: list[str] = Field(default_factory=_empty_list)
     defaults: dict[str, Any] = Field(default_factory=dict)
     pricing: Pricing | None = None
 
@@ -241,10 +250,10 @@ class ProviderInfo(KernelModel):
 
     id: str
     display_name: str
-    credential_env_vars: list[str] = Field(default_factory=list)
-    capabilities: list[str] = Field(default_factory=list)
+    credential_env_vars: list[str] = Field(default_factory=_empty_list)
+    capabilities: list[str] = Field(default_factory=_empty_list)
     defaults: dict[str, Any] = Field(default_factory=dict)
-    config_fields: list[ConfigField] = Field(default_factory=list)
+    config_fields: list[ConfigField] = Field(default_factory=_empty_list)
 
 
 class ModuleInfo(KernelModel):
@@ -263,7 +272,7 @@ class SessionStatus(KernelModel):
     """How a session is doing. The kernel keeps `status`, `last_error` and `load_failures`, applications the rest."""
 
     session_id: str
-    started_at: datetime = Field(default_factory=datetime.now)
+    started_at: datetime = Field(default_factory=_local_time)
     ended_at: datetime | None = None
     status: Literal["running", "completed", "failed", "cancelled"] = "running"
     total_messages: int = 0
@@ -275,7 +284,7 @@ class SessionStatus(KernelModel):
     cost_usd: Annotated[Decimal, exact_cost("1.23"), PlainSerializer(str, return_type=str)] | None = None
     last_activity: datetime | None = None
     last_error: dict[str, Any] | None = None
-    load_failures: list[dict[str, Any]] = Field(default_factory=list)
+    load_failures: list[dict[str, Any]] = Field(default_factory=_empty_list)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the status as JSON data, without what is unset."""
