@@ -89,6 +89,11 @@ def money(amount: float | None) -> str:
     return f"${amount:.2f}" if amount >= 1 else f"${amount:.4f}"
 
 
+def counted(count: int, one: str, many: str | None = None) -> str:
+    """Return a number and what it counts: `1 warning`, `2 warnings`; `many` is for what takes more than an s."""
+    return f"{count} {one if count == 1 else many or f'{one}s'}"
+
+
 def shortened(text: str, width: int) -> str:
     """Return a text as one line of at most some columns."""
     line = " ".join(text.split())

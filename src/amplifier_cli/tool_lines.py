@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from .render import shortened, styled
+from .render import counted, shortened, styled
 
 _TELLING = ("command", "file_path", "pattern", "query", "path", "url", "agent", "instruction", "name", "action")
 _COUNTS = {"count": ("found", "found"), "total_lines": ("line", "lines"), "total_matches": ("match", "matches")}
@@ -28,7 +28,7 @@ def outcome(data: Mapping[str, Any]) -> str:
         error = result.get("error")
         text = error.get("message") if isinstance(error, Mapping) else error
         return shortened(str(text or data.get("content") or "it failed"), _WIDE * 2)
-    return _counted(result.get("output"))
+    return _summed_up(result.get("output"))
 
 
 def diff_lines(arguments: Any) -> Iterator[str]:
@@ -54,17 +54,13 @@ def _telling(arguments: Any) -> str:
     return shortened(value if isinstance(value, str) else json.dumps(value, default=str), _WIDE)
 
 
-def _counted(output: Any) -> str:
+def _summed_up(output: Any) -> str:
     if isinstance(output, Mapping):
-        counted = [_number(output[key], *words) for key, words in _COUNTS.items() if key in output]
-        if counted or "exit_code" in output:
-            return ", ".join([*counted, *([f"exit code {output['exit_code']}"] if "exit_code" in output else [])])
+        numbers = [counted(output[key], *words) for key, words in _COUNTS.items() if key in output]
+        if numbers or "exit_code" in output:
+            return ", ".join([*numbers, *([f"exit code {output['exit_code']}"] if "exit_code" in output else [])])
         output = next((each for each in output.values() if isinstance(each, str)), "")
     if not isinstance(output, str) or not output.strip():
         return ""
     lines = output.strip().splitlines()
     return shortened(lines[0], _WIDE) if len(lines) == 1 else f"{len(lines)} lines"
-
-
-def _number(count: Any, one: str, many: str) -> str:
-    return f"{count} {one if count == 1 else many}"

@@ -58,8 +58,11 @@ def test_a_damaged_build_is_found(say: Say) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("---\nprofile: {name: mine, version: 1.0.0, schema_version: 2\n---\n", ["mine.md"]),
-        ("---\nprofile: {name: mine, version: 1.0.0, schema_version: 2}\ntool: []\n---\n", ["mine.md", "tool"]),
+        ("---\nprofile: {name: mine, version: 1.0.0, schema_version: 2\n---\n", ["mine.md", "1 error and 0 warnings"]),
+        (
+            "---\nprofile: {name: mine, version: 1.0.0, schema_version: 2}\ntool: []\n---\n",
+            ["mine.md", "tool", "3 warnings"],
+        ),
         (
             "---\nprofile: {name: mine, version: 1.0.0, extends: foundation/bse, schema_version: 2}\n---\n",
             ["mine.md", "foundation/bse"],
@@ -73,7 +76,7 @@ def test_a_mistake_in_a_profile_is_shown_with_its_place(say: Say, amplifier: Any
     said = say("profile", "validate", "mine.md")
 
     assert said.code == 1
-    assert [word for word in [*words, "error"] if word not in said.out] == []
+    assert [word for word in [*words, "mine.md has 1 error and "] if word not in said.out] == []
 
 
 def test_a_module_that_does_not_exist_is_named_when_the_profile_is_compiled(say: Say, amplifier: Any) -> None:

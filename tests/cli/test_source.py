@@ -44,7 +44,7 @@ def test_only_what_nothing_refers_to_is_pruned(say: Say, repository: Repository)
     say("collection", "add", "team", repository.source, "--no-compile")
 
     would = say("source", "prune", "--older-than", "0", "--dry-run")
-    assert (loose in would.out, kept in would.out, "1 entries would be removed" in would.out) == (True, False, True)
+    assert (loose in would.out, kept in would.out, "1 entry would be removed" in would.out) == (True, False, True)
     assert "0 entries" in say("source", "prune").out
 
     removed = json.loads(say("source", "prune", "--older-than", "0", "--json").out)["removed"]

@@ -15,7 +15,7 @@ from amplifier_cli.failures import UsageError
 from amplifier_cli.open_home import in_home
 from amplifier_cli.options import Json, Offline
 from amplifier_cli.plan_choice import find_bundle
-from amplifier_cli.render import ago, shortened, styled, write, write_fields, write_json, write_table
+from amplifier_cli.render import ago, counted, shortened, styled, write, write_fields, write_json, write_table
 from amplifier_cli.stored_settings import Local, Project, chosen_layer, store_settings
 from amplifier_cli.suggestions import pick
 from amplifier_cli.typed_sources import absolute_source
@@ -184,7 +184,8 @@ def validate(
         for text in result.warnings:
             write(f"{styled('!', 'yellow')} {text}")
         verdict = "is valid" if result.valid else "is not valid"
-        write(f"{bundle} {verdict}: {len(result.errors)} errors, {len(result.warnings)} warnings")
+        count = f"{counted(len(result.errors), 'error')}, {counted(len(result.warnings), 'warning')}"
+        write(f"{bundle} {verdict}: {count}")
         return result.valid
 
     if not in_home(ctx, work, offline=offline or None):

@@ -14,7 +14,7 @@ from amplifier_cli.exit_codes import ExitCode
 from amplifier_cli.failures import say
 from amplifier_cli.open_home import in_home
 from amplifier_cli.options import Json, Offline
-from amplifier_cli.render import ago, styled, write, write_fields, write_json, write_table
+from amplifier_cli.render import ago, counted, styled, write, write_fields, write_json, write_table
 from amplifier_cli.suggestions import pick
 from amplifier_cli.typed_sources import absolute_source
 from amplifierd.collections.models import Collection, SyncResult
@@ -114,7 +114,7 @@ def remove(ctx: typer.Context, collection: CollectionArgument, force: Force = Fa
     async def work(home: Home) -> None:
         name = _picked(home, collection)
         count = home.collections.get(name).profile_count
-        confirm(f"Remove the collection {name} and its {count} profiles?", force=force)
+        confirm(f"Remove the collection {name} and its {counted(count, 'profile')}?", force=force)
         await home.collections.remove(name, force=force)
         write(f"the collection {name} is gone")
 

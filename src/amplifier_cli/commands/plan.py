@@ -17,7 +17,7 @@ from amplifier_cli.invocation import invocation_of
 from amplifier_cli.open_home import in_home
 from amplifier_cli.options import Bundle, Json
 from amplifier_cli.plan_choice import chosen_plan, chosen_profile
-from amplifier_cli.render import styled, write, write_data, write_json
+from amplifier_cli.render import counted, styled, write, write_data, write_json
 from amplifier_cli.session_choice import read_plan_file
 from amplifier_cli.suggestions import did_you_mean
 from amplifier_core.mount_plan import MountPlan
@@ -146,7 +146,7 @@ def validate(ctx: typer.Context, file: PlanFileArgument, as_json: Json = False) 
         for check in (*report.errors, *report.warnings):
             mark = styled("✗", "red") if check.severity == "error" else styled("!", "yellow")
             write(f"{mark} {f'{check.location}: ' if check.location else ''}{check.message}")
-        count = f"{len(report.errors)} errors, {len(report.warnings)} warnings"
+        count = f"{counted(len(report.errors), 'error')}, {counted(len(report.warnings), 'warning')}"
         write(f"{file} {'can be run' if report.passed else 'cannot be run'}: {count}")
         return report.passed
 

@@ -14,7 +14,7 @@ from amplifier_cli.exit_codes import ExitCode
 from amplifier_cli.failures import UsageError
 from amplifier_cli.open_home import in_home
 from amplifier_cli.options import Json, Offline
-from amplifier_cli.render import styled, write, write_fields, write_json, write_table
+from amplifier_cli.render import counted, styled, write, write_fields, write_json, write_table
 from amplifier_cli.session_choice import find_profile
 from amplifierd.builds.staleness import ProfileStatus
 from amplifierd.home import Home
@@ -123,7 +123,8 @@ def validate(
             write_json([issue.to_dict() for issue in issues])
         else:
             _write_issues(issues)
-            write(f"{profile} has {len(errors(issues))} errors and {len(issues) - len(errors(issues))} warnings")
+            found = len(errors(issues))
+            write(f"{profile} has {counted(found, 'error')} and {counted(len(issues) - found, 'warning')}")
         return ExitCode.FAILURE if errors(issues) else ExitCode.OK
 
     raise typer.Exit(in_home(ctx, work))

@@ -12,7 +12,7 @@ from amplifier_cli.confirmation import Force, confirm
 from amplifier_cli.failures import UsageError, say
 from amplifier_cli.open_home import in_home
 from amplifier_cli.options import Json
-from amplifier_cli.render import write, write_json
+from amplifier_cli.render import counted, write, write_json
 from amplifier_cli.session_choice import find_profile, find_session
 from amplifier_cli.session_names import short_id
 from amplifier_cli.session_places import here_or_in_daemon
@@ -107,7 +107,8 @@ def undo(
                 f"someone else has changed since: {names}", hint="amplifier session undo --force restores these too"
             )
         restored = len(result.restored) if result is not None else 0
-        write(f"turn {number} is undone: {what}{f', {restored} files restored' if what != 'conversation' else ''}")
+        told = "" if what == "conversation" else f", {counted(restored, 'file')} restored"
+        write(f"turn {number} is undone: {what}{told}")
 
     in_home(ctx, work)
 
@@ -124,7 +125,7 @@ def export(
     async def work(home: Home) -> None:
         record = find_session(home, session)
         written = await home.sessions.export(record.session_id, file, mask_messages=mask)
-        write(f"{written.path} holds {len(written.session_ids)} sessions, signed by {written.signer}")
+        write(f"{written.path} holds {counted(len(written.session_ids), 'session')}, signed by {written.signer}")
         _tell_left_out(written.left_out)
 
     in_home(ctx, work)
@@ -180,10 +181,10 @@ def cleanup(
             write(short_id(session_id))
         count = len(old) + len(trashed)
         if count and not dry_run:
-            confirm(f"Remove these {count} sessions for good?", force=force)
+            confirm(f"Remove {counted(count, 'session')} for good?", force=force)
             await home.sessions.cleanup(older_than)
             await home.sessions.empty_trash()
-        write(f"{count} sessions {'would be' if dry_run else 'were'} removed")
+        write(f"{counted(count, 'session')} {'would be ' if dry_run else ''}removed")
 
     in_home(ctx, work)
 

@@ -11,7 +11,7 @@ import typer
 from amplifier_cli.command_group import examples, new_group
 from amplifier_cli.open_home import in_home
 from amplifier_cli.options import Json, Offline
-from amplifier_cli.render import write, write_fields, write_json, write_table
+from amplifier_cli.render import counted, write, write_fields, write_json, write_table
 from amplifier_cli.typed_sources import absolute_source
 from amplifier_foundation.sources import CachedSource, parse_reference
 from amplifier_system.urls import shown
@@ -110,8 +110,8 @@ def prune(
             return
         for path in result.removed:
             write(str(path))
-        words = "would be" if dry_run else "were"
-        write(f"{len(result.removed)} entries {words} removed, {_size(result.freed_bytes)}")
+        removed = f"{'would be ' if dry_run else ''}removed"
+        write(f"{counted(len(result.removed), 'entry', 'entries')} {removed}, {_size(result.freed_bytes)}")
 
     in_home(ctx, work)
 
