@@ -1,6 +1,11 @@
 """How long a person waits for the command: its help, its version, its first word, its list of very many sessions.
 
-Every side is a process that is started anew. Run it with `make bench`, or alone:
+Every side is a process that is started anew. The floor of the first word imports what no program that runs an agent at
+a terminal can do without: from `amplifierd` its front door, by name, since a bare `import amplifierd` loads nothing of
+what its names stand for; typer, which reads the command line; and from rich what draws an answer. It opens no home and
+runs nothing; and sessions and modules, which a run imports too, are not in it.
+
+Run it with `make bench`, or alone:
 
     python benchmarks/cli.py [--quick] [--check]
 """
@@ -22,7 +27,7 @@ from session_store import write_sessions
 from amplifierd.paths import Paths
 
 TYPER = "import typer"
-DRAWING = "import amplifierd, typer, rich.console, rich.markdown"
+DRAWING = "from amplifierd import open_home; import typer, rich.console, rich.markdown"
 FIRST_WORDS = ("llm:stream_block_delta", "content_block:delta", "content_block:end")
 
 Side = Callable[[], float]
