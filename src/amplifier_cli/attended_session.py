@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any, Protocol
-
-from amplifierd.checkpoints import Changes, UndoResult
-from amplifierd.session_store.protocol import Message
-from amplifierd.session_store.record import Activity, SessionRecord
-from amplifierd.sessions.compaction import Compaction
-from amplifierd.sessions.request_part import RequestPart
-from amplifierd.sessions.turn_result import TurnResult
-from amplifierd.sessions.unread_keys import UnreadKey
+from typing import TYPE_CHECKING, Any, Protocol
 
 from .interrupts import Cancellable
+
+if TYPE_CHECKING:
+    from amplifierd.checkpoints import Changes, UndoResult
+    from amplifierd.session_store.protocol import Message
+    from amplifierd.session_store.record import Activity, SessionRecord
+    from amplifierd.sessions.compaction import Compaction
+    from amplifierd.sessions.request_part import RequestPart
+    from amplifierd.sessions.turn_result import TurnResult
+    from amplifierd.sessions.unread_keys import UnreadKey
 
 Event = dict[str, Any]
 

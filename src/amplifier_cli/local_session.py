@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from amplifierd.checkpoints import Changes, UndoResult
-from amplifierd.home import Home
-from amplifierd.session_store.protocol import Message
-from amplifierd.session_store.record import Activity, SessionRecord
-from amplifierd.sessions.compaction import Compaction
-from amplifierd.sessions.request_part import RequestPart
-from amplifierd.sessions.session import Session
-from amplifierd.sessions.turn_result import TurnResult
-from amplifierd.sessions.unread_keys import UnreadKey
+if TYPE_CHECKING:
+    from amplifierd.checkpoints import Changes, UndoResult
+    from amplifierd.home import Home
+    from amplifierd.session_store.protocol import Message
+    from amplifierd.session_store.record import Activity, SessionRecord
+    from amplifierd.sessions.compaction import Compaction
+    from amplifierd.sessions.request_part import RequestPart
+    from amplifierd.sessions.session import Session
+    from amplifierd.sessions.turn_result import TurnResult
+    from amplifierd.sessions.unread_keys import UnreadKey
 
-from .attended_session import Event
+    from .attended_session import Event
 
 
 class LocalSession:

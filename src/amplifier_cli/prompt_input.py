@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import mimetypes
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -52,6 +51,8 @@ def read_prompt(words: Sequence[str], files: Iterable[Path] = ()) -> Prompt:
 
 def image_type(file: Path) -> str | None:
     """Return the kind of image that a file is by its name, None when models take none of that kind."""
+    import mimetypes  # loaded when a prompt has files
+
     kind = mimetypes.guess_type(file.name)[0]
     return kind if kind in _IMAGES else None
 

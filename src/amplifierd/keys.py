@@ -14,11 +14,9 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import yaml
-from ruamel.yaml.comments import CommentedMap, CommentedSeq
-from ruamel.yaml.error import YAMLError
 
 from amplifier_core.boundary import Boundary
 from amplifier_foundation.io import load_yaml
@@ -30,6 +28,9 @@ from .exceptions import SettingsError
 from .identifiers import is_kept_secret, is_module_id, kept_secret
 from .paths import Paths
 from .yaml_edits import edited, mapping_in
+
+if TYPE_CHECKING:
+    from ruamel.yaml.comments import CommentedMap
 
 SERVICE = "amplifier"
 """The name under which the keyring keeps keys; the user name is the module's id."""
@@ -238,6 +239,9 @@ class Keys:
             yield
 
     def _change(self, module_id: str, *, in_file: str | None, in_keyring: bool) -> None:
+        from ruamel.yaml.comments import CommentedSeq  # loaded when a file is changed
+        from ruamel.yaml.error import YAMLError
+
         def change(document: CommentedMap) -> None:
             keys = mapping_in(document, _SECTION)
             others = {str(name) for name in document.get(_IN_KEYRING) or ()} - {module_id}

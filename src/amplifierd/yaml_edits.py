@@ -5,32 +5,15 @@ from __future__ import annotations
 import io
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
-
-from ruamel.yaml import YAML
-from ruamel.yaml.comments import CommentedMap
-from ruamel.yaml.constructor import RoundTripConstructor
-from ruamel.yaml.scalarstring import PlainScalarString
+from typing import TYPE_CHECKING, Any
 
 from amplifier_foundation.sources.store import make_directory
 from amplifier_system.files import write_atomically
 
-_NEVER_WRAP = 4096
+if TYPE_CHECKING:
+    from ruamel.yaml.comments import CommentedMap
 
-Change = Callable[[CommentedMap], None]
-
-
-class _Constructor(RoundTripConstructor):
-    """Keeps what looks like a date and is none as the text it is."""
-
-    def construct_yaml_timestamp(self, node: Any, values: Any = None) -> Any:
-        try:
-            return super().construct_yaml_timestamp(node, values)
-        except ValueError:
-            return PlainScalarString(node.value)
-
-
-_Constructor.add_constructor("tag:yaml.org,2002:timestamp", _Constructor.construct_yaml_timestamp)
+    Change = Callable[[CommentedMap], None]
 
 
 def edited(text: str, change: Change) -> str:
@@ -40,10 +23,11 @@ def edited(text: str, change: Change) -> str:
         ruamel.yaml.error.YAMLError: the text is not YAML.
         TypeError: it holds something other than a mapping.
     """
-    yaml = YAML()
-    yaml.Constructor = _Constructor
-    yaml.preserve_quotes = True
-    yaml.width = _NEVER_WRAP
+    from ruamel.yaml.comments import CommentedMap  # many read what few change
+
+    from .yaml_round_trip import round_trip
+
+    yaml = round_trip()
     text = text.lstrip("\ufeff").replace("\r\n", "\n")
     document = yaml.load(text)
     prefix = ""
@@ -67,7 +51,7 @@ def replace_text(path: Path, text: str) -> None:
 def mapping_in(parent: CommentedMap, key: str) -> Any:
     """Return the mapping below a key, which is put there if there is nothing."""
     if parent.get(key) is None:
-        parent[key] = CommentedMap()
+        parent[key] = type(parent)()
     return parent[key]
 
 

@@ -63,3 +63,26 @@ def test_a_quick_command_loads_typer_and_little_else(arguments: tuple[str, ...],
     assert packages - sys.stdlib_module_names - TYPER - STARTED == MAY_LOAD[arguments]
     assert SLOW.isdisjoint(loaded)
     assert "--help" not in arguments or "amplifier_cli.commands" not in loaded
+
+
+RARE = {
+    "amplifier_foundation.registry.registry",
+    "amplifierd.builds.compilation",
+    "amplifierd.plans.difference",
+    "amplifierd.sessions.replay",
+    "amplifierd.sessions.session_archive",
+    "amplifierd.sessions.spawning",
+    "ctypes",
+    "filelock",
+    "prompt_toolkit",
+    "rich",
+    "ruamel.yaml",
+}
+
+
+def test_a_run_loads_what_few_runs_need_when_they_need_it() -> None:
+    loaded = "import json, sys, amplifier_cli.commands.run, amplifierd.sessions.opening"
+    command = [sys.executable, "-c", f"{loaded}; print(json.dumps([*sys.modules]))"]
+    run = subprocess.run(command, capture_output=True, text=True, check=True)
+
+    assert RARE.intersection(json.loads(run.stdout)) == set()

@@ -24,7 +24,8 @@ from amplifier_foundation.session.capabilities import get_working_dir
 from amplifier_foundation.spawn_utils import apply_provider_preferences_with_resolution
 
 from .guards import hand_down_guards
-from .session_setup import announce_mentions, equip, offer_mentions, session_plan
+from .session_plan import session_plan
+from .session_setup import announce_mentions, equip, offer_mentions
 from .system_prompt import give_system_prompt, has_content, namespaces_of, policy_of
 
 if TYPE_CHECKING:

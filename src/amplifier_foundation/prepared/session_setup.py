@@ -19,6 +19,7 @@ from amplifier_foundation.session.capabilities import set_working_dir
 from amplifier_system.policy import SessionPolicy
 
 from .guards import POLICY, policy_rules
+from .session_plan import session_plan
 from .system_prompt import MENTIONS_RESOLVED, give_system_prompt, has_content, namespaces_of
 
 if TYPE_CHECKING:
@@ -69,15 +70,6 @@ async def open_session(
     return session
 
 
-def session_plan(mount_plan: dict[str, Any]) -> dict[str, Any]:
-    """Return the plan for a session: providers that have an `id` are mounted under it. Otherwise the plan itself."""
-    providers = mount_plan.get("providers")
-    if not isinstance(providers, list) or not any(_lacks_instance_id(entry) for entry in providers):
-        return mount_plan
-    named = [{**entry, "instance_id": entry["id"]} if _lacks_instance_id(entry) else entry for entry in providers]
-    return {**mount_plan, "providers": named}
-
-
 async def equip(prepared: PreparedBundle, session: AmplifierSession, working_dir: Path) -> None:
     """Give a session what its modules need while they are mounted: import paths, resolver, working directory."""
     coordinator = session.coordinator
@@ -106,10 +98,6 @@ def offer_mentions(session: AmplifierSession, bundle: Bundle, base: Path) -> Non
     resolver = BaseMentionResolver(bundles=namespaces_of(bundle), base_path=base)
     session.coordinator.register_capability("mention_resolver", resolver)
     session.coordinator.register_capability("mention_deduplicator", ContentDeduplicator())
-
-
-def _lacks_instance_id(entry: Any) -> bool:
-    return isinstance(entry, dict) and bool(entry.get("id")) and not entry.get("instance_id")
 
 
 def _describe_hooks(session: AmplifierSession) -> None:

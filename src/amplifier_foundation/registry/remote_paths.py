@@ -1,14 +1,18 @@
 """What a fetched bundle may not refer to: paths of this machine outside of what was fetched with it."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from amplifier_core.mount_plan import SESSION_MEMBERS, MountPlan
-from amplifier_foundation.bundle.model import Bundle
 from amplifier_foundation.exceptions import RefResolutionError
 from amplifier_foundation.paths.resolution import parse_uri
+
+if TYPE_CHECKING:
+    from amplifier_foundation.bundle.model import Bundle
 
 LOCAL_PATH = "bad-ref: local path in a remote profile"
 

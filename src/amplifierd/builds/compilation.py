@@ -23,11 +23,9 @@ from amplifier_system.tasks import run_to_end
 from amplifier_system.threads import Stop, in_thread
 from amplifier_system.urls import shown
 from amplifierd.documents.inheritance import MergedProfile
-from amplifierd.documents.literal_secrets import KeepSecret, conceal
+from amplifierd.documents.literal_secrets import conceal
 from amplifierd.exceptions import ProfileCompilationError
 from amplifierd.identifiers import ProfileId
-from amplifierd.paths import Paths
-from amplifierd.settings import CompileSettings
 from amplifierd.stored_json import write_json
 
 from . import publication
@@ -38,8 +36,9 @@ from .fingerprints import Fingerprints, copy_files, hash_files, list_content
 from .lock import FILE_NAME, VERSION, ProfileLock, ResourceKey, make_lock, resource_path, write_lock
 from .origins import find_origins
 from .plan_generation import generate_portable
-from .resources import Located, ResourceError, ResourceLocator, Wanted
+from .resources import Located, ResourceError, Wanted
 from .staleness import RESTORABLE, Inspection
+from .workshop import Workshop
 
 logger = logging.getLogger(__name__)
 
@@ -56,18 +55,6 @@ class _Failure:
 
     def __str__(self) -> str:
         return f"{self.wanted}: {self.error.message}"
-
-
-@dataclass(frozen=True)
-class Workshop:
-    """What every compile of a home works with; `in_use` says whether a profile is in use, `keep` stores a secret."""
-
-    paths: Paths
-    locator: ResourceLocator
-    settings: CompileSettings
-    offline: bool
-    in_use: Callable[[ProfileId], bool]
-    keep: KeepSecret
 
 
 class Compilation:

@@ -28,7 +28,6 @@ from . import publication
 from .ancestry import extract_with_ancestors
 from .build import Build
 from .catalogue import ProfileCatalogue, Roots
-from .compilation import Compilation, Workshop
 from .fingerprints import Fingerprints
 from .lock import LockUnusableError, ProfileLock, read_lock
 from .profile import Profile
@@ -36,6 +35,7 @@ from .profile_texts import ProfileTexts, WithDocument
 from .resources import MACHINE, ResourceLocator, collections_of
 from .sighting import Sighting, now_ns, sight
 from .staleness import RESTORABLE, Inspection, ProfileStatus, Reason, StatusWord, inspect
+from .workshop import Workshop
 
 _LOCK_TIMEOUT_S = 1800.0
 _TRIES = 5
@@ -272,6 +272,8 @@ class Profiles:
         if frozen:
             _check_frozen(profile_id, inspection.reasons, force=False)
         self._tell(profile_id, "fetching", ", ".join("forced" if force else str(each) for each in inspection.reasons))
+        from .compilation import Compilation  # most of the time nothing has changed
+
         compilation = Compilation(
             self._workshop,
             merged,

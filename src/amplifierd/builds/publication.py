@@ -9,7 +9,6 @@ a dot and goes with the next change. Everything here blocks; all but the questio
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import logging
 import os
 import shutil
@@ -244,6 +243,8 @@ def _point_to(paths: Paths, profile_id: ProfileId, target: Path) -> None:
 
 def _exchange(one: Path, other: Path) -> bool:
     """Let two paths change places in one step; False where the system or the file system cannot do that."""
+    import ctypes  # most publications replace a link
+
     library = ctypes.CDLL(None, use_errno=True)
     try:
         if sys.platform == "darwin":

@@ -11,8 +11,8 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from amplifier_foundation.modules.host_packages import HostPackages, host_packages
 from amplifierd.documents.inheritance import MergedProfile
 from amplifierd.identifiers import ProfileId
 from amplifierd.paths import Paths
@@ -24,6 +24,9 @@ from .installed_modules import InstalledModules, installed_modules
 from .lock import DEPENDENCIES_DIR
 from .resources import MACHINE, Wanted
 from .staleness import Inspection
+
+if TYPE_CHECKING:
+    from amplifier_foundation.modules.host_packages import HostPackages
 
 _SETTLED_NS = 100_000_000
 _COARSE_NS = 2_000_000_000  # for file systems whose clocks know whole seconds
@@ -51,7 +54,7 @@ class Sighting:
         """Say whether nothing was touched since; blocks while it looks."""
         if installed_modules() is not self._installed:
             return False
-        if self._host is not None and host_packages(self._cache_dir) is not self._host:
+        if self._host is not None and _host(self._cache_dir) is not self._host:
             return False
         return all(_status(path) == seen for path, seen in self._files.items())
 
@@ -85,7 +88,7 @@ def sight(
     except (_NotSeenError, OSError):
         return None
     chain = (merged.profile_id, *(each.profile_id for each in merged.ancestors))
-    host = host_packages(paths.cache) if build.lock.pins("host") else None
+    host = _host(paths.cache) if build.lock.pins("host") else None
     return Sighting(build, chain, files, installed, host, paths.cache)
 
 
@@ -166,3 +169,9 @@ def _status(path: str) -> Status | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino, found.st_mode
+
+
+def _host(cache_dir: Path) -> HostPackages:
+    from amplifier_foundation.modules.host_packages import host_packages  # few builds lean on the host's packages
+
+    return host_packages(cache_dir)

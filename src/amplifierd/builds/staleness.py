@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from amplifier_core.exceptions import AmplifierError
-from amplifier_foundation.modules.host_packages import host_packages
 from amplifier_foundation.sources import ResolvedRef
 from amplifier_system.urls import HIDDEN
 from amplifierd.documents.inheritance import MergedProfile
@@ -297,6 +296,8 @@ class _Looking:
     def _look_at_host(self) -> None:
         """Compare what the host provides with what the lock says that it provided."""
         if recorded := self._lock.pins("host"):
+            from amplifier_foundation.modules.host_packages import host_packages  # few builds lean on these
+
             versions = host_packages(self._paths.cache).versions
             changed = [pin for pin in recorded if versions.get(pin.partition("==")[0]) != pin.partition("==")[2]]
             self.reasons += [Reason("installed-changed", pin) for pin in changed]

@@ -7,25 +7,24 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from amplifier_foundation.sources.store import make_directory
 from amplifier_system.threads import Stop, in_thread
 from amplifierd.exceptions import CheckpointError
 
-from .diff import describe_modes, diff_trees
 from .ignore_rules import REPOSITORY
 from .manifest import UNKNOWN, Difference, Manifest, ancestors, differences, files_of, write_tree
 from .object_store import ObjectStore
 from .observation import Bounds, Observation, Observer
 from .pack_file import PackWriter
 from .records import Checkpoint, Records
-from .restoration import Restoration, remove_temporaries
-from .results import Changes, UndoResult, paths_of
 from .root_directory import RootDirectory, real_path
 from .stat_cache import load_cache
 from .undo_journal import UndoJournal
-from .undo_plan import plan_undo
+
+if TYPE_CHECKING:
+    from .results import Changes, UndoResult
 
 T = TypeVar("T")
 
@@ -89,6 +88,9 @@ class Checkpoints:
 
     async def changes(self, before: Checkpoint, after: Checkpoint | None = None) -> Changes:
         """Return what changed between two checkpoints, or until now."""
+        from .diff import describe_modes, diff_trees  # loaded when it is used, as what undoing needs
+        from .results import Changes, paths_of
+
         changed, trees, reason = await self._run(lambda stop: self._compare(before, after, stop))
         added, modified, deleted = paths_of(changed)
         diff, is_cut = await diff_trees(self._store.directory, *trees) if trees[0] != trees[1] else ("", False)
@@ -195,6 +197,10 @@ class Checkpoints:
         return changed, (left, right), first.reason or reason
 
     def _undo(self, before: Checkpoint, after: Checkpoint, force: bool, stop: Stop) -> UndoResult:
+        from .restoration import Restoration
+        from .results import UndoResult
+        from .undo_plan import plan_undo
+
         started_s = time.monotonic()
         old = self._manifest(before)
         changed = differences(old, self._manifest(after))
@@ -227,6 +233,8 @@ class Checkpoints:
     def _clean_after_interruption(self) -> None:
         """Remove the unfinished files that an undo left in the working directory when it was killed."""
         if pending := self._journal.pending():
+            from .restoration import remove_temporaries
+
             old, new = (self._manifest(self._records.get(id)) for id in pending)
             with RootDirectory(self.working_dir) as root:
                 remove_temporaries(root, (each.path for each in differences(old, new)))

@@ -8,12 +8,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
-from ruamel.yaml.comments import CommentedMap
-from ruamel.yaml.error import YAMLError
-from ruamel.yaml.scalarstring import SingleQuotedScalarString
 
 from amplifier_foundation.io import load_yaml
 from amplifier_foundation.provenance import find_line
@@ -21,9 +18,14 @@ from amplifier_foundation.sources.locks import locked_now
 from amplifierd.exceptions import CollectionError
 from amplifierd.identifiers import LOCAL, is_collection_or_profile_name
 from amplifierd.issues import Issue
-from amplifierd.yaml_edits import Change, edited, mapping_in, replace_text
+from amplifierd.yaml_edits import edited, mapping_in, replace_text
 
 from .models import CollectionEntry
+
+if TYPE_CHECKING:
+    from ruamel.yaml.comments import CommentedMap
+
+    from amplifierd.yaml_edits import Change
 
 logger = logging.getLogger(__name__)
 
@@ -97,8 +99,8 @@ class RegistryFile:
             entries = mapping_in(document, _KEY)
             if collection_id not in entries:
                 raise not_found(collection_id)
-            if not isinstance(entries[collection_id], CommentedMap):
-                entries[collection_id] = CommentedMap(source=entries[collection_id])
+            if not isinstance(entries[collection_id], Mapping):
+                entries[collection_id] = type(entries)(source=entries[collection_id])
             entries[collection_id].update(changes)
 
         self._edit(change)
@@ -122,6 +124,8 @@ class RegistryFile:
             raise _broken(registry.issues[0].message)
 
     def _edit(self, change: Change) -> None:
+        from ruamel.yaml.error import YAMLError  # loaded when the file is changed
+
         with self._locked():
             self.check_writable()
             text = self.path.read_text(encoding="utf-8-sig") if self.path.exists() else ""
@@ -184,6 +188,8 @@ def _broken(message: str) -> CollectionError:
 
 def _key(collection_id: str) -> str:
     """Return an id as a key that YAML reads as a text again: `on` or `123` alone would be something else."""
+    from ruamel.yaml.scalarstring import SingleQuotedScalarString  # loaded when the file is changed
+
     return collection_id if isinstance(load_yaml(collection_id), str) else SingleQuotedScalarString(collection_id)
 
 

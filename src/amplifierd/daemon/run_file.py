@@ -8,8 +8,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
-
 from amplifier_foundation.sources.store import make_directory
 from amplifierd.exceptions import FormatUnsupportedError, HomeInUseError
 from amplifierd.paths import Paths
@@ -72,6 +70,8 @@ def serving(paths: Paths) -> Iterator[None]:
     Raises:
         HomeInUseError: another daemon serves it.
     """
+    from filelock import FileLock, Timeout  # only a daemon locks; many ask whether there is one
+
     make_directory(paths.run)
     lock = FileLock(paths.run / "daemon.lock", thread_local=False)
     try:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from amplifier_core.local_sources import path_of_source
 from amplifier_core.packages import find_code, package_name
@@ -26,9 +26,11 @@ from amplifierd.issues import Issue
 from amplifierd.paths import Paths
 
 from .conversion import Form, find_hint, find_profile, to_portable, to_resolved
-from .difference import PlanDiff, diff_plans
 from .request import REQUEST, lay_over
 from .validation import PlanReport, validate_mount_plan
+
+if TYPE_CHECKING:
+    from .difference import PlanDiff
 
 _SESSION_SECTION = re.compile(r"^(orchestrator|context)(?=\.config|$)")
 _SESSION_SOURCE = re.compile(r"^session\.(orchestrator|context)_source$")
@@ -174,6 +176,8 @@ class Plans:
         The version of a module is the one locked in the build that its plan was made from, given in `builds`, else in
         the profile's published build; where there is none, its source stands for it.
         """
+        from .difference import diff_plans  # loaded when plans are compared
+
         sides = [self._side(one, build) for one, build in zip((before, after), builds, strict=True)]
         return diff_plans(sides[0][0], sides[1][0], versions=(sides[0][1], sides[1][1]))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from amplifier_foundation.session import count_turns, find_orphaned_tool_calls, slice_to_turn
 from amplifierd.exceptions import InvalidTurnError
@@ -16,11 +16,13 @@ from .announcements import Announcements
 from .children import AGENT_DOCUMENT
 from .context_messages import DOCUMENT, for_other_agent
 from .creation import Creation, SessionRequest
-from .export import ReadableSessions
 from .open_trees import APPROVALS
 from .transcript import last_turn
 from .tree_events import TreeEvents
 from .tree_history import last_sequence
+
+if TYPE_CHECKING:
+    from .export import ReadableSessions
 
 _LONGEST_NAME = 190
 OrphanedTools = Literal["complete", "remove", "error"]

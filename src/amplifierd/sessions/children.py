@@ -14,11 +14,11 @@ from amplifierd.session_store.record import SessionRecord, now
 from .calls import running_call_id
 from .equipment import Equipment
 from .journal import nesting_of
-from .spawning import ChildPlan, plan_child
 from .turn_result import TurnResult
 
 if TYPE_CHECKING:
     from .runner import ExecutionRunner
+    from .spawning import ChildPlan
 
 AGENT_DOCUMENT = "agent"
 
@@ -66,6 +66,8 @@ class Children:
                 hint="raise sessions.max_spawn_depth",
             )
         known = {key: options[key] for key in _OPTIONS if key in options}
+        from .spawning import plan_child  # loaded with the first child
+
         child = await plan_child(
             runner.kernel.session, runner.equipment.bundle, agent_name, stored_plan=runner.kernel.plan, **known
         )

@@ -6,16 +6,10 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from amplifier_core import AmplifierSession
-from amplifier_foundation.bundle import Bundle
-from amplifier_foundation.prepared import PreparedBundle
-from amplifier_foundation.prepared.session_setup import announce_mentions, offer_mentions
-from amplifier_foundation.prepared.system_prompt import SystemPrompt, give_system_prompt, has_content
-from amplifier_foundation.registry import BundleRegistry
-from amplifier_foundation.spawn import agent_bundle
 from amplifierd.builds.build import Build
 from amplifierd.builds.home_profiles import Profiles
 from amplifierd.builds.module_resolver import DaemonModuleSourceResolver
@@ -25,6 +19,12 @@ from amplifierd.paths import Paths
 from amplifierd.session_store.record import SessionRecord
 
 from .context_messages import MentionPlaces
+
+if TYPE_CHECKING:
+    from amplifier_foundation.bundle import Bundle
+    from amplifier_foundation.prepared import PreparedBundle
+    from amplifier_foundation.prepared.system_prompt import SystemPrompt
+    from amplifier_foundation.registry import BundleRegistry
 
 Resolvers = Callable[..., DaemonModuleSourceResolver]
 
@@ -55,12 +55,19 @@ class Equipment:
         own = {"agent": agent_name}
         if self.prepared is None or self.bundle is None:
             return replace(self, instruction=instruction, source=own, warning=None)
+        from amplifier_foundation.spawn import agent_bundle  # few sessions are made from bundles
+
         bundle = agent_bundle(self.bundle, agent_name, instruction)
         return replace(self, bundle=bundle, source=own, warning=None)
 
     async def furnish(self, session: AmplifierSession, working_dir: Path) -> SystemPrompt | None:
         """Give a bundle's session its system prompt; a profile's instruction is a message."""
-        if self.prepared is None or self.bundle is None or not has_content(self.bundle):
+        if self.prepared is None or self.bundle is None:
+            return None
+        from amplifier_foundation.prepared.session_setup import announce_mentions, offer_mentions
+        from amplifier_foundation.prepared.system_prompt import SystemPrompt, give_system_prompt, has_content
+
+        if not has_content(self.bundle):
             return None
         announce_mentions(session)
         offer_mentions(session, self.bundle, working_dir)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from amplifier_foundation.session import find_orphaned_tool_calls
 from amplifier_system.tasks import run_to_end
 from amplifierd.builds.home_profiles import Profiles
-from amplifierd.checkpoints import Changes, UndoResult
 from amplifierd.documents.literal_secrets import KeepSecret
 from amplifierd.documents.merging import merge_sections
 from amplifierd.exceptions import (
@@ -29,13 +28,16 @@ from .branches import Branches, OrphanedTools
 from .checkpointing import Undone, changes_of, undo_files
 from .creation import SessionRequest
 from .equipment import Equipment
-from .export import ExportedSession, export_session
-from .interrupted_turns import mark_interrupted
 from .interruption import RepairReport
-from .replay import ReplayResult, ReplaySource, replay
-from .session_import import ImportedSession, import_session
 from .session_removal import SessionRemoval
 from .transcript import Transcript, last_turn, new_message
+
+if TYPE_CHECKING:
+    from amplifierd.checkpoints import Changes, UndoResult
+
+    from .export import ExportedSession
+    from .replay import ReplayResult
+    from .session_import import ImportedSession
 
 
 class Sessions(SessionRemoval):
@@ -222,6 +224,8 @@ class Sessions(SessionRemoval):
 
         Raises what `create` raises for what the session is to run with.
         """
+        from .replay import ReplaySource, replay  # loaded when it is used, as what follows
+
         source = ReplaySource(profile, None if bundle is None else str(bundle), plan)
         return await replay(self.runtime, self._creation, checked_session_id(session_id), source)
 
@@ -232,6 +236,8 @@ class Sessions(SessionRemoval):
 
     async def mark_interrupted(self) -> Sequence[str]:
         """Mark and tell turns that ended with the process that ran them; returns the ids of their sessions."""
+        from .interrupted_turns import mark_interrupted
+
         return await mark_interrupted(self._store, self.runtime.holder, self.runtime.announcements)
 
     # --- what turns did to files
@@ -283,6 +289,8 @@ class Sessions(SessionRemoval):
         Raises:
             SessionNotFoundError: there is no such session.
         """
+        from .export import export_session
+
         source = await self._source_of(checked_session_id(session_id))
         return await export_session(
             source, session_id, Path(path), self._keys, find_lock=self._find_lock, mask_messages=mask_messages
@@ -294,6 +302,8 @@ class Sessions(SessionRemoval):
         Raises:
             SessionImportError: the file was changed, damaged or made by something else; nothing is stored.
         """
+        from .session_import import import_session
+
         return await import_session(
             Path(path), self._store, self.runtime.holder, self._keys, self.runtime.announcements, self._keep
         )

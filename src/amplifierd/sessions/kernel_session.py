@@ -13,7 +13,7 @@ from amplifier_core import AmplifierSession, HookResult
 from amplifier_core.boundary import Boundary, TaskBoundary, settle
 from amplifier_core.events import PROMPT_SUBMIT
 from amplifier_foundation.prepared.guards import hand_down_guards
-from amplifier_foundation.prepared.session_setup import session_plan
+from amplifier_foundation.prepared.session_plan import session_plan
 from amplifier_foundation.session.capabilities import set_working_dir
 from amplifierd.exceptions import SteeringUnsupportedError
 from amplifierd.plans.injection import inject_runtime

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from amplifier_sessions.session_query import page_of
 from amplifierd.exceptions import SessionNotFoundError
@@ -22,10 +22,12 @@ from amplifierd.session_store.protocol import (
 from amplifierd.session_store.record import SessionRecord, checked_session_id
 
 from .ecosystem import EcosystemSessions
-from .export import ReadableSessions
-from .stored_requests import StoredRequest, read_request, requests
 from .synchronously import now_or_in_thread
 from .unsecret import without_secrets
+
+if TYPE_CHECKING:
+    from .export import ReadableSessions
+    from .stored_requests import StoredRequest
 
 
 class SessionReading:
@@ -95,10 +97,14 @@ class SessionReading:
 
     def requests(self, session_id: str) -> Sequence[StoredRequest]:
         """Return what was sent to providers, request by request, each part with its origin."""
+        from .stored_requests import requests  # loaded when requests are looked at
+
         return now_or_in_thread(lambda: requests(self._store, checked_session_id(session_id)))
 
     def request(self, session_id: str, request_id: str) -> StoredRequest:
         """Return one request, with the contents of its parts."""
+        from .stored_requests import read_request
+
         return now_or_in_thread(lambda: read_request(self._store, checked_session_id(session_id), request_id))
 
     def holder(self, session_id: str) -> Hold | None:
