@@ -15,6 +15,8 @@ are pipes. What it returns has
 - `await kill()`: the same without asking: SIGKILL to the whole group at once, so that nothing in it can start more;
 - `await find_pids()`: what is alive of the tree.
 
+`ProcessTree.begin(spawn, marker)` does the same for a child that `spawn` makes, with a group of its own and the marker.
+
 `kill_tree(pid, marker)` kills the tree of a process that this one did not start. `end_with_tree(marker)` ends the
 process that calls it, and before it everything that carries the marker.
 
@@ -55,9 +57,25 @@ _PROC = Path("/proc")
 _workers = ThreadPoolExecutor(max_workers=32, thread_name_prefix="process-tree")
 
 
+def new_marker(kind: str = "") -> str:
+    """Return a variable for a tree that there is not yet."""
+    return f"{MARKER_PREFIX}{kind}{uuid.uuid4().hex}"
+
+
 def is_marker(variable: str) -> bool:
     """Say whether a variable of the environment is a marker, which is always passed on."""
     return variable.startswith(MARKER_PREFIX)
+
+
+class Child(Protocol):
+    """A child of this process; `subprocess.Popen` is one. Without pipes it may leave those out."""
+
+    pid: int
+    returncode: int | None
+
+    def wait(self) -> int:
+        """Wait until it has exited, and reap it."""
+        ...
 
 
 class Members(Protocol):
@@ -189,7 +207,7 @@ class ProcessTree:
 
     def __init__(
         self,
-        process: subprocess.Popen[bytes],
+        process: Child,
         marker: str,
         members: MembersOf = MEMBERS,
         at_exit: Callable[[], None] = lambda: None,
@@ -214,23 +232,25 @@ class ProcessTree:
         stdout: int | IO[bytes] = subprocess.PIPE,
         stderr: int | IO[bytes] = subprocess.PIPE,
         descriptors: Sequence[int] = (),
+        marker: str | None = None,
         members: MembersOf = MEMBERS,
         at_exit: Callable[[], None] = lambda: None,
     ) -> "ProcessTree":
         """Start a program with exactly this environment, the markers of the host and one of its own.
 
-        It inherits `descriptors` under their numbers. `members` finds the tree where the marker does not; `at_exit`
-        runs in a thread when the child has exited, before those who wait for it are notified.
+        It inherits `descriptors` under their numbers. `marker` is its own if the caller has to know it before;
+        `members` finds the tree where the marker does not; `at_exit` runs in a thread when the child has exited, before
+        those who wait for it are notified.
 
         Raises `OSError`. Cancelled while the program starts, it ends the tree before it gives way.
         """
-        marker = f"{MARKER_PREFIX}{uuid.uuid4().hex}"
+        own = marker or new_marker()
         markers = {name: value for name, value in os.environ.items() if is_marker(name)}
 
         def spawn() -> subprocess.Popen[bytes]:
             return subprocess.Popen(
                 list(arguments),
-                env={**environment, **markers, marker: "1"},
+                env={**environment, **markers, own: "1"},
                 cwd=cwd,
                 stdin=stdin,
                 stdout=stdout,
@@ -239,6 +259,17 @@ class ProcessTree:
                 start_new_session=True,
             )
 
+        return await cls.begin(spawn, own, members, at_exit)
+
+    @classmethod
+    async def begin(
+        cls,
+        spawn: Callable[[], Child],
+        marker: str,
+        members: MembersOf = MEMBERS,
+        at_exit: Callable[[], None] = lambda: None,
+    ) -> "ProcessTree":
+        """Have a child made, in a thread, and look after its tree. Raises, and is cancelled, as `start`."""
         starting = asyncio.get_running_loop().run_in_executor(_workers, spawn)
         try:
             process = await asyncio.shield(starting)
@@ -250,15 +281,18 @@ class ProcessTree:
     @property
     def stdin(self) -> IO[bytes] | None:
         """The pipe to the program, if it was asked for; it blocks."""
-        return self._process.stdin
+        return self._pipe("stdin")
 
     @property
     def stdout(self) -> IO[bytes] | None:
-        return self._process.stdout
+        return self._pipe("stdout")
 
     @property
     def stderr(self) -> IO[bytes] | None:
-        return self._process.stderr
+        return self._pipe("stderr")
+
+    def _pipe(self, name: str) -> IO[bytes] | None:
+        return getattr(self._process, name, None)
 
     def close_pipes(self) -> None:
         for pipe in (self.stdin, self.stdout, self.stderr):
@@ -273,6 +307,7 @@ class ProcessTree:
     async def wait(self) -> int:
         """Wait until the child itself has exited, and return how; it is reaped whether anyone waits or not."""
         await self._exited.wait()
+        assert self._process.returncode is not None
         return self._process.returncode
 
     async def find_pids(self) -> list[int]:
@@ -325,7 +360,7 @@ class ProcessTree:
 
     @classmethod
     async def _end_started(
-        cls, starting: Awaitable[subprocess.Popen[bytes]], marker: str, members: MembersOf, at_exit: Callable[[], None]
+        cls, starting: Awaitable[Child], marker: str, members: MembersOf, at_exit: Callable[[], None]
     ) -> None:
         with contextlib.suppress(OSError):
             process = await starting
