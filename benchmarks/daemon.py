@@ -246,12 +246,9 @@ async def memory(report: Report, client: Client, count: int) -> None:
         (await own.post(f"{SESSIONS}/{session_id}/resume")).json()
     after = await client.workers(own)
     taken = sum(one["rss_bytes"] for one in after) - sum(one["rss_bytes"] for one in before)
-    spare = [one["rss_bytes"] for one in after if one["status"] == "spare"]
     rows = [Row(f"each of {count} loaded sessions", "KiB", {"ours": Figure([taken / count / 1024])})]
     if len(before) != len(after):
         rows[0] = Row(f"{rows[0].label}, a worker more", rows[0].unit, rows[0].figures)
-    if spare:
-        rows.append(Row("a worker without sessions", "MiB", {"ours": Figure([spare[0] / (1 << 20)])}))
     serving = [one["rss_bytes"] for one in after if one["status"] == "ready"]
     rows.append(Row(f"the largest of {len(serving)} at work", "MiB", {"ours": Figure([max(serving) / (1 << 20)])}))
     report.add("memory", rows)

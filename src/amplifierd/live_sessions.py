@@ -76,8 +76,8 @@ class WorkerState:
 
     worker_id: str
     pid: int
-    status: Literal["starting", "spare", "ready", "blocked", "retiring"]
-    serves: str | None
+    status: Literal["ready", "blocked", "retiring"]
+    serves: str
     sessions: int
     turns: int
     rss_bytes: int

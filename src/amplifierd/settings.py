@@ -119,9 +119,7 @@ class StreamSettings(Section):
 
 
 class WorkerSettings(Section):
-    max_processes: AtLeastOne = Field(
-        default=32, description="worker processes that sessions run in at most; one more is kept ready"
-    )
+    max_processes: AtLeastOne = Field(default=32, description="worker processes that sessions run in at most")
     idle_minutes: Annotated[float, BeforeValidator(_no_boolean), Field(gt=0)] = Field(
         default=15, description="after which a worker process of the daemon ends that no session is loaded in"
     )

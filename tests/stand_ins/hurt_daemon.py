@@ -63,7 +63,7 @@ class HurtDaemon(DaemonProcess):
 
     @contextmanager
     def full_disk(self) -> Iterator[None]:
-        """Let the daemon and its workers make no file longer than it is; a limit is like a disk that takes nothing."""
+        """Let the daemon and what it starts make no file longer than it is, as on a disk that takes nothing more."""
         before = resource.prlimit(self.pid, resource.RLIMIT_FSIZE)
         self._limit_files((0, before[1]))
         try:
@@ -72,9 +72,14 @@ class HurtDaemon(DaemonProcess):
             self._limit_files(before)
 
     def _limit_files(self, limits: tuple[int, int]) -> None:
-        for pid in (self.pid, *self.workers()):
+        for pid in (self.pid, *self._children()):
             with suppress(ProcessLookupError):  # a worker may have ended
                 resource.prlimit(pid, resource.RLIMIT_FSIZE, limits)
+
+    def _children(self) -> list[int]:
+        """Return the pids of the workers, and of what further ones come from."""
+        tasks = Path(f"/proc/{self.pid}/task").iterdir()
+        return [int(pid) for task in tasks for pid in (task / "children").read_text().split()]
 
     @contextmanager
     def read_only_home(self) -> Iterator[None]:

@@ -104,8 +104,8 @@ class WorkerInfo(Answer):
 
     worker_id: str
     pid: int
-    status: Literal["starting", "spare", "ready", "blocked", "retiring"]
-    serves: str | None = None
+    status: Literal["ready", "blocked", "retiring"]
+    serves: str
     sessions: int
     turns: int
     rss_bytes: int

@@ -43,7 +43,7 @@ class Supervision:
                 "worker %d has %d MB of memory: it ends when its turns have ended", worker.pid, worker.rss_bytes >> 20
             )
             worker.is_retiring = True
-        if worker.has_work or worker.serves is None:
+        if worker.has_work:
             worker.idle_since = time.monotonic()
         if worker.is_retiring:
             self._empty(worker)

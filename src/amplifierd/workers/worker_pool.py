@@ -14,6 +14,7 @@ from amplifierd.home import Home
 
 from .json_rpc import Hear
 from .worker_process import WorkerProcess
+from .worker_start import WorkerStart
 
 logger = logging.getLogger(__name__)
 
@@ -24,13 +25,13 @@ _MANY = 8
 """With so many sessions, too: they stay where they are, and one day several of them have something to do."""
 
 _SOON_S = 2.0
-"""So long after the daemon or a worker came up a spare is started; until then they need the cores themselves."""
+"""So long after the daemon came up it prepares to start workers; until then it needs the cores itself."""
 
 _LOOK_S = 0.1
 
 
 class WorkerPool:
-    """Has a worker for everything that sessions run, and one spare, so that no first turn waits for an interpreter.
+    """Has a worker for everything that sessions run.
 
     When as many serve as may, the one that was not used for longest makes room for another kind of sessions; these wait
     `patience_s` for it.
@@ -47,7 +48,8 @@ class WorkerPool:
         self._most, self._patience_s = home.settings.workers.max_processes, patience_s
         self._workers: list[WorkerProcess] = []
         self._soon: asyncio.TimerHandle | None = None
-        self._starting: asyncio.Task[WorkerProcess] | None = None
+        self._processes = WorkerStart()
+        self._starting: set[asyncio.Task[WorkerProcess]] = set()
         self._choosing: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._promised = 0
         self._is_stopped = False
@@ -58,14 +60,8 @@ class WorkerPool:
         return tuple(self._workers)
 
     def begin(self) -> None:
-        """Have a spare soon."""
-        if self._soon is not None:
-            self._soon.cancel()
-        self._soon = asyncio.get_running_loop().call_later(_SOON_S, self._prepare)
-
-    def _prepare(self) -> None:
-        if (self._starting is None or _has_failed(self._starting)) and not self._is_stopped:
-            self._starting = asyncio.create_task(self._start())
+        """Be prepared to start workers soon."""
+        self._soon = asyncio.get_running_loop().call_later(_SOON_S, self._processes.prepare)
 
     async def take(self, serves: str) -> WorkerProcess:
         """Return the worker that the next session of a kind is loaded in, with one more to load; the caller counts it.
@@ -79,7 +75,7 @@ class WorkerPool:
                 await self._make_room()
                 self._promised += 1
                 try:
-                    worker = await self._take_spare(serves)
+                    worker = await self._start(serves)
                 finally:
                     self._promised -= 1
             worker.loading += 1
@@ -96,14 +92,14 @@ class WorkerPool:
         return None if is_full and len(usable) < self._cores and self._has_room() else best
 
     def _has_room(self) -> bool:
-        return sum(one.serves is not None for one in self._workers) + self._promised < self._most
+        return len(self._workers) + self._promised < self._most
 
     async def _make_room(self) -> None:
         """Have one worker less than there may be; whoever supervises them ends the one that is chosen here."""
         deadline = time.monotonic() + self._patience_s
         while not self._has_room():
             if not any(one.is_retiring or one.is_stopping for one in self._workers):
-                idle = [one for one in self._workers if one.serves is not None and not one.work]
+                idle = [one for one in self._workers if not one.work]
                 if idle:
                     oldest = min(idle, key=lambda one: one.used_at)
                     oldest.is_retiring = True
@@ -114,38 +110,31 @@ class WorkerPool:
                 )
             await asyncio.sleep(_LOOK_S)
 
-    async def _take_spare(self, serves: str) -> WorkerProcess:
-        while True:
+    async def _start(self, serves: str) -> WorkerProcess:
+        if self._is_stopped:
+            raise _stopping()
+        starting = asyncio.create_task(self._start_process(serves))
+        self._starting.add(starting)
+        try:
+            return await starting
+        except (OSError, TimeoutError) as error:
+            raise NotReadyError(f"no worker process can be started: {error}") from error
+        except asyncio.CancelledError:
             if self._is_stopped:
-                raise NotReadyError("the daemon is stopping", hint="try again when it is back")
-            self._prepare()
-            assert self._starting is not None
-            starting = self._starting
-            try:
-                worker = await asyncio.shield(starting)
-            except (OSError, TimeoutError) as error:
-                raise NotReadyError(f"no worker process can be started: {error}") from error
-            if self._starting is not starting:
-                continue  # another one was faster
-            self._starting = None
-            self.begin()
-            if worker.is_over:
-                continue
-            worker.serves = serves
-            logger.info("worker %d serves %s", worker.pid, serves)
-            return worker
+                raise _stopping() from None
+            raise
+        finally:
+            self._starting.discard(starting)
 
-    async def _start(self) -> WorkerProcess:
-        worker = await WorkerProcess.start(self._home, self._hears, self._ended)
+    async def _start_process(self, serves: str) -> WorkerProcess:
+        worker = await WorkerProcess.start(self._home, serves, self._processes, self._hears, self._ended)
         self._workers.append(worker)
+        logger.info("worker %d serves %s", worker.pid, serves)
         return worker
 
     def _ended(self, worker: WorkerProcess) -> None:
         if worker in self._workers:
             self._workers.remove(worker)
-        if worker.serves is None and self._starting is not None and self._starting.done():
-            self._starting = None
-            self.begin()
         self._at_end(worker)
 
     async def retire(self, worker: WorkerProcess) -> None:
@@ -158,13 +147,14 @@ class WorkerPool:
         self._is_stopped = True
         if self._soon is not None:
             self._soon.cancel()
-        if self._starting is not None:
-            self._starting.cancel()
-            await asyncio.gather(self._starting, return_exceptions=True)
+        for starting in self._starting:
+            starting.cancel()
+        await asyncio.gather(*self._starting, return_exceptions=True)
         begun = time.monotonic()
         await asyncio.gather(*(worker.stop(grace_s) for worker in self.workers))
+        await self._processes.close()
         logger.info("all workers ended after %.1f s", time.monotonic() - begun)
 
 
-def _has_failed(starting: asyncio.Task[WorkerProcess]) -> bool:
-    return starting.done() and (starting.cancelled() or starting.exception() is not None)
+def _stopping() -> NotReadyError:
+    return NotReadyError("the daemon is stopping", hint="try again when it is back")

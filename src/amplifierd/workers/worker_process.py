@@ -6,23 +6,21 @@ import asyncio
 import logging
 import os
 import socket
-import sys
 import time
-import uuid
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack, suppress
 from dataclasses import asdict
 from typing import Any
 
-from amplifier_system.processes import MARKER_PREFIX, ProcessTree
+from amplifier_system.processes import ProcessTree
 from amplifierd.exceptions import NotReadyError
 from amplifierd.home import Home
 from amplifierd.live_sessions import WorkerState
 from amplifierd.session_store.record import now
 
-from .environment import worker_environment
 from .json_rpc import Hear, Peer, PeerGoneError
 from .worker_output import WorkerOutput
+from .worker_start import WorkerStart
 
 logger = logging.getLogger(__name__)
 
@@ -46,11 +44,10 @@ class WorkerBlockedError(NotReadyError):
 
 
 class WorkerProcess:
-    """A running worker. `serves` is what its sessions run, None while it is a spare."""
+    """A running worker. `serves` is what its sessions run."""
 
-    def __init__(self, tree: ProcessTree, worker_id: str) -> None:
-        self.worker_id, self.pid = worker_id, tree.pid
-        self.serves: str | None = None
+    def __init__(self, tree: ProcessTree, serves: str) -> None:
+        self.worker_id, self.pid, self.serves = f"worker_{tree.pid}", tree.pid, serves
         self.sessions: set[str] = set()
         self.turns: set[str] = set()
         self.loading = 0
@@ -64,7 +61,12 @@ class WorkerProcess:
 
     @classmethod
     async def start(
-        cls, home: Home, hears: Callable[[], Mapping[str, Hear]], at_end: Callable[[WorkerProcess], None]
+        cls,
+        home: Home,
+        serves: str,
+        processes: WorkerStart,
+        hears: Callable[[], Mapping[str, Hear]],
+        at_end: Callable[[WorkerProcess], None],
     ) -> WorkerProcess:
         """Start a worker for a home, and wait until it has opened it.
 
@@ -72,17 +74,12 @@ class WorkerProcess:
         """
         ours, theirs = socket.socketpair()
         reading, writing = os.pipe()
-        marker = f"{MARKER_PREFIX}WORKER_{uuid.uuid4().hex}"
-        arguments = [sys.executable, "-m", "amplifierd.workers.worker", str(theirs.fileno()), str(os.getpid()), marker]
-        environment = {**worker_environment(os.environ), marker: "1"}
         async with AsyncExitStack() as undo:
             undo.callback(ours.close)
             with theirs, os.fdopen(reading, "rb", buffering=0) as their_output, os.fdopen(writing, "wb") as output:
-                tree = await ProcessTree.start(
-                    arguments, environment=environment, stdout=output, stderr=output, descriptors=[theirs.fileno()]
-                )
+                tree = await processes.start(theirs.fileno(), output.fileno())
                 undo.push_async_callback(tree.kill)
-                worker = cls(tree, f"worker_{tree.pid}")
+                worker = cls(tree, serves)
                 worker._output = await WorkerOutput.connect(os.dup(their_output.fileno()), worker.worker_id)
             undo.push_async_callback(worker._output.close)
             own: dict[str, Hear] = {"heartbeat": worker._hear_heartbeat}
@@ -121,7 +118,7 @@ class WorkerProcess:
         elif self.is_blocked:
             status = "blocked"
         else:
-            status = "spare" if self.serves is None else "ready"
+            status = "ready"
         return WorkerState(
             worker_id=self.worker_id,
             pid=self.pid,
@@ -212,7 +209,7 @@ class WorkerProcess:
         if self._output is not None:
             await self._output.close()
         if not self.is_stopping:
-            logger.error("worker %d (%s) ended by itself with %d", self.pid, self.serves or "spare", code)
+            logger.error("worker %d (%s) ended by itself with %d", self.pid, self.serves, code)
         at_end(self)
 
 

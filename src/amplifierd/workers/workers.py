@@ -60,7 +60,7 @@ class Workers:
     # --- life
 
     async def start(self) -> None:
-        """Come up; returns at once, and a first worker is started soon."""
+        """Come up; returns at once."""
         self._watching = self._home.sessions.subscribe(self._hear_own)
         self._supervising = asyncio.create_task(self._supervision.run())
         self._placement.pool.begin()

@@ -75,7 +75,7 @@ class DaemonView extends View {
   #renderWorkers({ workers, refusal }) {
     const rows = (workers ?? []).map((one) => h("tr",
       h("th", { scope: "row" }, h("code", String(one.pid))),
-      h("td", one.status), h("td.wide", one.serves ? h("code", one.serves.slice(0, 12)) : "nothing yet"),
+      h("td", one.status), h("td.wide", h("code", one.serves.slice(0, 12))),
       h("td.number", number(one.sessions)), h("td.number", number(one.turns)), h("td.number", bytes(one.rss_bytes)),
       h("td.number", `${one.loop_lag_ms.toFixed(1)} ms`), h("td.wide", { title: moment(one.started_at) }, ago(one.started_at)),
       h("td", h("ul.inline-list", one.session_ids.slice(0, 8).map((id) => h("li", h("a", { href: sessionHref(id) }, nameOf(id)))),

@@ -1,0 +1,92 @@
+"""The template of workers, on Linux: `python -m amplifierd.workers.template FD DAEMON_PID MARKER`.
+
+It imports once what every worker needs, and forks a worker whenever the daemon asks for one at FD. An order is one
+message: the worker's `marker` and `environment` as JSON and, as descriptors, its connection and where its output goes.
+The answer is the worker's pid, or why there is none. The worker is a child of the daemon, like one that was executed.
+
+Nothing of a build is imported here. There are no threads and no event loop, since no fork would survive them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import sys
+import threading
+from dataclasses import dataclass
+
+from amplifier_system.forking import fork_for_parent, replace_shown
+from amplifier_system.garbage import keep_what_is_there, look_seldom
+
+from .worker import run
+
+MOST_BYTES = 1 << 20
+_DESCRIPTORS = 2
+
+
+@dataclass(frozen=True)
+class _Order:
+    """A worker that the daemon wants."""
+
+    marker: str
+    environment: dict[str, str]
+    connection: int
+    output: int
+
+    @classmethod
+    def read(cls, message: bytes, descriptors: list[int]) -> _Order:
+        connection, output = descriptors
+        return cls(**json.loads(message), connection=connection, output=output)
+
+
+def main(arguments: list[str]) -> None:
+    descriptor, daemon_pid, marker = arguments
+    channel = socket.socket(fileno=int(descriptor))
+    channel.set_inheritable(False)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)  # they are meant for the daemon; this process ends with it
+    look_seldom()
+    from . import serving  # noqa: F401 - what workers need: much to import, once nothing looks for garbage in it
+
+    keep_what_is_there()
+    if threading.active_count() > 1:
+        sys.exit(f"imports have started threads: {threading.enumerate()}")
+    order = _await_order(channel)
+    channel.close()
+    _begin(order, marker)
+    run(order.connection, int(daemon_pid), order.marker)
+
+
+def _await_order(channel: socket.socket) -> _Order:
+    """Fork for each order, and return it in the process that was forked for it. The template itself never returns."""
+    while True:
+        message, descriptors, *_ = socket.recv_fds(channel, MOST_BYTES, _DESCRIPTORS)
+        if not message:
+            os._exit(0)
+        try:
+            pid = fork_for_parent()
+        except OSError as error:
+            channel.send(str(error).encode())
+        else:
+            if pid == 0:
+                return _Order.read(message, descriptors)
+            channel.send(str(pid).encode())
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+def _begin(order: _Order, shown: str) -> None:
+    """Have what a program has that was executed for the order; `shown` is the marker that the template has."""
+    os.setsid()
+    replace_shown(shown, order.marker)
+    os.environ.clear()
+    os.environ.update(order.environment)
+    for standard in (1, 2):
+        os.dup2(order.output, standard)
+    os.close(order.output)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
