@@ -9,6 +9,7 @@ Nothing of a build is imported here. There are no threads and no event loop, sin
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import signal
@@ -22,7 +23,17 @@ from amplifier_system.garbage import keep_what_is_there, look_seldom
 
 from .worker import run
 
-MOST_BYTES = 1 << 20
+_SHARED = (
+    *("amplifierd.workers.serving", "amplifierd.sessions.home_sessions", "amplifierd.sessions.opening"),
+    *("amplifierd.plans.home_plans", "amplifierd.session_store.file_store", "amplifierd.session_store.session_index"),
+    *("amplifier_kit.loops.orchestrator", "amplifier_kit.contexts.compacting", "amplifier_kit.log_views"),
+    *("amplifier_kit.providers.call", "amplifier_kit.providers.response", "amplifier_kit.providers.stream"),
+    *("amplifier_kit.tools.answering", "amplifier_kit.tools.descriptors", "amplifier_kit.tools.paths"),
+    *("amplifier_kit.tools.runs", "amplifier_kit.mounting", "amplifier_foundation.session.store"),
+)
+"""What sessions need whatever they run, also what is imported late elsewhere."""
+
+_MOST_BYTES = 1 << 20
 _DESCRIPTORS = 2
 
 
@@ -48,8 +59,8 @@ def main(arguments: list[str]) -> None:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # they are meant for the daemon; this process ends with it
     look_seldom()
-    from . import serving  # noqa: F401 - what workers need: much to import, once nothing looks for garbage in it
-
+    for name in _SHARED:
+        importlib.import_module(name)
     keep_what_is_there()
     if threading.active_count() > 1:
         sys.exit(f"imports have started threads: {threading.enumerate()}")
@@ -62,7 +73,7 @@ def main(arguments: list[str]) -> None:
 def _await_order(channel: socket.socket) -> _Order:
     """Fork for each order, and return it in the process that was forked for it. The template itself never returns."""
     while True:
-        message, descriptors, *_ = socket.recv_fds(channel, MOST_BYTES, _DESCRIPTORS)
+        message, descriptors, *_ = socket.recv_fds(channel, _MOST_BYTES, _DESCRIPTORS)
         if not message:
             os._exit(0)
         try:
