@@ -38,7 +38,7 @@ class Started:
         """Wait until so many are alive."""
         deadline = time.monotonic() + _PATIENCE_S
         while len(pids := self.pids()) != count:
-            assert time.monotonic() < deadline, f"{len(pids)} processes are alive instead of {count}"
+            assert time.monotonic() < deadline, f"{len(pids)} processes are alive instead of {count}: {_shown(pids)}"
             time.sleep(0.01)
         return pids
 
@@ -69,3 +69,12 @@ def leaving_nothing(monkeypatch: pytest.MonkeyPatch) -> Iterator[Started]:
     left = started.pids()
     started.end()
     assert left == [], f"{len(left)} processes were left running"
+
+
+def _shown(pids: list[int]) -> list[str]:
+    """Return the command lines of processes, those that are still there."""
+    shown = []
+    for pid in pids:
+        with suppress(OSError):
+            shown.append(Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+    return shown

@@ -68,6 +68,8 @@ def works(sandbox: Sandbox, patience_s: float = _PATIENCE_S) -> bool:
     root = Path("/")
     confinement = Confinement(working_dir=root, hidden=Permissions.of(None, root).hidden)
     enclosure = sandbox.enclose(["true"], confinement, {"PATH": os.defpath})
+    if enclosure.reports is not None:
+        os.write(enclosure.reports.go, b"\n")
     try:
         done = subprocess.run(
             list(enclosure.arguments),
@@ -85,8 +87,8 @@ def works(sandbox: Sandbox, patience_s: float = _PATIENCE_S) -> bool:
         return False
     finally:
         enclosure.close()
-        if enclosure.status is not None:
-            os.close(enclosure.status)
+        if enclosure.reports is not None:
+            enclosure.reports.close()
     return done.returncode == 0
 
 

@@ -10,13 +10,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .confinement import Confinement
-from .enclosure import Enclosure
+from .enclosure import Enclosure, Reports
 from .syscall_filter import unix_socket_filter
 
 _NOBODY = "65534"
 _PRIVATE = tuple(map(Path, ("/tmp", "/run", "/var/run", "/sys")))
 _ELSEWHERE = tuple(map(Path, ("/proc", "/dev")))
 _NOTHING = Path(__file__).with_name("nothing")  # an empty file; a device would be refused
+_SHELL = "/bin/sh"
+_WAIT = 'echo > /proc/self/fd/$1 && read -r _ < /proc/self/fd/$2 && shift 2 && exec "$@"'
+"""bubblewrap binds its processes to the life of ours one after the other. When we are killed meanwhile, the one inside
+may outlive us; it then waits for a word that no one can give any more, and ends."""
 _PLACES_OUTSIDE = ("TMPDIR", "TMP", "TEMP", "XDG_RUNTIME_DIR")
 
 
@@ -43,8 +47,12 @@ class Bubblewrap:
             files.append(_file(syscall_filter))
             own += ["--seccomp", str(files[-1])]
         status, status_end = os.pipe()
+        ready, ready_end = os.pipe()
+        go_end, go = os.pipe()
         own += ["--json-status-fd", str(status_end), "--"]
-        return Enclosure([self.executable, *own, *arguments], {}, (*files, status_end), status)
+        waiting = [_SHELL, "-c", _WAIT, "sandbox", str(ready_end), str(go_end)]
+        descriptors = (*files, status_end, ready_end, go_end)
+        return Enclosure([self.executable, *own, *waiting, *arguments], {}, descriptors, Reports(status, ready, go))
 
 
 def _file(content: bytes) -> int:

@@ -9,16 +9,29 @@ from .confinement import Confinement
 
 
 @dataclass(frozen=True, slots=True)
-class Enclosure:
-    """What is started in the place of a program: with these arguments, this environment and these descriptors open.
+class Reports:
+    """Descriptors of this side. From `status` can be read what becomes of the program.
 
-    From `status`, where there is one, can be read what becomes of the program.
+    From `ready` a byte can be read when the program is about to begin, and it begins when a line is written to `go`.
     """
+
+    status: int
+    ready: int
+    go: int
+
+    def close(self) -> None:
+        for descriptor in (self.status, self.ready, self.go):
+            os.close(descriptor)
+
+
+@dataclass(frozen=True, slots=True)
+class Enclosure:
+    """What is started in the place of a program: with these arguments, this environment and these descriptors open."""
 
     arguments: Sequence[str | bytes]
     environment: Mapping[str, str]
     descriptors: tuple[int, ...] = ()
-    status: int | None = None
+    reports: Reports | None = None
 
     def close(self) -> None:
         """Close what only the started program needs."""

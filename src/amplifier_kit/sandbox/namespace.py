@@ -12,6 +12,8 @@ from pathlib import Path
 
 from amplifier_system.processes import GroupMembers, all_pids
 
+from .enclosure import Reports
+
 logger = logging.getLogger(__name__)
 
 _PROC = Path("/proc")
@@ -26,13 +28,13 @@ class Namespace:
     and it is gone only when they are.
     """
 
-    def __init__(self, status: int) -> None:
+    def __init__(self, reports: Reports) -> None:
         self.exit_code: int | None = None
         self._first: int | None = None
         self._first_descriptor: int | None = None
         self._descriptor_use = threading.Lock()  # once closed, its number can stand for another sandbox
         self._link = ""
-        self._reader = threading.Thread(target=self._read, args=(status,), name="sandbox-status", daemon=True)
+        self._reader = threading.Thread(target=self._read, args=(reports,), name="sandbox-status", daemon=True)
         self._reader.start()
 
     @property
@@ -70,13 +72,21 @@ class Namespace:
             os.close(self._first_descriptor)
             self._first_descriptor = None
 
-    def _read(self, status: int) -> None:
-        with os.fdopen(status, "rb") as lines:
+    def _read(self, reports: Reports) -> None:
+        with os.fdopen(reports.status, "rb") as lines:
+            with os.fdopen(reports.ready, "rb", 0) as ready, os.fdopen(reports.go, "wb", 0) as go:
+                self._take(lines.readline())
+                if ready.read(1):
+                    with contextlib.suppress(BrokenPipeError):
+                        go.write(b"\n")
             for line in lines:
-                with contextlib.suppress(ValueError):
-                    self._take(json.loads(line))
+                self._take(line)
 
-    def _take(self, told: dict[str, int]) -> None:
+    def _take(self, line: bytes) -> None:
+        try:
+            told: dict[str, int] = json.loads(line)
+        except ValueError:
+            return
         self.exit_code = told.get("exit-code", self.exit_code)
         if "child-pid" in told and "pid-namespace" in told:
             self._first, self._link = told["child-pid"], f"pid:[{told['pid-namespace']}]"

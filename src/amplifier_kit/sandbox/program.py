@@ -146,7 +146,7 @@ class _Preparation:
         if sandbox is None:
             return cls(Enclosure(arguments, environment), None, group)
         enclosure = sandbox.enclose(arguments, confinement, environment)
-        namespace = None if enclosure.status is None else Namespace(enclosure.status)
+        namespace = None if enclosure.reports is None else Namespace(enclosure.reports)
         return cls(enclosure, namespace, group)
 
     @property

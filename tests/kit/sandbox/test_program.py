@@ -15,6 +15,7 @@ sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
 from sandboxes import needs_sandbox
 
 from amplifier_kit.sandbox.availability import find_sandbox
+from amplifier_kit.sandbox.bubblewrap import Bubblewrap
 from amplifier_kit.sandbox.confinement import Confinement
 from amplifier_kit.sandbox.program import Program
 
@@ -42,7 +43,7 @@ async def test_a_graceful_stop_asks_the_program_and_not_the_sandbox(place: Path)
     program = await start(script, place, stdout=subprocess.PIPE)
     await begun(program)
 
-    await program.end(5)
+    await program.end(60)
 
     assert program.returncode == 7
 
@@ -79,13 +80,16 @@ async def test_a_cancelled_start_leaves_nothing(place: Path, started: Any) -> No
     assert started.pids() == []
 
 
-async def test_a_program_that_is_missing_is_told_apart_from_exit_1(place: Path) -> None:
-    missing = await Program.start(
-        ["no-such-program"], Confinement(place / "work"), sandbox=find_sandbox(), environment={}, **QUIET
-    )
+@pytest.mark.skipif(sys.platform != "linux", reason="bubblewrap is for Linux")
+async def test_a_sandbox_that_cannot_be_made_is_told_apart_from_a_program_that_fails_or_is_missing(place: Path) -> None:
+    confinement = Confinement(place / "work")
+    refusing = Bubblewrap("/bin/false", disables_userns=True)
+    refused = await Program.start(["true"], confinement, sandbox=refusing, environment={}, **QUIET)
+    missing = await Program.start(["no-such"], confinement, sandbox=find_sandbox(), environment={}, **QUIET)
     failing = await start("exit 1", place)
 
-    assert (await missing.wait(), missing.was_refused) == (1, True)
+    assert (await refused.wait(), refused.was_refused) == (1, True)
+    assert (await missing.wait(), missing.was_refused) == (127, False)
     assert (await failing.wait(), failing.was_refused) == (1, False)
 
 
@@ -162,3 +166,57 @@ def for_everybody(executable: Path, place: Path) -> Path:
     copy.parent.mkdir(parents=True)
     shutil.copy(executable, copy)
     return copy
+
+
+STARTER = """
+import asyncio, os, sys
+from pathlib import Path
+from amplifier_kit.sandbox.availability import find_sandbox
+from amplifier_kit.sandbox.confinement import Confinement
+from amplifier_kit.sandbox.program import Program
+
+async def main():
+    work = Path(sys.argv[1])
+    environment = {"PATH": os.environ["PATH"]}
+    hidden = tuple(sorted((work / "hidden").iterdir()))
+    confinement = Confinement(work, writable=(work,), hidden=hidden)
+    program = await Program.start(
+        ["/bin/bash", "-c", "echo > ran; sleep 60"], confinement, sandbox=find_sandbox(), environment=environment
+    )
+    print(program.pid, flush=True)
+    await program.wait()
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="bubblewrap is for Linux")
+def test_a_program_does_not_outlive_a_starter_that_is_killed_while_the_sandbox_is_set_up(
+    place: Path, started: Any
+) -> None:
+    hidden = place / "work/hidden"
+    hidden.mkdir()
+    for number in range(300):  # each takes the sandbox a moment
+        (hidden / str(number)).write_text("")
+    starter = subprocess.Popen([sys.executable, "-c", STARTER, place / "work"], stdout=subprocess.PIPE)
+    assert starter.stdout is not None
+    starter.stdout.readline()
+
+    while not _is_setting_up(starter.pid):
+        assert starter.poll() is None
+    starter.kill()
+    starter.communicate()
+
+    started.wait_for(0)
+    assert not (place / "work/ran").exists()
+
+
+def _is_setting_up(starter: int) -> bool:
+    """Say whether the sandbox that a process started has begun to hide files from what will run in it."""
+    inside = [pid for sandbox in _children(starter) for pid in _children(sandbox)]
+    return any(b"/hidden/1 " in Path(f"/proc/{pid}/mountinfo").read_bytes() for pid in inside)
+
+
+def _children(pid: int) -> list[int]:
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return [int(child) for task in tasks for child in (task / "children").read_text().split()]
