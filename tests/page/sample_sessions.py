@@ -10,6 +10,28 @@ from .page_daemon import PageDaemon
 
 ASKS = {"module": "hooks-approval", "config": {"ask_user_fallback": True}}
 
+_HOOK = """
+import asyncio
+
+from amplifier_core import HookResult
+
+
+async def mount(coordinator, config=None):
+    async def remind(event, data):
+        await asyncio.sleep(0.06)
+        return HookResult(action="inject_context", context_injection="Never mention cheese.", ephemeral=True)
+
+    coordinator.hooks.register("provider:request", remind, name="hooks-cheese")
+"""
+_PROFILE = """---
+profile: {name: cheese, version: 1.0.0, extends: foundation/offline, schema_version: 2}
+hooks:
+- {module: hooks-cheese, source: ./hooks-cheese}
+---
+Talk about food.
+"""
+"""A hook that takes its time and injects something, and a profile that has it."""
+
 
 def create(daemon: PageDaemon, plan: dict[str, Any], name: str) -> str:
     """Create a session with a plan, and return its id."""
@@ -84,3 +106,16 @@ def write_history(daemon: PageDaemon, session_id: str, turns: int) -> None:
                     **more,
                 }
                 lines.write(f"{json.dumps(message)}\n")
+
+
+def session_with_a_hook(daemon: PageDaemon) -> str:
+    """Create a session of a profile whose hook `hooks-cheese` takes a while at each request, and injects something."""
+    profiles = daemon.directory.parent / "home/config/profiles"
+    package = profiles / "hooks-cheese/amplifier_module_hooks_cheese"
+    if not package.exists():
+        package.mkdir(parents=True)
+        (package / "__init__.py").write_text(_HOOK)
+        (profiles / "cheese.md").write_text(_PROFILE)
+    body = {"profile_name": "local/cheese", "working_dir": str(daemon.directory)}
+    session_id: str = daemon.api.post("/sessions", json=body).raise_for_status().json()["session_id"]
+    return session_id

@@ -8,24 +8,7 @@ from real_server import plan
 
 from .accessibility import BOTH, faults
 from .page_daemon import PageDaemon
-
-HOOK = """
-from amplifier_core import HookResult
-
-
-async def mount(coordinator, config=None):
-    async def remind(event, data):
-        return HookResult(action="inject_context", context_injection="Never mention cheese.", ephemeral=True)
-
-    coordinator.hooks.register("provider:request", remind, name="hooks-cheese")
-"""
-PROFILE = """---
-profile: {name: cheese, version: 1.0.0, extends: foundation/offline, schema_version: 2}
-hooks:
-- {module: hooks-cheese, source: ./hooks-cheese}
----
-Talk about food.
-"""
+from .sample_sessions import session_with_a_hook
 
 
 @pytest.fixture(scope="module")
@@ -97,13 +80,7 @@ def test_requests_are_gone_through_by_keyboard(page: Page, told: str) -> None:
 
 
 def test_an_injection_names_its_hook_and_a_new_answer_appears(page: Page, daemon: PageDaemon) -> None:
-    profiles = daemon.directory.parent / "home/config/profiles"
-    package = profiles / "hooks-cheese/amplifier_module_hooks_cheese"
-    package.mkdir(parents=True)
-    (package / "__init__.py").write_text(HOOK)
-    (profiles / "cheese.md").write_text(PROFILE)
-    body = {"profile_name": "local/cheese", "working_dir": str(daemon.directory)}
-    session_id = daemon.api.post("/sessions", json=body).raise_for_status().json()["session_id"]
+    session_id = session_with_a_hook(daemon)
     page.goto(f"/app/sessions/{session_id}/why")
     expect(page.get_by_role("heading", name="No request yet")).to_be_visible()
 

@@ -18,6 +18,7 @@ const MOMENTS = {
 };
 const BAD_MOMENTS = new Set(["policy:violation", "budget:exhausted", "module:load_failed"]);
 const COMPACTED = "Context compacted";
+const SLOW_HOOKS_MS = 20; // What hooks took together at one event: less is in the sum only.
 const MODEL_EVENT = /^(provider|llm|request|response|content_block|thinking):/;
 
 /** Take an event as the store or the stream has it, in one shape. */
@@ -25,6 +26,7 @@ export function normal(event) {
   return {
     seq: event.seq ?? event.sequence,
     at: Date.parse(event.ts ?? event.timestamp),
+    told: Date.parse(event.data?.timestamp) || null,
     name: event.event,
     session: event.session_id,
     call: event.parent_tool_call_id ?? null,
@@ -40,6 +42,8 @@ export class TurnSpans {
   begin = null;
   end = null;
   status = "running";
+  /** How long hooks took in all: an event carries when it was told to them, and is written down after the last. */
+  hooksMs = 0;
 
   #root;
   #top = [];
@@ -54,12 +58,13 @@ export class TurnSpans {
   }
 
   /** Take the next event; events that were taken before, and pieces of texts, change nothing. */
-  take({ seq, at, name, session, call, parent, data }) {
+  take({ seq, at, told, name, session, call, parent, data }) {
     if (name.endsWith("delta") || (seq && seq <= (this.events.at(-1)?.seq ?? 0))) return;
     const event = { seq, at, name, session };
     this.events.push(event);
     this.begin ??= at;
     if (session !== this.#root) this.#agentOf(session, parent ?? this.#root, call, at).events.push(event);
+    if (told !== null) this.#hooksAt(event, told);
     if (name === "provider:request") this.#ask(event, data);
     else if (MODEL_EVENT.test(name)) this.#ofModel(event, data);
     else if (name.startsWith("tool:")) this.#ofTool(event, data);
@@ -172,6 +177,16 @@ export class TurnSpans {
       known.events.push(event);
       known.subject = subject;
     }
+  }
+
+  /** The hooks that heard an event ran one after another; what they waited for a person is told elsewhere. */
+  #hooksAt(event, told) {
+    const waits = [...this.#questions.values()].map(({ wait }) => Math.min(event.at, wait.end ?? event.at) - Math.max(told, wait.begin));
+    const took = event.at - told - waits.filter((ms) => ms > 0).reduce((sum, ms) => sum + ms, 0);
+    if (took <= 0) return;
+    this.hooksMs += took;
+    if (took < SLOW_HOOKS_MS) return;
+    this.#span({ kind: "hook", name: `Hooks at ${event.name}`, subject: "all that heard it, one after another", begin: told, end: event.at, status: "done", events: [event] }, event.session);
   }
 
   #moment(event, name, subject, status, kind = "moment") {

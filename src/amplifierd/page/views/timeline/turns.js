@@ -35,7 +35,10 @@ export class Turns {
     this.list = [];
     this.#queued = [];
     for await (const event of this.#stored({ filter: OUTLINE })) if (event.session === this.#id) this.#outline(event);
-    for (const turn of this.list) if (seen.get(turn.seq)?.spans && turn.end) turn.spans = seen.get(turn.seq).spans;
+    for (const turn of this.list) {
+      const { spans } = seen.get(turn.seq) ?? {};
+      if (spans) turn.spans = turn.end ? spans : await this.#read(turn);
+    }
     await this.#closeCutOff();
     this.isLoaded = true;
     const early = this.#early;
