@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
 from pathlib import Path
 
@@ -9,7 +11,7 @@ from playwright.sync_api import Browser, expect
 
 from .chromium import Complaints, new_context
 from .page_daemon import page_daemon
-from .sample_sessions import create, plan_of
+from .sample_sessions import ASKS, calls, create, plan_of
 
 _AWAY = "ERR_CONNECTION_(REFUSED|RESET)|ERR_EMPTY_RESPONSE|ERR_INCOMPLETE_CHUNKED_ENCODING|status of 503"
 
@@ -21,7 +23,9 @@ def free_port() -> int:
         return port
 
 
-def test_the_page_says_that_it_lost_the_daemon_and_goes_on_when_it_is_back(browser: Browser, tmp_path: Path) -> None:
+def test_the_page_outlives_a_killed_daemon_and_shows_the_prompts_that_it_left_over(
+    browser: Browser, tmp_path: Path
+) -> None:
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     context, complaints = new_context(browser, url), Complaints([url])
@@ -29,22 +33,39 @@ def test_the_page_says_that_it_lost_the_daemon_and_goes_on_when_it_is_back(brows
     with complaints.watched(context), context:
         page = context.new_page()
         log, field = page.get_by_role("log"), page.get_by_role("textbox", name="Message to the agent")
+        queue = page.get_by_role("region", name="Queued prompts")
         with page_daemon(tmp_path, port) as daemon:
-            session_id = create(daemon, plan_of("Before.", "After."), "Outlives its daemon")
+            writes = calls("write_file", file_path="never.txt", content="x")
+            plan = plan_of("You said: {{last_user}}", writes, hooks=[ASKS])
+            session_id = create(daemon, plan, "Outlives its daemon")
             daemon.run(session_id, "first")
+            daemon.begin(session_id, "write it")
+            for prompt in ("left over", "not wanted any more"):
+                queued = {"prompt": prompt, "queue": True}
+                daemon.api.post(f"/sessions/{session_id}/execute/stream", json=queued).raise_for_status()
             page.goto(daemon.login_link())
             page.goto(f"/app/sessions/{session_id}")
-            expect(log).to_contain_text("Before.")
-        lost = page.get_by_text("Connection to the daemon lost")
-        expect(lost).to_be_visible()
-        field.fill("second")
+            expect(log).to_contain_text("You said: first")
+            expect(queue.get_by_role("listitem")).to_have_text(["left over", "not wanted any more"])
+            os.kill(daemon.api.get("/status").json()["pid"], signal.SIGKILL)
+            lost = page.get_by_text("Connection to the daemon lost")
+            expect(lost).to_be_visible()
+        field.fill("a draft")
 
         with page_daemon(tmp_path, port) as daemon:
             expect(lost).to_be_hidden()
             daemon.api.post(f"/sessions/{session_id}/messages", json={"content": "from elsewhere"}).raise_for_status()
+            expect(queue).to_contain_text("were left over")
+            queue.get_by_role("listitem").nth(1).get_by_role("button", name="Remove from the queue").click()
+            expect(queue.get_by_role("listitem")).to_have_text(["left over"])
+            expect(field).to_have_value("a draft")
+            field.fill("")
+            queue.get_by_role("button", name="Take out and edit").click()
+            expect(queue).to_have_count(0)
+            expect(field).to_have_value("left over")
             field.press("Enter")
+            expect(log).to_contain_text("You said: left over")
             expect(log).to_contain_text("from elsewhere")
-            expect(log).to_contain_text("second")
             expect(page.locator(".session-title .status")).to_have_text("Idle")
             page.close()
     complaints.check()
