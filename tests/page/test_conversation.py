@@ -214,6 +214,27 @@ def test_a_turn_can_be_joined_while_it_runs(page: Page, daemon: PageDaemon, new_
     expect(log).to_contain_text("word59")
 
 
+def test_a_fast_stream_leaves_the_page_usable(page: Page, daemon: PageDaemon) -> None:
+    plan = plan_of(" ".join(f"word{number}" for number in range(40_000)))
+    plan["providers"][0]["config"]["stream_delay_ms"] = 0.1  # as fast as it goes: 2,000 a second on a quiet machine
+    log = show(page, create(daemon, plan, "Talks fast"))
+    say(page, "talk")
+    expect(log).to_contain_text("word200 ")
+
+    field(page).press_sequentially("a draft")
+    page.keyboard.press("Escape")
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog", name="Keyboard")).to_be_visible()
+    page.keyboard.press("Escape")
+    page.get_by_role("button", name="Stop", exact=True).click()
+    page.keyboard.press("Control+.")
+
+    expect(log.get_by_text("Stopped.")).to_be_visible()
+    expect(status(page)).to_have_text("Idle")
+    expect(field(page)).to_have_value("a draft")
+    expect(log).not_to_contain_text("word39999")
+
+
 def test_an_answer_that_is_stored_before_its_turn_ends_is_shown_once(page: Page, daemon: PageDaemon) -> None:
     speaks_slowly = {"module": "loop-streaming", "config": {"stream_delay": 60}}  # after it has stored what it says
     plan = plan_of("Stored already.", session={"orchestrator": speaks_slowly, "context": {"module": "context-simple"}})

@@ -13,5 +13,6 @@ self.addEventListener("connect", (event) => {
     else if (data.type === "retry") hub.retry();
     else if (data.type === "leave") hub.leave(client);
   });
+  port.addEventListener("close", () => hub.leave(client)); // A tab that crashed says nothing.
   port.start();
 });

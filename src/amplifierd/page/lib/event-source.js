@@ -54,7 +54,7 @@ export class ReconnectingStream {
       }
       this.#failures += 1;
       const wait = Math.min(LONGEST_WAIT_MS, FIRST_WAIT_MS * 2 ** (this.#failures - 1)) * (0.75 + Math.random() / 2);
-      this.#handlers.onState("lost", { retry_ms: wait, failures: this.#failures });
+      this.#handlers.onState("lost", { retry_ms: wait, failures: this.#failures, refusal });
       await new Promise((resolve) => {
         this.#wake = resolve;
         setTimeout(resolve, wait);
@@ -135,7 +135,7 @@ export async function readStream(address, { signal, quiet_ms: quiet = 200 }) {
 
 /** Cuts text into the frames of server-sent events. */
 class Frames {
-  #rest = "";
+  #rest = [];
   #onFrame;
 
   constructor(onFrame) {
@@ -143,8 +143,11 @@ class Frames {
   }
 
   push(text) {
-    const parts = (this.#rest + text).split("\n\n");
-    this.#rest = parts.pop();
+    const isEnd = text.includes("\n\n") || (text.startsWith("\n") && this.#rest.at(-1)?.endsWith("\n"));
+    this.#rest.push(text);
+    if (!isEnd) return; // Of an event of many megabytes most pieces are the middle.
+    const parts = this.#rest.join("").split("\n\n");
+    this.#rest = [parts.pop()];
     for (const part of parts) {
       const frame = {};
       for (const line of part.split("\n")) {

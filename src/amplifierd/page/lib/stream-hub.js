@@ -32,8 +32,9 @@ export class StreamHub {
 
   join(client) {
     this.#clients.add(client);
+    if (this.#state.link === "unauthorized") this.retry(); // A tab that comes anew may have logged in.
     client.post({ type: "link", ...this.#state });
-    this.#overview ??= this.#open(`/api/v1/events${queryString({ filter: OVERVIEW })}`, "overview");
+    this.#overview ??= this.#openOverview();
     this.#changed();
   }
 
@@ -56,7 +57,8 @@ export class StreamHub {
   retry() {
     if (this.#state.link === "unauthorized") {
       this.#overview?.close();
-      this.#overview = this.#open(`/api/v1/events${queryString({ filter: OVERVIEW })}`, "overview");
+      this.#state = { link: "connecting" };
+      this.#overview = this.#openOverview();
       this.#watched = "";
       this.#changed();
     }
@@ -85,6 +87,10 @@ export class StreamHub {
     this.#detail = this.#open(address, "detail", lastId);
   }
 
+  #openOverview() {
+    return this.#open(`/api/v1/events${queryString({ filter: OVERVIEW })}`, "overview");
+  }
+
   #open(address, part, lastId = null) {
     return new ReconnectingStream(address, {
       onEvent: (envelope) => this.#heard(envelope, part),
@@ -96,6 +102,7 @@ export class StreamHub {
     if (part === "detail") {
       this.#isDetailOpen = link === "open";
       if (this.#isDetailOpen) this.#tellWatched();
+      if (facts.refusal === 404) this.#unwatchMissing();
       return;
     }
     if (link === "connecting" && this.#state.link === "lost") return;
@@ -103,6 +110,17 @@ export class StreamHub {
     this.#state = { link, ...facts };
     this.#tell({ type: "link", ...this.#state });
     if (link === "open" && wasLost) this.#detail?.hurry();
+  }
+
+  /** One session that is gone would have the stream of all others refused. */
+  async #unwatchMissing() {
+    const isMissing = (id) => get(ofSession(id)).then(() => false, (error) => error.status === 404);
+    for (const id of this.#watched.split(",")) if (await isMissing(id)) this.#unwatch(id);
+  }
+
+  #unwatch(id) {
+    this.#clients.forEach((client) => client.sessions.delete(id));
+    this.#changed();
   }
 
   /** Say whose events come from now on without a gap. */
@@ -117,6 +135,7 @@ export class StreamHub {
       return;
     }
     if (envelope.event.startsWith("stream:")) return;
+    if (envelope.event === "session:deleted") this.#unwatch(envelope.session_id);
     envelope.part = part;
     if (part === "overview" && changesRecord(envelope)) {
       this.#changedRecords.add(envelope.session_id);
