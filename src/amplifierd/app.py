@@ -18,6 +18,7 @@ from .http.login_cookie import LoginCookie
 from .http.openapi import describe
 from .http.problem_answers import add_problem_answers
 from .http.request_guard import RequestGuard
+from .http.routers import add_routes
 from .routers import (
     approvals,
     auth,
@@ -47,8 +48,6 @@ from .routers import (
 )
 from .routers import settings as settings_router
 from .settings import Settings
-
-API = "/api/v1"
 
 _VERSIONED = (  # looked through in this order for every request: first what is asked for most
     turns,
@@ -102,6 +101,7 @@ def create_app(settings: Settings | None = None, *, home: Home | None = None) ->
         lifespan=lifespan,
         redirect_slashes=False,
         default_response_class=JsonAnswer,
+        openapi_url=None,
         docs_url=None,
         redoc_url=None,
     )
@@ -116,8 +116,6 @@ def create_app(settings: Settings | None = None, *, home: Home | None = None) ->
         audit=daemon.audit,
         metrics=daemon.metrics,
     )
-    for module in _VERSIONED:
-        app.include_router(module.router, prefix=API)
-    for router in (system.unversioned, page.router, login.router, openai.router):
-        app.include_router(router)
+    add_routes(app, (module.router for module in _VERSIONED))
+    add_routes(app, (system.unversioned, page.router, login.router, openai.router))
     return app

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from fastapi import FastAPI
 from fastapi.dependencies.models import Dependant
 from fastapi.openapi.utils import get_openapi
-from fastapi.routing import APIRoute, iter_route_contexts
+from fastapi.routing import APIRoute
 from pydantic.json_schema import models_json_schema
 
 from amplifierd.daemon.callers import SCOPES
@@ -23,28 +24,34 @@ _REF = "#/components/schemas/{model}"
 
 
 def describe(app: FastAPI) -> dict[str, Any]:
-    """Return the document of an application; made once."""
+    """Return the document of an application; made once for all that have the same routes, which takes a second."""
     if app.openapi_schema is None:
-        document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
-        components = document.setdefault("components", {})
-        schemas = components.setdefault("schemas", {})
-        for name in ("HTTPValidationError", "ValidationError"):
-            schemas.pop(name, None)
-        schemas["Problem"] = Problem.model_json_schema()
-        schemas |= models_json_schema([(OpenAIError, "serialization")], ref_template=_REF)[1]["$defs"]
-        components["securitySchemes"] = {_SCHEME: {"type": "http", "scheme": "bearer"}}
-        scopes = _scopes(app)
-        for path, operations in document["paths"].items():
-            for operation in operations.values():
-                _complete(path, operation, scopes.get(operation["operationId"], []))
-        app.openapi_schema = document
+        routes = [route for route in app.routes if isinstance(route, APIRoute)]
+        known = tuple(map(id, routes))
+        if known not in _MADE:
+            _MADE[known] = (routes, _document(app, routes))
+        app.openapi_schema = _MADE[known][1]
     return app.openapi_schema
 
 
-def _scopes(app: FastAPI) -> dict[str, list[str]]:
-    """Return the scope that each operation asks for; none where any caller will do."""
-    contexts = (each for each in iter_route_contexts(app.routes) if isinstance(each.original_route, APIRoute))
-    return {context.unique_id: _asked_for(context.dependant) for context in contexts}
+_MADE: dict[tuple[int, ...], tuple[list[APIRoute], dict[str, Any]]] = {}
+"""Documents by the ids of the routes that they tell of, which are kept so that no other route gets their id."""
+
+
+def _document(app: FastAPI, routes: Sequence[APIRoute]) -> dict[str, Any]:
+    document = get_openapi(title=app.title, version=app.version, description=app.description, routes=routes)
+    components = document.setdefault("components", {})
+    schemas = components.setdefault("schemas", {})
+    for name in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(name, None)
+    schemas["Problem"] = Problem.model_json_schema()
+    schemas |= models_json_schema([(OpenAIError, "serialization")], ref_template=_REF)[1]["$defs"]
+    components["securitySchemes"] = {_SCHEME: {"type": "http", "scheme": "bearer"}}
+    scopes = {route.unique_id: _asked_for(route.dependant) for route in routes}
+    for path, operations in document["paths"].items():
+        for operation in operations.values():
+            _complete(path, operation, scopes.get(operation["operationId"], []))
+    return document
 
 
 def _asked_for(dependant: Dependant) -> list[str]:

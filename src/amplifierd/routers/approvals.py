@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path
+from fastapi import Path
 from pydantic import Field, model_validator
 
 from amplifierd.http.dependencies import Reader, Runner, TheDaemon
 from amplifierd.http.idempotent_route import IdempotentRoute
 from amplifierd.http.models import Answer, Body, problems
+from amplifierd.http.routers import api_router
 from amplifierd.http.session_answers import SessionId
 
-router = APIRouter(tags=["approvals"], route_class=IdempotentRoute)
+router = api_router(tags=["approvals"], route_class=IdempotentRoute)
 
 RequestId = Annotated[str, Path(max_length=200)]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Path, Request
+from fastapi import Depends, Path, Request
 from pydantic import Field
 
 from amplifierd.daemon.callers import Scope
@@ -13,9 +13,10 @@ from amplifierd.daemon.tickets import LIFETIME_S, Purpose
 from amplifierd.exceptions import ForbiddenError
 from amplifierd.http.dependencies import Reader, TheDaemon, note, requires
 from amplifierd.http.models import Answer, Body, Page, PageLimit, PageOffset, paged, problems
+from amplifierd.http.routers import api_router
 from amplifierd.limits import Limits
 
-router = APIRouter(tags=["auth"])
+router = api_router(tags=["auth"])
 
 _ADMIN = [Depends(requires("admin"))]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]

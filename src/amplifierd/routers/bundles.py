@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import Depends, Request, Response
 from pydantic import Field
 
 from amplifier_foundation.sources import parse_reference
@@ -13,8 +13,9 @@ from amplifierd.http.dependencies import Admin, TheDaemon, note, requires
 from amplifierd.http.idempotent_route import IdempotentRoute
 from amplifierd.http.models import Answer, Body, Page, PageLimit, PageOffset, paged, problems
 from amplifierd.http.operation_answers import FETCHING, Wait, operate
+from amplifierd.http.routers import api_router
 
-router = APIRouter(prefix="/bundles", tags=["bundles"], route_class=IdempotentRoute)
+router = api_router("/bundles", tags=["bundles"], route_class=IdempotentRoute)
 
 
 class BundleInfo(Answer):

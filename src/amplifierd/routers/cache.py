@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends
+from fastapi import Depends
 from pydantic import Field
 
 from amplifierd.collections.models import Collection
@@ -14,10 +14,11 @@ from amplifierd.http.dependencies import Admin, TheDaemon, requires
 from amplifierd.http.idempotent_route import IdempotentRoute
 from amplifierd.http.models import Answer, Body
 from amplifierd.http.operation_answers import STARTED, Wait, operate
+from amplifierd.http.routers import api_router
 from amplifierd.identifiers import ProfileId
 from amplifierd.source_cache import list_cache, prune_cache
 
-router = APIRouter(prefix="/cache", tags=["cache"], route_class=IdempotentRoute)
+router = api_router("/cache", tags=["cache"], route_class=IdempotentRoute)
 
 Freshness = Literal["fresh", "stale", "missing"]
 

@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi import Depends, Query, Request, Response
 from pydantic import Field
 
 from amplifierd.collections.models import Collection
@@ -15,9 +15,10 @@ from amplifierd.http.dependencies import Admin, TheDaemon, note, requires
 from amplifierd.http.idempotent_route import IdempotentRoute
 from amplifierd.http.models import Answer, Body, Page, PageLimit, PageOffset, paged, problems
 from amplifierd.http.operation_answers import FETCHING, Wait, operate
+from amplifierd.http.routers import api_router
 from amplifierd.identifiers import checked_collection_id
 
-router = APIRouter(prefix="/collections", tags=["collections"], route_class=IdempotentRoute)
+router = api_router("/collections", tags=["collections"], route_class=IdempotentRoute)
 
 _READ, _ADMIN = [Depends(requires("read"))], [Depends(requires("admin"))]
 

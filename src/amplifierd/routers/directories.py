@@ -7,14 +7,15 @@ import os
 from pathlib import Path
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi import Depends, Query, Request, Response
 from pydantic import Field
 
 from amplifierd.exceptions import RequestRefusedError
 from amplifierd.http.dependencies import TheDaemon, note, requires
 from amplifierd.http.models import Answer, Body, Page, PageLimit, PageOffset, paged, problems
+from amplifierd.http.routers import api_router
 
-router = APIRouter(tags=["directories"])
+router = api_router(tags=["directories"])
 
 _ADMIN = [Depends(requires("admin"))]
 _MOST_LOOKED_AT = 10_000

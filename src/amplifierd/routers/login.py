@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
 from pydantic import Field
 
@@ -16,10 +16,11 @@ from amplifierd.http.login_cookie import LoginCookie, is_same_origin
 from amplifierd.http.login_pages import ask_first, link_is_over, too_many_attempts
 from amplifierd.http.models import Body
 from amplifierd.http.request_headers import read_headers
+from amplifierd.http.routers import root_router
 
 from .auth import Me
 
-router = APIRouter(prefix="/auth", tags=["auth"])
+router = root_router("/auth", tags=["auth"])
 
 PAGE = "/app/"
 _HTML: dict[str, Any] = {"content": {"text/html": {"schema": {"type": "string"}}}}

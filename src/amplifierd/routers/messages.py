@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from pydantic import Field
 
 from amplifierd.daemon.event_filter import EventFilter
@@ -13,12 +13,13 @@ from amplifierd.daemon.rendered_watch import rendered
 from amplifierd.http.dependencies import Reader, Runner, TheDaemon
 from amplifierd.http.idempotent_route import IdempotentRoute
 from amplifierd.http.models import Answer, Body, PageLimit, PageOffset, problems
+from amplifierd.http.routers import api_router
 from amplifierd.http.session_answers import SessionId, SessionInfo, shown
 from amplifierd.session_store.message_page import Place
 
 from .streams import Patterns
 
-router = APIRouter(prefix="/sessions/{session_id}", tags=["messages"], route_class=IdempotentRoute)
+router = api_router("/sessions/{session_id}", tags=["messages"], route_class=IdempotentRoute)
 
 Roles = Annotated[str | None, Query(description="of these roles, comma-separated")]
 Rendered = Annotated[Literal["html"] | None, Query(description="`html`: messages carry their HTML as well")]

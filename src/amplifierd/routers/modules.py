@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import Depends, Query
 from pydantic import Field
 
 from amplifierd.daemon.daemon import Daemon
@@ -13,9 +13,10 @@ from amplifierd.daemon.module_catalogue import get_module, list_modules
 from amplifierd.daemon.profile_edits import ProfileEdits
 from amplifierd.http.dependencies import TheDaemon, requires
 from amplifierd.http.models import Answer, Page, PageLimit, PageOffset, paged, problems
+from amplifierd.http.routers import api_router
 from amplifierd.identifiers import ProfileId
 
-router = APIRouter(prefix="/modules", tags=["modules"], dependencies=[Depends(requires("read"))])
+router = api_router("/modules", tags=["modules"], dependencies=[Depends(requires("read"))])
 
 ModuleType = Literal["orchestrator", "context", "provider", "tool", "hook"]
 Plural = Literal["orchestrators", "contexts", "providers", "tools", "hooks"]

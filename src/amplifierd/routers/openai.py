@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Header, Request
+from fastapi import Header, Request
 from fastapi.responses import JSONResponse, StreamingResponse
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -34,11 +34,12 @@ from amplifierd.http.openai_messages import (
     tool_calls,
     usage,
 )
+from amplifierd.http.routers import root_router
 from amplifierd.problems import public_document
 
 PREFIX = "/v1"
 
-router = APIRouter(prefix=PREFIX, tags=["openai"])
+router = root_router(PREFIX, tags=["openai"])
 
 SessionHeader = Annotated[str | None, Header(description="the stored session to go on with")]
 

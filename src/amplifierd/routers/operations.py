@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from fastapi import APIRouter
-
 from amplifierd.http.dependencies import Reader, Runner, TheDaemon
 from amplifierd.http.models import Answer, Page, PageLimit, PageOffset, Problem, paged, problems
+from amplifierd.http.routers import api_router
 
-router = APIRouter(prefix="/operations", tags=["operations"])
+router = api_router("/operations", tags=["operations"])
 
 
 class Progress(Answer):

@@ -5,12 +5,13 @@ from __future__ import annotations
 from importlib.resources import files
 from pathlib import Path
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 
 from amplifierd.http.dependencies import TheDaemon
 from amplifierd.http.page_files import PageFile, PageFiles
+from amplifierd.http.routers import root_router
 
-router = APIRouter(tags=["page"], include_in_schema=False)
+router = root_router(tags=["page"], include_in_schema=False)
 
 _FOR_EVER = "public, max-age=31536000, immutable"
 _FILES = PageFiles(Path(str(files("amplifierd.page"))))

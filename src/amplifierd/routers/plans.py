@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 from typing import Any
 
-from fastapi import APIRouter, Depends
+from fastapi import Depends
 from pydantic import Field
 
 from amplifierd.builds.build import Build
@@ -17,10 +17,11 @@ from amplifierd.http.dependencies import Runner, TheDaemon, requires
 from amplifierd.http.idempotent_route import IdempotentRoute
 from amplifierd.http.models import Answer, Body, problems
 from amplifierd.http.operation_answers import FETCHING, Wait, operate
+from amplifierd.http.routers import api_router
 from amplifierd.plans.conversion import Form
 from amplifierd.sessions.unsecret import masked, without_secrets
 
-router = APIRouter(prefix="/mount-plans", tags=["mount plans"], route_class=IdempotentRoute)
+router = api_router("/mount-plans", tags=["mount plans"], route_class=IdempotentRoute)
 
 _READ = [Depends(requires("read"))]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
+from fastapi import Depends, Header, Path, Query, Request, Response
 from fastapi.responses import PlainTextResponse
 
 from amplifierd.builds.profile import Profile
@@ -16,6 +16,7 @@ from amplifierd.http.dependencies import Admin, TheDaemon, requires
 from amplifierd.http.idempotent_route import IdempotentRoute
 from amplifierd.http.models import PageLimit, PageOffset, paged, problems
 from amplifierd.http.operation_answers import FETCHING, Wait, operate
+from amplifierd.http.routers import api_router
 from amplifierd.identifiers import LOCAL, ProfileId, checked_collection_id
 from amplifierd.issues import errors
 from amplifierd.session_defaults import find_active_profile
@@ -36,7 +37,7 @@ from .profile_models import (
     WholeText,
 )
 
-router = APIRouter(prefix="/profiles", tags=["profiles"], route_class=IdempotentRoute)
+router = api_router("/profiles", tags=["profiles"], route_class=IdempotentRoute)
 
 _READ, _ADMIN = [Depends(requires("read"))], [Depends(requires("admin"))]
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Depends
+from fastapi import Depends
 
 from amplifierd.exceptions import RequestRefusedError
 from amplifierd.http.dependencies import TheDaemon, requires
 from amplifierd.http.models import Answer, Body
+from amplifierd.http.routers import api_router
 
-router = APIRouter(tags=["messages"])
+router = api_router(tags=["messages"])
 
 MAX_BYTES = 1 << 20
 

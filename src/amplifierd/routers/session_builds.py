@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from fastapi import APIRouter
 from pydantic import Field
 
 from amplifierd.builds.build import Build
@@ -14,13 +13,14 @@ from amplifierd.daemon.daemon import Daemon
 from amplifierd.exceptions import RequestRefusedError
 from amplifierd.http.dependencies import Reader, TheDaemon
 from amplifierd.http.models import Answer, problems
+from amplifierd.http.routers import api_router
 from amplifierd.http.session_answers import SessionId
 from amplifierd.session_store.record import SessionRecord
 from amplifierd.sessions.unsecret import masked, without_secrets
 
 from .plans import Explanation, PlanDifference
 
-router = APIRouter(prefix="/sessions/{session_id}", tags=["sessions"])
+router = api_router("/sessions/{session_id}", tags=["sessions"])
 
 
 class ExplainedValue(Explanation):

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from fastapi.responses import FileResponse
 from pydantic import Base64Bytes, Field
 from starlette.background import BackgroundTask
@@ -17,9 +17,10 @@ from amplifierd.daemon.profile_edits import checked_profile_id
 from amplifierd.http.dependencies import Admin, Reader, Runner, TheDaemon
 from amplifierd.http.idempotent_route import IdempotentRoute
 from amplifierd.http.models import Answer, Body, problems
+from amplifierd.http.routers import api_router
 from amplifierd.http.session_answers import SessionId, SessionInfo, shown
 
-router = APIRouter(prefix="/sessions", tags=["sessions"], route_class=IdempotentRoute)
+router = api_router("/sessions", tags=["sessions"], route_class=IdempotentRoute)
 
 _ARCHIVE = "application/octet-stream"
 _ONE_FILE: dict[int | str, dict[str, Any]] = {

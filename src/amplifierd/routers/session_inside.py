@@ -5,18 +5,19 @@ from __future__ import annotations
 import asyncio
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path
+from fastapi import Path
 from pydantic import Field
 
 from amplifierd.daemon.callers import Caller
 from amplifierd.daemon.daemon import Daemon
 from amplifierd.http.dependencies import Reader, Runner, TheDaemon
 from amplifierd.http.models import Answer, Page, PageLimit, PageOffset, paged, problems
+from amplifierd.http.routers import api_router
 from amplifierd.http.session_answers import SessionId
 from amplifierd.live_sessions import Part
 from amplifierd.plans.conversion import Form
 
-router = APIRouter(prefix="/sessions/{session_id}", tags=["sessions"])
+router = api_router("/sessions/{session_id}", tags=["sessions"])
 
 
 class StoredPlan(Answer):

@@ -5,19 +5,18 @@ from __future__ import annotations
 import asyncio
 from datetime import datetime, timedelta
 
-from fastapi import APIRouter
-
 from amplifierd.daemon.callers import Caller
 from amplifierd.daemon.daemon import Daemon
 from amplifierd.exceptions import SessionNotFoundError
 from amplifierd.http.dependencies import Reader, Runner, TheDaemon
 from amplifierd.http.idempotent_route import IdempotentRoute
 from amplifierd.http.models import Page, PageLimit, PageOffset, paged, problems
+from amplifierd.http.routers import api_router
 from amplifierd.http.session_answers import SessionId, SessionInfo, shown
 from amplifierd.session_store.protocol import TrashedSession
 from amplifierd.session_store.record import SessionRecord, checked_session_id
 
-router = APIRouter(prefix="/sessions/trash", tags=["sessions"], route_class=IdempotentRoute)
+router = api_router("/sessions/trash", tags=["sessions"], route_class=IdempotentRoute)
 
 
 class DeletedSession(SessionRecord):

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from pydantic import Field
 
 from amplifier_sessions.search_text import message_text
@@ -15,13 +15,14 @@ from amplifierd.exceptions import InvalidTurnError, RequestRefusedError, Session
 from amplifierd.http.dependencies import Reader, Runner, TheDaemon
 from amplifierd.http.idempotent_route import IdempotentRoute
 from amplifierd.http.models import Answer, Body, PageLimit, PageOffset, page_facts, problems
+from amplifierd.http.routers import api_router
 from amplifierd.http.session_answers import SessionId, SessionInfo, SessionPage, all_shown, shown
 from amplifierd.session_store.protocol import Message, SessionQuery, StoredEvent
 from amplifierd.session_store.record import SessionRecord
 from amplifierd.sessions.transcript import last_turn
 from amplifierd.sessions.uncounted import TURN_DONE
 
-router = APIRouter(prefix="/sessions/{session_id}", tags=["sessions"], route_class=IdempotentRoute)
+router = api_router("/sessions/{session_id}", tags=["sessions"], route_class=IdempotentRoute)
 
 _PREVIEW = 200
 Name = Annotated[str, Field(max_length=200)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Query, Response
+from fastapi import Query, Response
 from pydantic import Field
 
 from amplifier_sessions.session_query import SORT_FIELDS, matches
@@ -15,6 +15,7 @@ from amplifierd.exceptions import NotReadyError, RequestRefusedError, SessionSta
 from amplifierd.http.dependencies import Admin, Reader, Runner, TheDaemon
 from amplifierd.http.idempotent_route import IdempotentRoute
 from amplifierd.http.models import Answer, Body, PageLimit, PageOffset, page_facts, problems
+from amplifierd.http.routers import api_router
 from amplifierd.http.session_answers import SessionId, SessionInfo, SessionPage, all_shown, shown
 from amplifierd.limits import Limits
 from amplifierd.live_sessions import LoadedState
@@ -22,7 +23,7 @@ from amplifierd.plans.conversion import Form
 from amplifierd.session_store.protocol import SessionQuery
 from amplifierd.session_store.record import Activity, SessionRecord, SessionState, checked_session_id, new_session_id
 
-router = APIRouter(prefix="/sessions", tags=["sessions"], route_class=IdempotentRoute)
+router = api_router("/sessions", tags=["sessions"], route_class=IdempotentRoute)
 
 Name = Annotated[str, Field(max_length=200)]
 Sort = Annotated[str, Query(pattern=f"^-?({'|'.join(SORT_FIELDS)})$", description="a field; with `-` the last first")]

@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Literal, Optional
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import Depends, Request
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from amplifierd.daemon.daemon import Daemon
 from amplifierd.exceptions import RequestRefusedError
 from amplifierd.http.dependencies import TheDaemon, note, requires
 from amplifierd.http.models import Answer, Body
+from amplifierd.http.routers import api_router
 from amplifierd.identifiers import is_module_id
 from amplifierd.settings import Settings
 
-router = APIRouter(prefix="/settings", tags=["settings"], dependencies=[Depends(requires("admin"))])
+router = api_router("/settings", tags=["settings"], dependencies=[Depends(requires("admin"))])
 
 
 def _partial(model: type[BaseModel], name: str) -> type[BaseModel]:

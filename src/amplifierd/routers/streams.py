@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Header, Query
+from fastapi import Header, Query
 
 from amplifierd.daemon.callers import Caller
 from amplifierd.daemon.daemon import Daemon
@@ -16,9 +16,10 @@ from amplifierd.daemon.stored_tree import StoredTree
 from amplifierd.http.dependencies import Reader, TheDaemon
 from amplifierd.http.event_stream import STREAMED, EventStreamResponse
 from amplifierd.http.models import problems
+from amplifierd.http.routers import api_router
 from amplifierd.session_store.record import SessionRecord
 
-router = APIRouter(tags=["events"])
+router = api_router(tags=["events"])
 
 Patterns = Annotated[str | None, Query(alias="filter", description="names of events, comma-separated, with `*`")]
 Chosen = Annotated[Preset | None, Query(description="names of events by purpose; joined with `filter`")]

@@ -7,7 +7,7 @@ import os
 from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi import Depends, Query, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
 
 from amplifier_core import __version__, events
@@ -19,12 +19,14 @@ from amplifierd.daemon.metrics import MEDIA_TYPE
 from amplifierd.exceptions import RequestRefusedError
 from amplifierd.http.dependencies import TheDaemon, requires
 from amplifierd.http.documentation import documentation_page
+from amplifierd.http.json_answer import JsonAnswer
 from amplifierd.http.models import Answer, Page, PageLimit, PageOffset, paged, problems
 from amplifierd.http.request_headers import read_headers, wants_html
+from amplifierd.http.routers import api_router, root_router
 from amplifierd.identifiers import MOUNT_TYPES
 
-unversioned = APIRouter(tags=["system"])
-router = APIRouter(tags=["system"])
+unversioned = root_router(tags=["system"])
+router = api_router(tags=["system"])
 
 CAPABILITIES = ("idempotency", "operations", "streams", "approvals", "steering", "queue", "checkpoints", "replay")
 
@@ -147,10 +149,16 @@ async def ready(daemon: TheDaemon, response: Response) -> Readiness:
     return Readiness(ready=daemon.phase == "ready", phase=daemon.phase)
 
 
+@unversioned.get("/openapi.json", include_in_schema=False)
+async def openapi(request: Request) -> Response:
+    """Describe the endpoints to a program."""
+    return JsonAnswer(await asyncio.to_thread(request.app.openapi))
+
+
 @unversioned.get("/docs", response_class=HTMLResponse)
 async def docs(request: Request) -> HTMLResponse:
     """Show the endpoints to a reader."""
-    return HTMLResponse(documentation_page(request.app.openapi()))
+    return HTMLResponse(documentation_page(await asyncio.to_thread(request.app.openapi)))
 
 
 @router.get("/status", dependencies=[Depends(requires("read"))])

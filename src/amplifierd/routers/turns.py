@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import Path, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import AliasChoices, Field
 
@@ -20,6 +20,7 @@ from amplifierd.http.event_stream import MEDIA_TYPE, EventStreamResponse
 from amplifierd.http.idempotent_route import IdempotentRoute
 from amplifierd.http.models import Answer, Body, problems
 from amplifierd.http.problem_answers import problem_answer
+from amplifierd.http.routers import api_router
 from amplifierd.http.session_answers import SessionId
 from amplifierd.live_sessions import SubmittedTurn, TurnRequest
 from amplifierd.session_store.record import SessionRecord
@@ -27,7 +28,7 @@ from amplifierd.sessions.uncounted import TURN_DONE
 
 from .streams import latest_sequence, session_watch
 
-router = APIRouter(prefix="/sessions/{session_id}", tags=["turns"], route_class=IdempotentRoute)
+router = api_router("/sessions/{session_id}", tags=["turns"], route_class=IdempotentRoute)
 
 _REFUSALS = problems(404, 409, 429, 499, 502, 503, 504)
 

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Literal
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import Depends, Request
 from pydantic import Field
 
 from amplifier_foundation.exceptions import BundleError
@@ -21,10 +21,11 @@ from amplifierd.daemon.module_validation import validate_in_process
 from amplifierd.exceptions import RequestRefusedError
 from amplifierd.http.dependencies import Admin, TheDaemon, note, requires
 from amplifierd.http.models import Answer, Body, problems
+from amplifierd.http.routers import api_router
 from amplifierd.identifiers import is_module_id
 from amplifierd.plans.validation import PlanCheck
 
-router = APIRouter(prefix="/validate", tags=["validation"])
+router = api_router("/validate", tags=["validation"])
 
 
 class PlanBody(Body):

@@ -185,7 +185,7 @@ def test_metrics_are_there_when_they_are_switched_on(client: TestClient, serve: 
     shown = counted.get(f"{API}/metrics").text
 
     assert 'amplifierd_request_seconds_count{method="",route="",status="404"} 2.0' in shown
-    assert 'amplifierd_request_seconds_count{method="POST",route="/cache/prune",status="200"} 1.0' in shown
+    assert 'amplifierd_request_seconds_count{method="POST",route="/api/v1/cache/prune",status="200"} 1.0' in shown
     assert 'amplifierd_operation_seconds_count{kind="cache-prune-check",status="succeeded"} 1.0' in shown
     gauges = "uptime_seconds loop_lag_seconds loaded_sessions busy_sessions workers subscribers queued_events"
     for name in (*gauges.split(), "dropped_deltas", "cache_bytes"):
