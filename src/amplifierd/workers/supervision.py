@@ -29,7 +29,9 @@ class Supervision:
     async def run(self) -> None:
         while True:
             await asyncio.sleep(_INTERVAL_S)
-            for worker in self._placement.pool.workers:
+            workers = self._placement.pool.workers
+            self._blocked.intersection_update(workers)
+            for worker in workers:
                 if not worker.is_stopping:
                     self._look_at(worker)
 

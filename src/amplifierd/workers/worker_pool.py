@@ -6,7 +6,8 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
 from weakref import WeakValueDictionary
 
 from amplifierd.exceptions import NotReadyError
@@ -137,10 +138,10 @@ class WorkerPool:
             self._workers.remove(worker)
         self._at_end(worker)
 
-    async def retire(self, worker: WorkerProcess) -> None:
-        """End a worker that has nothing to do any more."""
+    def retire(self, worker: WorkerProcess) -> Coroutine[Any, Any, None]:
+        """Let no further session into a worker that has nothing to do any more; what is returned ends it."""
         worker.is_retiring = True
-        await worker.stop()
+        return worker.stop()
 
     async def stop(self, grace_s: float) -> None:
         """End every worker; none is started any more."""

@@ -188,11 +188,13 @@ class WorkerProcess:
         One that takes too long is killed. Called again, it does without the rest of the grace.
         """
         self.is_stopping = True
-        with suppress(NotReadyError, TimeoutError):
-            async with asyncio.timeout(grace_s + _STOP_S):
-                await self.call("stop", grace_s=grace_s)
-                await self._tree.wait()
-        await self.kill()
+        try:
+            with suppress(NotReadyError, TimeoutError):
+                async with asyncio.timeout(grace_s + _STOP_S):
+                    await self.call("stop", grace_s=grace_s)
+                    await self._tree.wait()
+        finally:
+            await self.kill()
 
     async def kill(self) -> None:
         """End it, and everything that it started, without asking."""
