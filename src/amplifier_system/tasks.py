@@ -13,29 +13,33 @@ T = TypeVar("T")
 async def run_to_end(work: Awaitable[T]) -> T:
     """Return what `work` returns; a cancellation meanwhile is raised when it has ended."""
     task = asyncio.ensure_future(work)
-    interruption = await _wait_for(task)
-    if interruption is not None:
+    try:
+        await _End(task)
+    except asyncio.CancelledError:
         if not task.cancelled() and (error := task.exception()):
-            logger.error("work that was finished despite a cancellation failed", exc_info=error)
-        raise interruption
+            logger.exception("work that was finished despite a cancellation failed", exc_info=error)
+        raise
     return task.result()
 
 
 async def finished(task: "asyncio.Future[Any]") -> None:
     """Wait until a task is over, whatever its outcome; a cancellation meanwhile is raised then."""
-    interruption = await _wait_for(task)
-    if not task.cancelled():
-        task.exception()  # read, so that it is not reported as lost
-    if interruption is not None:
-        raise interruption
+    try:
+        await _End(task)
+    finally:
+        if not task.cancelled():
+            task.exception()  # read, so that it is not reported as lost
 
 
-async def _wait_for(task: "asyncio.Future[Any]") -> asyncio.CancelledError | None:
-    """Wait until a task is over and return the cancellation that came meanwhile."""
-    interruption: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.wait({task})
-        except asyncio.CancelledError as exc:
-            interruption = exc
-    return interruption
+class _End(asyncio.Future[None]):
+    """The end of a task. Whoever is cancelled while they wait for it hears of that when the task is over."""
+
+    def __init__(self, task: "asyncio.Future[Any]") -> None:
+        super().__init__(loop=task.get_loop())
+        task.add_done_callback(self._come)
+
+    def _come(self, task: "asyncio.Future[Any]") -> None:
+        self.set_result(None)
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        return False

@@ -67,7 +67,8 @@ class Turn:
             self._task.cancel()
             asyncio.get_running_loop().call_later(self._patience.last_s, self._leave)
 
-    def _leave(self) -> None:
+    def _leave(self, task: asyncio.Task[str] | None = None) -> None:
+        """Wait no longer for the task: it is done, or does not stop."""
         if not self._leaving.done():
             self._leaving.set_result(None)
 
@@ -135,9 +136,9 @@ class Turn:
     async def _run_kernel(self, prompt: str) -> str:
         """Run the turn in a task of its own, which can be cancelled when nothing else helps."""
         task = self._task = asyncio.create_task(self._runner.kernel.session.execute(prompt))
+        task.add_done_callback(self._leave)
         try:
-            ends: tuple[asyncio.Future[Any], ...] = (task, self._leaving)
-            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            await self._leaving
         except asyncio.CancelledError:
             if not task.done():
                 await run_to_end(self._stop(task))
