@@ -21,7 +21,7 @@ from amplifierd.exceptions import BudgetExhaustedError
 from .call_estimate import CallEstimator
 from .calls import CallLayer, ProviderCall, ProviderStep, ToolCall, ToolStep
 from .tree_budget import LimitState, TreeBudget
-from .usage import Usage
+from .usage import NOTHING, Usage
 
 BUDGET_WARNING = "budget:warning"
 BUDGET_EXHAUSTED = "budget:exhausted"
@@ -42,8 +42,8 @@ class BudgetLayer(CallLayer):
 
     def __init__(self, budget: TreeBudget, emit: Emit, *, agent: str | None = None, used: Usage | None = None) -> None:
         self.budget = budget
-        self._used_before = used or Usage()
-        self.turn_used = self.turn_below = Usage()
+        self._used_before = used or NOTHING
+        self.turn_used = self.turn_below = NOTHING
         self.exhausted: BudgetExhaustedError | None = None
         self._emit = emit
         self._agent = agent
@@ -57,7 +57,7 @@ class BudgetLayer(CallLayer):
     @used.setter
     def used(self, used: Usage) -> None:
         """Go on from what is known between two turns."""
-        self._used_before, self.turn_used = used, Usage()
+        self._used_before, self.turn_used = used, NOTHING
 
     @property
     def turn_total(self) -> Usage:
@@ -76,7 +76,7 @@ class BudgetLayer(CallLayer):
             BudgetExhaustedError: no turn, or no time, is left; nothing was begun. The event has been emitted.
         """
         self.exhausted, self._closings = None, 0
-        self.used, self.turn_below = self.used, Usage()
+        self.used, self.turn_below = self.used, NOTHING
         before_s = self.budget.used.seconds
         try:
             counted = self.budget.begin_turn(self._agent)

@@ -17,7 +17,7 @@ from amplifier_kit.providers.identity_cache import IdentityCache
 
 from .calls import ProviderCall
 from .shared_prefix import shared_prefix
-from .usage import Usage
+from .usage import NOTHING, Usage
 
 logger = logging.getLogger(__name__)
 
@@ -75,7 +75,7 @@ class CallEstimator:
             )
         model = getattr(response, "model", None) or (response.metadata or {}).get("model") or estimate.model
         used = Usage.of_call(reported, str(model))
-        self._paid[estimate.model] = self._paid.get(estimate.model, Usage()) + used
+        self._paid[estimate.model] = self._paid.get(estimate.model, NOTHING) + used
         return used
 
     def _count(self, messages: Sequence[object]) -> int:
@@ -91,7 +91,7 @@ class CallEstimator:
             with Boundary(logger, "provider %r cannot estimate its cost: %s", facts.provider_id):
                 cost = await settle(ask(model, counts.input_tokens, counts.output_tokens))
                 return cost if isinstance(cost, Decimal) else None
-        paid = self._paid.get(model, Usage())
+        paid = self._paid.get(model, NOTHING)
         if paid.unpriced_tokens:
             return None
         listed = await facts.prices.cost_of(model, counts) if facts.prices is not None else None

@@ -73,6 +73,8 @@ class Usage:
     by_agent: Mapping[str, Usage] = field(default_factory=dict)
 
     def __add__(self, other: Usage) -> Usage:
+        if self is NOTHING or other is NOTHING:
+            return other if self is NOTHING else self
         return Usage(
             self.tokens + other.tokens,
             self.tool_calls + other.tool_calls,
@@ -127,6 +129,9 @@ class Usage:
             by_model=_parts(given.get("by_model")),
             by_agent=_parts(given.get("by_agent")),
         )
+
+
+NOTHING = Usage()
 
 
 def _added(one: Decimal | None, other: Decimal | None) -> Decimal | None:
