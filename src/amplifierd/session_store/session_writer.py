@@ -53,6 +53,7 @@ class SessionWriter:
         self._descriptors: dict[str, int] = {}
         self._unsynchronised = {TRANSCRIPT, EVENTS}  # which may have been appended to before
         self._known: tuple[object, SessionRecord | None] = (None, None)
+        self._may_have_switch = True  # that a full disk or a killed process stopped halfway
 
     async def in_turn(self, work: Callable[[], T]) -> T:
         if self.waiting == 0:
@@ -124,15 +125,17 @@ class SessionWriter:
 
     def _metadata_status(self) -> object:
         """Return what differs from one version of `metadata.json` to the next; a switch of the plan has its own."""
+        if self._may_have_switch:
+            return object()
         try:
             status = os.stat(f"{self._folder}/{METADATA}")  # noqa: PTH116 - in every turn
         except FileNotFoundError:
             return object()
-        return object() if self._has_switch() else (status.st_ino, status.st_mtime_ns, status.st_size)
+        return status.st_ino, status.st_mtime_ns, status.st_size
 
     def replace(self, hold: Hold, name: str, content: bytes) -> None:
         with self._written_beside(name, content) as temporary, self._under(hold):
-            if self._has_switch():
+            if self._may_have_switch:
                 self._finish_switch()
             self._close_file(name)
             os.replace(temporary, f"{self._folder}/{name}")  # noqa: PTH105 - in every turn
@@ -155,7 +158,8 @@ class SessionWriter:
         if (archived := self.files.read(PLAN)) is not None:
             contents[archived_plan_name(number)] = archived
         with self._written_together(contents) as prepared, self._under(hold):
-            self._finish_switch()  # one that a full disk stopped halfway
+            self._finish_switch()
+            self._may_have_switch = True
             prepared.rename(self.files.path(SWITCH))
             sync_directory(self.files.directory)
             self._finish_switch()
@@ -228,6 +232,7 @@ class SessionWriter:
     def _open_gate(self, *, create: bool = False) -> Gate:
         """Open the gate anew, and with it every file: another process may have replaced them."""
         self.close()
+        self._may_have_switch = True
         try:
             self._gate = Gate(self.files.path(GATE), create=create)
         except FileNotFoundError:
@@ -296,9 +301,6 @@ class SessionWriter:
         finally:
             shutil.rmtree(prepared, ignore_errors=True)
 
-    def _has_switch(self) -> bool:
-        return os.path.exists(f"{self._folder}/{SWITCH}")  # noqa: PTH110 - in every turn
-
     def _finish_switch(self) -> None:
         switch = self.files.path(SWITCH)
         with suppress(FileNotFoundError):
@@ -306,6 +308,7 @@ class SessionWriter:
                 path.replace(self.files.path(path.name))
             sync_directory(self.files.directory)
             switch.rmdir()
+        self._may_have_switch = False
 
 
 def find_hold(files: SessionFiles) -> Hold | None:
