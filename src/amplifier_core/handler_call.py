@@ -44,7 +44,7 @@ def ask(registration: Registration, event: str, data: Any) -> "HookResult | Susp
         given = data.copy() if type(data) is dict else {**data} if isinstance(data, dict) else data
         handler = registration.handler
         answer = handler(event, given) if registration.is_coroutine_function else context.run(handler, event, given)
-        if type(answer) is CoroutineType or isinstance(answer, Coroutine):
+        if type(answer) is CoroutineType or (type(answer) is not HookResult and isinstance(answer, Coroutine)):
             try:
                 waiting_for = context.run(answer.send, None)
             except StopIteration as done:

@@ -14,7 +14,7 @@ from amplifierd.session_store.record import SessionRecord, now
 
 from .plain_data import plain_data
 from .secret_values import SecretValues
-from .tree_events import Entry, Event, TreeEvents
+from .tree_events import Entry, Event, TreeEvents, is_delta
 
 logger = logging.getLogger(__name__)
 
@@ -89,15 +89,23 @@ class Journal:
     """
 
     def __init__(
-        self, store: SessionStore, hold: Hold, record: SessionRecord, tree: TreeEvents, secrets: SecretValues
+        self,
+        store: SessionStore,
+        hold: Hold,
+        record: SessionRecord,
+        tree: TreeEvents,
+        secrets: SecretValues,
+        *,
+        nesting: Mapping[str, Any] = NOT_NESTED,
     ) -> None:
         self.correlation_id: str | None = None
         self.lost: HoldLostError | None = None
         self.on_lost: Callable[[], None] = lambda: None
         self.on_piece: Callable[[str, Mapping[str, Any]], None] = lambda event, data: None
-        self.nesting: Mapping[str, Any] = NOT_NESTED
+        self._nesting = nesting
         self._store, self._hold, self._tree, self._secrets = store, hold, tree, secrets
-        self._session_id, self._place = record.session_id, place_of(record)
+        self._session_id = record.session_id
+        self._form = event_of("", None, place_of(record), None, nesting=nesting)
         self._coordinator: ModuleCoordinator | None = None
         self._announced: set[str] = set()
 
@@ -119,11 +127,24 @@ class Journal:
         return [entry.event for entry in noted]
 
     def hear(self, event: str, data: dict[str, Any]) -> HookResult:
-        """Record an event of the kernel or of a module; deltas are told, not stored."""
+        """Record an event of the kernel or of a module."""
         if event in _KEPT_ELSEWHERE:
             for key in _KEPT_ELSEWHERE[event]:
                 data.pop(key, None)
         self._tree.add(self._entry(event, data, is_own=False))
+        return GO_ON
+
+    def hear_delta(self, event: str, data: dict[str, Any]) -> HookResult:
+        """Tell a piece of something at once; there are so many of them that each takes the shortest way."""
+        tree = self._tree
+        if tree.is_settled:
+            plain = plain_data(data)
+            told = plain.value
+            if self._secrets.are_in(plain.texts, plain.keys):
+                told, _ = self._secrets.cleaned(plain, by_name=True)
+            tree.pass_on(self._event(event, told))
+        else:
+            tree.add(self._entry(event, data, is_own=False))
         if event in PIECES:
             self.on_piece(event, data)
         return GO_ON
@@ -150,21 +171,16 @@ class Journal:
         self._announced |= further
 
     def _register(self, coordinator: ModuleCoordinator, names: Iterable[str]) -> None:
-        hear = self.hear
+        register, hear, hear_delta, mask = coordinator.hooks.register, self.hear, self.hear_delta, self.mask
         for name in names:
-            coordinator.hooks.register(name, hear, priority=PRIORITY, name="session-journal")
+            register(name, hear_delta if is_delta(name) else hear, priority=PRIORITY, name="session-journal")
             if name in _TELLING:
-                coordinator.hooks.register(name, self.mask, priority=_FIRST, name="session-secrets")
+                register(name, mask, priority=_FIRST, name="session-secrets")
 
     def clean(self, entries: Sequence[Entry]) -> None:
-        first = entries[0]
-        if len(entries) == 1:
-            texts, keys, is_stored = first.data.texts, first.data.keys, first.is_stored
-        else:
-            texts = [text for entry in entries for text in entry.data.texts]
-            keys, is_stored = first.data.keys.union(*[entry.data.keys for entry in entries]), True
-        is_found = self._secrets.may_be_in if is_stored else self._secrets.are_in
-        if is_found("\n".join(texts), keys):
+        texts = [text for entry in entries for text in entry.data.texts]
+        keys = [key for entry in entries for key in entry.data.keys]
+        if self._secrets.may_be_in(texts, keys):
             for entry in entries:
                 told, stored = self._secrets.cleaned(entry.data, by_name=not entry.is_own)
                 entry.event["data"] = told
@@ -184,7 +200,7 @@ class Journal:
             self._note_failure(entries, error)
 
     def _lines(self, entries: Sequence[Entry]) -> list[StoredEvent]:
-        return [stored_line(entry.event, entry.stored, self.nesting) for entry in entries if entry.is_stored]
+        return [stored_line(entry.event, entry.stored, self._nesting) for entry in entries if entry.is_stored]
 
     def _note_failure(self, entries: Sequence[Entry], error: SessionError) -> None:
         """Say of events that they are not stored. What others say is told all the same, unless the hold is lost."""
@@ -200,8 +216,13 @@ class Journal:
 
     def _entry(self, name: str, data: Mapping[str, Any], *, is_own: bool) -> Entry:
         plain = plain_data(data)
-        event = event_of(name, plain.value, self._place, self._tree.next_sequence(), self.correlation_id, self.nesting)
-        return Entry(self, event, plain, is_own=is_own)
+        return Entry(self, self._event(name, plain.value), plain, is_own=is_own)
+
+    def _event(self, name: str, data: Any) -> Event:
+        event = self._form.copy()
+        event["event"], event["sequence"], event["timestamp"] = name, self._tree.next_sequence(), now()
+        event["correlation_id"], event["data"] = self.correlation_id, data
+        return event
 
 
 def nesting_of(depth: int, tool_call_id: str | None) -> dict[str, Any]:

@@ -19,7 +19,7 @@ class PlainData(NamedTuple):
 
     value: dict[str, Any]
     texts: list[str]
-    keys: set[str]
+    keys: list[str]
 
 
 class _NotPlainError(Exception):
@@ -28,27 +28,33 @@ class _NotPlainError(Exception):
 
 def plain_data(data: Mapping[str, Any]) -> PlainData:
     """Return data as `json_safe` does; what is plain already, as nearly everything, is copied in one go."""
-    plain = PlainData({}, [], set())
+    plain = PlainData({}, [], [])
     try:
         _copy_dict(data, plain.value, plain, _DEEPEST)
     except _NotPlainError:
-        plain = PlainData({}, [], set())
+        plain = PlainData({}, [], [])
         _copy_dict(json_safe(data), plain.value, plain, None)
     return plain
 
 
 def _copy_dict(data: Mapping[Any, Any], copy: dict[str, Any], plain: PlainData, deepest: int | None) -> dict[str, Any]:
+    _, texts, keys = plain
     for key, item in data.items():
         if type(key) is not str:
             raise _NotPlainError
         kind = type(item)
         if kind is str:
-            plain.keys.add(key)
-            plain.texts.append(item)
-        elif kind not in _ATOMS:
-            item = _copied(item, kind, plain if key != _STAMP else PlainData({}, [], set()), deepest)
+            keys.append(key)
+            texts.append(item)
+        elif kind not in _ATOMS and not (kind is int and -_EXACT < item < _EXACT):
+            item = _copied(item, kind, plain, deepest) if key != _STAMP else _copied_stamp(item, kind, deepest)
         copy[key] = item
     return copy
+
+
+def _copied_stamp(item: Any, kind: type, deepest: int | None) -> Any:
+    """Return a copy of what redaction says of itself, whose texts do not count."""
+    return _copied(item, kind, PlainData({}, [], []), deepest)
 
 
 def _copied(item: Any, kind: type, plain: PlainData, deepest: int | None) -> Any:

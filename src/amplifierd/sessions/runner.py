@@ -21,7 +21,7 @@ from .children import Children
 from .client_turns import ClientTurns
 from .equipment import Equipment
 from .interruption import RepairReport
-from .journal import Journal, nesting_of
+from .journal import NOT_NESTED, Journal, nesting_of
 from .kernel_session import KernelSession
 from .partial_answer import PartialAnswer
 from .prompt_queue import DOCUMENT, PromptQueue
@@ -64,11 +64,12 @@ class ExecutionRunner:
         self.depth: int = parent.depth + 1 if parent else 0
         self.repaired: RepairReport = RepairReport(session_id)
         self.unread_keys: tuple[UnreadKey, ...] = ()
-        self.journal = Journal(session_manager.store, hold, record, tree.events, session_manager.secrets)
+        nesting = nesting_of(self.depth, parent_tool_call_id) if parent else NOT_NESTED
+        self.journal = Journal(
+            session_manager.store, hold, record, tree.events, session_manager.secrets, nesting=nesting
+        )
         self.journal.on_lost = self._stop_now
         self.journal.correlation_id = parent.journal.correlation_id if parent else None
-        if parent is not None:
-            self.journal.nesting = nesting_of(self.depth, parent_tool_call_id)
         longest = session_manager.settings.sessions.max_queue
         self.queue = PromptQueue(longest, self._announce_queued, self._store_queue)
         self.status = SessionStatus(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -16,7 +16,8 @@ from .plain_data import PlainData
 
 _NAMES = ("*_KEY", "*_TOKEN", "*_SECRET", "*PASSWORD*", "*_PASS", "*_PWD", "*_CREDENTIAL*")
 _SHORTEST = 8  # shorter values are words that turn up by accident
-_MOST_KEYS = 4096
+_MOST_REMEMBERED = 4096
+_LONGEST_REMEMBERED = 64
 MASK = "[REDACTED]"
 
 
@@ -29,6 +30,7 @@ class SecretValues:
         rules = rules_named(("secrets",))
         self._scrubber, self._masker = Scrubber(rules), TextMasker(rules)
         self._harmless_keys: set[str] = set()  # that name no secrets: most come again and again
+        self._harmless_texts: set[str] = set()  # as do many short texts
         self.add(*values)
 
     def add(self, *values: str) -> None:
@@ -36,6 +38,7 @@ class SecretValues:
         new = {value for value in values if len(value) >= _SHORTEST} - self._values
         if new:
             self._values |= new
+            self._harmless_texts.clear()
             known = sorted(self._values, key=len, reverse=True)
             self._pattern = re.compile("|".join(re.escape(value) for value in known))
 
@@ -53,16 +56,24 @@ class SecretValues:
         """Return plain data with every secret in its texts masked."""
         return value if self._pattern is None else self._mask(value)
 
-    def are_in(self, texts: str, keys: set[str]) -> bool:
+    def are_in(self, texts: Sequence[str], keys: Sequence[str]) -> bool:
         """Say whether one of these secrets is in some texts, or one of the keys of the texts names a secret."""
-        return self._names_one(keys) or (self._pattern is not None and self._pattern.search(texts) is not None)
+        return self._names_one(keys) or (self._pattern is not None and bool(self._pattern.search("\n".join(texts))))
 
-    def may_be_in(self, texts: str, keys: set[str]) -> bool:
+    def may_be_in(self, texts: Sequence[str], keys: Sequence[str]) -> bool:
         """Say whether anything in some texts looks like a secret.
 
         Most data has none: that of many events is looked at as a whole, and only taken apart where something is found.
         """
-        return self.are_in(texts, keys) or self._masker.mask(texts) is not texts
+        known = self._harmless_texts
+        new = [text for text in texts if len(text) > _LONGEST_REMEMBERED or text not in known]
+        joined = "\n".join(new)
+        if self.are_in(new, keys) or self._masker.mask(joined) is not joined:
+            return True
+        if len(known) >= _MOST_REMEMBERED:
+            known.clear()
+        known.update([text for text in new if len(text) <= _LONGEST_REMEMBERED])
+        return False
 
     def cleaned(self, data: PlainData, *, by_name: bool) -> tuple[Any, Any]:
         """Return plain data as it may be told, without these secrets, and as it is stored: without others either.
@@ -73,15 +84,15 @@ class SecretValues:
         told = self.masked(redact_secrets(data.value) if is_named and by_name else data.value)
         return told, self.scrubbed(told) if is_named or self._masker.mask(texts) is not texts else told
 
-    def _names_one(self, keys: set[str]) -> bool:
-        return not keys <= self._harmless_keys and any([self._is_secret_name(key) for key in keys])
+    def _names_one(self, keys: Sequence[str]) -> bool:
+        return not self._harmless_keys.issuperset(keys) and any([self._is_secret_name(key) for key in keys])
 
     def _is_secret_name(self, key: str) -> bool:
         if key in self._harmless_keys:
             return False
         if key.lower() in SENSITIVE_KEYS or names_secret(key) or names_credentials(key):
             return True
-        if len(self._harmless_keys) >= _MOST_KEYS:
+        if len(self._harmless_keys) >= _MOST_REMEMBERED:
             self._harmless_keys.clear()
         self._harmless_keys.add(key)
         return False

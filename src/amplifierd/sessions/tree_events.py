@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
@@ -32,9 +33,8 @@ class EventSource:
 
     def publish(self, event: Event) -> None:
         """Tell everyone who watches."""
-        if self._subscribers:
-            for subscription in tuple(self._subscribers):
-                subscription.put(event)
+        for subscription in tuple(self._subscribers):
+            subscription.put(event)
 
     def subscribe(self, wants: Callable[[Event], bool] | None = None) -> Subscription:
         subscription = Subscription(self, wants)
@@ -100,15 +100,24 @@ class TreeEvents(EventSource):
         self._sequence += 1
         return self._sequence
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether everything that was added so far is told."""
+        return not self._waiting and self._storing is None
+
     def add(self, entry: Entry) -> None:
-        """Have an event stored and told soon, a piece of an answer at once."""
-        if entry.is_stored or self._waiting or self._storing is not None:
-            if not self._waiting:
-                asyncio.get_running_loop().call_soon(self.flush)
-            self._waiting.append(entry)
+        """Have an event stored and told soon."""
+        if not self._waiting:
+            asyncio.get_running_loop().call_soon(self.flush)
+        self._waiting.append(entry)
+
+    def pass_on(self, event: Event) -> None:
+        """Tell an event that is not stored, such as a piece of an answer, at once."""
+        if event["sequence"] == self._told + 1:
+            self._told += 1
+            self._tell(event)
         else:
-            entry.recorder.clean((entry,))
-            self._end((entry,))
+            self.publish(event)
 
     async def tell(self, entries: Sequence[Entry]) -> None:
         """Have events stored and told now; return when they are."""
@@ -192,7 +201,8 @@ class TreeEvents(EventSource):
                 self._tell(event)
 
     def _tell(self, event: Event) -> None:
-        super().publish(event)
+        for subscription in tuple(self._subscribers):
+            subscription.put(event)
         if self._beyond is not None:
             self._beyond.publish(event)
 
@@ -212,20 +222,32 @@ class Subscription:
 
     def __init__(self, source: EventSource, wants: Callable[[Event], bool] | None = None) -> None:
         self._source, self._wants = source, wants
-        self._queue: asyncio.Queue[Event | None] = asyncio.Queue()
+        self._come: deque[Event | None] = deque()
+        self._waiting: asyncio.Future[None] | None = None
 
     def put(self, event: Event) -> None:
         if self._wants is None or self._wants(event):
-            self._queue.put_nowait(event)
+            self._append(event)
 
     def close(self) -> None:
         """End the iteration once what has come already is read."""
         self._source.unsubscribe(self)
-        self._queue.put_nowait(None)
+        self._append(None)
+
+    def _append(self, event: Event | None) -> None:
+        self._come.append(event)
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
 
     async def __aiter__(self) -> AsyncIterator[Event]:
         try:
-            while (event := await self._queue.get()) is not None:
+            while (event := await self._next()) is not None:
                 yield event
         finally:
             self._source.unsubscribe(self)
+
+    async def _next(self) -> Event | None:
+        while not self._come:
+            self._waiting = asyncio.get_running_loop().create_future()
+            await self._waiting
+        return self._come.popleft()

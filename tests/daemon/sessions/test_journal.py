@@ -85,9 +85,9 @@ async def test_what_is_told_is_in_the_file_already_and_a_piece_of_an_answer_neve
         return False
 
     tree.events.subscribe(look)
-    journal.hear("content_block:delta", {"delta": "He"})
+    journal.hear_delta("content_block:delta", {"delta": "He"})
     journal.hear("content_block:end", {})
-    journal.hear("content_block:delta", {"delta": "llo"})
+    journal.hear_delta("content_block:delta", {"delta": "llo"})
     await journal.write("execution:done", {}, lasting=True)
 
     assert found == [
@@ -116,7 +116,7 @@ async def test_events_keep_their_order_while_somebody_else_is_at_the_gate(tree: 
         fcntl.flock(gate, fcntl.LOCK_EX)
         writing = asyncio.create_task(parent.write("tool:intent", {}, lasting=True))
         await asyncio.sleep(0)
-        child.hear("content_block:delta", {"delta": "x"})
+        child.hear_delta("content_block:delta", {"delta": "x"})
         child.hear("content_block:end", {})
         assert not writing.done()
 
@@ -146,7 +146,7 @@ async def test_one_secret_among_many_events_is_masked_and_the_others_stay(tree: 
     journal = await tree.journal("parent")
     journal.hear("tool:pre", {"text": "before"})
     journal.hear("tool:post", data)
-    journal.hear("content_block:delta", data)
+    journal.hear_delta("content_block:delta", data)
     await tree.events.settle()
 
     stored = (tree.store.workspace("parent") / "events.jsonl").read_text()
@@ -167,3 +167,12 @@ async def test_what_an_emitter_changes_later_was_told_and_stored_as_it_was(tree:
     (told,) = await tree.told()
     (stored,) = await tree.store.read_events("parent")
     assert (told["data"], stored["data"]) == ({"inner": {"count": 1}}, {"inner": {"count": 1}})
+
+
+def test_a_text_that_was_harmless_once_is_a_secret_as_soon_as_it_is_known_to_be_one() -> None:
+    secrets = SecretValues()
+    assert not secrets.may_be_in([SECRET], ["text"])
+
+    secrets.add(SECRET)
+
+    assert secrets.may_be_in([SECRET], ["text"])
