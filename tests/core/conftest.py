@@ -329,15 +329,15 @@ def _interpreter_restored(root: Path) -> Iterator[None]:
     others = {name: module for name, module in sys.modules.items() if name.startswith("amplifier_module_")}
     for name in others:
         del sys.modules[name]
+    before = dict(sys.modules)
     try:
         yield
     finally:
-        sys.modules.update(others)
         sys.path[:] = path
         for name, module in list(sys.modules.items()):
-            if (getattr(module, "__file__", None) or "").startswith(str(root)):
+            if before.get(name) is not module and (getattr(module, "__file__", None) or "").startswith(str(root)):
                 del sys.modules[name]
-        importlib.invalidate_caches()
+        sys.modules.update(others)
 
 
 @pytest.fixture
