@@ -196,27 +196,29 @@ async def test_the_plan_that_is_varied_below_works(resolver: Any) -> None:
     assert session.status.load_failures == []
 
 
-@pytest.mark.parametrize("path", list(positions(PLAN)), ids=lambda path: ".".join(map(str, path)) or "the plan itself")
-async def test_a_wrong_value_anywhere_in_a_plan_is_told_in_our_words(resolver: Any, path: tuple[Any, ...]) -> None:
+@pytest.mark.parametrize("section", [None, *PLAN])
+async def test_a_wrong_value_anywhere_in_a_plan_is_told_in_our_words(resolver: Any, section: str | None) -> None:
+    paths = [()] if section is None else list(positions(PLAN[section], (section,)))
     complaints = {}
-    for name, value in VALUES.items():
-        if complaint := await complaint_about(substituted(PLAN, path, value), resolver):
-            complaints[name] = complaint
+    for path in paths:
+        for name, value in VALUES.items():
+            if complaint := await complaint_about(substituted(PLAN, path, value), resolver):
+                complaints[path, name] = complaint
 
     assert complaints == {}
 
 
-@pytest.mark.parametrize("path", [path for path in positions(PLAN) if path], ids=lambda path: ".".join(map(str, path)))
-async def test_a_value_missing_anywhere_in_a_plan_is_told_in_our_words(resolver: Any, path: tuple[Any, ...]) -> None:
-    parent: Any = PLAN
-    for key in path[:-1]:
-        parent = parent[key]
-    if isinstance(parent, dict):
-        rest: Any = {key: value for key, value in parent.items() if key != path[-1]}
-    else:
-        rest = [value for index, value in enumerate(parent) if index != path[-1]]
+async def test_a_value_missing_anywhere_in_a_plan_is_told_in_our_words(resolver: Any) -> None:
+    for *way, last in filter(None, positions(PLAN)):
+        parent: Any = PLAN
+        for key in way:
+            parent = parent[key]
+        if isinstance(parent, dict):
+            rest: Any = {key: value for key, value in parent.items() if key != last}
+        else:
+            rest = [value for index, value in enumerate(parent) if index != last]
 
-    assert await complaint_about(substituted(PLAN, path[:-1], rest), resolver) == ""
+        assert await complaint_about(substituted(PLAN, tuple(way), rest), resolver) == "", (*way, last)
 
 
 async def test_plans_that_are_none_are_refused(resolver: Any) -> None:
@@ -225,21 +227,25 @@ async def test_plans_that_are_none_are_refused(resolver: Any) -> None:
             AmplifierSession(plan)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("name", [name for name, value in VALUES.items() if isinstance(value, str)])
 @pytest.mark.parametrize("place", ["orchestrator", "providers", "tools", "hooks"])
-async def test_an_odd_module_id_without_a_resolver_is_not_found(modules: Any, name: str, place: str) -> None:
-    plan = {"session": {"orchestrator": "loop-nobody", "context": "context-nobody"}}
-    if place == "orchestrator":
-        plan["session"]["orchestrator"] = {"module": VALUES[name]}  # type: ignore[assignment]
-    else:
-        modules.write("orchestrator", module_id="loop-nobody")
-        modules.write("context", module_id="context-nobody")
-        plan["session"] |= {
-            f"{kind}_source": str(modules.resolver.folders[module_id]) for kind, module_id in plan["session"].items()
-        }
-        plan[place] = [{"module": VALUES[name]}]  # type: ignore[assignment]
+async def test_an_odd_module_id_without_a_resolver_is_not_found(modules: Any, place: str) -> None:
+    modules.write("orchestrator", module_id="loop-nobody")
+    modules.write("context", module_id="context-nobody")
+    sources = {
+        f"{kind}_source": str(modules.resolver.folders[f"{word}-nobody"])
+        for kind, word in (("orchestrator", "loop"), ("context", "context"))
+    }
+    for name, module_id in VALUES.items():
+        if isinstance(module_id, str):
+            session: dict[str, Any] = {"orchestrator": "loop-nobody", "context": "context-nobody"}
+            plan: dict[str, Any] = {"session": session}
+            if place == "orchestrator":
+                session["orchestrator"] = {"module": module_id}
+            else:
+                session |= sources
+                plan[place] = [{"module": module_id}]
 
-    assert await complaint_about(plan) == ""
+            assert await complaint_about(plan) == "", name
 
 
 async def test_keys_that_are_no_strings_are_nobodys_business(resolver: Any) -> None:
