@@ -77,7 +77,7 @@ PIECES = [
     "4111 1111 1111 1111 ",
     "[REDACTED:PII]1",
 ]
-SMALL, LARGE, MEGABYTE = 2**14, 2**18, 10**6
+SMALL, LARGE = 2**14, 2**18
 
 
 def cpu_seconds(function: Callable[[Any], object], argument: Any) -> float:
@@ -92,7 +92,7 @@ def plain_scan(text: str) -> int:
 
 @pytest.mark.parametrize("piece", [*CHARACTERS, *PIECES])
 def test_masking_costs_a_bounded_multiple_of_reading_the_text(piece: str) -> None:
-    for size in (SMALL, MEGABYTE if piece in CHARACTERS else LARGE):
+    for size in (SMALL, LARGE):
         text = (piece * (size // len(piece) + 1))[:size]
 
         ratio = cpu_seconds(mask_text, text) / cpu_seconds(plain_scan, text)
