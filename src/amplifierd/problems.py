@@ -157,7 +157,8 @@ BY_CODE: Mapping[str, Problem] = {problem.code: problem for problem in _NAMED} |
     **dict.fromkeys(("bad-ref", "source-conflict", "agent-not-file", "agent-unreadable"), _NOT_POSSIBLE),
     **dict.fromkeys(("context-not-directory", "dependency-conflict", "module-not-installed"), _NOT_POSSIBLE),
     **dict.fromkeys(("module-package-missing", "frozen"), _NOT_POSSIBLE),
-    "sync-failed": Problem(502, "ref-resolution-failed", retryable=True),
+    "timeout": Problem(504, "execution-timeout", retryable=True),
+    **dict.fromkeys(("sync-failed", "source-unreachable"), Problem(502, "ref-resolution-failed", retryable=True)),
 }
 """Problems of errors that have a `code` or a `reason`, where it tells more than their class."""
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from amplifier_core.exceptions import AmplifierError
 from amplifier_foundation.exceptions import RefResolutionError
-from amplifier_foundation.sources import GitReference, parse_reference
+from amplifier_foundation.sources import GitReference, UrlReference, ZipReference, parse_reference
 from amplifier_foundation.sources.hashing import IGNORED_NAMES, IGNORED_PATTERNS
 from amplifier_foundation.sources.resolved import UNPINNED
 from amplifier_foundation.sources.store import make_directory, now, remove
@@ -37,7 +37,7 @@ from .lock import FILE_NAME, VERSION, ProfileLock, ResourceKey, make_lock, resou
 from .origins import find_origins
 from .plan_generation import generate_portable
 from .resources import Located, ResourceError, Wanted
-from .staleness import RESTORABLE, Inspection
+from .staleness import RESTORABLE, UNREACHABLE, Inspection
 from .workshop import Workshop
 
 logger = logging.getLogger(__name__)
@@ -350,9 +350,17 @@ def _check_text(file: Path, ref: str) -> None:
         ) from error
 
 
+def _code_of(error: AmplifierError) -> str:
+    """Return the code of a failure: a reference is wrong, or right and what it leads to cannot be had at the moment."""
+    if isinstance(error, RefResolutionError) and error.reason not in ("syntax", "unsafe-path", "subpath-missing"):
+        is_elsewhere = isinstance(parse_reference(error.ref), GitReference | UrlReference | ZipReference)
+        return UNREACHABLE if is_elsewhere else "bad-ref"
+    return str(getattr(error, "code", "bad-ref"))
+
+
 def _failed(profile_id: ProfileId, failures: Sequence[_Failure]) -> ProfileCompilationError:
     """Return one error for all failures; where they have the same code it has that code as well."""
-    codes = {str(getattr(each.error, "code", "bad-ref")) for each in failures}
+    codes = {_code_of(each.error) for each in failures}
     told = "".join(f"\n  {each}" for each in failures)
     hints = dict.fromkeys(each.error.hint for each in failures if each.error.hint)
     return ProfileCompilationError(

@@ -55,6 +55,9 @@ ACTIONS = {
 }
 """What a compile does for each reason."""
 
+UNREACHABLE = "source-unreachable"
+"""The code of a compile whose references are right, and lead to what cannot be had at the moment."""
+
 RESTORABLE = frozenset({"resource-missing", "resource-modified"})
 """Reasons that need nothing new."""
 
@@ -342,7 +345,7 @@ def _unreachable(profile_id: ProfileId, failures: Iterable[BaseException]) -> Ba
             return failure
         told.append(failure.message)
     lines = "".join(f"\n  {text}" for text in told)
-    return ProfileCompilationError(f"Profile {profile_id} cannot be refreshed:{lines}", code="bad-ref", problems=told)
+    return ProfileCompilationError(f"Profile {profile_id} cannot be refreshed:{lines}", code=UNREACHABLE, problems=told)
 
 
 def _locked(lock: ProfileLock | None) -> dict[ResourceKey, Mapping[str, Any]]:

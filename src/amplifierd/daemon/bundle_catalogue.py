@@ -13,8 +13,6 @@ from amplifier_foundation.registry import BundleState
 from amplifierd.exceptions import RequestRefusedError
 from amplifierd.home import Home
 
-_PAGE = 1000
-
 
 async def list_bundles(home: Home) -> list[dict[str, Any]]:
     """Return every registered bundle that is more than a part of another; one that cannot be loaded says why."""
@@ -85,11 +83,4 @@ def _contents(bundle: Bundle) -> dict[str, Any]:
 
 
 def _is_used(home: Home, name: str) -> bool:
-    offset = 0
-    while True:
-        page = home.sessions.list(status="active", limit=_PAGE, offset=offset)
-        if any(record.bundle == name for record in page.sessions):
-            return True
-        offset += _PAGE
-        if offset >= page.total:
-            return False
+    return home.sessions.list(status="active", bundle=name, limit=1).total > 0

@@ -11,7 +11,7 @@ from fastapi.responses import PlainTextResponse
 from amplifierd.builds.profile import Profile
 from amplifierd.daemon.daemon import Daemon
 from amplifierd.daemon.profile_edits import ProfileEdits, name_in
-from amplifierd.exceptions import ProfileNotFoundError
+from amplifierd.exceptions import ProfileNotFoundError, RequestRefusedError
 from amplifierd.http.dependencies import Admin, TheDaemon, requires
 from amplifierd.http.idempotent_route import IdempotentRoute
 from amplifierd.http.models import PageLimit, PageOffset, paged, problems
@@ -209,6 +209,8 @@ async def delete_profile(daemon: TheDaemon, profile_id: ProfilePath) -> None:
 
 async def _moved(daemon: Daemon, profile_id: ProfileId) -> list[str]:
     results = await daemon.home.collections.sync((profile_id.collection,), check=True)
+    if wrong := [issue.message for result in results.values() if result.status == "error" for issue in result.errors]:
+        raise RequestRefusedError(f"the sources cannot be asked: {'; '.join(wrong)}", code="sync-failed")
     return [key for key, result in results.items() if result.status == "updated"]
 
 

@@ -86,7 +86,8 @@ async def compare_with_newest(daemon: TheDaemon, caller: Reader, session_id: Ses
     newest = await asyncio.to_thread(home.profiles.find_build, record.profile_name)
     is_newest = newest is not None and newest.build_id == record.build_id
     own = await _build_of(daemon, record)
-    is_told_otherwise = newest is not None and own is not None and newest.instruction() != own.instruction()
+    told = [await asyncio.to_thread(build.instruction) for build in (newest, own) if build is not None]
+    is_told_otherwise = len({*told}) == 2
     return NewestBuild(
         session_id=session_id,
         profile_id=record.profile_name,

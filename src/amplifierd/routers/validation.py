@@ -97,7 +97,7 @@ async def validate_module(daemon: TheDaemon, caller: Admin, request: Request, bo
     return Verdict(valid=found["passed"], checks=checks)
 
 
-@router.post("/bundle", dependencies=[Depends(requires("admin"))], responses=problems(404, 502))
+@router.post("/bundle", dependencies=[Depends(requires("admin"))])
 async def validate_bundle(daemon: TheDaemon, body: BundleBody) -> Verdict:
     """Load a bundle with all it includes, and check that it names everything a session needs; nothing is registered."""
     home = daemon.home

@@ -9,11 +9,15 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from api_operations import API, OFFLINE, PROFILE, Operation, bodies
+from real_server import plan
 
 from amplifierd.http.models import USUAL
 
@@ -40,27 +44,15 @@ ELSEWHERE = {
 BY_CIRCUMSTANCES = {
     **dict.fromkeys((502, 504), "a source that does not answer, or not in time"),
     404: "a source that is there and no bundle in it when it is looked at again",
-    409: "files that somebody else locks, or made unreadable, meanwhile",
 }
 """Statuses that only circumstances outside of the daemon bring about, in the operations named below."""
 
 ONLY_BY_CIRCUMSTANCES = {
-    "POST /v1/chat/completions": {409},
     f"POST {API}/collections": {504},
     f"POST {API}/collections/sync": {502, 504},
     f"POST {API}/collections/{{collection_id}}/sync": {504},
-    f"GET {API}/collections/{{collection_id}}": {409},
-    f"PATCH {API}/collections/{{collection_id}}": {409},
-    f"DELETE {API}/collections/{{collection_id}}": {409},
-    f"POST {API}/profiles/{{profile_id}}/compile": {502, 504},
-    f"GET {API}/profiles/{{profile_id}}/status": {502},
-    f"POST {API}/mount-plans/generate": {502, 504},
     f"POST {API}/bundles": {404, 504},
-    f"DELETE {API}/bundles/{{name}}": {409},
-    f"POST {API}/validate/bundle": {404, 502},
-    f"GET {S}/newest-build": {409},
     f"POST {S}/execute/stream": {502},
-    f"POST {S}/change-profile": {502},
 }
 
 Request = tuple[str, dict[str, Any]]
@@ -175,6 +167,8 @@ def of_sessions(world: World) -> Iterator[Request]:
     yield f"POST {S}/change-profile", at(spoken)
     for below in ("lock", "newest-build"):
         yield f"GET {S}/{below}", at(spoken)
+    with newer(world.server.home.paths.profiles / OFFLINE / "profile.lock"):
+        yield f"GET {S}/newest-build", at(spoken)
     yield f"POST {S}/execute/stream", at(world.session("Done."))
     yield f"POST {S}/execute", at(world.session({"error": {"type": "AuthenticationError", "message": "no"}}))
     yield "POST /api/v1/sessions", {}
@@ -221,6 +215,7 @@ def of_running_turns(world: World) -> Iterator[Request]:
     yield f"DELETE {S}/messages/last", at(busy)
     yield f"GET {S}/changes", at(busy)
     yield f"POST {S}/steer", at(busy)
+    yield "POST /v1/chat/completions", {"X_Amplifier_Session": busy}
     yield f"POST {S}/execute/stream", at(busy, body={"prompt": "later", "queue": True})
     yield f"DELETE {S}/queue/{{position}}", at(busy)
     yield f"DELETE {S}/queue/{{position}}", at(busy)
@@ -243,6 +238,12 @@ def of_the_library(world: World) -> Iterator[Request]:
     ours = {"path": {"collection_id": "other"}}
     for method in ("GET", "PATCH"):
         yield f"{method} {API}/collections/{{collection_id}}", ours
+    yield "POST /api/v1/sessions", {"body": {"profile_name": "other/offline", "session_id": "of-other"}}
+    yield f"DELETE {API}/collections/{{collection_id}}", ours
+    yield f"DELETE {S}", at("of-other")
+    with newer(world.server.home.paths.collections_lock):
+        for method in ("GET", "PATCH"):
+            yield f"{method} {API}/collections/{{collection_id}}", ours
     yield f"PATCH {API}/collections/{{collection_id}}", {**ours, "body": {"source": MISSING}}
     for below in ("/sync", "/{collection_id}/sync"):
         yield f"POST {API}/collections{below}", {**ours, "body": {"auto_compile": False}}
@@ -250,6 +251,8 @@ def of_the_library(world: World) -> Iterator[Request]:
     (other / "profiles").rmdir()
     other.rmdir()
     yield f"POST {API}/collections/{{collection_id}}/sync", {**ours, "body": {"auto_compile": False}}
+    asked = {"path": {"profile_id": "other/offline"}, "query": {"check_remote": "true"}}
+    yield f"GET {API}/profiles/{{profile_id}}/status", asked
     yield f"GET {API}/collections/{{collection_id}}", ours
     yield f"DELETE {API}/collections/{{collection_id}}", ours
     yield from of_profiles(world)
@@ -286,6 +289,18 @@ def of_unreachable_sources(world: World) -> Iterator[Request]:
     """Yield requests for what is in a repository that is not there."""
     known = world.session("Done.")
     yield f"POST {S}/execute", at(known)
+    far = {"path": {"profile_id": "local/far"}}
+    source = f"tools: [{{module: tool-far, source: '{NO_REPOSITORY}'}}]"
+    markdown = PROFILE.replace("name: sample", "name: far").replace("}\n---", f"}}\n{source}\n---")
+    yield "POST /api/v1/profiles", {"body": {"markdown": markdown}}
+    yield f"POST {API}/profiles/{{profile_id}}/compile", far
+    yield f"POST {API}/mount-plans/generate", {"body": {"profile_id": "local/far"}}
+    yield f"POST {S}/change-profile", at(known, body={"profile_name": "local/far"})
+    patience = {"compile": {"timeout_seconds": 0.001}}
+    yield "PATCH /api/v1/settings", {"body": patience}
+    yield f"POST {API}/profiles/{{profile_id}}/compile", far
+    yield f"POST {API}/mount-plans/generate", {"body": {"profile_id": "local/far"}}
+    yield "PATCH /api/v1/settings", {"body": {"compile": {"timeout_seconds": None}}}
     yield "POST /api/v1/sessions", {"body": {"bundle_uri": NO_REPOSITORY}}
     yield f"POST {S}/replay", at(known, body={"bundle_uri": NO_REPOSITORY})
     yield "POST /api/v1/validate/module", {"body": {"module_id": "tool-far", "source": NO_REPOSITORY}}
@@ -316,6 +331,11 @@ def of_plans_and_modules(world: World) -> Iterator[Request]:
         yield "POST /api/v1/validate/bundle", {"body": {"source": source}}
         yield "POST /api/v1/bundles", {"body": {"uri": source}}
     yield f"DELETE {API}/bundles/{{name}}", {"path": {"name": "small"}}
+    whole = bundle.parent / "whole.md"
+    whole.write_text(f"---\nbundle: {{name: whole, version: 1.0.0}}\n{yaml.safe_dump(plan())}---\nBe kind.\n")
+    yield "POST /api/v1/bundles", {"body": {"uri": str(whole)}}
+    yield "POST /api/v1/sessions", {"body": {"bundle_name": "whole"}}
+    yield f"DELETE {API}/bundles/{{name}}", {"path": {"name": "whole"}}
     yield f"GET {API}/modules/{{module_id}}", {}
     for path in ("bundles", "modules", "collections", "cache/status", "modules/tools", "modules/hooks"):
         yield f"GET {API}/{path}", {}
@@ -357,6 +377,15 @@ def of_the_daemon(world: World) -> Iterator[Request]:
     finished = world.get("/operations")["operations"][0]["id"]
     yield f"GET {API}/operations/{{operation_id}}", {"path": {"operation_id": finished}}
     yield f"DELETE {API}/operations/{{operation_id}}", {"path": {"operation_id": finished}}
+
+
+@contextmanager
+def newer(file: Path) -> Iterator[None]:
+    """Have a file that a newer version wrote, as long as the block runs."""
+    before = file.read_bytes()
+    file.write_text('{"format_version": 99}')
+    yield
+    file.write_bytes(before)
 
 
 def at(session_id: str, *, body: Any = None, **path: str) -> dict[str, Any]:
