@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -67,11 +68,11 @@ import asyncio, json, sys
 
 from amplifier_core import AmplifierSession
 
-plan, session_id, turns, *prompts = sys.argv[1:]
+plans, session_id, turns, *prompts = sys.argv[1:]
 
 
-async def main():
-    session = AmplifierSession(json.loads(plan), session_id=session_id)
+async def main(plan):
+    session = AmplifierSession(plan, session_id=session_id)
     async with session:
         for turn in range(int(turns)):
             for prompt in prompts:
@@ -80,7 +81,8 @@ async def main():
         print(json.dumps(sorted({name for group in names for name in group})))
 
 
-asyncio.run(main())
+for plan in json.loads(plans):
+    asyncio.run(main(plan))
 """
 
 FINISHED_TURN = ("user", "assistant", "tool", "assistant")
@@ -89,7 +91,7 @@ FINISHED_TURN = ("user", "assistant", "tool", "assistant")
 class Home:
     """A directory in which one session lives."""
 
-    def __init__(self, root: Path, loop: str = "loop-streaming", context: str = "context-persistent") -> None:
+    def __init__(self, root: Path) -> None:
         self.root = root
         self.transcript = root / "transcript.jsonl"
         self.log = root / "logs/s1/events.jsonl"
@@ -100,10 +102,9 @@ class Home:
             package.mkdir(parents=True)
             (package / "__init__.py").write_text(code)
         (root / "run.py").write_text(RUN)
-        context_config = {"transcript_path": str(self.transcript)} if context == "context-persistent" else {}
         self.plan: dict[str, Any] = {
-            "session": {"orchestrator": loop, "context": context},
-            "context": {"config": context_config},
+            "session": {"orchestrator": "loop-streaming", "context": "context-persistent"},
+            "context": {"config": {"transcript_path": str(self.transcript)}},
             "providers": [{"module": "provider-scripted", "source": str(root / "provider-scripted")}],
             "tools": [{"module": "tool-lookup", "source": str(root / "tool-lookup")}],
             "hooks": [
@@ -121,14 +122,14 @@ class Home:
             ],
         }
 
-    def start(self, *prompts: str, turns: int = 1) -> "subprocess.Popen[str]":
-        command = [sys.executable, "run.py", json.dumps(self.plan), "s1", str(turns), *prompts]
+    def start(self, *prompts: str, turns: int = 1, plans: Sequence[Any] = ()) -> "subprocess.Popen[str]":
+        command = [sys.executable, "run.py", json.dumps(plans or [self.plan]), "s1", str(turns), *prompts]
         return subprocess.Popen(
             command, cwd=self.root, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
         )
 
-    def run(self, *prompts: str) -> list[str]:
-        process = self.start(*prompts)
+    def run(self, *prompts: str, plans: Sequence[Any] = ()) -> list[str]:
+        process = self.start(*prompts, plans=plans)
         output, errors = process.communicate(timeout=60)
         assert process.returncode == 0, errors
         return output.splitlines()
@@ -197,10 +198,18 @@ def test_a_session_killed_in_the_middle_resumes_with_a_transcript_a_provider_acc
         assert len(broken) <= 1, "only the line in flight may be torn"
 
 
-@pytest.mark.parametrize("loop", ["loop-basic", "loop-streaming", "loop-events"])
-@pytest.mark.parametrize("context", ["context-simple", "context-persistent"])
-def test_any_loop_runs_with_any_context_and_gives_the_same_answer(tmp_path: Path, loop: str, context: str) -> None:
-    assert Home(tmp_path, loop, context).run("look it up")[0] == "answered with 3 messages"
+def test_any_loop_runs_with_any_context_and_gives_the_same_answer(home: Home) -> None:
+    plans = []
+    for loop in ("loop-basic", "loop-streaming", "loop-events"):
+        persistent = {"transcript_path": str(home.root / f"{loop}.jsonl")}
+        for context, config in (("context-simple", {}), ("context-persistent", persistent)):
+            plans.append(
+                home.plan | {"session": {"orchestrator": loop, "context": context}, "context": {"config": config}}
+            )
+
+    answers = [line for line in home.run("look it up", plans=plans) if line.startswith("answered")]
+
+    assert answers == ["answered with 3 messages"] * 6
 
 
 def _is_json(line: str) -> bool:

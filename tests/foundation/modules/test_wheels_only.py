@@ -115,27 +115,28 @@ async def test_what_a_dependency_names_by_an_address_is_built_where_that_is_allo
 
 
 @pytest.mark.usefixtures("installer")
-@pytest.mark.parametrize("mode", list(py_compile.PycInvalidationMode))
-async def test_bytecode_of_a_wheel_is_not_installed(
-    tmp_path: Path, make_wheel: Any, host: HostPackages, mode: py_compile.PycInvalidationMode
-) -> None:
-    cached = compiled(tmp_path, "VALUE = 'hidden'\n", mode)
-    name = f"__pycache__/widget.{sys.implementation.cache_tag}.pyc"
-    make_wheel(
-        "widget",
-        "1.0",
-        code="VALUE = 'shown'\n",
-        more={name: cached, "stray.py": b"VALUE = 'shown'\n", "stray.pyc": cached},
-    )
+async def test_bytecode_of_a_wheel_is_not_installed(tmp_path: Path, make_wheel: Any, host: HostPackages) -> None:
+    names = [mode.name.lower() for mode in py_compile.PycInvalidationMode]
+    for name, mode in zip(names, py_compile.PycInvalidationMode, strict=True):
+        cached = compiled(tmp_path, "VALUE = 'hidden'\n", mode)
+        beside = {f"stray_{name}.py": b"VALUE = 'shown'\n", f"stray_{name}.pyc": cached}
+        beside[f"__pycache__/{name}.{sys.implementation.cache_tag}.pyc"] = cached
+        make_wheel(name, "1.0", code="VALUE = 'shown'\n", more=beside)
 
-    await install_together({"tool-a": ["widget"]}, tmp_path / "target", host)
+    await install_together({"tool-a": names}, tmp_path / "target", host)
 
-    command = [sys.executable, "-c", "import widget, stray; print(widget.VALUE, stray.VALUE)"]
+    modules = [*names, *(f"stray_{name}" for name in names)]
+    script = f"import {', '.join(modules)}; print({', '.join(f'{module}.VALUE' for module in modules)})"
     shown = await asyncio.to_thread(
-        subprocess.run, command, cwd=tmp_path / "target", capture_output=True, text=True, check=True
+        subprocess.run,
+        [sys.executable, "-c", script],
+        cwd=tmp_path / "target",
+        capture_output=True,
+        text=True,
+        check=True,
     )
-    assert shown.stdout.split() == ["shown", "shown"]
-    assert not (tmp_path / "target/stray.pyc").exists()
+    assert shown.stdout.split() == ["shown"] * 6
+    assert list((tmp_path / "target").glob("stray_*.pyc")) == []
 
 
 @pytest.mark.usefixtures("installer")
