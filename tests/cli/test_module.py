@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import plain_pytest
 import pytest
 
 Say = Callable[..., Any]
@@ -28,7 +29,7 @@ def test_a_new_module_passes_the_validator_and_its_own_tests(say: Say, amplifier
     checked = json.loads(say("module", "validate", "./word-count", "--json").out)
     assert (checked["passed"], checked["module_type"]) == (True, module_type)
     assert [check for check in checked["checks"] if not check["passed"]] == []
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:schemathesis", "word-count"]
+    command = [sys.executable, "-m", "pytest", "-q", *plain_pytest.OPTIONS, "word-count"]
     tested = subprocess.run(
         command, cwd=amplifier.work, env=amplifier.environment, capture_output=True, text=True, check=False, timeout=60
     )

@@ -12,6 +12,10 @@ import amplifier_core
 from amplifier_core.validation import behavioral, structural
 from amplifier_core.validation.base import check_on_session_ready
 
+sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
+
+import plain_pytest
+
 pytest_plugins = ["pytester"]
 
 TYPES = ("provider", "tool", "hook", "orchestrator", "context")
@@ -462,7 +466,7 @@ def test_an_ordinary_pytest_process_has_the_plugin(tmp_path: Path) -> None:
     folder = write_repository(tmp_path, "tool")
 
     result = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:schemathesis"],
+        [sys.executable, "-m", "pytest", *plain_pytest.OPTIONS],
         cwd=folder,
         capture_output=True,
         text=True,
@@ -482,16 +486,15 @@ class Missing:
             raise ModuleNotFoundError(name=name)
 
 sys.meta_path.insert(0, Missing())
-sys.exit(pytest.main(["-p", "no:asyncio", "-p", "no:cacheprovider", "-p", "no:schemathesis"]))
+sys.exit(pytest.main(["-p", "no:asyncio", *sys.argv[1:]]))
 """
 
 
 def test_pytest_goes_on_working_where_pytest_asyncio_is_missing(tmp_path: Path) -> None:
     (tmp_path / "test_x.py").write_text("def test_it(coordinator, module_path): assert module_path is None\n")
 
-    result = subprocess.run(
-        [sys.executable, "-c", WITHOUT_PYTEST_ASYNCIO], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    command = [sys.executable, "-c", WITHOUT_PYTEST_ASYNCIO, *plain_pytest.OPTIONS]
+    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
 
     assert "1 passed" in result.stdout, result.stdout + result.stderr
 

@@ -33,6 +33,10 @@ from typing import Any
 
 import pytest
 
+sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
+
+import plain_pytest
+
 ROOT = Path(__file__).parents[2]
 
 _FENCE = re.compile(r"^(`{3,})([^`\n]*)\n(.*?)^\1[ ]*$", re.MULTILINE | re.DOTALL)
@@ -173,7 +177,7 @@ def _environment(folder: Path) -> dict[str, str]:
     foreign = ("AMPLIFIER", "MAKE", "PYTEST_")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
     kept["HOME"] = str(folder)
-    kept["PYTEST_ADDOPTS"] = "-p no:schemathesis"  # its plugin is slow to load
+    kept["PYTEST_ADDOPTS"] = shlex.join(plain_pytest.OPTIONS)
     return {**kept, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{kept.get('PATH', '')}", "NO_COLOR": "1"}
 
 
