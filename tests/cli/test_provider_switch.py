@@ -16,9 +16,9 @@ from warm_command import WarmCommand
 
 
 @pytest.fixture(scope="module")
-def warm_command() -> Iterator[WarmCommand]:
+def warm_command(warm_command: WarmCommand) -> Iterator[WarmCommand]:
     """The command with the vendors' packages imported, which takes longer than a turn."""
-    with WarmCommand("anthropic", "openai") as command:
+    with warm_command.importing("anthropic", "openai") as command:
         yield command
 
 

@@ -29,8 +29,8 @@ import tempfile
 import termios
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal, TextIO
 
@@ -91,28 +91,42 @@ class WarmProcess:
 
 
 class WarmCommand:
-    """The keeper; it ends with the block. `packages` are imported beside what the command imports."""
-
-    def __init__(self, *packages: str) -> None:
-        self._packages = packages
+    """The keeper; it ends with the block."""
 
     def __enter__(self) -> WarmCommand:
-        self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        theirs = self._open()
         with theirs:
             self._keeper = subprocess.Popen(
-                [sys.executable, __file__, str(theirs.fileno()), *self._packages],
-                pass_fds=[theirs.fileno()],
-                start_new_session=True,
+                [sys.executable, __file__, str(theirs.fileno())], pass_fds=[theirs.fileno()], start_new_session=True
             )
-        self._started: list[WarmProcess] = []
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._close()
+        self._keeper.wait()
+
+    @contextmanager
+    def importing(self, *packages: str) -> Iterator[WarmCommand]:
+        """Have another keeper until the block ends, forked from this one, which imports further packages."""
+        other = WarmCommand()
+        theirs = other._open()
+        with theirs:
+            socket.send_fds(self._channel, [json.dumps({"packages": packages}).encode()], [theirs.fileno()])
+        try:
+            yield other
+        finally:
+            other._close()
+
+    def _open(self) -> socket.socket:
+        self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._started: list[WarmProcess] = []
+        return theirs
+
+    def _close(self) -> None:
         for process in self._started:
             if process.returncode is None:
                 process.kill()
         self._channel.close()
-        self._keeper.wait()
 
     def start(
         self,
@@ -166,10 +180,15 @@ def _await_call(channel: socket.socket) -> dict[str, Any]:
         waiting -= {pid for pid in waiting if os.waitpid(pid, options)[0]}
         if not message:
             os._exit(0)
+        request = json.loads(message)
         pid = os.fork()
         if pid == 0:
             channel.close()
-            return _begin_call(json.loads(message), descriptors)
+            if "packages" not in request:
+                return _begin_call(request, descriptors)
+            _share(*request["packages"])
+            channel, waiting = socket.socket(fileno=descriptors[0]), set()
+            continue
         waiting.add(pid)
         for descriptor in descriptors:
             os.close(descriptor)
@@ -234,7 +253,7 @@ def _stream(descriptor: int, mode: Literal["r", "w"]) -> TextIO:
     )
 
 
-def _import_everything(packages: Sequence[str]) -> None:
+def _import_everything() -> None:
     """Import what the command imports to answer, and to talk at a terminal."""
     from kill_points import import_modules_of  # in the keeper alone: it watches what the process does
 
@@ -251,13 +270,18 @@ def _import_everything(packages: Sequence[str]) -> None:
             importlib.import_module("amplifier_cli.chat.start")
 
         import_modules_of(act)
+
+
+def _share(*packages: str) -> None:
+    """Import packages, and share with the calls all that is imported."""
     for package in packages:
         importlib.import_module(package)
     for name in [name for name in sys.modules if name.partition(".")[0] == "keyring"]:
         del sys.modules[name]  # it chooses a keyring when it is imported
+    gc.freeze()  # it is shared as long as no one looks through it
 
 
 if __name__ == "__main__":
-    _import_everything(sys.argv[2:])
-    gc.freeze()  # what is there is shared with the calls as long as no one looks through it
+    _import_everything()
+    _share()
     _answer(_await_call(socket.socket(fileno=int(sys.argv[1]))))
