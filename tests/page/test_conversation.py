@@ -79,16 +79,16 @@ def test_an_edit_is_shown_as_a_difference(page: Page, daemon: PageDaemon) -> Non
 
 
 def test_a_question_is_answered_in_place(page: Page, daemon: PageDaemon) -> None:
-    log = show(page, asking_session(daemon, "allowed.txt", "Asks"))
+    log = show(page, asking_session(daemon, "answered.txt", "Asks"))
     say(page, "write it")
     expect(status(page)).to_have_text("Waits for approval")
-    assert not (daemon.directory / "allowed.txt").exists()
+    assert not (daemon.directory / "answered.txt").exists()
 
     page.get_by_role("region", name="Approval needed").get_by_role("button", name="Allow once").click()
 
     expect(log.get_by_text("The end:")).to_be_visible()
     expect(page.get_by_role("region", name="Approval needed")).to_have_count(0)
-    assert (daemon.directory / "allowed.txt").read_text() == "written\n"
+    assert (daemon.directory / "answered.txt").read_text() == "written\n"
 
 
 def test_a_question_waits_for_whoever_opens_the_session(page: Page, daemon: PageDaemon) -> None:

@@ -18,13 +18,17 @@ def test_a_link_logs_in_and_shows_the_page(stranger: Page, daemon: PageDaemon) -
     assert stranger.evaluate("document.cookie") == ""
 
 
-def test_a_token_logs_in(stranger: Page, daemon: PageDaemon) -> None:
-    stranger.goto("/app/")
+def test_a_token_logs_in_all_tabs(stranger: Page, daemon: PageDaemon) -> None:
+    other = stranger.context.new_page()
+    for tab in (stranger, other):
+        tab.goto("/app/")
+        expect(tab.get_by_label("Token")).to_be_visible()
 
     stranger.get_by_label("Token").fill(daemon.token)
     stranger.get_by_role("button", name="Log in").click()
 
-    expect(stranger.get_by_role("navigation").first).to_be_visible()
+    for tab in (stranger, other):
+        expect(tab.get_by_role("navigation").first).to_be_visible()
 
 
 def test_a_wrong_token_is_told_and_does_not_log_in(stranger: Page, complaints: Complaints) -> None:

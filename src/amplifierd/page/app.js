@@ -63,8 +63,9 @@ function start() {
     shortcut("/", "Search sessions", () => router.navigate("/?focus=search"));
     for (const { nav, path } of VIEWS) if (nav) shortcut(nav.keys, `Go to ${nav.label}`, () => router.navigate(path));
     addEventListener("amplifier:navigate", ({ detail }) => router.navigate(detail.address, detail));
+    router.listen();
   }
-  router.start();
+  router.show();
 }
 
 function load() {
@@ -74,6 +75,7 @@ function load() {
 
 /** Show a route: its view in the frame, below the session's header if it is a tab of one. */
 async function show(route, params, query) {
+  if (!frame) return; // Somebody has to log in first.
   const turn = ++shown;
   frame.mark(route, params);
   if (!route) {
@@ -92,7 +94,7 @@ async function show(route, params, query) {
     target.show(view, route);
     if (turn > 1) announce(route.title);
   } catch (error) {
-    target.show(failure(error, () => show(route, params, query)));
+    if (turn === shown) target.show(failure(error, () => show(route, params, query)));
   } finally {
     clearTimeout(waiting);
   }

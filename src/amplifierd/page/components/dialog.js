@@ -11,14 +11,18 @@ export function openDialog({ title, build, actions = [], className = "", onSubmi
     const heading = h("h2", { id: `dialog-${++count}` }, title);
     const dialog = h("dialog.dialog", { class: className, "aria-labelledby": heading.id });
     let result = null;
+    let isSubmitting = false;
     const close = (value = null) => {
       result = value;
       dialog.close();
     };
     const form = h("form.dialog-form", {
-      onsubmit: (event) => {
+      onsubmit: async (event) => {
         event.preventDefault();
-        onSubmit ? onSubmit(close) : close(actions.find((one) => one.kind)?.value ?? true);
+        if (isSubmitting) return;
+        isSubmitting = true;
+        await (onSubmit ? onSubmit(close) : close(actions.find((one) => one.kind)?.value ?? true));
+        isSubmitting = false;
       },
     });
     add(form, [

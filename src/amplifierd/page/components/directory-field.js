@@ -16,6 +16,7 @@ export class DirectoryField extends HTMLElement {
   #note = h("p.muted.small");
   #root = null;
   #selected = -1;
+  #asked = 0;
   #abort = new AbortController();
 
   connectedCallback() {
@@ -50,6 +51,7 @@ export class DirectoryField extends HTMLElement {
       return;
     }
     const at = below.lastIndexOf("/") + 1;
+    const asked = ++this.#asked;
     let page;
     try {
       page = await get("/directories/list", { path: below.slice(0, at).replace(/\/$/, ""), limit: 1000 }, { signal: this.#abort.signal });
@@ -57,6 +59,7 @@ export class DirectoryField extends HTMLElement {
       this.#close();
       return;
     }
+    if (asked !== this.#asked) return; // More was typed meanwhile.
     this.#root = page.root;
     this.#input.placeholder = page.root;
     this.#note.textContent = `Empty: ${page.root}`;

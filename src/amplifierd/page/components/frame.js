@@ -2,7 +2,7 @@
 
 import { request } from "../lib/api.js";
 import { approvals } from "../lib/approvals.js";
-import { fill, h, icon, iconButton, LOGO } from "../lib/dom.js";
+import { fill, h, icon, iconButton, LOGO, refill } from "../lib/dom.js";
 import { ago, plural, sessionName } from "../lib/format.js";
 import { href, sessionHref } from "../lib/router.js";
 import { sessions } from "../lib/sessions.js";
@@ -84,7 +84,7 @@ export class Frame extends HTMLElement {
 
   #renderNav() {
     const waiting = approvals.value.size;
-    fill(this.#nav, this.#views.filter((view) => view.nav).map(({ nav, path }) => h("li",
+    refill(this.#nav, this.#views.filter((view) => view.nav).map(({ nav, path }) => h("li",
       h("a.nav-link", { href: href(path), "aria-current": this.#current === path ? "page" : null, title: `${nav.label} (${nav.keys})` },
         icon(nav.icon), h("span", nav.label),
         nav.badge === "approvals" && waiting > 0 && h("span.badge", { "aria-label": plural(waiting, "question") }, String(waiting))))));
@@ -94,7 +94,7 @@ export class Frame extends HTMLElement {
     const all = [...sessions.value.byId.values()].filter((one) => !one.parent_session_id || one.created_by === "user");
     const byTime = (one) => one.last_activity_at ?? one.created_at;
     all.sort((one, other) => byTime(other).localeCompare(byTime(one)));
-    fill(this.#recent, all.slice(0, RECENT).map((session) => h("li",
+    refill(this.#recent, all.slice(0, RECENT).map((session) => h("li",
       h("a.recent-link", {
         href: sessionHref(session.session_id),
         "aria-current": this.#current === `session:${session.session_id}` ? "page" : null,

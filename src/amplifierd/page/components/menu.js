@@ -20,14 +20,15 @@ function toggle(anchor, items) {
 
 /** Open a menu below an element. */
 export function openMenu(anchor, items) {
-  const menu = h("div.menu", { role: "menu" });
+  const label = anchor.getAttribute("aria-label");
+  const menu = h("div.menu", { role: "menu", "aria-label": label });
   const abort = new AbortController();
   const close = ({ focus = false } = {}) => {
     abort.abort();
     menu.remove();
     anchor.setAttribute("aria-expanded", "false");
     open = null;
-    if (focus) anchor.focus();
+    if (focus) (anchor.isConnected ? anchor : sameButton(label))?.focus();
   };
   for (const item of items) {
     if (item === "-") {
@@ -52,7 +53,13 @@ export function openMenu(anchor, items) {
   const outside = (event) => !menu.contains(event.target) && !anchor.contains(event.target) && close();
   document.addEventListener("pointerdown", outside, { signal: abort.signal });
   window.addEventListener("resize", () => close(), { signal: abort.signal });
-  document.addEventListener("scroll", () => place(menu, anchor), { signal: abort.signal, capture: true, passive: true });
+  window.addEventListener("popstate", () => close(), { signal: abort.signal });
+  document.addEventListener("scroll", () => anchor.isConnected && place(menu, anchor), { signal: abort.signal, capture: true, passive: true });
+}
+
+/** The button that stands where another was before its surroundings were drawn anew. */
+function sameButton(label) {
+  return [...document.querySelectorAll("button[aria-haspopup=menu]")].find((one) => one.getAttribute("aria-label") === label);
 }
 
 function place(menu, anchor) {

@@ -107,6 +107,3 @@ export async function showTrash() {
     build: () => (found.sessions.length ? list : h("p.muted", "Nothing was deleted lately.")),
   });
 }
-
-/** Fetch a session's children; its agents' sessions and its forks. */
-export const childrenOf = async (id) => (await get(ofSession(id, "/forks"), { limit: 1000 })).sessions;

@@ -1,11 +1,11 @@
 // The page of one session: its header and tabs, and below them the view of the tab.
 
 import { failure } from "../lib/view.js";
-import { fill, h } from "../lib/dom.js";
+import { fill, h, refill } from "../lib/dom.js";
 import { cost, moment, plural, sessionName, shortPath, tokens } from "../lib/format.js";
 import { navigate } from "../lib/navigation.js";
 import { sessionHref } from "../lib/router.js";
-import { refresh, sessions } from "../lib/sessions.js";
+import { hold, refresh, sessions } from "../lib/sessions.js";
 import { perFrame } from "../lib/state.js";
 import { menuButton } from "./menu.js";
 import { rename, sessionMenu } from "./session-actions.js";
@@ -35,13 +35,18 @@ export class SessionFrame extends HTMLElement {
   }
 
   connectedCallback() {
+    const { signal } = this.#abort;
+    hold(this.#id, { signal });
+    sessions.subscribe(perFrame(() => this.#renderHead()), { signal });
+    this.#open();
+  }
+
+  #open() {
     fill(this, this.#head, this.#body);
-    sessions.subscribe(perFrame(() => this.#renderHead()), { signal: this.#abort.signal });
-    if (!sessions.value.byId.has(this.#id)) {
-      refresh(this.#id, { signal: this.#abort.signal }).catch((error) => {
-        if (error.name !== "AbortError") fill(this, failure(error, error.status === 404 ? null : () => this.connectedCallback()));
-      });
-    }
+    if (sessions.value.byId.has(this.#id)) return;
+    refresh(this.#id, { signal: this.#abort.signal }).catch((error) => {
+      if (error.name !== "AbortError") fill(this, failure(error, error.status === 404 ? null : () => this.#open()));
+    });
   }
 
   disconnectedCallback() {
@@ -60,9 +65,8 @@ export class SessionFrame extends HTMLElement {
     const name = sessionName(session);
     if (!this.#current) document.title = `${name} · Amplifier`;
     const usage = session.usage_tree ?? session.usage;
-    const focused = this.#head.contains(document.activeElement) ? document.activeElement.dataset.key : null;
     const parent = session.parent_session_id;
-    fill(this.#head,
+    refill(this.#head,
       h("div.session-title",
         parent && h("a.crumb", { href: sessionHref(parent), title: "The session that this one comes from" },
           session.created_by === "agent" ? "↑ parent" : `fork of turn ${session.forked_from_turn ?? "?"}`),
@@ -81,7 +85,6 @@ export class SessionFrame extends HTMLElement {
       this.#tabs.length > 1 && h("nav.tabs", { "aria-label": "Session" }, this.#tabs.map(({ label, path }) => h("a.tab", {
         href: sessionHref(this.#id, path), "aria-current": path === this.#current ? "page" : null, dataset: { key: `tab:${path}` },
       }, label))));
-    if (focused) this.#head.querySelector(`[data-key="${focused}"]`)?.focus();
   }
 }
 

@@ -18,10 +18,14 @@ export function toast(text, { kind = "info", action = null } = {}) {
   const box = h("div.toast", { dataset: { kind } }, h("span", text), act, iconButton("close", "Dismiss", close));
   document.getElementById("toasts").append(box);
   announce(action ? `${text} ${action.label} is available.` : text);
-  let timer = setTimeout(close, kind === "error" ? ERROR_LASTS_MS : LASTS_MS);
-  box.addEventListener("pointerenter", () => clearTimeout(timer));
-  box.addEventListener("focusin", () => clearTimeout(timer));
-  box.addEventListener("pointerleave", () => { timer = setTimeout(close, LASTS_MS); });
+  let timer = null;
+  const closeIn = (ms) => {
+    clearTimeout(timer);
+    timer = setTimeout(close, ms);
+  };
+  closeIn(kind === "error" ? ERROR_LASTS_MS : LASTS_MS);
+  for (const type of ["pointerenter", "focusin"]) box.addEventListener(type, () => clearTimeout(timer));
+  for (const type of ["pointerleave", "focusout"]) box.addEventListener(type, () => closeIn(LASTS_MS));
 }
 
 /** Say that something did not work, as the daemon explains it. */

@@ -7,7 +7,7 @@ import { settled, Store } from "./state.js";
 /** Map of request_id → approval, the oldest first. */
 export const approvals = new Store(new Map());
 
-const reload = settled(() => load(), 80, 300);
+const reload = settled(() => load().catch(() => {}), 80, 300); // What is lost is read again when the stream is back.
 let isListening = false;
 
 export async function load() {

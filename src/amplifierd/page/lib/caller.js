@@ -7,6 +7,9 @@ let asked = null;
 
 /** Whether the login allows what a scope does. */
 export async function may(scope) {
-  asked ??= get("/auth/me");
+  asked ??= get("/auth/me").catch((error) => {
+    asked = null; // The next one asks again.
+    throw error;
+  });
   return SCOPES.indexOf((await asked).scope) >= SCOPES.indexOf(scope);
 }

@@ -42,6 +42,19 @@ export function fill(parent, ...children) {
   return add(parent, children);
 }
 
+/** Replace everything below an element; what had the focus has it again where there is something of the same name. */
+export function refill(parent, ...children) {
+  const focused = parent.contains(document.activeElement) ? nameOf(document.activeElement) : null;
+  fill(parent, ...children);
+  if (focused) [...parent.querySelectorAll("a, button, input, select, summary, [tabindex]")].find((one) => nameOf(one) === focused)?.focus();
+  return parent;
+}
+
+function nameOf(element) {
+  const name = element.dataset.key ?? element.getAttribute("aria-label") ?? element.getAttribute("href") ?? element.textContent;
+  return `${element.tagName} ${name}`;
+}
+
 /** Turn HTML of the daemon's renderer, which sanitised it, into nodes. Nothing else may be passed here. */
 export function trusted(html) {
   const template = document.createElement("template");

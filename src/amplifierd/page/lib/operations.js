@@ -7,6 +7,7 @@ import { Store } from "./state.js";
 /** Map of id → operation, the newest first. */
 export const operations = new Store(new Map());
 
+const MOST = 200;
 let isListening = false;
 
 export const isOver = (operation) => Boolean(operation) && !["pending", "running"].includes(operation.status);
@@ -20,7 +21,7 @@ export async function load() {
     });
     onGap(() => load().catch(() => {}));
   }
-  const { operations: found } = await get("/operations", { limit: 200 });
+  const { operations: found } = await get("/operations", { limit: MOST });
   operations.set(new Map(found.map((one) => [one.id, one])));
 }
 
@@ -60,5 +61,5 @@ function keep(operation) {
   const before = [...operations.value.keys()].indexOf(operation.id);
   if (before < 0) rest.unshift([operation.id, operation]);
   else rest.splice(before, 0, [operation.id, operation]);
-  operations.set(new Map(rest));
+  operations.set(new Map(rest.slice(0, MOST)));
 }

@@ -12,10 +12,16 @@ export class Router {
     this.#show = show;
   }
 
-  start() {
-    window.addEventListener("popstate", () => this.#go());
+  /** Follow links and the browser's history; once per page. */
+  listen() {
+    window.addEventListener("popstate", () => this.show());
     document.addEventListener("click", (event) => this.#click(event));
-    this.#go();
+  }
+
+  /** Show what the address names. */
+  show() {
+    const { route, params } = this.#found();
+    this.#show(route, params, new URLSearchParams(location.search));
   }
 
   /** Go to an address below /app, for example "/sessions/abc?message=m1". */
@@ -23,7 +29,7 @@ export class Router {
     const url = ROOT + address;
     if (url === location.pathname + location.search + location.hash) return;
     history[replace ? "replaceState" : "pushState"](null, "", url);
-    this.#go();
+    this.show();
   }
 
   #click(event) {
@@ -38,11 +44,6 @@ export class Router {
   /** Begin to fetch the module of the address, before it can be shown. */
   preload() {
     this.#found().route?.load().catch(() => {});
-  }
-
-  #go() {
-    const { route, params } = this.#found();
-    this.#show(route, params, new URLSearchParams(location.search));
   }
 
   #found() {

@@ -5,10 +5,12 @@ import { onEvents, onGap, onRecords } from "./stream.js";
 import { Store } from "./state.js";
 
 const PAGE = 200;
+const MOST = 2000; // So many that were heard of since are kept; then the list is read anew.
 
 /** {status: "loading" | "ready" | "error", byId: Map, total, hasMore, error} */
 export const sessions = new Store({ status: "loading", byId: new Map(), total: 0, hasMore: false, error: null });
 
+const held = new Map();
 let offset = 0;
 let isListening = false;
 
@@ -23,8 +25,11 @@ export async function load() {
   try {
     const page = await get("/sessions", { limit: PAGE, sort: "-last_activity_at" });
     offset = page.sessions.length;
-    const byId = new Map(page.sessions.map((session) => [session.session_id, session]));
+    const shown = [...held.keys()].map((id) => sessions.value.byId.get(id)).filter(Boolean);
+    const byId = new Map([...shown, ...page.sessions].map((session) => [session.session_id, session]));
     sessions.set({ status: "ready", byId, total: page.total, hasMore: page.has_more, error: null });
+    const listed = new Set(page.sessions.map((session) => session.session_id));
+    for (const { session_id: id } of shown) if (!listed.has(id)) refresh(id).catch(() => {});
   } catch (error) {
     sessions.update((state) => ({ ...state, status: state.byId.size ? "ready" : "error", error }));
   }
@@ -39,6 +44,12 @@ export async function loadMore() {
     for (const session of page.sessions) if (!byId.has(session.session_id)) byId.set(session.session_id, session);
     return { ...state, byId, total: page.total, hasMore: page.has_more };
   });
+}
+
+/** Keep a session that is looked at, however old it is, until `signal` is aborted. */
+export function hold(id, { signal }) {
+  held.set(id, (held.get(id) ?? 0) + 1);
+  signal.addEventListener("abort", () => (held.get(id) > 1 ? held.set(id, held.get(id) - 1) : held.delete(id)), { once: true });
 }
 
 /** Fetch one session again and return it. */
@@ -71,4 +82,5 @@ function changed(id, session) {
   if (!id) load();
   else if (session) keep(session);
   else forget(id);
+  if (sessions.value.byId.size > offset + MOST) load();
 }

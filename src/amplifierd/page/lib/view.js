@@ -38,6 +38,7 @@ export class View extends HTMLElement {
 
   fail(error) {
     fill(this, failure(error, () => {
+      this.disconnectedCallback(); // What listened for the failed attempt goes with it.
       this.replaceChildren();
       this.connectedCallback();
     }));

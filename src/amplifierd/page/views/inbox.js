@@ -1,7 +1,7 @@
 // Everything that waits for an answer, in all sessions, the oldest first.
 
 import { approvals, load } from "../lib/approvals.js";
-import { fill, h } from "../lib/dom.js";
+import { fill, h, refill } from "../lib/dom.js";
 import { ago, moment, plain, plural, sessionName } from "../lib/format.js";
 import { sessionHref } from "../lib/router.js";
 import { refresh, sessions } from "../lib/sessions.js";
@@ -42,11 +42,11 @@ class InboxView extends View {
       this.#items.delete(id);
       if (hadFocus) next?.querySelector("button")?.focus();
     }
-    for (const approval of waiting) {
+    waiting.forEach((approval, at) => {
       const item = this.#items.get(approval.request_id) ?? this.#make(approval);
       this.#head(item, approval);
-      this.#list.append(item);
-    }
+      if (this.#list.children[at] !== item) this.#list.insertBefore(item, this.#list.children[at] ?? null);
+    });
     fill(this.#foot, !waiting.length && emptyState("Nothing waits for you",
       "When an agent asks whether it may do something, the question appears here, whichever session it is in."));
   }
@@ -64,7 +64,7 @@ class InboxView extends View {
       this.#asked.add(id);
       refresh(id, { signal: this.signal }).catch(() => {});
     }
-    fill(item.firstElementChild,
+    refill(item.firstElementChild,
       h("a", { href: sessionHref(session?.root_session_id ?? id) }, session ? sessionName(session) : id),
       session?.profile_name && h("span.tag", session.profile_name),
       h("time.muted", { dateTime: approval.created_at, title: moment(approval.created_at) }, `asked ${ago(approval.created_at)} ago`.replace("now ago", "now")));

@@ -8,6 +8,7 @@ import { describe } from "../lib/shortcuts.js";
 import { kept } from "../lib/state.js";
 import { failure, View } from "../lib/view.js";
 import { DirectoryField } from "../components/directory-field.js";
+import { toastError } from "../components/toast.js";
 
 const LIMITS = [
   { name: "cost_usd", label: "Cost", unit: "$", step: "0.01" },
@@ -68,6 +69,16 @@ class NewSessionView extends View {
         `Not shown, because they cannot run: ${profiles.filter((one) => !usable.includes(one)).map((one) => one.id).join(", ")}.`));
   }
 
+  /** Send the first prompt; one that is refused waits in the field of the session, which exists already. */
+  async #ask(id, prompt) {
+    try {
+      await submit(ofSession(id, "/execute/stream"), { prompt });
+    } catch (error) {
+      kept.set(`draft.${id}`, prompt);
+      toastError(error, "Not sent");
+    }
+  }
+
   async #create(event) {
     event.preventDefault();
     this.#button.disabled = true;
@@ -87,9 +98,9 @@ class NewSessionView extends View {
       keep(session);
       kept.set("new.profile", profile);
       kept.set("new.directory", this.#directory.value);
-      if (prompt) await submit(ofSession(session.session_id, "/execute/stream"), { prompt });
       kept.set("draft.new", null);
-      navigate(`/sessions/${encodeURIComponent(session.session_id)}`, { replace: true });
+      if (prompt) await this.#ask(session.session_id, prompt);
+      if (this.isConnected) navigate(`/sessions/${encodeURIComponent(session.session_id)}`, { replace: true });
     } catch (error) {
       fill(this.#problem, failure(error));
     } finally {

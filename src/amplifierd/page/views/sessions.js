@@ -2,7 +2,7 @@
 
 import { get } from "../lib/api.js";
 import { approvals } from "../lib/approvals.js";
-import { fill, h, icon, iconButton } from "../lib/dom.js";
+import { fill, h, icon, iconButton, refill } from "../lib/dom.js";
 import { ago, cost, moment, plural, sessionName, shortPath, tokens } from "../lib/format.js";
 import { href, sessionHref } from "../lib/router.js";
 import { load, loadMore, sessions } from "../lib/sessions.js";
@@ -99,7 +99,7 @@ class SessionsView extends View {
 
   #renderFilters(byId) {
     const states = [...byId.values()].filter((one) => one.created_by === "user").map(stateOf);
-    fill(this.#filters, Object.entries(FILTERS).map(([name, { label, fits }]) => {
+    refill(this.#filters, Object.entries(FILTERS).map(([name, { label, fits }]) => {
       const count = name === "all" ? 0 : states.filter(fits).length;
       return h("button", {
         type: "button", "aria-pressed": String(this.#filter === name), dataset: { key: name },
@@ -107,7 +107,6 @@ class SessionsView extends View {
           this.#filter = name;
           kept.set("sessions.filter", name);
           this.#render();
-          this.#filters.querySelector(`[data-key="${name}"]`).focus();
         },
       }, label, count > 0 && h("span.count", String(count)));
     }));

@@ -108,31 +108,35 @@ export class Composer extends HTMLElement {
   async #steer() {
     const content = this.#field.value.trim();
     if (!content || this.#isSending) return;
+    const steer = () => post(ofSession(this.#id, "/steer"), { content });
     try {
-      await this.#sending(() => post(ofSession(this.#id, "/steer"), { content }), { rethrow: ["nothing-to-steer", "steering-unsupported"] });
-      toast("The agent reads it before its next step");
+      const isSent = await this.#sending(steer, { rethrow: ["nothing-to-steer", "steering-unsupported"] });
+      if (isSent) toast("The agent reads it before its next step");
     } catch (error) {
       if (error.code === "steering-unsupported") toast("This agent cannot be steered; the text is queued.");
       await this.#send({ queue: true });
     }
   }
 
-  /** Send what is written; the field is emptied when the daemon has it, and not before. */
+  /** Send what is written, and return whether the daemon has it; the field is emptied then, and not before. */
   async #sending(work, { rethrow = [] } = {}) {
     const text = this.#field.value;
+    const images = this.#images;
     this.#isSending = true;
     this.update(this.#session);
     try {
       await work();
       if (this.#field.value === text) this.#field.value = "";
-      this.#images = [];
+      this.#images = this.#images.filter((one) => !images.includes(one));
       this.#showImages();
       kept.set(`draft.${this.#id}`, this.#field.value);
       this.#resize();
       this.dispatchEvent(new CustomEvent("sent", { bubbles: true }));
+      return true;
     } catch (error) {
       if (rethrow.includes(error.code)) throw error;
       toastError(error, "Not sent");
+      return false;
     } finally {
       this.#isSending = false;
       this.update(this.#session);
@@ -148,9 +152,11 @@ export class Composer extends HTMLElement {
   async #attach(files, event) {
     if (!files?.length) return;
     event?.preventDefault();
-    for (const file of files) {
+    const chosen = [...files];
+    this.#picker.value = ""; // The same file can be chosen again.
+    for (const file of chosen) {
       const block = file.size <= MOST_IMAGE_BYTES ? await readImage(file) : null;
-      if (block) this.#images.push(block);
+      if (block) this.#images = [...this.#images, block];
       else toast(`${file.name || "The file"} cannot be attached: PNG, JPEG, GIF or WebP up to 5 MB`, { kind: "error" });
     }
     this.#showImages();

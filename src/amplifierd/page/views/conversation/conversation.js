@@ -22,6 +22,8 @@ class ConversationView extends View {
   #composer;
   #log;
   #isAtEnd = true;
+  #isWatched = false;
+  #target = null;
   #top = 0;
   #isLoadingOlder = false;
 
@@ -34,7 +36,11 @@ class ConversationView extends View {
     const queue = new PromptQueue(id, { signal, edit: (text) => this.#composer.write(text) });
     fill(this.#scroller, loading("Loading the conversation…"));
     fill(this, this.#scroller, h("div.jump-place", this.#jump), h("div.dock", queue, this.#composer));
-    watchSession(id, () => {}, { signal, ready: () => this.#log.model.catchUp().catch(() => {}) });
+    const ready = () => {
+      this.#isWatched = true;
+      this.#log.model.catchUp().catch(() => {});
+    };
+    watchSession(id, () => {}, { signal, ready });
     const update = perFrame(() => this.#composer.update(sessions.value.byId.get(id) ?? null));
     this.listen(sessions, update);
     this.listen(approvals, update);
@@ -42,7 +48,8 @@ class ConversationView extends View {
     this.listen(this.#composer, "sent", () => this.#toEnd());
     onEvents(({ event, session_id: of, data }) => of === id && event === "execution:done" && announce(endOf(data)), { signal });
     this.#shortcuts(id);
-    const growth = new ResizeObserver(() => this.#isAtEnd && this.#toEnd());
+    for (const type of ["wheel", "pointerdown", "touchmove", "keydown"]) this.listen(this.#scroller, type, () => { this.#target = null; });
+    const growth = new ResizeObserver(() => (this.#isAtEnd ? this.#toEnd() : this.#target?.scrollIntoView({ block: "center" })));
     growth.observe(this.#log);
     growth.observe(this.#scroller);
     signal.addEventListener("abort", () => growth.disconnect());
@@ -52,7 +59,7 @@ class ConversationView extends View {
   async #load() {
     const { model } = this.#log;
     try {
-      await model.load({ isWatched: false });
+      await model.load({ isWatched: this.#isWatched });
     } catch (error) {
       if (error.name !== "AbortError") fill(this.#scroller, failure(error, () => this.#load()));
       return;
@@ -78,6 +85,7 @@ class ConversationView extends View {
     this.#log.renderNow();
     this.#isAtEnd = false;
     const element = this.#log.elementOf(messageId);
+    this.#target = element; // What is above it may get its height later; it stays in sight until somebody scrolls.
     element?.scrollIntoView({ block: "center" });
     element?.classList.add("is-target");
     element?.focus({ preventScroll: true });
@@ -127,6 +135,7 @@ class ConversationView extends View {
 
   #toEnd() {
     this.#isAtEnd = true;
+    this.#target = null;
     this.#scroller.scrollTop = this.#scroller.scrollHeight;
     this.#jump.hidden = true;
   }

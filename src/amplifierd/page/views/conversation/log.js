@@ -101,17 +101,23 @@ export class ConversationLog extends HTMLElement {
     messages.forEach((message, at) => {
       const isSteering = message.role === "user" && !isPictures(message) && prompts++ > 0;
       seen.add(message.id);
-      const print = `${isSteering}${message.html ?? ""}${JSON.stringify(message.content).length}${Array.isArray(message.content) && message.content.some((block) => block.html)}`;
-      let shown = this.#elements.get(message.id);
-      if (shown?.print !== print) {
-        const element = messageElement(message, this.#context(isSteering));
-        shown?.element.replaceWith(element);
-        shown = { element, print };
-        this.#elements.set(message.id, shown);
-      }
-      if (list.children[at] !== shown.element) list.insertBefore(shown.element, list.children[at] ?? null);
+      const element = this.#elementFor(message, isSteering);
+      if (list.children[at] !== element) list.insertBefore(element, list.children[at] ?? null);
     });
     while (list.children.length > messages.length) list.lastElementChild.remove();
+  }
+
+  /** Return the element of a message, made anew when it looks different now. */
+  #elementFor(message, isSteering) {
+    const known = this.#elements.get(message.id);
+    if (known?.message === message && known.isSteering === isSteering) return known.element;
+    const { content, html = "" } = message;
+    const print = `${isSteering}${html}${JSON.stringify(content).length}${Array.isArray(content) && content.some((block) => block.html)}`;
+    const isSame = known?.print === print;
+    const element = isSame ? known.element : messageElement(message, this.#context(isSteering));
+    if (!isSame) known?.element.replaceWith(element);
+    this.#elements.set(message.id, { element, print, message, isSteering });
+    return element;
   }
 
   #placeLive() {

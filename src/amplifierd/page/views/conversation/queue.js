@@ -1,7 +1,7 @@
 // Prompts that wait for their turn: seen, changed and removed.
 
 import { get, ofSession, remove } from "../../lib/api.js";
-import { fill, h, iconButton } from "../../lib/dom.js";
+import { h, iconButton, refill } from "../../lib/dom.js";
 import { plain, plural } from "../../lib/format.js";
 import { onEvents, onGap } from "../../lib/stream.js";
 import { settled } from "../../lib/state.js";
@@ -37,7 +37,7 @@ export class PromptQueue extends HTMLElement {
       return; // The view says what is wrong; the queue is shown again with the next event.
     }
     this.hidden = !this.#prompts.length;
-    fill(this, this.#prompts.length > 0 && h("section.queue", { "aria-label": "Queued prompts" },
+    refill(this, this.#prompts.length > 0 && h("section.queue", { "aria-label": "Queued prompts" },
       h("h2.queue-title", plural(this.#prompts.length, "prompt waits", "prompts wait"),
         this.#held > 0 && ` · ${plural(this.#held, "was left over; take it out to send it", "were left over; take them out to send them")}`),
       h("ol", this.#prompts.map((prompt, at) => h("li",

@@ -3,6 +3,7 @@
 import { approvals, questionOf } from "../../lib/approvals.js";
 import { fill, h, icon } from "../../lib/dom.js";
 import { duration, plain } from "../../lib/format.js";
+import { toolSubject } from "../../lib/tool-subject.js";
 import { textDiff } from "../../components/diff.js";
 import { longText } from "../../components/long-text.js";
 import { approvalBox } from "../../components/approval-box.js";
@@ -10,7 +11,6 @@ import { imageOf, isImage } from "./images.js";
 import { parse } from "./tool-states.js";
 
 const ICONS = { bash: "terminal", task: "agent", delegate: "agent", read_file: "file", write_file: "edit", edit_file: "edit", grep: "search", glob: "search", web_search: "search" };
-const SUBJECTS = ["file_path", "command", "pattern", "query", "path", "url", "agent", "agent_name", "name", "title", "prompt"];
 const STATES = {
   pending: "Not run yet", running: "Running", waiting: "Waits for approval", done: "Done", error: "Failed", cut: "Cut off",
 };
@@ -57,7 +57,7 @@ export class ToolCard extends HTMLElement {
     this.dataset.state = state;
     const { name } = this.#call;
     fill(this.#summary, icon("chevron", "fold"), icon(ICONS[name] ?? "profiles"), h("span.tool-name", name),
-      h("span.tool-subject", { dir: "ltr" }, subjectOf(this.#call.input)),
+      h("span.tool-subject", { dir: "ltr" }, plain(toolSubject(this.#call.input).slice(0, 1000)).split("\n")[0].slice(0, 200)),
       h("span.tool-state", state === "running" && h("span.spinner", { "aria-hidden": "true" }),
         h("span", { class: state === "done" ? "visually-hidden" : "" }, STATES[state]),
         known?.duration >= 1 && h("span.tool-time", duration(known.duration))));
@@ -110,13 +110,6 @@ function opensItself(name, state, input) {
   if (state === "waiting") return true;
   if (["task", "delegate"].includes(name)) return state === "running";
   return name === "edit_file" && String(input?.new_string ?? "").length < 4000;
-}
-
-function subjectOf(input) {
-  if (!input || typeof input !== "object") return plain(String(input ?? "").slice(0, 1000)).slice(0, 200);
-  const found = SUBJECTS.map((key) => input[key]).find((value) => typeof value === "string" && value);
-  const text = found ?? Object.values(input).find((value) => typeof value === "string") ?? "";
-  return plain(text.slice(0, 1000)).split("\n")[0].slice(0, 200);
 }
 
 function inputOf({ name, input }) {

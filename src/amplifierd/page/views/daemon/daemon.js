@@ -1,7 +1,7 @@
 // The daemon itself: how it is, its workers, its long work, its log, and who may use it.
 
 import { get } from "../../lib/api.js";
-import { fill, h } from "../../lib/dom.js";
+import { fill, h, refill } from "../../lib/dom.js";
 import { ago, bytes, duration, moment, number, plural, sessionName } from "../../lib/format.js";
 import { load as loadOperations, operations } from "../../lib/operations.js";
 import { sessionHref } from "../../lib/router.js";
@@ -80,7 +80,7 @@ class DaemonView extends View {
       h("td.number", `${one.loop_lag_ms.toFixed(1)} ms`), h("td.wide", { title: moment(one.started_at) }, ago(one.started_at)),
       h("td", h("ul.inline-list", one.session_ids.slice(0, 8).map((id) => h("li", h("a", { href: sessionHref(id) }, nameOf(id)))),
         one.session_ids.length > 8 && h("li.muted", `and ${one.session_ids.length - 8} more`)))));
-    fill(this.#workers, heading("daemon-workers", "Workers"),
+    refill(this.#workers, heading("daemon-workers", "Workers"),
       refusal ?? h("div.table-box", { tabIndex: 0, role: "group", "aria-label": "Worker processes" }, h("table",
         h("thead", h("tr", ["Process", "Status", "Build", "Sessions", "Turns", "Memory", "Loop lag", "Since", "Loaded"].map((name, at) =>
           h(`th${[3, 4, 5, 6].includes(at) ? ".number" : ""}${[2, 7].includes(at) ? ".wide" : ""}`, { scope: "col" }, name)))),
@@ -89,7 +89,7 @@ class DaemonView extends View {
 
   #renderOperations() {
     const all = [...operations.value.values()].slice(0, 50);
-    fill(this.#operations, heading("daemon-operations", "Operations"),
+    refill(this.#operations, heading("daemon-operations", "Operations"),
       all.length ? h("ul.operation-list", all.map(operationRow)) : h("p.muted", "No long work in the last 24 hours."));
   }
 }

@@ -16,6 +16,7 @@ export class ProfileEditor extends HTMLElement {
   #stored = "";
   #version = null;
   #checked = 0;
+  #isSaving = false;
   #gutter = h("ol.gutter", { "aria-hidden": "true" });
   #text = h("textarea.code", { spellcheck: false, autocapitalize: "off", "aria-label": "Text of the profile", wrap: "off" });
   #issues = h("ul.issues", { "aria-label": "Issues" });
@@ -68,7 +69,8 @@ export class ProfileEditor extends HTMLElement {
 
   #changed() {
     const isChanged = this.#isChanged;
-    this.#save.disabled = this.#revert.disabled = !isChanged;
+    this.#save.disabled = !isChanged || this.#isSaving;
+    this.#revert.disabled = !isChanged;
     if (this.#options.isEditable) kept.set(this.#draft, isChanged ? this.#text.value : null);
     const lines = this.#text.value.split("\n").length;
     while (this.#gutter.children.length > lines) this.#gutter.lastElementChild.remove();
@@ -118,8 +120,21 @@ export class ProfileEditor extends HTMLElement {
   }
 
   async #store() {
-    const text = this.#text.value;
+    if (this.#isSaving) return;
+    this.#isSaving = true;
     this.#save.disabled = true;
+    try {
+      await this.#put();
+    } catch (error) {
+      toastError(error, "Not saved");
+    } finally {
+      this.#isSaving = false;
+      this.#changed();
+    }
+  }
+
+  async #put() {
+    const text = this.#text.value;
     try {
       await put(ofProfile(this.#id), { markdown: text }, { headers: { "If-Match": this.#version } });
       const { text: stored, version } = await getText(ofProfile(this.#id), { raw: true }, { signal: this.#options.signal });
@@ -129,17 +144,16 @@ export class ProfileEditor extends HTMLElement {
       toast(`Saved ${this.#id}`);
       this.#options.onSaved();
     } catch (error) {
-      if (error.code === "profile-changed") await this.#conflict();
-      else toastError(error, "Not saved");
+      if (error.code !== "profile-changed") throw error;
+      await this.#conflict();
     }
-    this.#changed();
   }
 
   async #conflict() {
     const text = "Somebody changed the file since you began. Your text stays here; take over the version of the file as the one to replace?";
     if (!(await confirm({ title: "Changed elsewhere", text, action: "Replace theirs", kind: "danger" }))) return;
     this.#version = (await getText(ofProfile(this.#id), { raw: true })).version;
-    await this.#store();
+    await this.#put();
   }
 
   #discard() {

@@ -1,7 +1,7 @@
 // One profile: its text, what it inherits, how its build stands and what it was made of.
 
 import { get, put, remove } from "../../lib/api.js";
-import { fill, h, icon } from "../../lib/dom.js";
+import { fill, h, icon, refill } from "../../lib/dom.js";
 import { moment } from "../../lib/format.js";
 import { navigate } from "../../lib/navigation.js";
 import { operations, underWay } from "../../lib/operations.js";
@@ -23,6 +23,7 @@ import { compile } from "./profiles.js";
 class ProfileView extends View {
   #profile = null;
   #locked = null;
+  #shownWork = null;
   #head = h("header.profile-head");
   #build = h("section.panel", { "aria-labelledby": "profile-build" });
   #inherited = h("section.panel", { "aria-labelledby": "profile-inherited" });
@@ -39,7 +40,7 @@ class ProfileView extends View {
     fill(this, this.#head, h("div.profile-grid", editor, h("div.profile-side", this.#build, this.#inherited), this.#lock));
     this.#renderHead();
     await this.#refresh();
-    this.listen(operations, perFrame(() => this.#renderBuild()));
+    this.listen(operations, perFrame(() => this.#work() !== this.#shownWork && this.#renderBuild()));
     onEvents(({ event, data }) => {
       if (["profile:compiled", "profile:stale"].includes(event) && data.profile_id === this.#id) this.#refresh();
     }, { signal: this.signal });
@@ -59,7 +60,7 @@ class ProfileView extends View {
   }
 
   async #saved() {
-    this.#profile = await this.#read();
+    this.#profile = (await attempt(() => this.#read())) ?? this.#profile;
     this.#renderHead();
     this.#refresh();
     loadLibrary().catch(() => {});
@@ -84,12 +85,16 @@ class ProfileView extends View {
       profile.description && h("p.muted", profile.description));
   }
 
+  #work() {
+    return underWay(operations.value, "profile-compile", this.#id);
+  }
+
   async #renderBuild() {
-    const work = underWay(operations.value, "profile-compile", this.#id);
+    const work = (this.#shownWork = this.#work());
     const title = h("h2", { id: "profile-build" }, "Build");
     try {
       const status = await get(ofProfile(this.#id, "/status"), {}, { signal: this.signal });
-      fill(this.#build, title,
+      refill(this.#build, title,
         h("p", h("span.status", { dataset: { state: status.status } }, statusWord(status.status)),
           status.generated_at && h("span.muted", ` compiled ${moment(status.generated_at)}`)),
         status.build_id && h("p.small.muted", "Build ", h("code", status.build_id.slice(0, 16))),

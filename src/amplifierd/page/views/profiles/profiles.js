@@ -1,7 +1,7 @@
 // All profiles by collection: what each is, how its build stands, and bringing collections in step with their sources.
 
 import { patch, remove } from "../../lib/api.js";
-import { fill, h, icon } from "../../lib/dom.js";
+import { fill, h, icon, refill } from "../../lib/dom.js";
 import { moment, plural } from "../../lib/format.js";
 import { load as loadOperations, operations, run, underWay } from "../../lib/operations.js";
 import { library, load, profileAddress, statusWord } from "../../lib/profiles.js";
@@ -49,7 +49,7 @@ class ProfilesView extends View {
     }
     const shown = known.map((one) => [one, profiles.filter((each) => each.collection_id === one.identifier && fits(each))]);
     const wanted = this.#words ? shown.filter(([, found]) => found.length) : shown;
-    fill(this.#body, wanted.length ? wanted.map(([one, found]) => collectionSection(one, found)) : emptyState("Nothing found", "No profile fits."));
+    refill(this.#body, wanted.length ? wanted.map(([one, found]) => collectionSection(one, found)) : emptyState("Nothing found", "No profile fits."));
   }
 }
 

@@ -2,6 +2,8 @@
 //
 // Built from events in their order, so that it makes no difference whether they are read from the store or heard live.
 
+import { toolSubject } from "../../lib/tool-subject.js";
+
 const MOMENTS = {
   "context:post_compact": ({ message_count: count, token_count: tokens }) => [COMPACTED, count ? `to ${count} messages, ${tokens} tokens` : ""],
   "orchestrator:steering_injected": () => ["Steered", ""],
@@ -136,7 +138,7 @@ export class TurnSpans {
   #ofTool(event, data) {
     const key = `${event.session}:${data.tool_call_id}`;
     if (event.name === "tool:pre") {
-      const facts = { kind: "tool", name: data.tool_name, subject: subjectOf(data.tool_input), begin: event.at, group: data.parallel_group_id ?? null, callId: data.tool_call_id };
+      const facts = { kind: "tool", name: data.tool_name, subject: toolSubject(data.tool_input), begin: event.at, group: data.parallel_group_id ?? null, callId: data.tool_call_id };
       this.#calls.set(key, this.#span(facts, event.session));
     }
     const span = this.#calls.get(key);
@@ -248,12 +250,4 @@ export class TurnSpans {
 /** The agent's name in the id of its session: `<parent>-<16 hex digits>_<agent>`. */
 export function agentName(session) {
   return /-[0-9a-f]{8,}_(.+)$/.exec(session)?.[1] ?? "agent";
-}
-
-const SUBJECTS = ["file_path", "path", "command", "pattern", "query", "url", "instruction", "agent", "name", "title", "prompt"];
-
-function subjectOf(input) {
-  if (!input || typeof input !== "object") return String(input ?? "");
-  const found = SUBJECTS.map((key) => input[key]).find((value) => typeof value === "string" && value);
-  return found ?? Object.values(input).find((value) => typeof value === "string") ?? "";
 }

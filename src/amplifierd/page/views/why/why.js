@@ -115,7 +115,7 @@ class WhyView extends View {
     this.#fillPicker();
     const { request_id: wanted } = this.#requests[place];
     if (!isFirst) history.replaceState(null, "", sessionHref(this.params.id, `why/${encodeURIComponent(wanted)}`));
-    const waiting = setTimeout(() => fill(this.#place, loading()), isFirst ? 0 : 150);
+    const waiting = setTimeout(() => this.#at === place && fill(this.#place, loading()), isFirst ? 0 : 150);
     try {
       const path = (one) => ofSession(this.params.id, `/requests/${encodeURIComponent(one.request_id)}`);
       const before = this.#requests[place - 1];
@@ -130,8 +130,9 @@ class WhyView extends View {
       announce(`Request ${request.number}`);
       await this.#fillValues(request);
     } catch (error) {
+      if (error.name !== "AbortError" && this.#at === place) fill(this.#place, failure(error, () => this.#show(place)));
+    } finally {
       clearTimeout(waiting);
-      if (error.name !== "AbortError") fill(this.#place, failure(error, () => this.#show(place)));
     }
   }
 
