@@ -8,7 +8,9 @@ import sys
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Literal, Self
 
 from .exceptions import PolicyError
@@ -74,7 +76,7 @@ class PathAccess:
             else:
                 denied.update(dict.fromkeys(places.meant(text), text))
         allowed = frozenset(place for text in allow for place in places.meant(text))
-        return cls(verb, (allowed,), denied, names, origin_of)
+        return cls(verb, (allowed,), _shared(tuple(denied.items())), _shared(tuple(names.items())), origin_of)
 
     def narrowed(
         self, allow: Iterable[str] | None, deny: Iterable[str], *, base: Path, denied_names: Iterable[str] = ()
@@ -206,6 +208,12 @@ class _Places:
             self._real[directory] = os.path.realpath(directory)
         place = f"{self._real[directory].rstrip(os.sep)}{os.sep}{name}"
         return os.path.realpath(place) if os.path.islink(place) else place  # noqa: PTH114 - a hundred in every session
+
+
+@lru_cache(maxsize=64)
+def _shared(items: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
+    """Return a mapping; many sessions that are denied the same places have the same one."""
+    return MappingProxyType(dict(items))
 
 
 def _lineage(path: str) -> list[str]:

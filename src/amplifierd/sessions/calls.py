@@ -176,6 +176,18 @@ async def _execute(call: ToolCall) -> Any:
     return await settle(call.run(call.input))
 
 
+class _Step:
+    """A layer, and what is called when it lets a call pass."""
+
+    __slots__ = ("_layer", "_proceed")
+
+    def __init__(self, layer: Callable[..., Awaitable[Any]], proceed: Callable[[Any], Awaitable[Any]]) -> None:
+        self._layer, self._proceed = layer, proceed
+
+    def __call__(self, call: Any) -> Awaitable[Any]:
+        return self._layer(call, self._proceed)
+
+
 def _chained(
     layers: Sequence[CallLayer], method: str, last: Callable[[Any], Awaitable[Any]]
 ) -> Callable[[Any], Awaitable[Any]]:
@@ -183,18 +195,10 @@ def _chained(
 
     Layers that let everything pass are left out.
     """
-    step = last
+    step: Callable[[Any], Awaitable[Any]] = last
     for layer in reversed(layers):
         if getattr(type(layer), method) is not getattr(CallLayer, method):
-            step = _around(getattr(layer, method), step)
-    return step
-
-
-def _around(layer: Callable[..., Any], proceed: Callable[[Any], Awaitable[Any]]) -> Callable[[Any], Awaitable[Any]]:
-    def step(call: Any) -> Awaitable[Any]:
-        answer: Awaitable[Any] = layer(call, proceed)
-        return answer
-
+            step = _Step(getattr(layer, method), step)
     return step
 
 

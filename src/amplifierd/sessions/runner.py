@@ -100,10 +100,10 @@ class ExecutionRunner:
         self._layers: tuple[CallLayer, ...] = (*layers, self.client_turns, *own)
         self._kernel: KernelSession | None = None
         self._loading = asyncio.Lock()
-        self._loaded_sessions = session_manager.loaded
         self.turn = 0
         self._running: Turn | None = None
-        self._is_ended = asyncio.Event()
+        self._is_ended = False
+        self._ends: asyncio.Event | None = None  # when someone waits for it
         tree.runners[session_id] = self
         if record.limits and not self.is_root:
             self._limit_tree()
@@ -197,9 +197,9 @@ class ExecutionRunner:
     def _rest(self) -> None:
         """Let the modules be unloaded some time; those of a child end with its turn."""
         if self._kernel is None or self.parent is not None:
-            self._loaded_sessions.forget(self)
+            self.runtime.loaded.forget(self)
         else:
-            self._loaded_sessions.rests(self)
+            self.runtime.loaded.rests(self)
 
     def _found_at_start(self, kernel: KernelSession) -> dict[str, Any]:
         """Return what the record has to say differently, now that the modules are loaded."""
@@ -228,14 +228,18 @@ class ExecutionRunner:
             await self.tree.events.settle()
             if not self.is_root:
                 await self.runtime.store.release(self.hold)
-            self._is_ended.set()
+            self._is_ended = True
+            if self._ends is not None:
+                self._ends.set()
 
     async def stop(self) -> None:
         """Let a child's turn end at once, and wait until whoever runs it has cleaned up."""
         self.status.is_closed = True
         await self.cancel(immediate=True)
         self._stop_now()
-        await self._is_ended.wait()
+        if not self._is_ended:
+            self._ends = self._ends or asyncio.Event()
+            await self._ends.wait()
 
     # --- one turn
 
@@ -271,7 +275,7 @@ class ExecutionRunner:
     async def working(self, *, load: bool = True) -> AsyncIterator[None]:
         """Keep everything else away from the conversation meanwhile, with the modules loaded if they are needed."""
         async with self.status.working():
-            self._loaded_sessions.works(self)
+            self.runtime.loaded.works(self)
             try:
                 async with self._loading:
                     if load and (self.transcript.is_behind or self._kernel is None):

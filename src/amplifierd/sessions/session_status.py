@@ -31,8 +31,7 @@ class SessionStatus:
         self.is_loaded = self.is_busy = self.is_cancelling = self.is_closed = False
         self._session_id, self._journal, self._state = session_id, journal, state
         self._approvals, self._queue = approvals, queue
-        self._is_idle = asyncio.Event()
-        self._is_idle.set()
+        self._becomes_idle: asyncio.Future[None] | None = None  # when someone waits for it
         self._told: dict[str, Any] = {}
 
     @property
@@ -62,7 +61,6 @@ class SessionStatus:
                 f"session {self._session_id} is executing a turn", hint="wait for it, queue the prompt, or cancel it"
             )
         self.is_busy = True
-        self._is_idle.clear()
         try:
             yield
         finally:
@@ -70,10 +68,14 @@ class SessionStatus:
             try:
                 self.tell()
             finally:
-                self._is_idle.set()
+                if self._becomes_idle is not None:
+                    self._becomes_idle.set_result(None)
+                    self._becomes_idle = None
 
     async def wait_until_idle(self) -> None:
-        await self._is_idle.wait()
+        while self.is_busy:
+            self._becomes_idle = self._becomes_idle or asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._becomes_idle)
 
     def tell(self) -> None:
         """Tell `session:status` if it is not what was told last."""
