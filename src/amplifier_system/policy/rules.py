@@ -7,6 +7,7 @@ import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Any, Self
 
@@ -125,7 +126,13 @@ def _lists(name: str, section: Any) -> dict[str, tuple[str, ...]]:
 
 def _over(defaults: Rules, section: Mapping[str, tuple[str, ...]]) -> Rules:
     allow = section.get("allow", section.get("pass", defaults.allow))
-    return Rules(allow, tuple(dict.fromkeys((*defaults.deny, *section.get("deny", ())))))
+    return _shared(allow, tuple(dict.fromkeys((*defaults.deny, *section.get("deny", ())))))
+
+
+@lru_cache(maxsize=64)
+def _shared(allow: tuple[str, ...], deny: tuple[str, ...]) -> Rules:
+    """Return rules; many sessions with the same ones share them."""
+    return Rules(allow, deny)
 
 
 def _narrowed(

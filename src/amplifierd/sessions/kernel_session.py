@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -55,7 +55,7 @@ class KernelSession:
         self.messages: list[Message] = []
         self.load_failures: list[dict[str, Any]] = []
         self.settled: dict[str, Any] = {}
-        self._held = ExitStack()
+        self._import_path: AbstractContextManager[None] | None = None
         self._has_session = False
         self._context: Any = None
         self._told: ContextMessages | None = None
@@ -86,7 +86,9 @@ class KernelSession:
         await runner.journal.listen(coordinator)
         self._calls = RunningCalls(coordinator)
         coordinator.hooks.register(PROMPT_SUBMIT, self._hear_prompt, priority=PRIORITY, name="session-prompt")
-        self._held.enter_context(runner.equipment.import_path())
+        path = runner.equipment.import_path()
+        path.__enter__()  # until it is closed
+        self._import_path = path
         with unread_keys() as unread:
             await self.session.initialize()
         runner.unread_keys = tuple(dict.fromkeys(unread))
@@ -342,4 +344,6 @@ class KernelSession:
                     async with asyncio.timeout(_CLEANUP_S):
                         await self.session.cleanup()
         finally:
-            self._held.close()
+            path, self._import_path = self._import_path, None
+            if path is not None:
+                path.__exit__(None, None, None)

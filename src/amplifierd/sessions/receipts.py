@@ -23,6 +23,7 @@ logger = logging.getLogger(__name__)
 
 INTENT, OUTCOME = "tool:intent", "tool:outcome"
 
+_encode = json.JSONEncoder(sort_keys=True, ensure_ascii=False).encode
 _TURN_BEGUN, _ANSWERED = "user_message:saved", "response:stored"
 _CHECK_S = 30.0
 
@@ -145,7 +146,7 @@ def retry_of(tool: Any, input: Mapping[str, Any]) -> Retry:
 
 
 def input_hash(input: Mapping[str, Any]) -> str:
-    text = json.dumps(json_safe(dict(input)), sort_keys=True, ensure_ascii=False)
+    text = _encode(json_safe(dict(input)))
     return f"sha256:{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()}"
 
 
