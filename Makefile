@@ -53,7 +53,7 @@ endef
 # Scripts and tests that compare with the reference kernel find its interpreter in this variable.
 WITH_PEER := AMPLIFIER_PEER_PYTHON="$$(pwd -P)/$(PEER)/bin/python"
 
-.PHONY: help install run serve test check format lint types imports suite units scenes pages pictures bench compat soak fuzz clean peer browser
+.PHONY: help install run serve test check format lint types imports units scenes pages pictures bench compat soak fuzz clean peer browser
 
 help: ## List these verbs
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' Makefile
@@ -69,16 +69,12 @@ serve: install ## Serve the home of this user over HTTP until Ctrl-C
 	@$(VENV)/bin/python -m amplifierd serve
 
 test: lint ## Run everything CI runs: lint, types, imports and the test suite
-	@$(MAKE) --jobs 2 imports types suite # the types need one core for a while
-
-suite:
-	@$(MAKE) units
-	@$(MAKE) scenes
+	@$(MAKE) --jobs 2 imports types units scenes # the types and the browser need one core for a while
 
 units: install ## Run the tests of parts, which keep every core busy
 	@$(VENV)/bin/python -m pytest --numprocesses 2 --dist worksteal $(addprefix --ignore=,$(SCENES))
 
-scenes: install browser ## Run the tests with processes of their own, which often wait, so more of them at once
+scenes: install browser $(filter units,$(MAKECMDGOALS)) ## Run the tests with processes of their own, which often wait, so more of them at once
 	@$(VENV)/bin/python -m pytest --numprocesses 4 --dist worksteal $(SCENES)
 
 check: lint types imports ## Run lint, types and imports
