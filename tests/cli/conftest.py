@@ -16,6 +16,7 @@ import pytest
 
 sys.path += [str(Path(__file__).parent), str(Path(__file__).parents[1] / "stand_ins")]
 
+from daemon_home import served_home
 from terminal import WarmTerminal, in_terminal
 from warm_command import WarmCommand, WarmProcess
 
@@ -80,6 +81,14 @@ def amplifier(tmp_path: Path, warm_command: WarmCommand) -> Amplifier:
     work.mkdir()
     (work / "notes.md").write_text("# Notes\n\n- buy milk\n")
     return Amplifier(tmp_path / "home", work, warm_command)
+
+
+@pytest.fixture(scope="session")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A home that a daemon serves, for all tests that leave the daemon running."""
+    home = tmp_path_factory.mktemp("served") / "home"
+    with served_home(home):
+        yield home
 
 
 @dataclass(frozen=True)

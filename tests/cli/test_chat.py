@@ -3,7 +3,6 @@
 import json
 import os
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,20 +11,11 @@ import pytest
 
 sys.path.append(str(Path(__file__).parent))
 
-from daemon_home import served_home
 from plans import call, plan_file
 from terminal import ALT_ENTER, CTRL_C, CTRL_D, Terminal
 
 SLOW = call("bash", command="touch begun; sleep 0.6; touch finished")
 STUCK = call("bash", command="echo > begun; sleep 25")
-
-
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A home that a daemon serves, so that chats run there without a word."""
-    home = tmp_path_factory.mktemp("served") / "home"
-    with served_home(home):
-        yield home
 
 
 @pytest.fixture(params=["here", "daemon"])

@@ -5,7 +5,6 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,25 +16,15 @@ from daemon_home import served_home
 from plans import call, plan_file
 from terminal import CTRL_C, Terminal
 
-from amplifierd.daemon.run_file import RunningDaemon
+from amplifierd.daemon.run_file import find_running
+from amplifierd.paths import Paths
 
 WAITING = call("bash", command="touch begun; while [ ! -e go ]; do sleep 0.05; done")
 
 
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("served") / "home"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def running(home: Path) -> Iterator[RunningDaemon]:
-    with served_home(home) as daemon:
-        yield daemon
-
-
 @pytest.fixture
-def amplifier(amplifier: Any, home: Path) -> Any:
-    amplifier.home = home
+def amplifier(amplifier: Any, served: Path) -> Any:
+    amplifier.home = served
     return amplifier
 
 
@@ -176,12 +165,13 @@ def test_ctrl_c_stops_the_turn_in_the_daemon(amplifier: Any) -> None:
     assert rest[-1]["data"]["status"] == "cancelled"
 
 
-def test_the_daemon_is_looked_at_by_the_command(amplifier: Any, running: RunningDaemon) -> None:
+def test_the_daemon_is_looked_at_by_the_command(amplifier: Any, served: Path) -> None:
+    running = find_running(Paths.from_environment(served, {}))
     status = amplifier("daemon", "status", "--json")
     again = amplifier("daemon", "start")
-    logs = amplifier("daemon", "logs", "-n", "1000")
+    logs = amplifier("daemon", "logs", "-n", "100000")
 
-    assert (status.returncode, json.loads(status.stdout)["url"]) == (0, running.url)
+    assert (status.returncode, json.loads(status.stdout)["url"]) == (0, running and running.url)
     assert "serves it already" in again.stderr
     assert "ready after" in logs.stdout
 

@@ -4,7 +4,6 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,13 +21,6 @@ from amplifierd.paths import Paths
 
 WAITING = call("bash", command="touch begun; while [ ! -e go ]; do sleep 0.05; done")
 MARKED = {**WAITING, "when": {"regex": "^Begin$"}}
-
-
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    home = tmp_path_factory.mktemp("served") / "home"
-    with served_home(home):
-        yield home
 
 
 def chat(amplifier: Any, script: list[Any], *arguments: str) -> Terminal:
