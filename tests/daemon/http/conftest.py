@@ -22,6 +22,7 @@ from amplifierd import Home, open_home
 from amplifierd.app import create_app
 from amplifierd.daemon.callers import Scope
 from amplifierd.daemon.tokens import Tokens
+from amplifierd.workers import worker_pool
 
 LOOPBACK = "127.0.0.1"
 
@@ -61,7 +62,9 @@ def serve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Se
         def serve(home_dir: Path | None = None, **settings: Any) -> Served:
             home = open_home(home_dir or tmp_path_factory.mktemp("served"), overrides=settings)
             app = create_app(home=home)
-            return Served(home, app, stack.enter_context(TestClient(app)))
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(worker_pool, "_SOON_S", 3600.0)  # no session runs here: no worker is prepared for one
+                return Served(home, app, stack.enter_context(TestClient(app)))
 
         yield serve
 
