@@ -38,7 +38,6 @@ def serve(home_dir: Path | None, config: Path | None, flags: Mapping[str, Any], 
         if config is None:
             create_settings_file(paths.settings_file)
         check_index_format(paths.index_file)
-        tls = _tls_files(home)
         secrets = home.sessions.runtime.secrets
         log = DaemonLog(
             paths.logs, secrets, level=settings.log_level, as_json=settings.log_json, echo=not quiet and _is_watched()
@@ -46,9 +45,13 @@ def serve(home_dir: Path | None, config: Path | None, flags: Mapping[str, Any], 
         try:
             allow_many_files()
             binding = bind(settings)
-            server = Server(create_app(home=home), tls=tls, on_started=lambda: _announce(home, binding, quiet=quiet))
-            keep_what_is_there()
             try:
+                server = Server(
+                    create_app(home=home),
+                    find_tls=lambda: _tls_files(home),
+                    on_started=lambda: _announce(home, binding, quiet=quiet),
+                )
+                keep_what_is_there()
                 server.run(sockets=[binding.listener])
             finally:
                 binding.remove()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
+import ssl
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
@@ -12,6 +14,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from amplifierd.daemon.daemon import Daemon
+from amplifierd.exceptions import SettingsError
 from amplifierd.http.client_address import TrustedProxies, peer_of
 
 from .connections import ConnectionBounds, bounded_protocol
@@ -20,11 +23,23 @@ _LAST_ANSWERS_S = 5
 _LARGEST_HEADERS = 64 * 1024
 _KEEP_ALIVE_S = 75
 
+RENEW_S = 24 * 3600.0
+"""How often the certificate is looked at."""
+
+logger = logging.getLogger(__name__)
+
 
 class Server(uvicorn.Server):
-    """Ends the daemon's turns and streams before the connections; a second signal hurries all of it."""
+    """Ends the daemon's turns and streams before the connections; a second signal hurries all of it.
 
-    def __init__(self, app: FastAPI, *, tls: tuple[Path, Path] | None, on_started: Callable[[], None]) -> None:
+    `find_tls` returns certificate and key, None without TLS. It is asked again every day, so that a certificate that
+    was replaced, or has to be, is shown to new connections without a restart.
+    """
+
+    def __init__(
+        self, app: FastAPI, *, find_tls: Callable[[], tuple[Path, Path] | None], on_started: Callable[[], None]
+    ) -> None:
+        tls = find_tls()
         self._daemon: Daemon = app.state.daemon
         proxies = TrustedProxies(self._daemon.home.settings.trusted_proxies)
         super().__init__(
@@ -44,14 +59,31 @@ class Server(uvicorn.Server):
                 ssl_keyfile=tls[1] if tls else None,
             )
         )
-        self._on_started = on_started
+        self._find_tls, self._on_started = find_tls, on_started
+        self._renewing: asyncio.Task[None] | None = None
         self._stopping: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         self._loop = asyncio.get_running_loop()
         await super().startup(sockets=sockets)
+        if self.config.ssl is not None:
+            self._renewing = asyncio.create_task(self._renew_certificate(self.config.ssl))
         self._on_started()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        if self._renewing is not None:
+            self._renewing.cancel()
+        await super().shutdown(sockets=sockets)
+
+    async def _renew_certificate(self, context: ssl.SSLContext) -> None:
+        while True:
+            await asyncio.sleep(RENEW_S)
+            try:
+                if (found := await asyncio.to_thread(self._find_tls)) is not None:
+                    context.load_cert_chain(*found)
+            except (SettingsError, OSError) as error:
+                logger.warning("the certificate stays as it was: %s", error)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         if self._loop is None:  # nothing has begun yet

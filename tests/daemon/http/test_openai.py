@@ -38,7 +38,7 @@ def on_loopback(home: Home) -> Iterator[str]:
     binding = bind(home.settings)
     app = create_app(home=home)
     is_started = Event()
-    server = Server(app, tls=None, on_started=is_started.set)
+    server = Server(app, find_tls=lambda: None, on_started=is_started.set)
     thread = Thread(target=lambda: server.run(sockets=[binding.listener]))
     thread.start()
     is_started.wait()
