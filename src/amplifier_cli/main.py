@@ -19,8 +19,8 @@ from .invocation import Invocation
 PROGRAM = "amplifier"
 COMPLETE_VARIABLE = "_AMPLIFIER_COMPLETE"
 
-_NEW_OBJECTS = 50_000
-"""After so many, garbage is looked for. Imports make as many and no garbage: looking as often as usual takes longer."""
+_NEW_OBJECTS = 500_000
+"""After so many, garbage is looked for, until a session is open: imports make fewer, and no garbage."""
 
 app = typer.Typer(
     name=PROGRAM,

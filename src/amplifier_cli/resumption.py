@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from amplifier_system.garbage import end_the_start
 from amplifierd.home import Home
 from amplifierd.session_store.record import SessionRecord
 from amplifierd.sessions.approvers import Approver
@@ -47,6 +48,7 @@ async def begun(home: Home, opening: Opening, tell: Callable[[str], None]) -> At
         SessionStartError: a module that it cannot do without is broken.
     """
     session = await opening
+    end_the_start()
     for line in await described(home, session):
         tell(f"warning: {line}")
     for failure in session.record.load_warnings:

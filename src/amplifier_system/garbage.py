@@ -10,6 +10,13 @@ def look_seldom() -> None:
     gc.set_threshold(_NEW_OBJECTS)
 
 
+def end_the_start() -> None:
+    """Look seldom from now on, in a process that put off looking at all until it had imported what it needs."""
+    if gc.get_threshold()[0] > _NEW_OBJECTS:
+        keep_what_is_there()
+        look_seldom()
+
+
 def keep_what_is_there() -> None:
     """Never look again through what is there now; for code and tables that takes longer than anybody wants to wait."""
     gc.freeze()
