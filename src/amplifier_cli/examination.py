@@ -139,7 +139,7 @@ async def _sessions(home: Home) -> AsyncIterator[Finding]:
             yield Finding(
                 "session", "warning", told, f"amplifier session repair {session_id}", _repairing(home, session_id)
             )
-    yield Finding("session", "ok", f"{count} sessions")
+    yield Finding("session", "ok", f"{count} session{'' if count == 1 else 's'}")
 
 
 def _repairing(home: Home, session_id: str) -> Callable[[], Awaitable[Any]]:
