@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,7 +18,7 @@ from amplifierd.exceptions import HoldLostError, SessionError, SessionExistsErro
 from amplifierd.paths import Paths
 
 from .hold import FREE, Hold, Holder, fence
-from .json_lines import encoded_file, encoded_lines, read_last
+from .json_lines import encoded_file, encoded_lines, find_last, read_last
 from .listing import session_names
 from .message_page import MessagePage, Place
 from .metadata_file import metadata_text
@@ -129,6 +129,19 @@ class FileStore:
         files = self._files(session_id)
         last = await in_thread(lambda _: read_last(files.directory / EVENTS))
         return int(last.get("seq") or 0) if last else 0
+
+    async def last_events(self, session_ids: Sequence[str], names: Collection[str]) -> dict[str, StoredEvent]:
+        def find(session_id: str, stop: Stop) -> StoredEvent | None:
+            stop.check()
+            with suppress(OSError):  # whoever opens that session is told what is wrong with its file
+                return find_last(self._files(session_id).path(EVENTS), lambda event: event.get("event") in names)
+            return None
+
+        def work(stop: Stop) -> dict[str, StoredEvent]:
+            found = ((session_id, find(session_id, stop)) for session_id in session_ids)
+            return {session_id: event for session_id, event in found if event is not None}
+
+        return await in_thread(work)
 
     async def read_document(self, session_id: str, name: str) -> Any | None:
         files = self._files(session_id)

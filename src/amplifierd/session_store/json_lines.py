@@ -114,6 +114,19 @@ def read_since(path: Path, is_earlier: Callable[[dict[str, Any]], bool]) -> list
     return found[::-1]
 
 
+def find_last(path: Path, is_wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any] | None:
+    """Return the last object of a file that is wanted; what stands before it is not read."""
+    found: list[dict[str, Any]] = []
+
+    def look(entry: dict[str, Any]) -> bool:
+        if is_wanted(entry):
+            found.append(entry)
+        return bool(found)
+
+    read_since(path, look)
+    return found[0] if found else None
+
+
 def count_lines(path: Path) -> int:
     """Return how many whole lines a file has."""
     try:

@@ -6,7 +6,7 @@ refused: a process that slept while another took its session over can change not
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -109,6 +109,10 @@ class SessionStore(Protocol):
 
     async def last_seq(self, session_id: str) -> int:
         """Return the number of the last stored event, 0 when there is none."""
+        ...
+
+    async def last_events(self, session_ids: Sequence[str], names: Collection[str]) -> dict[str, StoredEvent]:
+        """Return, for each of these sessions that has one, the last stored event with one of these names."""
         ...
 
     async def read_document(self, session_id: str, name: str) -> Any | None:

@@ -13,7 +13,7 @@ from amplifierd.session_store.protocol import SessionStore
 
 from .announcements import Announcements
 from .interruption import find_broken_turn
-from .uncounted import TURN_DONE, counted_until, is_in_turn
+from .uncounted import TURN_BEGUN, TURN_DONE, counted_until, is_in_turn
 
 logger = logging.getLogger(__name__)
 
@@ -37,9 +37,10 @@ async def mark_interrupted(store: SessionStore, holder: Holder, announcements: A
                 logger.warning("session %s cannot be marked as interrupted: %s", session_id, error)
                 return False
 
-    abandoned = await store.abandoned()
-    marked = await asyncio.gather(*map(mark, abandoned))
-    return [session_id for session_id, is_marked in zip(abandoned, marked, strict=True) if is_marked]
+    latest = await store.last_events(await store.abandoned(), (TURN_BEGUN, TURN_DONE))
+    unended = [session_id for session_id, event in latest.items() if event["event"] == TURN_BEGUN]
+    marked = await asyncio.gather(*map(mark, unended))
+    return [session_id for session_id, is_marked in zip(unended, marked, strict=True) if is_marked]
 
 
 async def _mark(store: SessionStore, session_id: str, holder: Holder, announcements: Announcements) -> bool:

@@ -99,6 +99,20 @@ async def test_messages_and_events_are_kept_in_order(store: SessionStore, me: Ho
     assert [entry["seq"] for entry in await store.read_events("s1", after_seq=37)] == [38, 39, 40]
 
 
+async def test_the_last_event_of_a_name_is_found_in_many_sessions_at_once(store: SessionStore, me: Holder) -> None:
+    named = {"both": ["begun", "x", "done", "x"], "one": ["done", "begun", *"xy" * 300], "none": ["x"], "empty": []}
+    for session_id, names in named.items():
+        events = [{**event(number), "event": name} for number, name in enumerate(names, start=1)]
+        await store.create(new_session(session_id, events=events), me)
+
+    found = await store.last_events([*named, "unknown"], ("begun", "done"))
+
+    assert {session_id: (one["event"], one["seq"]) for session_id, one in found.items()} == {
+        "both": ("done", 3),
+        "one": ("begun", 2),
+    }
+
+
 async def test_events_that_are_appended_at_once_are_there_at_once_or_not_at_all(
     store: SessionStore, me: Holder
 ) -> None:
