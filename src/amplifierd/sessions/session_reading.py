@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -112,11 +113,15 @@ class SessionReading:
         return now_or_in_thread(lambda: self._store.holder_of(checked_session_id(session_id)))
 
     def children(self, session_id: str) -> tuple[SessionRecord, ...]:
-        """Return the sessions below one, parents before their children."""
+        """Return the sessions below one, parents before their children; one that is deleted meanwhile is left out."""
 
         async def read() -> tuple[SessionRecord, ...]:
             source = await self._source_of(checked_session_id(session_id))
-            return tuple([await source.read(below) for below in await source.descendants(session_id)])
+            found = []
+            for below in await source.descendants(session_id):
+                with suppress(SessionNotFoundError):
+                    found.append(await source.read(below))
+            return tuple(found)
 
         return now_or_in_thread(read)
 

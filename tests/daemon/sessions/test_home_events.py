@@ -105,6 +105,16 @@ async def test_a_child_is_told_as_part_of_its_tree(home: Home, work: Path, watch
     assert activities == ["idle", "executing", "idle", None]
 
 
+async def test_a_child_that_goes_while_a_tree_is_read_is_left_out(home: Home, work: Path) -> None:
+    async with home.sessions.open(plan=DELEGATING.sections(), working_dir=work) as session:
+        await session.execute("Ask the helper")
+    (child,) = home.sessions.children(session.session_id)
+
+    (home.paths.sessions / child.session_id).rename(work / "gone")
+
+    assert home.sessions.children(session.session_id) == ()
+
+
 @pytest.mark.parametrize("how", ["fork", "clone", "import"])
 async def test_a_session_that_is_made_of_another_is_told(home: Home, work: Path, tmp_path: Path, how: str) -> None:
     async with home.sessions.open(plan=DELEGATING.sections(), working_dir=work) as session:
