@@ -58,6 +58,7 @@ AmplifierError
     ├── ExecutionInProgressError            caller: one turn at a time
     ├── QueueFullError                      caller: too many prompts wait
     ├── PromptRemovedError                  caller: the prompt was taken out of the queue
+    ├── TurnDeadlineError                   caller: the turn did not begin in time
     ├── NothingToSteerError                 caller: no turn is running
     ├── SteeringUnsupportedError            author of the loop: it takes no steering
     ├── TurnFailedError                     whoever the problem of the turn names
@@ -135,6 +136,7 @@ __all__ = [
     "TokenNotFoundError",
     "TooManySubscribersError",
     "TrustError",
+    "TurnDeadlineError",
     "TurnFailedError",
     "UnauthorizedError",
     "UnsafeBindError",
@@ -394,6 +396,10 @@ class QueueFullError(ExecutionError):
 
 class PromptRemovedError(ExecutionError):
     """A prompt was taken out of the queue before its turn came."""
+
+
+class TurnDeadlineError(ExecutionError):
+    """A turn that had to begin by a certain time did not, and never will."""
 
 
 class NothingToSteerError(ExecutionError):

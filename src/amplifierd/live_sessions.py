@@ -21,13 +21,19 @@ Part = Literal["modules", "tools", "hooks", "capabilities", "agents"]
 
 @dataclass(frozen=True)
 class TurnRequest:
-    """A prompt, and how it is to be run. With `queue` it may wait for a running turn."""
+    """A prompt, and how it is to be run. With `queue` it may wait for a running turn.
+
+    Of those that wait, the one with the highest `priority` is next. One that has not begun after `deadline_s` never
+    does; one that runs for longer than `timeout_s` is cancelled.
+    """
 
     prompt: str
     metadata: Mapping[str, Any] = field(default_factory=dict)
     images: Sequence[Mapping[str, Any]] = ()
     queue: bool = False
     timeout_s: float | None = None
+    deadline_s: float | None = None
+    priority: int = 0
     client: ClientTurn | None = None
     """What a client wants that runs tools of its own."""
 

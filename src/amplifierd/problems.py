@@ -78,6 +78,7 @@ PROBLEMS: Mapping[type[BaseException], Problem] = {
     ours.MountPlanMissingError: Problem(409, "mount-plan-missing"),
     ours.ExecutionInProgressError: Problem(409, "execution-in-progress", retryable=True),
     ours.PromptRemovedError: Problem(499, "aborted"),
+    ours.TurnDeadlineError: Problem(504, "execution-timeout", retryable=True),
     ours.QueueFullError: Problem(429, "queue-full", retryable=True),
     ours.NothingToSteerError: Problem(409, "nothing-to-steer"),
     ours.SteeringUnsupportedError: Problem(409, "steering-unsupported"),

@@ -23,7 +23,7 @@ from amplifierd.sessions.unread_keys import UnreadKey
 from .daemon_client import DaemonClient, Event
 from .remote_approvals import RemoteApprovals
 
-_NAMES = {"timeout_s": "timeout_seconds"}
+_NAMES = {"timeout_s": "timeout_seconds", "deadline_s": "deadline_seconds"}
 _BESIDE = frozenset({"activity", "resumed", "repaired", "unread_keys"})
 _PAGE = 1000
 _AT_REST: tuple[Activity | None, ...] = ("idle", None)

@@ -136,7 +136,7 @@ async def _submitted(daemon: Daemon, session_id: str, asked: AskedCompletion) ->
     try:
         metadata = {"user": asked.user} if asked.user else {}
         request = TurnRequest(asked.prompt, metadata=metadata, images=asked.images, client=asked.client)
-        turn = await daemon.live.submit(session_id, request)
+        turn = await daemon.turns.submit(session_id, request)
         yield RunningCompletion(daemon, session_id, turn, watching)
     finally:
         daemon.events.leave(watching)

@@ -17,6 +17,8 @@ from amplifierd.home import Home
 from amplifierd.live_sessions import LiveEvent
 from amplifierd.sessions.announcements import DELETED
 from amplifierd.sessions.uncounted import TURN_DONE
+from amplifierd.turns.local_turn_queue import LocalTurnQueue
+from amplifierd.turns.turn_queue import TurnQueue
 from amplifierd.workers.workers import Workers
 
 from .audit import AuditLog
@@ -65,6 +67,7 @@ class Daemon:
         )
         self.operations.listeners.append(self._tell_operation)
         self.live = Workers(self.home, on_event=self._hear)
+        self.turns: TurnQueue = LocalTurnQueue(self.live)
         self.access = SessionAccess(self.home)
         self.phase: Phase = "starting"
         self.tokens = Tokens(home.paths, home.settings.auth.tokens)

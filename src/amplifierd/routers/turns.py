@@ -41,7 +41,11 @@ class Image(Body):
 
 
 class Execution(Body):
-    """A prompt. With `queue` it waits for a running turn; with `auto_resume` an ended session goes on."""
+    """A prompt. With `queue` it waits for a running turn; with `auto_resume` an ended session goes on.
+
+    Of turns that wait the one with the highest `priority` is next, and of these the first one. A turn that has not
+    begun after `deadline_seconds` never does and ends as failed, with the code `execution-timeout`.
+    """
 
     prompt: Annotated[str, Field(validation_alias=AliasChoices("prompt", "content"))]
     metadata: dict[str, Any] = Field(default_factory=dict)
@@ -49,6 +53,8 @@ class Execution(Body):
     queue: bool = False
     auto_resume: bool = False
     timeout_seconds: Annotated[float, Field(gt=0)] | None = None
+    deadline_seconds: Annotated[float, Field(gt=0)] | None = None
+    priority: Annotated[int, Field(ge=-100, le=100)] = 0
 
     def request(self) -> TurnRequest:
         return TurnRequest(
@@ -57,6 +63,8 @@ class Execution(Body):
             images=[image.model_dump() for image in self.images],
             queue=self.queue,
             timeout_s=self.timeout_seconds,
+            deadline_s=self.deadline_seconds,
+            priority=self.priority,
         )
 
 
@@ -139,7 +147,7 @@ async def execute(daemon: TheDaemon, caller: Runner, session_id: SessionId, body
     record = await _ready(daemon, caller, session_id, auto_resume=body.auto_resume)
     if MEDIA_TYPE in request.headers.get("accept", ""):
         return await _watched(daemon, caller, record, body.request())
-    submitted = await daemon.live.submit(session_id, body.request())
+    submitted = await daemon.turns.submit(session_id, body.request())
     result = await asyncio.shield(submitted.result)
     if (error := result.get("error")) is not None:
         return _failure(request, result, error)
@@ -151,7 +159,7 @@ async def submit(daemon: TheDaemon, caller: Runner, session_id: SessionId, body:
     """Run a prompt without waiting for it; its turn, or its place in the queue, is reserved when this answers."""
     record = await _ready(daemon, caller, session_id, auto_resume=body.auto_resume)
     after = await latest_sequence(daemon, record)
-    return _accepted(await daemon.live.submit(session_id, body.request()), after)
+    return _accepted(await daemon.turns.submit(session_id, body.request()), after)
 
 
 @router.post("/steer", status_code=202, responses=problems(404, 409))
@@ -179,7 +187,7 @@ async def get_cancellation(daemon: TheDaemon, caller: Reader, session_id: Sessio
 async def list_queue(daemon: TheDaemon, caller: Reader, session_id: SessionId) -> Queue:
     """List the prompts that wait for their turn."""
     await daemon.access.get(caller, session_id)
-    found = await daemon.live.queued(session_id)
+    found = await daemon.turns.waiting(session_id)
     return Queue(queue=list(found.prompts), held=found.held, total=len(found.prompts))
 
 
@@ -189,7 +197,7 @@ async def remove_queued(
 ) -> RemovedPrompt:
     """Take a prompt out of the queue; the first one has position 1."""
     await daemon.access.get(caller, session_id)
-    return RemovedPrompt(prompt=await daemon.live.remove_queued(session_id, position))
+    return RemovedPrompt(prompt=await daemon.turns.remove(session_id, position))
 
 
 async def _ready(daemon: Daemon, caller: Caller, session_id: str, *, auto_resume: bool) -> SessionRecord:
@@ -212,7 +220,7 @@ async def _watched(daemon: Daemon, caller: Caller, record: SessionRecord, turn: 
     after = await latest_sequence(daemon, record)
     watch = session_watch(daemon, record, EventFilter(), after=after)
     try:
-        submitted = await daemon.live.submit(record.session_id, turn)
+        submitted = await daemon.turns.submit(record.session_id, turn)
     except BaseException:
         watch.close()
         raise

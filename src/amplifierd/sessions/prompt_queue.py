@@ -1,4 +1,4 @@
-"""Prompts that wait while a turn runs, first come, first served.
+"""Prompts that wait while a turn runs, first come, first served within a priority.
 
 They are stored with the session. Those whose process ended before their turn came are held: they are in the queue, but
 no one knows whether they are still wanted, so they never run by themselves. A person takes one out, or sends it again.
@@ -17,6 +17,7 @@ from amplifierd.exceptions import (
     NothingToSteerError,
     QueueFullError,
     SessionError,
+    TurnDeadlineError,
 )
 
 
@@ -26,6 +27,7 @@ class Place:
 
     prompt: str | None
     turn: asyncio.Future[None]
+    priority: int = 0
 
 
 DOCUMENT = "queue"
@@ -105,7 +107,7 @@ class PromptQueue:
             if not waiting.turn.done():
                 waiting.turn.set_exception(reason)
 
-    def reserve(self, prompt: str | None, *, may_wait: bool, session_id: str) -> Place:
+    def reserve(self, prompt: str | None, *, may_wait: bool, session_id: str, priority: int = 0) -> Place:
         """Take the turn, or a place in the queue, at once; `turn` waits for it and gives it back.
 
         A prompt that is held was sent again with this one, and is held no longer.
@@ -114,7 +116,7 @@ class PromptQueue:
             ExecutionInProgressError: a turn is running and the prompt is not to wait.
             QueueFullError: too many wait already.
         """
-        place = Place(prompt, asyncio.get_running_loop().create_future())
+        place = Place(prompt, asyncio.get_running_loop().create_future(), priority)
         if not self._is_taken:
             self._is_taken = True
             place.turn.set_result(None)
@@ -128,7 +130,8 @@ class PromptQueue:
             raise QueueFullError(
                 f"{self._longest} prompts wait in session {session_id} already", hint="raise sessions.max_queue"
             )
-        self._waiting.append(place)
+        first_below = (n for n, waiting in enumerate(self._waiting) if waiting.priority < priority)
+        self._waiting.insert(next(first_below, len(self._waiting)), place)
         self._release(prompt)
         return place
 
@@ -137,15 +140,20 @@ class PromptQueue:
             self._held.remove(prompt)
 
     @asynccontextmanager
-    async def turn(self, place: Place) -> AsyncIterator[None]:
+    async def turn(self, place: Place, deadline_s: float | None = None) -> AsyncIterator[None]:
         """Hold the turn while the block runs.
 
         Raises:
             SessionStateError: the session was closed meanwhile.
+            TurnDeadlineError: it did not come in time.
             asyncio.CancelledError: it was taken out of the queue.
         """
         if not place.turn.done():
-            await self._wait(place)
+            try:
+                async with asyncio.timeout(deadline_s):
+                    await self._wait(place)
+            except TimeoutError:
+                raise deadline_passed(deadline_s) from None
         place.turn.result()  # it may have been taken out before anyone waited for it
         try:
             yield
@@ -175,6 +183,13 @@ class PromptQueue:
                 waiting.turn.set_result(None)
                 return
         self._is_taken = False
+
+
+def deadline_passed(deadline_s: float | None) -> TurnDeadlineError:
+    return TurnDeadlineError(
+        f"the turn did not begin within its deadline of {deadline_s or 0:g} s, and never will",
+        hint="submit it again, with a later deadline or a higher priority",
+    )
 
 
 def _is_given(turn: asyncio.Future[None]) -> bool:

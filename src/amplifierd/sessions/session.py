@@ -97,35 +97,51 @@ class Session:
         images: Sequence[Mapping[str, Any]] = (),
         correlation_id: str | None = None,
         queue: bool = False,
+        priority: int = 0,
+        deadline_s: float | None = None,
         timeout_s: float | None = None,
     ) -> TurnResult:
         """Run a prompt to its end. With `queue` it waits for a running turn; after `timeout_s` it is cancelled.
+
+        Of prompts that wait, the one with the highest `priority` is next; one that has waited for `deadline_s` is given
+        up.
 
         What goes wrong inside the turn is in the result.
 
         Raises:
             ExecutionInProgressError: a turn is running, and `queue` is not set.
             QueueFullError: too many prompts wait.
+            TurnDeadlineError: it did not begin within `deadline_s`.
             TimeoutError: it took longer than `timeout_s`; the session stays usable.
             HoldLostError: another process has taken the session over.
             SessionStateError: the session is closed.
         """
         submitted = self.submit(
-            prompt, metadata=metadata, images=images, correlation_id=correlation_id, queue=queue, timeout_s=timeout_s
+            prompt,
+            metadata=metadata,
+            images=images,
+            correlation_id=correlation_id,
+            queue=queue,
+            priority=priority,
+            deadline_s=deadline_s,
+            timeout_s=timeout_s,
         )
         return await submitted.run()
 
-    def submit(self, prompt: str, *, queue: bool = False, **options: Any) -> SubmittedPrompt:
+    def submit(
+        self, prompt: str, *, queue: bool = False, priority: int = 0, deadline_s: float | None = None, **options: Any
+    ) -> SubmittedPrompt:
         """Take the session's turn, or a place in its queue, for a prompt; what it returns is then run by the caller.
 
         Takes what `execute` takes, and `client` for a client that runs tools of its own; raises at once what keeps the
-        prompt from being run.
+        prompt from being run. In the queue a higher `priority` goes first; after `deadline_s` there `run` raises
+        `TurnDeadlineError`.
         """
         self._require_open()
-        place = self._queue.reserve(prompt, may_wait=queue, session_id=self.session_id)
+        place = self._queue.reserve(prompt, may_wait=queue, priority=priority, session_id=self.session_id)
 
         async def run() -> TurnResult:
-            async with self._queue.turn(place):
+            async with self._queue.turn(place, deadline_s):
                 return await self._execute(prompt, **options)
 
         return SubmittedPrompt(is_queued=not place.turn.done(), run=run)
@@ -152,13 +168,15 @@ class Session:
         if self._is_closed:
             raise closed(self.session_id)
 
-    async def stream(self, prompt: str, *, queue: bool = False, **options: Any) -> AsyncIterator[Event]:
+    async def stream(
+        self, prompt: str, *, queue: bool = False, priority: int = 0, deadline_s: float | None = None, **options: Any
+    ) -> AsyncIterator[Event]:
         """Run a prompt and yield its events, those of its children included; the last one is `execution:done`.
 
         Takes what `execute` takes. While it waits for its turn nothing comes. Whoever stops reading stops the turn.
         """
         self._require_open()
-        place = self._queue.reserve(prompt, may_wait=queue, session_id=self.session_id)
+        place = self._queue.reserve(prompt, may_wait=queue, priority=priority, session_id=self.session_id)
         state: Literal["waiting", "begun", "running", "done"] = "waiting"
 
         def belongs(event: Event) -> bool:
@@ -177,7 +195,7 @@ class Session:
 
         async def run() -> None:
             nonlocal state
-            async with self._queue.turn(place):
+            async with self._queue.turn(place, deadline_s):
                 state = "begun"
                 await self._execute(prompt, **options)
 

@@ -33,6 +33,8 @@ class Submission:
             "images": [dict(image) for image in self.turn.images],
             "queue": self.turn.queue,
             "timeout_s": self.turn.timeout_s,
+            "deadline_s": self.turn.deadline_s,
+            "priority": self.turn.priority,
             "client": asdict(self.turn.client) if self.turn.client is not None else None,
         }
 

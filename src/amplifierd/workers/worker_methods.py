@@ -153,6 +153,8 @@ class WorkerMethods:
         images: Sequence[Mapping[str, Any]],
         queue: bool,
         timeout_s: float | None,
+        deadline_s: float | None,
+        priority: int,
         client: Mapping[str, Any] | None,
     ) -> dict[str, Any]:
         """Take a prompt on; `turn_ended` follows when its turn is over."""
@@ -164,6 +166,8 @@ class WorkerMethods:
             correlation_id=correlation_id,
             queue=queue,
             timeout_s=timeout_s,
+            deadline_s=deadline_s,
+            priority=priority,
             client=ClientTurn(**client) if client is not None else None,
         )
         self._untold.add((session_id, correlation_id))

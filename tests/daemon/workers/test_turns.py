@@ -11,13 +11,10 @@ from worker_bench import PROMPT, WorkerBench, faulty, until
 
 from amplifierd.exceptions import (
     ApprovalNotFoundError,
-    ExecutionInProgressError,
     NothingToSteerError,
-    PromptRemovedError,
-    QueueFullError,
     SessionNotFoundError,
 )
-from amplifierd.live_sessions import QueuedPrompts, TurnRequest
+from amplifierd.live_sessions import TurnRequest
 from amplifierd.sessions.client_turns import ClientTurn
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -60,38 +57,6 @@ async def test_loading_is_idempotent_and_so_is_unloading(bench: WorkerBench) -> 
 async def test_what_is_not_there_is_the_library_s_error(bench: WorkerBench) -> None:
     with pytest.raises(SessionNotFoundError):
         await bench.live.load("nothing-of-this-name")
-
-
-async def test_one_turn_at_a_time_and_others_queue_on_request(bench: WorkerBench) -> None:
-    session_id, folder = await bench.session([*faulty("wait"), "Second."])
-    first = await bench.live.submit(session_id, TurnRequest(PROMPT))
-
-    with pytest.raises(ExecutionInProgressError):
-        await bench.live.submit(session_id, TurnRequest("two"))
-    second = await bench.live.submit(session_id, TurnRequest("two", queue=True))
-    third = await bench.live.submit(session_id, TurnRequest("three", queue=True))
-
-    assert (first.status, second.status, third.status) == ("accepted", "queued", "queued")
-    assert await bench.live.queued(session_id) == QueuedPrompts(["two", "three"], held=0)
-    assert await bench.live.remove_queued(session_id, 2) == "three"
-    with pytest.raises(PromptRemovedError):
-        await third.result
-    end = bench.end_of(third)
-    assert (end["status"], end["error"]["code"]) == ("cancelled", "aborted")
-    (folder / "go").touch()
-    assert [(await bench.result(one))["turn"] for one in (first, second)] == [1, 2]
-    assert second.correlation_id == f"prompt_{session_id}_2"
-
-
-async def test_the_queue_has_an_end(bench: WorkerBench) -> None:
-    session_id, _ = await bench.session(faulty("wait"))
-    await bench.live.submit(session_id, TurnRequest(PROMPT))
-    for number in range(bench.home.settings.sessions.max_queue):
-        await bench.live.submit(session_id, TurnRequest(str(number), queue=True))
-
-    with pytest.raises(QueueFullError):
-        await bench.live.submit(session_id, TurnRequest("one too many", queue=True))
-    await bench.live.unload(session_id)
 
 
 async def test_a_turn_is_cancelled_while_its_tool_runs(bench: WorkerBench) -> None:

@@ -1,0 +1,35 @@
+"""What hands out turns. One contract suite holds every implementation to it.
+
+A session runs one turn at a time; of those that wait, the one with the highest priority is next, and of these the one
+that was submitted first.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from amplifierd.live_sessions import QueuedPrompts, SubmittedTurn, TurnRequest
+
+
+class TurnQueue(Protocol):
+    """Takes turns on and has them run, wherever their sessions are."""
+
+    async def submit(self, session_id: str, turn: TurnRequest) -> SubmittedTurn:
+        """Take a turn on; returns as soon as it is sure to run, or waits for its time.
+
+        Raises:
+            ExecutionInProgressError, QueueFullError, SessionStateError, SessionHeldError: it was not taken on.
+        """
+        ...
+
+    async def waiting(self, session_id: str) -> QueuedPrompts:
+        """Return the prompts of a session that have not begun, the next one first."""
+        ...
+
+    async def remove(self, session_id: str, position: int) -> str:
+        """Take a prompt out that has not begun, and return it; the first one has position 1.
+
+        Raises:
+            NothingToSteerError: there is none.
+        """
+        ...
