@@ -11,7 +11,6 @@ from pygments.lexer import Lexer
 from pygments.lexers import get_lexer_by_name
 from pygments.util import ClassNotFound
 
-from .budget import Budget
 from .code_colours import PREFIX, colour_of
 
 _NAMES = """
@@ -28,17 +27,16 @@ _LARGEST = 64 * 1024
 _LONGEST_LINE = 2000
 
 
-def highlighted(code: str, language: str, budget: Budget) -> str:
+def highlighted(code: str, language: str) -> str:
     """Return code as HTML, its parts with classes; without them where its language is not known or it is large."""
     lexer = _lexer(language.lower())
     if lexer is None or len(code) > _LARGEST or any(len(line) > _LONGEST_LINE for line in code.split("\n")):
         return escape(code)
-    return "".join(_parts(lexer, code, budget))
+    return "".join(_parts(lexer, code))
 
 
-def _parts(lexer: Lexer, code: str, budget: Budget) -> Iterator[str]:
+def _parts(lexer: Lexer, code: str) -> Iterator[str]:
     for colour, run in groupby(lexer.get_tokens(code), key=lambda part: colour_of(part[0])):
-        budget.check()
         text = escape("".join(text for _, text in run))
         yield f'<span class="{PREFIX}{colour}">{text}</span>' if colour else text
 

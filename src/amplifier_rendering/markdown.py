@@ -9,16 +9,14 @@ from typing import Any
 
 from markdown_it import MarkdownIt
 from markdown_it.renderer import RendererHTML
-from markdown_it.rules_block import StateBlock
 from markdown_it.rules_core import StateCore
-from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 from markdown_it.utils import OptionsDict
 
-from .budget import Budget, TooSlowError
 from .highlighting import highlighted
 from .html_policy import SAFE_IMAGE, is_safe_link, sanitised
 from .plain import MAX_CHARACTERS, plain
+from .processor_time import TooSlowError, at_most
 from .visible_text import visible
 
 _SECONDS = 1.0
@@ -38,28 +36,23 @@ def render(text: str, *, seconds: float = _SECONDS) -> str:
     """Return a text as safe HTML. One that is too large, or too slow to take apart, is shown as it is."""
     if len(text) > MAX_CHARACTERS:
         return plain(text)
+    shown = visible(text)
     try:
-        return sanitised(_MARKDOWN.render(visible(text), {"budget": Budget(seconds)}))
+        with at_most(seconds):
+            html = _MARKDOWN.render(shown)
     except (TooSlowError, RecursionError):
         return plain(text)
+    return sanitised(html)
 
 
 class _Renderer(RendererHTML):
     """What differs from plain HTML: code has classes, images come from nowhere else, tables can be scrolled."""
 
-    def text(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: Environment) -> str:
-        env["budget"].check()
-        return super().text(tokens, idx, options, env)
-
-    def softbreak(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: Environment) -> str:
-        env["budget"].check()
-        return super().softbreak(tokens, idx, options, env)
-
     def fence(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: Environment) -> str:
         token = tokens[idx]
         language = token.info.split(maxsplit=1)[0] if token.info.strip() else ""
         named = f' data-language="{escape(language)}"' if _LANGUAGE.fullmatch(language) else ""
-        code = highlighted(token.content, language, env["budget"])
+        code = highlighted(token.content, language)
         return f'<pre class="md-code"{named}><code>{code}</code></pre>\n'
 
     code_block = fence
@@ -91,11 +84,6 @@ class _Renderer(RendererHTML):
     def check(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: Environment) -> str:
         sign, told = _CHECKS[tokens[idx].markup]
         return f'<span class="md-check" role="img" aria-label="{told}">{sign}</span> '
-
-
-def _look_at_the_clock(state: StateBlock | StateInline, *_: Any) -> bool:
-    state.env["budget"].check()
-    return False
 
 
 def _suit_the_page(state: StateCore) -> None:
@@ -130,23 +118,22 @@ def _link_addresses(state: StateCore) -> None:
     """Make links of the web addresses in a text."""
     for block in state.tokens:
         if block.type == "inline" and block.children and "://" in block.content:
-            block.children = _linked(block.children, state.env["budget"])
+            block.children = _linked(block.children)
 
 
-def _linked(children: Sequence[Token], budget: Budget) -> list[Token]:
+def _linked(children: Sequence[Token]) -> list[Token]:
     found: list[Token] = []
     inside = 0
     for token in children:
         inside += (token.type == "link_open") - (token.type == "link_close")
-        found += [token] if inside or token.type != "text" else _parts(token, budget)
+        found += [token] if inside or token.type != "text" else _parts(token)
     return found
 
 
-def _parts(token: Token, budget: Budget) -> list[Token]:
+def _parts(token: Token) -> list[Token]:
     parts: list[Token] = []
     end = 0
     for match in _ADDRESS.finditer(token.content):
-        budget.check()
         address = match[0].rstrip(_NOT_AT_THE_END)
         if is_safe_link(address):
             before = Token("text", "", 0, content=token.content[end : match.start()])
@@ -161,10 +148,6 @@ def _new_markdown() -> MarkdownIt:
     markdown.options["maxNesting"] = _NESTING
     markdown.enable(["table", "strikethrough"])
     markdown.validateLink = lambda url: is_safe_link(url) or bool(SAFE_IMAGE.fullmatch(url))  # type: ignore[method-assign]
-    markdown.block.ruler.before(
-        "table", "clock", _look_at_the_clock, {"alt": ["paragraph", "reference", "blockquote", "list"]}
-    )
-    markdown.inline.ruler.before("text", "clock", _look_at_the_clock)
     for rule in (_check_tasks, _link_addresses, _suit_the_page):
         markdown.core.ruler.push(rule.__name__, rule)
     return markdown

@@ -1,7 +1,8 @@
 """Rendering beside the process that serves: what a text does there cannot slow anybody else down.
 
-Each of the two processes takes one text at a time. Small texts have one of their own, so that they do not wait for
-large ones. A process that does not answer in time is ended, and its text shown as it is.
+Each of the two processes takes one text at a time, and gives up one that keeps the processor busy for a second. Small
+texts have a process of their own, so that they do not wait for large ones. A process that does not answer at all is
+ended, and its text shown as it is.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from amplifier_rendering.plain import MAX_CHARACTERS, plain
 
 SIZE_BYTES = 4
 _SMALL = 16 * 1024
-_PATIENCE_S = 30.0
+_PATIENCE_S = 10.0
 _ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "PYTHONPATH", "VIRTUAL_ENV")
 
 logger = logging.getLogger(__name__)
@@ -31,7 +32,7 @@ class Renderer:
     def __init__(self) -> None:
         self._small, self._large = _RenderProcess(), _RenderProcess()
         self._rendered = _Rendered()
-        self._warming: asyncio.Task[str] | None = None
+        self._warming: asyncio.Task[str | None] | None = None
 
     def warm(self) -> None:
         """Start the process for small texts: somebody is about to look at some."""
@@ -47,6 +48,8 @@ class Renderer:
         if (known := self._rendered.find(text)) is not None:
             return known
         html = await (self._small if len(text) <= _SMALL else self._large).render(text)
+        if html is None:  # not kept: the next process may have more luck with it
+            return plain(text)
         self._rendered.keep(text, html)
         return html
 
@@ -65,7 +68,8 @@ class _RenderProcess:
         self._process: Process | None = None
         self._turn = asyncio.Lock()
 
-    async def render(self, text: str) -> str:
+    async def render(self, text: str) -> str | None:
+        """Return a text as HTML, None when the process does not answer."""
         async with self._turn:
             is_done = False
             try:
@@ -74,7 +78,7 @@ class _RenderProcess:
                 is_done = True
             except (TimeoutError, OSError, EOFError) as error:
                 logger.warning("a text of %s characters is shown as it is: %r", len(text), error)
-                return plain(text)
+                return None
             else:
                 return html
             finally:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from amplifier_rendering.plain import plain
 from amplifierd.daemon.renderer import Renderer
 
 
@@ -51,6 +52,20 @@ async def test_a_process_that_is_killed_is_replaced(children: set[int]) -> None:
     await renderer.close()
 
     assert shown[-1] == '<p dir="auto"><em>b</em> 2</p>\n'
+
+
+async def test_a_lexer_that_is_stuck_in_one_token_is_given_up(children: set[int]) -> None:
+    stuck = "```matlab\n" + "\n" * 16_000 + "x\n```"  # looks for the end of the empty lines from each of them
+    renderer = Renderer()
+    await renderer.render("warm")
+    (pid,) = processes() - children
+
+    shown = await renderer.render(stuck)
+
+    assert shown == plain(stuck)
+    assert await renderer.render("*a*") == '<p dir="auto"><em>a</em></p>\n'
+    assert processes() - children == {pid}
+    await renderer.close()
 
 
 async def test_who_stops_waiting_mixes_up_no_answers() -> None:
