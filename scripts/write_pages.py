@@ -25,6 +25,7 @@ from amplifier_system.homes import PREFIX
 from amplifierd import Settings, open_home
 from amplifierd.app import create_app
 from amplifierd.settings_layers import keys_of
+from amplifierd.store_address import StoreAddress
 
 DOCS = Path(__file__).parents[1] / "docs"
 STYLESHEET = DOCS.parent / "src/amplifierd/page/page.css"
@@ -205,7 +206,7 @@ def _help(*names: str) -> str:
 def _shown(default: Any) -> str:
     if default is None:
         return "none"
-    return str(default) if isinstance(default, str | Path) else json.dumps(default)
+    return str(default) if isinstance(default, str | Path | StoreAddress) else json.dumps(default)
 
 
 def stylesheet_page() -> str:

@@ -2,9 +2,12 @@
 
 import gc
 import ipaddress
+import os
 import signal
 import sys
+import uuid
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -15,6 +18,8 @@ settings.load_profile("suite")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of a shell; what tests start inherits it
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+sys.path.append(str(Path(__file__).parent / "stand_ins"))
 
 gc.disable()  # until all tests are known: what is made until then stays
 
@@ -72,6 +77,30 @@ def home_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HOME", str(tmp_path_factory.mktemp("home")))
         yield
+
+
+@pytest.fixture(scope="session")
+def postgres_server(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> str:
+    """The address, without a database, of the PostgreSQL server that the whole run shares; started when needed."""
+    from postgres_server import shared_server  # its packages are loaded where they are used
+
+    base = tmp_path_factory.getbasetemp()
+    is_alone = worker_id == "master"
+    return shared_server(base if is_alone else base.parent, os.getpid() if is_alone else os.getppid())
+
+
+@pytest.fixture(scope="session")
+def postgres_database(postgres_server: str) -> str:
+    """A database of this process of the run."""
+    from postgres_server import new_database
+
+    return new_database(postgres_server)
+
+
+@pytest.fixture
+def postgres_address(postgres_database: str) -> str:
+    """The address of a store of its own for a test; it is empty."""
+    return f"{postgres_database}?schema=test_{uuid.uuid4().hex}"
 
 
 @pytest.fixture(autouse=True)

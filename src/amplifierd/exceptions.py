@@ -45,6 +45,8 @@ AmplifierError
 │   ├── SessionHeldError                    another process holds it; carries the holder
 │   ├── HoldLostError                       another process took it over in the meantime
 │   ├── SessionImportError                  whoever sent the file: it was changed, damaged or is not an export
+│   ├── StoreUnavailableError               operator: the database of the sessions cannot be used at the moment
+│   ├── MemberFencedError                   us: others count this process as gone; its sessions are theirs
 │   ├── StoredRequestNotFoundError          caller: no such request was sent to a model
 │   ├── ReplayError                         caller: the record does not suffice to run the session again
 │   └── MountPlanMissingError               owner of the home: its plan is gone
@@ -100,6 +102,7 @@ __all__ = [
     "InvalidMessageError",
     "InvalidSessionIdError",
     "InvalidTurnError",
+    "MemberFencedError",
     "MountPlanError",
     "MountPlanMissingError",
     "NotReadyError",
@@ -131,6 +134,7 @@ __all__ = [
     "SettingsError",
     "SnapshotRefusedError",
     "SteeringUnsupportedError",
+    "StoreUnavailableError",
     "StoredRequestNotFoundError",
     "TokenExistsError",
     "TokenNotFoundError",
@@ -331,15 +335,23 @@ class SessionStateError(SessionError):
 
 
 class SessionHeldError(SessionError):
-    """Another process holds the session; `holder` says which."""
+    """Another process holds the session; `holder` says which, and `address` where its daemon is reached, if any."""
 
-    def __init__(self, message: str, *, holder: Any = None, hint: str = "") -> None:
+    def __init__(self, message: str, *, holder: Any = None, address: str | None = None, hint: str = "") -> None:
         super().__init__(message, hint=hint)
-        self.holder = holder
+        self.holder, self.address = holder, address
 
 
 class HoldLostError(SessionError):
     """Another process took the session over in the meantime: nothing was written."""
+
+
+class StoreUnavailableError(SessionError):
+    """The database in which the sessions are kept cannot be used at the moment."""
+
+
+class MemberFencedError(SessionError):
+    """Others count this process as gone, so that it holds no session any more and may take none."""
 
 
 class SessionImportError(SessionError):

@@ -8,13 +8,24 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    PrivateAttr,
+    ValidationError,
+    WithJsonSchema,
+)
 from pydantic_settings import BaseSettings, InitSettingsSource, SettingsConfigDict
 
 from .exceptions import SettingsError
 from .identifiers import ProfileId
 from .limits import Limits
 from .settings_layers import Layer, keys_of, read_environment, read_file
+from .store_address import StoreAddress
 
 __all__ = ["Settings", "build_settings", "load_settings"]
 
@@ -46,6 +57,9 @@ AtLeastOne = Annotated[Whole, Field(ge=1)]
 Seconds = Annotated[float, BeforeValidator(_no_boolean), Field(gt=0)]
 AbsolutePath = Annotated[Path, AfterValidator(_absolute)]
 Texts = tuple[str, ...]
+Store = Annotated[
+    StoreAddress, BeforeValidator(StoreAddress.parse), PlainSerializer(str), WithJsonSchema({"type": "string"})
+]
 
 
 class Section(BaseModel):
@@ -197,6 +211,10 @@ class Settings(BaseSettings):
         "its providers has a key",
     )
     offline: bool = Field(default=False, description="no network at all")
+    store: Store = Field(
+        default=StoreAddress(),
+        description="where sessions are kept: files, or postgresql://… for a database that machines share",
+    )
     startup: StartupSettings = StartupSettings()
     compile: CompileSettings = CompileSettings()
     cache: CacheSettings = CacheSettings()
@@ -250,7 +268,9 @@ def _describe(problem: Mapping[str, Any], layers: Sequence[Layer]) -> str:
     path = tuple(str(part) for part in problem["loc"])
     key = path[:2] if path[0] in Settings.model_fields and ".".join(path[:2]) in _KEYS else path[:1]
     place = next((place for layer in layers if (place := layer.find_place(key))), "settings")
-    return f"{place}: {'.'.join(path)}: {problem['msg']}, got {problem['input']!r}"
+    given = "" if path[0] in _SECRET else f", got {problem['input']!r}"
+    return f"{place}: {'.'.join(path)}: {problem['msg']}{given}"
 
 
+_SECRET = ("store",)  # what was given may have a password in it
 _KEYS = frozenset(".".join(path) for path, _ in keys_of(Settings))

@@ -15,6 +15,7 @@ from amplifier_foundation.sources.locks import locked_now
 from .exceptions import SettingsError
 from .settings import Settings, build_settings
 from .settings_layers import NESTED, keys_of, parse_file
+from .store_address import StoreAddress
 from .yaml_edits import edited, mapping_in, replace_text
 
 _LOCK_WAIT_S = 30.0
@@ -82,4 +83,4 @@ def _commented_defaults() -> list[str]:
 
 
 def _text(default: Any) -> str:
-    return str(default) if isinstance(default, str | Path) else json.dumps(default)
+    return str(default) if isinstance(default, str | Path | StoreAddress) else json.dumps(default)

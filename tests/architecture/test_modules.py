@@ -107,7 +107,7 @@ def test_the_distributions_extras_are_what_the_modules_of_that_name_need() -> No
         path.parent.name: tomllib.loads(path.read_text(encoding="utf-8"))["project"]["dependencies"]
         for path in (ROOT / "modules").glob("*/pyproject.toml")
     }
-    of_our_own = {"keyring", "sandbox"}
+    of_our_own = {"keyring", "postgres", "sandbox"}
     offered = {
         extra: sorted(packages) for extra, packages in extras.items() if extra not in {"all", "dev", *of_our_own}
     }

@@ -17,6 +17,7 @@ from amplifierd.limits import Limits
 from amplifierd.settings import load_settings
 from amplifierd.settings_file import create_settings_file, edit_settings
 from amplifierd.settings_layers import keys_of
+from amplifierd.store_address import StoreAddress
 
 ROOT = Path(__file__).parents[2]
 
@@ -29,6 +30,7 @@ DEFAULTS: dict[str, Any] = {
     "working_dir": Path("~/amplifier"),
     "default_profile": None,
     "offline": False,
+    "store": StoreAddress(),
     "startup.check_on_start": True,
     "startup.update_on_start": False,
     "startup.auto_compile": True,
@@ -99,6 +101,7 @@ OTHER: dict[str, tuple[str, Any]] = {
     "working_dir": ("/srv/work", Path("/srv/work")),
     "default_profile": ("local/mine", "local/mine"),
     "offline": ("on", True),
+    "store": ("postgresql://h/db", StoreAddress("postgresql://h/db")),
     "startup.auto_compile": ("false", False),
     "startup.max_parallel_workers": ("16", 16),
     "compile.install_dependencies": ("never", "never"),

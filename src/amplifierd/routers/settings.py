@@ -15,6 +15,7 @@ from amplifierd.http.models import Answer, Body
 from amplifierd.http.routers import api_router
 from amplifierd.identifiers import is_module_id
 from amplifierd.settings import Settings
+from amplifierd.store_address import StoreAddress
 
 router = api_router("/settings", tags=["settings"], dependencies=[Depends(requires("admin"))])
 
@@ -128,6 +129,8 @@ def _flat(body: BaseModel) -> dict[str, Any]:
         if isinstance(value, BaseModel) and isinstance(Settings.model_fields[name].default, BaseModel):
             dumped = value.model_dump(mode="json")
             flat |= {f"{name}.{key}": dumped[key] for key in value.model_fields_set}
+        elif isinstance(value, StoreAddress):
+            flat[name] = value.secret_text  # it shows itself without its password
         elif not isinstance(Settings.model_fields[name].default, BaseModel):
             flat[name] = body.model_dump(mode="json", include={name})[name]
     return flat

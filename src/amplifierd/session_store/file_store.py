@@ -254,6 +254,12 @@ class FileStore:
     async def purge(self, session_id: str, *, before: str | None = None) -> None:
         await in_thread(lambda _: self._trash.purge(checked_session_id(session_id), before))
 
+    async def join(self) -> None:
+        """Return at once: that a process is gone is seen on its machine."""
+
+    def belong_to(self, member_id: str) -> None:
+        """Hold sessions as this process, as always."""
+
     def workspace(self, session_id: str) -> Path:
         return self._files(session_id).directory
 

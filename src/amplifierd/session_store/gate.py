@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from amplifier_system.files import PRIVATE
-from amplifierd.exceptions import HoldLostError, SessionHeldError
+from amplifierd.exceptions import SessionHeldError
 
-from .hold import FENCE_BYTES, Hold
+from .hold import FENCE_BYTES, Hold, lost
 
 WAIT_LIMIT_S = 2.0
 
@@ -66,10 +66,7 @@ class Gate:
     def check(self, hold: Hold) -> None:
         """Raise `HoldLostError` unless `hold` is the valid one; asked while the gate is locked."""
         if _pread(self._descriptor, FENCE_BYTES, 0) != hold.fence:
-            raise HoldLostError(
-                f"session {hold.session_id!r} is no longer held under epoch {hold.epoch}: nothing was written",
-                hint="acquire it again and read what it says now",
-            )
+            raise lost(hold)
 
     def is_in_place(self) -> bool:
         """Say whether the file is still the one under its name, and not that of a session deleted meanwhile."""

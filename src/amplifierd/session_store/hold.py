@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass
 from functools import cache, cached_property
 from typing import Any
 
+from amplifierd.exceptions import HoldLostError, SessionHeldError
+
 from .process_identity import boot_id, find_start, same_boot
 
 
@@ -40,12 +42,17 @@ class Holder:
 
 @dataclass(frozen=True)
 class Hold:
-    """The right to write into one session."""
+    """The right to write into one session.
+
+    In a store that machines share it belongs to the member of that id, which others reach at `address`.
+    """
 
     session_id: str
     holder: Holder
     epoch: int
     since: str
+    member_id: str | None = None
+    address: str | None = None
 
     @cached_property
     def fence(self) -> bytes:
@@ -54,6 +61,25 @@ class Hold:
 
     def to_dict(self) -> dict[str, Any]:
         return {"holder": asdict(self.holder), "epoch": self.epoch, "since": self.since}
+
+
+def held(hold: Hold) -> SessionHeldError:
+    """Return the error for a session that another process has."""
+    reached = f", reached at {hold.address}," if hold.address else ""
+    return SessionHeldError(
+        f"session {hold.session_id!r} is held by {hold.holder}{reached} since {hold.since}",
+        holder=hold.holder,
+        address=hold.address,
+        hint="end that process or let it close the session, or take the session over",
+    )
+
+
+def lost(hold: Hold) -> HoldLostError:
+    """Return the error for a write under a hold that is not the valid one."""
+    return HoldLostError(
+        f"session {hold.session_id!r} is no longer held under epoch {hold.epoch}: nothing was written",
+        hint="acquire it again and read what it says now",
+    )
 
 
 FENCE_BYTES = 64

@@ -176,6 +176,14 @@ def parse_line(line: bytes) -> dict[str, Any] | None:
     return entry if isinstance(entry, dict) else None
 
 
+def parse_value(text: str) -> Any:
+    """Return the value that `encoded` was given."""
+    try:
+        return _from_json(text)
+    except ValueError:
+        return json.loads(text)
+
+
 def truncate_torn(path: Path) -> None:
     """Remove the beginning of a line that a killed process left at the end of a file."""
     try:

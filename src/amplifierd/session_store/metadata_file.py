@@ -34,8 +34,13 @@ _NOT_OF_THE_RECORD = (KEY, *_TWICE)
 
 
 def metadata_text(record: SessionRecord) -> bytes:
+    return encoded_file(record_fields(record))
+
+
+def record_fields(record: SessionRecord) -> dict[str, Any]:
+    """Return what is stored of a record."""
     fields = record.fields()
-    return encoded_file({KEY: METADATA_FORMAT.version, **fields, **{name: fields[own] for name, own in _TWICE.items()}})
+    return {KEY: METADATA_FORMAT.version, **fields, **{name: fields[own] for name, own in _TWICE.items()}}
 
 
 def parse_metadata(content: bytes, path: Path) -> SessionRecord:
@@ -45,10 +50,18 @@ def parse_metadata(content: bytes, path: Path) -> SessionRecord:
         FormatUnsupportedError: a newer version wrote it.
         SessionError: it cannot be read.
     """
+    return parse_record(content, path.parent.name, path)
+
+
+def parse_record(content: bytes, session_id: str, place: Path | None = None) -> SessionRecord:
+    """Return the record of a session that is stored at a place, and raise what `parse_metadata` raises."""
+    where = place or Path(f"session {session_id}")
     try:
-        fields = METADATA_FORMAT.parse(content, path)
+        fields = METADATA_FORMAT.parse(content, where)
         for name in _NOT_OF_THE_RECORD:
             fields.pop(name, None)
-        return SessionRecord.model_validate({**fields, "session_id": path.parent.name})
+        return SessionRecord.model_validate({**fields, "session_id": session_id})
     except (ValidationError, ValueError) as error:
-        raise SessionError(f"{path} is not the metadata of a session: {error}", hint="restore it, or delete") from error
+        raise SessionError(
+            f"{where} is not the metadata of a session: {error}", hint="restore it, or delete"
+        ) from error

@@ -76,9 +76,19 @@ def part_lines(parts: Mapping[str, bytes]) -> bytes:
     return b"".join(_line(digest, content) for digest, content in parts.items())
 
 
-def _line(digest: str, content: bytes) -> bytes:
+def checked_digest(digest: str) -> str:
+    """Return the hash of a part, under which it is stored.
+
+    Raises:
+        ValueError: a hash looks different.
+    """
     if not _DIGEST.fullmatch(digest):
         raise ValueError(f"a part cannot be stored under {digest!r}: a hash has letters and digits only")
+    return digest
+
+
+def _line(digest: str, content: bytes) -> bytes:
+    checked_digest(digest)
     try:
         value = {"digest": digest, "text": content.decode()}
     except UnicodeDecodeError:

@@ -213,6 +213,17 @@ class SessionStore(Protocol):
         """
         ...
 
+    async def join(self) -> str | None:
+        """Return the id under which this process, and those that it starts, hold sessions; None where none is needed.
+
+        A store that machines share knows by it who is still there.
+        """
+        ...
+
+    def belong_to(self, member_id: str) -> None:
+        """Hold sessions under the id of the process that started this one."""
+        ...
+
     def workspace(self, session_id: str) -> Path:
         """Return the directory in which modules and checkpoints of this session keep files of their own."""
         ...

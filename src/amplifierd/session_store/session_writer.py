@@ -16,10 +16,10 @@ from typing import Any, TypeVar
 from amplifier_sessions.session_directory import METADATA, SWITCH, TRANSCRIPT
 from amplifier_system.files import PRIVATE, remove_unfinished, sync_directory, write_atomically
 from amplifier_system.threads import in_thread
-from amplifierd.exceptions import SessionError, SessionHeldError
+from amplifierd.exceptions import SessionError
 
 from .gate import Gate
-from .hold import DELETED, FREE, Hold, Holder, fence, fence_epoch
+from .hold import DELETED, FREE, Hold, Holder, fence, fence_epoch, held
 from .json_lines import append_whole, encoded_file, truncate_torn
 from .metadata_file import METADATA_FORMAT, metadata_text
 from .parts_file import PartsFile
@@ -319,11 +319,3 @@ def find_hold(files: SessionFiles) -> Hold | None:
             return hold
         time.sleep(_POLL_S)  # the two are written one after the other
     return None
-
-
-def held(hold: Hold) -> SessionHeldError:
-    return SessionHeldError(
-        f"session {hold.session_id!r} is held by {hold.holder} since {hold.since}",
-        holder=hold.holder,
-        hint="end that process or let it close the session, or take the session over",
-    )

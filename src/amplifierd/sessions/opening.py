@@ -12,8 +12,8 @@ from amplifierd.keys import Keys
 from amplifierd.paths import Paths
 from amplifierd.plans.home_plans import Plans
 from amplifierd.session_defaults import default_profile, default_working_dir
-from amplifierd.session_store.file_store import FileStore
 from amplifierd.session_store.hold import Holder
+from amplifierd.session_store.opening import open_store
 from amplifierd.settings import Settings
 from amplifierd.signing_keys import SigningKeys
 
@@ -61,7 +61,9 @@ def open_sessions(
         allow_home=security.allow_home_mentions,
         offline=settings.offline,
     )
-    store = FileStore(paths)
+    address = settings.store.with_password(environment.get("PGPASSWORD"))
+    secrets.add(address.password or "")
+    store = open_store(paths, address, program=program)
     runtime = Runtime(
         store=store,
         holder=Holder.of_this_process(program),

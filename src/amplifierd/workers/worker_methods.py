@@ -75,15 +75,21 @@ class WorkerMethods:
     # --- the home
 
     async def open(
-        self, paths: Mapping[str, str], settings: Mapping[str, Any], shipped_collection: str | None
+        self,
+        paths: Mapping[str, str],
+        settings: Mapping[str, Any],
+        shipped_collection: str | None,
+        member_id: str | None = None,
     ) -> dict[str, Any]:
-        """Open the home that this worker serves."""
+        """Open the home that this worker serves; it holds sessions in the name of that member, where there are any."""
         known = Paths(**{name: Path(path) for name, path in paths.items()})
         read = Settings.model_validate(settings)
         set_log_level(read.log_level)
         shipped = Path(shipped_collection) if shipped_collection else None
         home = Home(known, read, Sources(known.cache), shipped_collection=shipped, program=WORKER)
         self._opened = home.with_settings(read)
+        if member_id is not None:
+            self._home.sessions.runtime.store.belong_to(member_id)
         mask_log(self._home.sessions.runtime.secrets)
         self._home.sessions.subscribe(self._hear)
         return {}

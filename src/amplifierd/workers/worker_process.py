@@ -86,7 +86,7 @@ class WorkerProcess:
             worker._peer = await Peer.connect(ours, None, {**own, **hears()})
             undo.callback(worker._peer.close)
             async with asyncio.timeout(_OPEN_S):
-                await worker.call("open", **_home_of(home))
+                await worker.call("open", **await _home_of(home))
             undo.pop_all()
         worker._watching = asyncio.create_task(worker._watch(at_end))
         return worker
@@ -215,9 +215,14 @@ class WorkerProcess:
         at_end(self)
 
 
-def _home_of(home: Home) -> dict[str, Any]:
+async def _home_of(home: Home) -> dict[str, Any]:
+    store = home.settings.store.with_password(os.environ.get("PGPASSWORD"))
     return {
         "paths": {name: str(path) for name, path in asdict(home.paths).items()},
-        "settings": home.settings.model_dump(mode="json", include=set(_SETTINGS)),
+        "settings": {
+            **home.settings.model_dump(mode="json", include=set(_SETTINGS)),
+            "store": store.secret_text,  # over a pipe that only the two of us have
+        },
         "shipped_collection": str(home.shipped_collection) if home.shipped_collection else None,
+        "member_id": await home.sessions.runtime.store.join(),
     }

@@ -15,7 +15,9 @@ import pytest
 from amplifierd.paths import Paths
 from amplifierd.session_store.file_store import FileStore
 from amplifierd.session_store.hold import Holder
+from amplifierd.session_store.postgres.store import PostgresStore
 from amplifierd.session_store.protocol import SessionStore
+from amplifierd.store_address import StoreAddress
 
 sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
 
@@ -26,17 +28,21 @@ def files_in(directory: Path) -> Callable[[], FileStore]:
     return lambda: FileStore(paths_in(directory))
 
 
+def postgres_at(address: str, directory: Path) -> Callable[[], PostgresStore]:
+    """Make what opens the store at an address as often as it is called, each time as a process of its own would."""
+    return lambda: PostgresStore(paths_in(directory), StoreAddress.parse(address), program="test")
+
+
 def paths_in(directory: Path) -> Paths:
     return Paths.from_environment(directory, environ={})
 
 
-IMPLEMENTATIONS = {"files": files_in}
-"""Each makes, for a directory of the test, what opens the one store there, as often as it is called."""
-
-
-@pytest.fixture(params=sorted(IMPLEMENTATIONS))
+@pytest.fixture(params=["files", "postgres"])
 def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> OpenStore:
-    return IMPLEMENTATIONS[request.param](tmp_path)
+    """What opens the one store of the test, as often as it is called, for each implementation."""
+    if request.param == "files":
+        return files_in(tmp_path)
+    return postgres_at(request.getfixturevalue("postgres_address"), tmp_path)
 
 
 @pytest.fixture

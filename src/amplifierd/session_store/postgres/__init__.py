@@ -1,0 +1,1 @@
+"""Sessions in PostgreSQL: one database that the processes of many machines share."""

@@ -1,0 +1,106 @@
+"""Storing a session that is new: everything that it begins with in one statement."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from amplifierd.exceptions import SessionExistsError
+from amplifierd.session_store.hold import Hold, Holder
+from amplifierd.session_store.parts_file import checked_digest
+from amplifierd.session_store.protocol import NewSession
+from amplifierd.session_store.record import now
+from amplifierd.session_store.session_files import document_file_name
+
+from .group_commit import GroupCommit
+from .held_sessions import HeldSession, HeldSessions, Lines
+from .lines import EVENT_COLUMNS, MESSAGE_COLUMNS, NEW_EVENTS, NEW_MESSAGES, event_values, message_values
+from .members import Members, fenced
+from .session_rows import INSERTED, INSERTED_VALUES, row_values
+from .stored_text import json_text
+
+_CREATE = f"""
+WITH own AS (
+    SELECT address FROM members WHERE member_id = %(own)s AND state IN ('active', 'draining')
+), created AS (
+    INSERT INTO sessions ({INSERTED}) SELECT {INSERTED_VALUES} WHERE %(own)s::text IS NULL OR EXISTS (SELECT FROM own)
+    ON CONFLICT (session_id) WHERE deleted_at IS NULL DO NOTHING RETURNING number AS session
+), a AS (
+    INSERT INTO holds SELECT session, %(epoch)s, %(holder)s::json, %(own)s, %(since)s FROM created
+), b AS (
+    INSERT INTO plans SELECT session, 0, %(plan)s FROM created
+), c AS (
+    INSERT INTO messages SELECT session, number, {MESSAGE_COLUMNS} FROM created, {NEW_MESSAGES}
+), d AS (
+    INSERT INTO events SELECT session, number, {EVENT_COLUMNS} FROM created, {NEW_EVENTS}
+), e AS (
+    INSERT INTO documents SELECT session, name, body FROM created,
+    unnest(%(document_names)s::text[], %(documents)s::text[]) AS new (name, body)
+), f AS (
+    INSERT INTO parts SELECT session, digest, content FROM created,
+    unnest(%(digests)s::text[], %(parts)s::bytea[]) AS new (digest, content)
+)
+SELECT coalesce((SELECT session FROM created), (
+    SELECT number FROM sessions JOIN holds ON session = number
+    WHERE session_id = %(session_id)s AND deleted_at IS NULL AND since = %(since)s
+)), (SELECT count(*) FROM own), (SELECT address FROM own)
+"""
+_HELD, _FREE = 1, 0  # the epochs with which sessions begin
+
+
+class Creation:
+    """Stores new sessions; used in the database's event loop only."""
+
+    def __init__(self, members: Members, sessions: HeldSessions, writes: GroupCommit) -> None:
+        self._members, self._sessions, self._writes = members, sessions, writes
+
+    async def create(self, new: NewSession, values: Mapping[str, Any], holder: Holder) -> Hold:
+        """Store a session, given with its values, and hold it."""
+        own, since, record = await self._members.require(), now(), new.record
+        held = {"own": own, "holder": json.dumps(asdict(holder)), "epoch": _HELD, "since": since}
+        number, is_member, address = await self._writes.execute(_CREATE, {**values, **held}, size=_size(values))
+        if not is_member:
+            raise fenced()
+        if number is None:
+            raise _exists(record.session_id)
+        hold = Hold(record.session_id, holder, _HELD, since, own, address)
+        last: dict[Lines, int] = {"messages": len(new.messages), "events": len(new.events)}
+        self._sessions.note(HeldSession(number, hold, record, last))
+        return hold
+
+    async def add(self, new: NewSession, values: Mapping[str, Any]) -> None:
+        """Store a session that no one holds."""
+        free = {"own": None, "holder": None, "epoch": _FREE, "since": now()}
+        number, *_ = await self._writes.execute(_CREATE, {**values, **free}, size=_size(values))
+        if number is None:
+            raise _exists(new.record.session_id)
+
+
+def creation_values(new: NewSession) -> dict[str, Any]:
+    """Return what is stored of a new session.
+
+    Raises:
+        ValueError: there is something in it that cannot be stored, or a document or a part is misnamed.
+    """
+    for name in new.documents:
+        document_file_name(name)
+    return {
+        **row_values(new.record),
+        "plan": json_text(new.plan),
+        **message_values(new.messages),
+        **event_values(new.events),
+        "document_names": list(new.documents),
+        "documents": [json_text(value) for value in new.documents.values()],
+        "digests": [checked_digest(digest) for digest in new.parts],
+        "parts": list(new.parts.values()),
+    }
+
+
+def _size(values: Mapping[str, Any]) -> int:
+    return sum(len(text) for name in ("messages", "events", "documents", "parts") for text in values[name])
+
+
+def _exists(session_id: str) -> SessionExistsError:
+    return SessionExistsError(f"there is a session {session_id!r} in the store already", hint="choose another id")

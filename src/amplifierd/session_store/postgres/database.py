@@ -1,0 +1,232 @@
+"""The way to the database: one thread with one event loop, a few connections, and patience while it is away.
+
+Work is handed over from any event loop and any thread. What it does to the database has to bear being done twice: it is
+done again when a connection breaks, and then it is not known whether the first time took effect.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg import AsyncConnection, errors
+from psycopg_pool import AsyncConnectionPool
+
+from amplifier_system.tasks import run_to_end
+from amplifierd.exceptions import StoreUnavailableError
+from amplifierd.store_address import StoreAddress
+
+from .schema import prepare
+
+logger = logging.getLogger(__name__)
+logging.getLogger("psycopg.pool").setLevel(logging.ERROR)  # what it warns of is reported when patience is over
+
+T = TypeVar("T")
+
+PATIENCE_S = 30.0
+"""For so long is waited for a database that is away."""
+
+MOST_CONNECTIONS = 3
+"""A process opens so many, and one more where it has a lease to renew."""
+
+_ATTEMPT_S = 15.0
+_IDLE_S = 60.0
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 1.0
+_CLOSE_S = 5.0
+_CONNECTION = {
+    "autocommit": True,
+    "connect_timeout": 5,
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 10_000,
+    "target_session_attrs": "read-write",  # of several hosts, the one that is the primary
+}
+_SETTINGS = {
+    "lock_timeout": "5s",
+    "statement_timeout": "15s",
+    "idle_in_transaction_session_timeout": "5s",
+    "default_transaction_isolation": "read committed",  # in which a fence waits, and then sees what became of the hold
+}
+_REFUSALS = ("authentication failed", "does not exist", "no pg_hba.conf entry")  # a server that does not let us in
+_PASSING = (
+    psycopg.OperationalError,
+    psycopg.InterfaceError,
+    errors.ReadOnlySqlTransaction,
+    errors.UniqueViolation,  # by what the same work did the first time, which it recognises the second time
+)
+
+Work = Callable[[AsyncConnection], Awaitable[T]]
+
+
+class Database:
+    """The database of one process. Nothing is opened before the first work, and nothing is left after `close`."""
+
+    def __init__(self, address: StoreAddress, *, program: str = "library", patience_s: float = PATIENCE_S) -> None:
+        self._address, self._program, self._patience_s = address, program, patience_s
+        self._starting = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._opening: asyncio.Task[AsyncConnectionPool] | None = None
+
+    def __str__(self) -> str:
+        return str(self._address)
+
+    # --- from any event loop
+
+    async def call(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine in the database's own event loop; whoever is cancelled cancels it."""
+        loop = self._running_loop()
+        if loop is asyncio.get_running_loop():
+            return await work
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop))
+
+    async def finish(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine there to its end, also when its caller is cancelled meanwhile."""
+        return await run_to_end(self.call(work))
+
+    async def read(self, work: Work[T]) -> T:
+        """Ask the database for something; asked again when the connection breaks."""
+        return await self.call(self.run(work))
+
+    async def close(self) -> None:
+        with self._starting:
+            loop, thread, self._loop, self._thread = self._loop, self._thread, None, None
+        if loop is None or thread is None:
+            return
+        await run_to_end(asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._close(), loop)))
+        loop.call_soon_threadsafe(loop.stop)
+        await asyncio.to_thread(thread.join)
+        loop.close()
+
+    # --- in the database's event loop
+
+    async def run(self, work: Work[T]) -> T:
+        """Do something with a connection, and again when that broke."""
+
+        async def attempt() -> T:
+            async with self.connection() as connection:
+                return await work(connection)
+
+        return await self.patiently(attempt)
+
+    async def patiently(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        """Try something until it succeeds or patience is over.
+
+        Raises:
+            StoreUnavailableError: the database was away all the time, or refuses us.
+        """
+        limit = asyncio.get_running_loop().time() + self._patience_s
+        pause = _FIRST_PAUSE_S
+        while True:
+            try:
+                async with asyncio.timeout(_ATTEMPT_S):
+                    return await attempt()
+            except (*_PASSING, TimeoutError) as error:
+                if _is_refusal(error) or asyncio.get_running_loop().time() + pause > limit:
+                    raise self._unavailable(error) from error
+                logger.info("%s: %s; trying again", self, error)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE_S)
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[AsyncConnection]:
+        """Lend a connection; one that breaks is not lent again, and neither are others that broke with it."""
+        pool = await self._pool()
+        try:
+            async with pool.connection() as connection:
+                yield connection
+        except psycopg.OperationalError:
+            await pool.check()
+            raise
+
+    async def connect(self, purpose: str) -> AsyncConnection:
+        """Open a connection beside the pool, which its caller closes."""
+        await self._pool()
+        return await self._connect(purpose)
+
+    async def _pool(self) -> AsyncConnectionPool:
+        """Return the pool; whoever needs it first has the tables prepared. What failed then is tried anew."""
+        if self._opening is None or (self._opening.done() and self._opening.exception() is not None):
+            self._opening = asyncio.create_task(self._open())
+        return await asyncio.shield(self._opening)
+
+    async def _open(self) -> AsyncConnectionPool:
+        connection = await self._connect("begin")
+        async with connection:
+            await prepare(connection, self._address.schema)
+        pool = AsyncConnectionPool(
+            self._address.conninfo,
+            kwargs=self._parameters(""),
+            min_size=0,
+            max_size=MOST_CONNECTIONS,
+            max_idle=_IDLE_S,
+            timeout=_ATTEMPT_S,
+            reconnect_timeout=_ATTEMPT_S,
+            configure=self._configure,
+            open=False,
+        )
+        await pool.open()
+        return pool
+
+    async def _connect(self, purpose: str) -> AsyncConnection:
+        connection = await AsyncConnection.connect(self._address.conninfo, **self._parameters(purpose))
+        try:
+            await self._configure(connection)
+        except BaseException:
+            await connection.close()
+            raise
+        return connection
+
+    def _parameters(self, purpose: str) -> dict[str, Any]:
+        return {**_CONNECTION, "application_name": " ".join(("amplifier", self._program, purpose)).strip()}
+
+    async def _configure(self, connection: AsyncConnection) -> None:
+        settings = {**_SETTINGS, "search_path": self._address.schema}
+        calls = ", ".join("set_config(%s, %s, false)" for _ in settings)
+        words = [word for pair in settings.items() for word in pair]
+        await connection.execute(f"SELECT {calls}", words)
+
+    async def _close(self) -> None:
+        opening, self._opening = self._opening, None
+        if opening is not None and not opening.cancelled():
+            opening.cancel()
+            await asyncio.wait([opening])
+            if not opening.cancelled() and opening.exception() is None:
+                await opening.result().close(timeout=_CLOSE_S)
+        rest = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+        for task in rest:
+            task.cancel()
+        if rest:
+            await asyncio.wait(rest, timeout=_CLOSE_S)
+
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
+        with self._starting:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(target=_run, args=(self._loop,), name="session-store", daemon=True)
+                self._thread.start()
+            return self._loop
+
+    def _unavailable(self, error: BaseException) -> StoreUnavailableError:
+        reason = " ".join(str(error).split()) or f"no answer within {_ATTEMPT_S:g} s"
+        return StoreUnavailableError(
+            f"the sessions in {self} cannot be reached: {reason}",
+            hint="see that PostgreSQL runs there and lets us in (setting store); amplifier store status looks at it",
+        )
+
+
+def _is_refusal(error: BaseException) -> bool:
+    """Say whether a server refuses us for good; while a connection is made it gives no code, only words."""
+    has_code = getattr(error, "sqlstate", None) is not None
+    return not has_code and any(words in str(error) for words in _REFUSALS)
+
+
+def _run(loop: asyncio.AbstractEventLoop) -> None:
+    asyncio.set_event_loop(loop)
+    loop.run_forever()

@@ -1,0 +1,114 @@
+"""Writes of one process that wait at the same time, in one round trip and one commit.
+
+Each is one statement that says by what it returns whether it took effect, and that can be given twice: after a broken
+connection everything that was on its way is given again. They are written in the order in which they were handed over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+from psycopg import AsyncConnection
+
+from amplifierd.exceptions import StoreUnavailableError
+
+from .database import Database
+
+Row = tuple[Any, ...]
+
+MOST_TOGETHER = 256
+_MOST_BYTES = 4 << 20
+
+
+@dataclass(frozen=True)
+class _Write:
+    statement: str
+    values: Mapping[str, Any]
+    size: int
+    done: asyncio.Future[Row]
+
+
+class GroupCommit:
+    """Hands writes to the database; used in its event loop only. `most` of them go together at the most."""
+
+    def __init__(self, database: Database, *, most: int = MOST_TOGETHER) -> None:
+        self._database, self._most = database, most
+        self._waiting: deque[_Write] = deque()
+        self._writing: asyncio.Task[None] | None = None
+
+    async def execute(self, statement: str, values: Mapping[str, Any], *, size: int = 0) -> Row:
+        """Give a statement and return the one row that it answers with; `size` is about how many bytes it has.
+
+        Raises:
+            StoreUnavailableError: the database was away for too long; it is not known what became of the write.
+        """
+        write = _Write(statement, values, size, asyncio.get_running_loop().create_future())
+        self._waiting.append(write)
+        if self._writing is None:
+            self._writing = asyncio.create_task(self._write())
+        return await write.done
+
+    async def _write(self) -> None:
+        try:
+            while self._waiting:
+                await self._give(self._take())
+        finally:
+            self._writing = None
+
+    def _take(self) -> list[_Write]:
+        taken, size = [self._waiting.popleft()], 0
+        while self._waiting and len(taken) < self._most and size < _MOST_BYTES:
+            taken.append(self._waiting.popleft())
+            size += taken[-1].size
+        return taken
+
+    async def _give(self, writes: Sequence[_Write]) -> None:
+        async def attempt() -> list[Row]:
+            async with self._database.connection() as connection:
+                return await _together(connection, writes)
+
+        try:
+            rows = await self._database.patiently(attempt)
+        except asyncio.CancelledError:
+            for write in writes:
+                write.done.cancel()
+            raise
+        except (psycopg.Error, StoreUnavailableError) as error:
+            if len(writes) == 1 or isinstance(error, StoreUnavailableError):
+                _fail(writes, error)
+            else:  # one of them cannot be written, whoever it is
+                for write in writes:
+                    await self._give([write])
+        else:
+            for write, row in zip(writes, rows, strict=True):
+                if not write.done.done():
+                    write.done.set_result(row)
+
+
+async def _together(connection: AsyncConnection, writes: Sequence[_Write]) -> list[Row]:
+    if len(writes) == 1:
+        return [await _row(await _execute(connection, writes[0]))]
+    async with connection.pipeline(), connection.transaction():
+        cursors = [await _execute(connection, write) for write in writes]
+    return [await _row(cursor) for cursor in cursors]
+
+
+async def _execute(connection: AsyncConnection, write: _Write) -> psycopg.AsyncCursor[Row]:
+    return await connection.execute(write.statement, write.values)
+
+
+async def _row(cursor: psycopg.AsyncCursor[Row]) -> Row:
+    row = await cursor.fetchone()
+    assert row is not None, "every write answers with one row"
+    return row
+
+
+def _fail(writes: Sequence[_Write], error: Exception) -> None:
+    for write in writes:
+        if not write.done.done():
+            write.done.set_exception(error)

@@ -1,0 +1,142 @@
+"""Who holds which session, and taking one over from a process that is gone.
+
+A hold counts as long as its member has a lease and, where this machine can see its process, that is there. After a time
+in which nobody reached the database everyone's lease is over; whoever was away then as well does not judge others by it
+before they have had the time of a lease to come back.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from functools import partial
+from typing import Any
+
+from psycopg import AsyncConnection
+
+from amplifierd.session_store.hold import Hold, Holder, held
+from amplifierd.session_store.record import now
+
+from .database import Database
+from .group_commit import GroupCommit
+from .held_sessions import LAST_LINES, HeldSession, HeldSessions, Lines, not_found
+from .members import LEASE_S, Members, fenced
+from .session_rows import record_of
+
+_LONG_OVER_S = 5 * LEASE_S
+
+_IS_LIVE = """coalesce(
+    members.state IN ('active', 'draining') AND (
+        members.lease_until > now() OR members.lease_until > now() - %(long_over)s * interval '1 s' AND NOT EXISTS (
+            SELECT FROM members own WHERE own.member_id = %(own)s AND own.lease_until > now()
+            AND own.unbroken_since < now() - %(lease)s * interval '1 s'
+        )
+    ), false
+)"""
+_STATE = f"holds.epoch, holds.holder, holds.since, holds.member_id, members.address, {_IS_LIVE} AS is_live"
+_ACQUIRE = f"""
+WITH own AS (
+    SELECT address FROM members WHERE member_id = %(own)s AND state IN ('active', 'draining')
+), wanted AS (
+    SELECT number, record FROM sessions WHERE session_id = %(session_id)s AND deleted_at IS NULL
+), found AS (
+    SELECT holds.session, {_STATE}
+    FROM wanted JOIN holds ON session = number LEFT JOIN members USING (member_id) FOR UPDATE OF holds
+), taken AS (
+    UPDATE holds SET epoch = found.epoch + 1, holder = %(holder)s::json, member_id = %(own)s, since = %(since)s
+    FROM found, own WHERE holds.session = found.session AND holds.epoch = found.epoch AND holds.since <> %(since)s
+    AND (found.holder IS NULL OR NOT found.is_live OR %(take_over)s OR found.epoch = %(gone)s)
+    RETURNING holds.epoch
+)
+SELECT number, record, {LAST_LINES}, found.epoch, found.holder, found.since, found.member_id, found.address,
+    (SELECT epoch FROM taken), (SELECT count(*) FROM own), (SELECT address FROM own)
+FROM wanted JOIN found ON found.session = number
+"""
+_RELEASE = """
+WITH freed AS (
+    UPDATE holds SET holder = NULL, member_id = NULL FROM sessions
+    WHERE session = number AND session_id = %(session_id)s AND deleted_at IS NULL
+    AND epoch = %(epoch)s AND since = %(since)s AND holder IS NOT NULL RETURNING 1
+)
+SELECT (SELECT pg_notify('amplifier_holds', %(session_id)s) FROM freed)
+"""
+_FIND = f"""
+SELECT {_STATE} FROM sessions JOIN holds ON session = number LEFT JOIN members USING (member_id)
+WHERE session_id = %(session_id)s AND deleted_at IS NULL
+"""
+_HELD = f"""
+SELECT session_id, {_STATE} FROM holds JOIN sessions ON session = number LEFT JOIN members USING (member_id)
+WHERE holds.holder IS NOT NULL AND deleted_at IS NULL ORDER BY session_id
+"""
+_ATTEMPTS = 3
+
+
+class Holds:
+    """The holds of a store; used in the database's event loop only."""
+
+    def __init__(self, database: Database, members: Members, sessions: HeldSessions, writes: GroupCommit) -> None:
+        self._database, self._members, self._sessions, self._writes = database, members, sessions, writes
+
+    async def acquire(self, session_id: str, holder: Holder, *, take_over: bool) -> Hold:
+        values = {
+            **self._judge(await self._members.require()),
+            **{"session_id": session_id, "holder": json.dumps(asdict(holder)), "since": now(), "take_over": take_over},
+        }
+        gone: int | None = None
+        for _ in range(_ATTEMPTS):
+            row = await self._database.run(partial(_one_row, _ACQUIRE, {**values, "gone": gone}))
+            if row is None:
+                break
+            number, body, last_message, last_event, epoch, *found, taken, is_member, address = row
+            if not is_member:
+                raise fenced()
+            if taken is not None or found[1] == values["since"]:  # an attempt before this one may have succeeded
+                hold = Hold(session_id, holder, taken or epoch, values["since"], values["own"], address)
+                last: dict[Lines, int] = {"messages": last_message, "events": last_event}
+                self._sessions.note(HeldSession(number, hold, record_of(body, session_id), last))
+                return hold
+            current = _hold(session_id, epoch, *found)
+            if current is None or current.holder.is_alive():
+                raise held(current) if current else not_found(session_id, str(self._database))
+            gone = epoch  # its process is not there any more, and this machine would see it
+        raise not_found(session_id, str(self._database))
+
+    async def release(self, hold: Hold) -> None:
+        self._sessions.forget(hold.session_id)
+        await self._writes.execute(_RELEASE, {"session_id": hold.session_id, "epoch": hold.epoch, "since": hold.since})
+
+    async def find(self, session_id: str) -> Hold | None:
+        """Return the hold of a live process, None when the session is free."""
+        values = {**self._judge(self._members.own_id), "session_id": session_id}
+        row = await self._database.run(partial(_one_row, _FIND, values))
+        if row is None:
+            raise not_found(session_id, str(self._database))
+        *state, is_live = row
+        hold = _hold(session_id, *state)
+        return hold if hold is not None and is_live and hold.holder.is_alive() else None
+
+    async def abandoned(self) -> Sequence[str]:
+        """Return the sessions that are held by processes which are gone."""
+
+        async def select(connection: AsyncConnection) -> list[tuple[Any, ...]]:
+            return await (await connection.execute(_HELD, self._judge(self._members.own_id))).fetchall()
+
+        return [
+            session_id
+            for session_id, _, holder, *_, is_live in await self._database.run(select)
+            if not (is_live and Holder(**holder).is_alive())
+        ]
+
+    def _judge(self, own: str | None) -> dict[str, Any]:
+        return {"own": own, "lease": LEASE_S, "long_over": _LONG_OVER_S}
+
+
+def _hold(
+    session_id: str, epoch: int, holder: Any, since: str, member_id: str | None, address: str | None
+) -> Hold | None:
+    return None if holder is None else Hold(session_id, Holder(**holder), epoch, since, member_id, address)
+
+
+async def _one_row(statement: str, values: dict[str, Any], connection: AsyncConnection) -> tuple[Any, ...] | None:
+    return await (await connection.execute(statement, values)).fetchone()

@@ -1,0 +1,233 @@
+"""Sessions in PostgreSQL: the store that the processes of many machines share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from amplifier_system.tasks import run_to_end
+from amplifierd.paths import Paths
+from amplifierd.session_store.hold import Hold, Holder
+from amplifierd.session_store.message_page import MessagePage, Place
+from amplifierd.session_store.parts_file import checked_digest
+from amplifierd.session_store.protocol import (
+    Message,
+    NewSession,
+    SearchHit,
+    SessionPage,
+    SessionQuery,
+    StoredEvent,
+    TrashedSession,
+)
+from amplifierd.session_store.record import SessionRecord, checked_session_id
+from amplifierd.session_store.session_files import document_file_name
+from amplifierd.store_address import StoreAddress
+
+from .appends import Appends
+from .creation import Creation, creation_values
+from .database import PATIENCE_S, Database
+from .group_commit import MOST_TOGETHER, GroupCommit
+from .held_sessions import HeldSessions
+from .holds import Holds
+from .lines import event_values, message_values
+from .members import Members
+from .notifications import Notifications
+from .removal import Removal
+from .session_changes import SessionChanges
+from .session_lists import SessionLists
+from .session_reads import SessionReads
+from .shared_values import SharedValues
+from .stored_text import json_text
+
+
+class PostgresStore:
+    """The sessions of one database, from any event loop of this process.
+
+    What was written is on the database's disk, and on that of its synchronous standbys, when a call returns. `paths`
+    are those of the home in which modules and checkpoints keep files of their own; these stay on this machine.
+    `together` says how many writes share a commit.
+    """
+
+    def __init__(
+        self,
+        paths: Paths,
+        address: StoreAddress,
+        *,
+        program: str = "library",
+        patience_s: float = PATIENCE_S,
+        together: int = MOST_TOGETHER,
+    ) -> None:
+        self._workspaces = paths.sessions
+        self.database = Database(address, program=program, patience_s=patience_s)
+        self.notifications = Notifications(self.database)
+        self.members = Members(self.database, self.notifications, program)
+        self.shared = SharedValues(self.database)
+        writes = GroupCommit(self.database, most=together)
+        sessions = HeldSessions(self.database, writes)
+        self._holds = Holds(self.database, self.members, sessions, writes)
+        self._creation = Creation(self.members, sessions, writes)
+        self._appends = Appends(sessions)
+        self._changes = SessionChanges(sessions)
+        self._removal = Removal(self.database, sessions)
+        self._reads = SessionReads(self.database)
+        self._lists = SessionLists(self.database)
+
+    async def create(self, new: NewSession, holder: Holder) -> Hold:
+        checked_session_id(new.record.session_id)
+        creating = asyncio.ensure_future(self.database.call(self._creation.create(new, creation_values(new), holder)))
+        try:
+            return await run_to_end(creating)
+        except asyncio.CancelledError:
+            if _succeeded(creating):  # no one will learn of it
+                await run_to_end(self.delete(creating.result()))
+            raise
+
+    async def add(self, new: NewSession, holder: Holder) -> None:
+        session_id = checked_session_id(new.record.session_id)
+        adding = asyncio.ensure_future(self.database.call(self._creation.add(new, creation_values(new))))
+        try:
+            await run_to_end(adding)
+        except asyncio.CancelledError:
+            if _succeeded(adding):
+                await run_to_end(self._remove(session_id, holder))
+            raise
+
+    async def _remove(self, session_id: str, holder: Holder) -> None:
+        await self.delete(await self.acquire(session_id, holder))
+
+    async def read(self, session_id: str) -> SessionRecord:
+        return await self.database.call(self._reads.record(checked_session_id(session_id)))
+
+    async def read_plan(self, session_id: str, number: int | None = None) -> dict[str, Any]:
+        return await self.database.call(self._reads.plan(checked_session_id(session_id), number))
+
+    async def read_messages(self, session_id: str) -> list[Message]:
+        return await self.database.call(self._reads.messages(checked_session_id(session_id)))
+
+    async def read_message_page(self, session_id: str, place: Place) -> MessagePage:
+        return await self.database.call(self._reads.message_page(checked_session_id(session_id), place))
+
+    async def read_events(self, session_id: str, *, after_seq: int = 0) -> list[StoredEvent]:
+        return await self.database.call(self._reads.events(checked_session_id(session_id), after_seq))
+
+    async def last_seq(self, session_id: str) -> int:
+        return await self.database.call(self._reads.last_seq(checked_session_id(session_id)))
+
+    async def last_events(self, session_ids: Sequence[str], names: Collection[str]) -> dict[str, StoredEvent]:
+        wanted = [checked_session_id(session_id) for session_id in session_ids]
+        return await self.database.call(self._reads.last_events(wanted, names))
+
+    async def read_document(self, session_id: str, name: str) -> Any | None:
+        document_file_name(name)
+        return await self.database.call(self._reads.document(checked_session_id(session_id), name))
+
+    async def read_part(self, session_id: str, digest: str) -> bytes | None:
+        return await self.database.call(self._reads.part(checked_session_id(session_id), digest))
+
+    async def read_parts(self, session_id: str) -> dict[str, bytes]:
+        return await self.database.call(self._reads.parts(checked_session_id(session_id)))
+
+    async def list(self, query: SessionQuery) -> SessionPage:
+        return await self.database.call(self._lists.page(query))
+
+    async def search(self, text: str, *, limit: int = 50, owner: str | None = None) -> tuple[SearchHit, ...]:
+        return await self.database.call(self._lists.hits(text, limit=limit, owner=owner))
+
+    async def descendants(self, session_id: str) -> tuple[str, ...]:
+        return await self.database.call(self._lists.descendants(checked_session_id(session_id)))
+
+    async def acquire(self, session_id: str, holder: Holder, *, take_over: bool = False) -> Hold:
+        checked_session_id(session_id)
+        work = self._holds.acquire(session_id, holder, take_over=take_over)
+        acquiring = asyncio.ensure_future(self.database.call(work))
+        try:
+            return await run_to_end(acquiring)
+        except asyncio.CancelledError:
+            if _succeeded(acquiring):  # no one will learn of it
+                await run_to_end(self.release(acquiring.result()))
+            raise
+
+    async def release(self, hold: Hold) -> None:
+        await self.database.finish(self._holds.release(hold))
+
+    async def holder_of(self, session_id: str) -> Hold | None:
+        return await self.database.call(self._holds.find(checked_session_id(session_id)))
+
+    async def abandoned(self) -> Sequence[str]:
+        return await self.database.call(self._holds.abandoned())
+
+    async def append_messages(self, hold: Hold, messages: Iterable[Message], *, lasting: bool = False) -> None:
+        values = message_values([*messages])
+        if values["messages"]:
+            await self.database.finish(self._appends.append(hold, "messages", values))
+
+    async def append_events(self, hold: Hold, events: Iterable[StoredEvent], *, lasting: bool = False) -> None:
+        values = event_values([*events])
+        if values["events"]:
+            await self.database.finish(self._appends.append(hold, "events", values))
+
+    def try_append_events(self, hold: Hold, events: Iterable[StoredEvent]) -> bool:
+        return not [*events]  # anything else takes waiting
+
+    async def synchronise(self, hold: Hold) -> None:
+        """Return at once: what was appended is on the disk."""
+
+    async def replace_messages(self, hold: Hold, messages: Iterable[Message]) -> None:
+        await self.database.finish(self._appends.replace_messages(hold, message_values([*messages])))
+
+    async def update(self, hold: Hold, **changes: Any) -> SessionRecord:
+        return await self.database.finish(self._changes.update(hold, changes))
+
+    async def switch_plan(
+        self, hold: Hold, plan: Mapping[str, Any], documents: Mapping[str, Any], **changes: Any
+    ) -> int:
+        for name in documents:
+            document_file_name(name)
+        values = {
+            "plan": json_text(plan),
+            "document_names": [*documents],
+            "documents": [json_text(value) for value in documents.values()],
+        }
+        return await self.database.finish(self._changes.switch_plan(hold, changes, values))
+
+    async def put_document(self, hold: Hold, name: str, value: Any) -> None:
+        document_file_name(name)
+        await self.database.finish(self._changes.put_document(hold, name, json_text(value)))
+
+    async def put_parts(self, hold: Hold, parts: Mapping[str, bytes]) -> None:
+        checked = {checked_digest(digest): content for digest, content in parts.items()}
+        await self.database.finish(self._changes.put_parts(hold, checked))
+
+    async def delete(self, hold: Hold) -> None:
+        await self.database.finish(self._removal.delete(hold))
+
+    async def discard(self, hold: Hold) -> None:
+        await self.database.finish(self._removal.discard(hold))
+
+    async def trash(self) -> tuple[TrashedSession, ...]:
+        return await self.database.call(self._removal.trash())
+
+    async def restore(self, session_id: str) -> None:
+        await self.database.finish(self._removal.restore(checked_session_id(session_id)))
+
+    async def purge(self, session_id: str, *, before: str | None = None) -> None:
+        await self.database.finish(self._removal.purge(checked_session_id(session_id), before))
+
+    async def join(self) -> str:
+        return await self.database.finish(self.members.require())
+
+    def belong_to(self, member_id: str) -> None:
+        self.members.belong_to(member_id)
+
+    def workspace(self, session_id: str) -> Path:
+        return self._workspaces / checked_session_id(session_id)
+
+    async def close(self) -> None:
+        await self.members.leave()
+        await self.database.close()
+
+
+def _succeeded(work: asyncio.Future[Any]) -> bool:
+    return work.done() and not work.cancelled() and work.exception() is None

@@ -1,0 +1,142 @@
+"""Who takes part in a store that machines share: leases by the database's clock, and fencing."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from amplifierd.exceptions import HoldLostError, MemberFencedError, SessionHeldError
+from amplifierd.paths import Paths
+from amplifierd.session_store.hold import Holder
+from amplifierd.session_store.postgres.store import PostgresStore
+from amplifierd.session_store.protocol import SessionQuery
+from amplifierd.store_address import StoreAddress
+
+sys.path.append(str(Path(__file__).parents[3] / "stand_ins"))
+from stored_sessions import event, message, new_session
+
+ME = Holder.of_this_process("test")
+ELSEWHERE = Holder(pid=4711, started=1.0, boot_id="another", host="another-machine", kind="daemon")
+OVER = "UPDATE members SET lease_until = now() - interval '{} s' WHERE member_id = %s"
+STEADY = "UPDATE members SET unbroken_since = now() - interval '1 min' WHERE member_id = %s"
+
+
+@pytest.fixture
+async def stores(postgres_address: str, tmp_path: Path) -> AsyncIterator[tuple[PostgresStore, PostgresStore]]:
+    """Two processes' stores of one database."""
+    paths, address = Paths.from_environment(tmp_path, environ={}), StoreAddress.parse(postgres_address)
+    opened = PostgresStore(paths, address, program="daemon"), PostgresStore(paths, address, program="command")
+    yield opened
+    for store in opened:
+        await store.close()
+
+
+@pytest.fixture
+def sql(postgres_address: str, stores: object) -> Iterator[psycopg.Connection]:
+    """The database, past the store."""
+    address = StoreAddress.parse(postgres_address)
+    with psycopg.connect(address.conninfo, autocommit=True, options=f"-c search_path={address.schema}") as connection:
+        yield connection
+
+
+async def test_members_join_say_what_they_do_and_leave(stores: tuple[PostgresStore, PostgresStore]) -> None:
+    one, two = stores
+    await one.members.join(address="http://127.0.0.1:1", labels={"pool": "a'); DROP TABLE members; --"})
+    await one.members.renew({"turns": 3})
+    await two.list(SessionQuery())  # reading makes no member
+    assert len(await two.members.list()) == 1
+    hold = await two.create(new_session("s1"), ME)
+
+    first, second = await one.members.list()
+
+    assert (first.kind, first.address, first.labels, first.load) == (
+        "daemon",
+        "http://127.0.0.1:1",
+        {"pool": "a'); DROP TABLE members; --"},
+        {"turns": 3},
+    )
+    assert (first.pid, first.host, first.is_live, first.holds) == (ME.pid, ME.host, True, 0)
+    assert (second.kind, second.holds, second.member_id) == ("command", 1, hold.member_id)
+    await two.members.leave()
+    assert [member.state for member in await one.members.list()] == ["active", "left"]
+    assert await one.holder_of("s1") is None
+
+
+async def test_a_member_whose_lease_is_over_is_fenced_and_nothing_of_it_is_written_any_more(
+    stores: tuple[PostgresStore, PostgresStore], sql: psycopg.Connection
+) -> None:
+    late, other = stores
+    hold = await late.create(new_session("s1"), ELSEWHERE)
+    own = await other.members.join(address="http://127.0.0.1:2")
+    assert hold.member_id is not None
+    assert not await other.members.fence(hold.member_id)  # its lease runs
+    told = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    late.members.on_fenced = lambda: loop.call_soon_threadsafe(told.set)
+
+    sql.execute(OVER.format(1), [hold.member_id])
+    assert not await other.members.fence(hold.member_id)  # `other` has not seen the database for long enough
+    sql.execute(STEADY, [own])
+    async with asyncio.timeout(10):
+        while not await other.members.fence(hold.member_id):  # it may have renewed its lease just now
+            sql.execute(OVER.format(1), [hold.member_id])
+
+    with pytest.raises(HoldLostError):
+        await late.append_messages(hold, [message("late")])
+    assert await other.abandoned() == ["s1"]
+    taken = await other.acquire("s1", ME)
+    assert (taken.epoch, taken.member_id, taken.address) == (2, own, "http://127.0.0.1:2")
+    async with asyncio.timeout(10):
+        await told.wait()
+    for work in (late.acquire("s1", ME, take_over=True), late.create(new_session("s2"), ME)):
+        with pytest.raises(MemberFencedError, match="fix"):
+            await work
+    await late.members.join()
+    with pytest.raises(SessionHeldError, match=r"reached at http://127\.0\.0\.1:2") as refused:
+        await late.acquire("s1", ELSEWHERE)
+    assert refused.value.address == "http://127.0.0.1:2"
+    await other.append_events(taken, [event(1)])
+    assert (await late.read_messages("s1"), await late.last_seq("s1")) == ([], 1)
+
+
+async def test_a_hold_outlives_a_time_without_database(
+    stores: tuple[PostgresStore, PostgresStore], sql: psycopg.Connection
+) -> None:
+    """After it everyone's lease is over, and everyone has the time of one lease to come back."""
+    away, fresh = stores
+    hold = await away.create(new_session("s1"), ELSEWHERE)
+    own = await fresh.members.join()
+    await away.members.leave()  # so that it renews nothing
+    sql.execute("UPDATE members SET state = 'active' WHERE member_id = %s", [hold.member_id])
+
+    sql.execute(OVER.format(10), [hold.member_id])
+    with pytest.raises(SessionHeldError):
+        await fresh.acquire("s1", ME)
+    assert await fresh.abandoned() == []
+    sql.execute(STEADY, [own])
+    assert await fresh.abandoned() == ["s1"]
+
+    assert (await fresh.acquire("s1", ME)).epoch == 2
+
+
+async def test_a_worker_holds_sessions_in_the_name_of_its_daemon(stores: tuple[PostgresStore, PostgresStore]) -> None:
+    daemon, worker = stores
+    member_id = await daemon.join()
+    worker.belong_to(member_id)
+
+    hold = await worker.create(new_session("s1"), ME)
+    await worker.close()
+
+    assert hold.member_id == member_id
+    (only,) = await daemon.members.list()
+    assert (only.state, only.holds) == ("active", 1)
+    assert await daemon.members.set_state(member_id, "draining")
+    found = await daemon.holder_of("s1")
+    assert found == hold  # whoever is draining still ends its turns
+    assert await daemon.members.fence(member_id, by_operator=True)
+    assert await daemon.holder_of("s1") is None
