@@ -1,4 +1,4 @@
-"""The profiles of a home: listed, read, validated, compiled and verified."""
+"""The profiles of a home, and making builds of them: compiled, verified, removed."""
 
 from __future__ import annotations
 
@@ -6,20 +6,17 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
-from pathlib import Path, PurePosixPath
-from typing import Any
+from pathlib import Path
 
 from amplifier_core.exceptions import AmplifierError
 from amplifier_foundation.sources import Progress, ProgressEvent, Sources
 from amplifier_foundation.sources.locks import locked
 from amplifier_foundation.sources.resolved import Phase, report
 from amplifier_system.threads import in_thread
-from amplifierd.documents.document import ReferenceBase
-from amplifierd.documents.inheritance import MergedProfile, resolve_profile
+from amplifierd.documents.inheritance import MergedProfile
 from amplifierd.documents.literal_secrets import KeepSecret
-from amplifierd.documents.profile_reader import read_document
 from amplifierd.exceptions import ProfileCompilationError, ProfileNotFoundError, ProfileValidationError
-from amplifierd.identifiers import LOCAL, ProfileId, is_collection_or_profile_name
+from amplifierd.identifiers import ProfileId
 from amplifierd.issues import Issue
 from amplifierd.paths import Paths
 from amplifierd.settings import Settings
@@ -29,10 +26,8 @@ from .ancestry import extract_with_ancestors
 from .build import Build
 from .catalogue import ProfileCatalogue, Roots
 from .fingerprints import Fingerprints
-from .lock import LockUnusableError, ProfileLock, read_lock
-from .profile import Profile
-from .profile_texts import ProfileTexts, WithDocument
-from .resources import MACHINE, ResourceLocator, collections_of
+from .profile_reading import ProfileReading
+from .resources import ResourceLocator, collections_of
 from .sighting import Sighting, now_ns, sight
 from .staleness import RESTORABLE, Inspection, ProfileStatus, Reason, StatusWord, inspect
 from .workshop import Workshop
@@ -41,8 +36,8 @@ _LOCK_TIMEOUT_S = 1800.0
 _TRIES = 5
 
 
-class Profiles:
-    """The profiles of one home. Ids are `collection/profile`; another form is a `ValueError`."""
+class Profiles(ProfileReading):
+    """The profiles of one home."""
 
     def __init__(
         self,
@@ -55,88 +50,11 @@ class Profiles:
         keep: KeepSecret,
         progress: Progress | None = None,
     ) -> None:
-        self._paths, self._settings, self._catalogue, self._progress = paths, settings, catalogue, progress
-        self._texts = ProfileTexts(paths, catalogue, keep)
+        super().__init__(paths, catalogue, keep)
+        self._settings, self._progress = settings, progress
         self._locator = ResourceLocator(sources, settings.security, is_remote=catalogue.is_remote)
         self._workshop = Workshop(paths, self._locator, settings.compile, settings.offline, in_use, keep)
         self._seen: dict[ProfileId, Sighting | None] = {}
-
-    def list(self) -> tuple[Profile, ...]:
-        """Return every profile that can be used, those among them that are not valid included."""
-        self._catalogue.look()
-        known = {*self._catalogue.profile_ids(), *self._catalogue.broken_profiles()}
-        order = {name: number for number, name in enumerate(self._catalogue.collection_ids())}
-        ordered = sorted(known, key=lambda each: (order[each.collection], each.name))
-        return tuple(self._describe_any(profile_id) for profile_id in ordered)
-
-    def get(self, profile_id: ProfileId | str) -> Profile:
-        """Return one profile.
-
-        Raises:
-            ProfileNotFoundError: there is none of that id.
-        """
-        known = ProfileId.parse(profile_id)
-        self._catalogue.look()
-        return self._describe(known)
-
-    def merged(self, profile_id: ProfileId | str) -> MergedProfile:
-        """Return a profile with all it inherits, and the user's overlay.
-
-        Raises:
-            ProfileNotFoundError: there is no such profile.
-            ProfileValidationError: it cannot be read, or profiles extend each other in a circle.
-        """
-        self._catalogue.look()
-        return self._merged(ProfileId.parse(profile_id))
-
-    def _merged(self, profile_id: ProfileId) -> MergedProfile:
-        self._check_readable(profile_id)
-        return resolve_profile(self._texts, profile_id)
-
-    def validate(self, text_or_path: str | Path) -> tuple[Issue, ...]:
-        """Return what is wrong with a profile's text, or with the file at a path, its ancestors taken into account.
-
-        Raises:
-            OSError: the file cannot be read.
-        """
-        is_text = isinstance(text_or_path, str) and ("\n" in text_or_path or text_or_path.startswith("---"))
-        path = Path("profile.md") if is_text else Path(text_or_path).expanduser().absolute()
-        text = str(text_or_path) if is_text else path.read_bytes().decode("utf-8", "replace")
-        stem = path.stem if path.stem != "profile" else path.parent.name
-        name = stem if is_collection_or_profile_name(stem) else ""
-        base = ReferenceBase(MACHINE, PurePosixPath(path.parent))
-        document = read_document(text, path=path, profile_id=ProfileId(LOCAL, name), base=base)
-        try:
-            return resolve_profile(WithDocument(self._texts, document), document.profile_id).issues
-        except ProfileValidationError as error:
-            return error.issues
-
-    def read_lock(self, profile_id: ProfileId | str) -> ProfileLock | None:
-        """Return the lock of a profile's published build, `None` when it has none that can be read.
-
-        Raises:
-            FormatUnsupportedError: a newer version wrote it.
-        """
-        try:
-            return read_lock(self._paths.profile_dir(profile_id))
-        except LockUnusableError:
-            return None
-
-    def find_build(self, profile_id: ProfileId | str, build_id: str | None = None) -> Build | None:
-        """Return the published build, or the one of an id, as it is on disk; `None` when it is not there."""
-        known = ProfileId.parse(profile_id)
-        if build_id is None:
-            path = publication.find_published(self._paths, known)
-        else:
-            path = publication.find_build(self._paths, known, build_id)
-        if path is None:
-            return None
-        try:
-            lock = read_lock(path)
-        except LockUnusableError:
-            return None
-        # While a newer text waits to be compiled, the published path is a copy of the build, with that text.
-        return Build.of(known, publication.find_build(self._paths, known, lock.build_id) or path, lock)
 
     async def ensure(self, profile_id: ProfileId | str) -> Build:
         """Return a build to use: the published one if it is fresh, or `startup.auto_compile` is off, else a new one.
@@ -326,20 +244,8 @@ class Profiles:
         above = [each.profile_id for each in merged.ancestors if each.profile_id in unseen]
         return [*own, *(Reason("parent-changed", str(each)) for each in above)]
 
-    def _check_readable(self, profile_id: ProfileId) -> None:
-        """Raise for a profile that is there and cannot be read: it is not to be called missing."""
-        if issues := self._catalogue.broken_profiles().get(profile_id):
-            text = "\n".join(f"  {issue}" for issue in issues)
-            hint = f"correct it, then check it: amplifier profile validate {profile_id}"
-            raise ProfileValidationError(f"Profile {profile_id} is not valid:\n{text}", issues, hint=hint)
-
     def _load(self, profile_id: ProfileId) -> tuple[MergedProfile, Fingerprints]:
         return self._valid(profile_id), Fingerprints(self._paths, profile_id)
-
-    def _valid(self, profile_id: ProfileId) -> MergedProfile:
-        merged = self._merged(profile_id)
-        merged.raise_for_errors()
-        return merged
 
     async def _roots(self, merged: MergedProfile) -> Roots:
         """Return the files of the collections that a profile refers to; what left the cache is fetched."""
@@ -352,29 +258,6 @@ class Profiles:
             with contextlib.suppress(AmplifierError):
                 found[name] = await self._catalogue.root(name)
         return found
-
-    def _describe_any(self, profile_id: ProfileId) -> Profile:
-        """Describe a profile even if its text was deleted: it comes back when it is compiled."""
-        try:
-            return self._describe(profile_id)
-        except ProfileNotFoundError as error:
-            path = self._paths.profile_file(profile_id)
-            issue = Issue("profile-missing", f"There is no {path}", file=path, fix=error.hint)
-            return Profile(profile_id, path, "", "", None, None, valid=False, is_compiled=False, issues=(issue,))
-
-    def _describe(self, profile_id: ProfileId) -> Profile:
-        try:
-            merged = self._merged(profile_id)
-        except ProfileValidationError as error:
-            document = self._texts.read(profile_id)
-            if document is None:  # its header cannot be read
-                file = error.issues[0].file or self._paths.profile_file(profile_id)
-                return Profile(profile_id, file, "", "", None, None, False, False, error.issues)
-            issues, ui = error.issues, dict[str, Any]()
-        else:
-            document, issues, ui = merged.document, merged.issues, merged.sections.get("ui") or {}
-        is_compiled = (self._paths.profile_dir(profile_id) / "profile.lock").is_file()
-        return Profile.of(document, issues, is_compiled=is_compiled, ui=ui)
 
     def _built(self) -> Sequence[ProfileId]:
         found = self._paths.profiles.glob(f"*/{publication.BUILDS_DIR}/*")
