@@ -3,6 +3,7 @@
 import hashlib
 import os
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
@@ -11,7 +12,6 @@ from amplifier_system.threads import Stop, Stopped, in_thread
 from amplifier_system.urls import shown
 
 from .hashing import hash_content, is_bytecode
-from .reference import UrlReference
 from .resolved import Limits
 from .store import make_directory
 from .url_cache import Entry, Fetched
@@ -43,14 +43,12 @@ _CHUNK = 1024 * 1024
 class BackendDownload:
     """One download of one reference."""
 
-    def __init__(
-        self, reference: UrlReference, ref: str, limits: Limits, *, on_bytes: Callable[[int, int | None], None]
-    ) -> None:
-        self._url = reference.url
+    def __init__(self, url: str, ref: str, limits: Limits, *, on_bytes: Callable[[int, int | None], None]) -> None:
+        self._url = url
         self._ref = ref
         self._limits = limits
         self._on_bytes = on_bytes
-        self._backend = self._find_backend(reference.scheme)
+        self._backend = find_backend(url, ref)
 
     async def __call__(self, target: Path, entry: Entry | None) -> Fetched | None:
         """Fetch the URL to `target`; None when the backend says that `entry` is current.
@@ -60,22 +58,9 @@ class BackendDownload:
         """
         return await in_thread(lambda stop: self._fetch(target, entry, stop))
 
-    def _find_backend(self, scheme: str) -> Any:
-        import fsspec  # type: ignore[import-untyped]  # large and without types; loaded only for its own schemes
-
-        try:
-            return fsspec.get_filesystem_class(scheme)
-        except ValueError as error:
-            message = f"No handler for URI: {shown(self._url)}: nothing is known about the scheme {scheme!r}"
-            raise RefResolutionError(message, self._ref, "backend-missing") from error
-        except ImportError as error:
-            message = f"No handler for URI: {shown(self._url)}: the backend for {scheme!r} is not installed"
-            raise RefResolutionError(message, self._ref, "backend-missing", hint=str(error)) from error
-
     def _fetch(self, target: Path, entry: Entry | None, stop: Stop) -> Fetched | None:
-        try:
-            filesystem = self._backend(**self._backend._get_kwargs_from_urls(self._url))
-            path = self._backend._strip_protocol(self._url)
+        with told_failures("download", self._url, self._ref):
+            filesystem, path = open_backend(self._backend, self._url)
             info = filesystem.info(path)
             if info["type"] == "directory":
                 return self._fetch_directory(filesystem, path, target, stop)
@@ -93,18 +78,6 @@ class BackendDownload:
                     self._on_bytes(size, info.get("size"))
                 _sync(file)
             return Fetched(digest.hexdigest(), size, etag=tag)
-        except (RefResolutionError, Stopped):
-            raise
-        except FileNotFoundError as error:
-            raise self._failure(f"{error or 'it'} does not exist", "not-found") from error
-        except PermissionError as error:
-            raise self._failure(str(error), "auth") from error
-        except TimeoutError as error:
-            raise self._failure(str(error) or "no answer in time", "timeout") from error
-        except ConnectionError as error:
-            raise self._failure(str(error) or "no connection", "offline") from error
-        except Exception as error:  # a backend raises whatever its library raises
-            raise self._failure(f"{type(error).__name__}: {error}", "network") from error
 
     def _fetch_directory(self, filesystem: Any, path: str, target: Path, stop: Stop) -> Fetched:
         found: dict[str, dict[str, Any]] = filesystem.find(path, detail=True)
@@ -142,6 +115,53 @@ class BackendDownload:
 
     def _failure(self, problem: str, reason: RefResolutionReason) -> RefResolutionError:
         return RefResolutionError(f"Failed to download {shown(self._url)}: {problem}", self._ref, reason)
+
+
+def find_backend(url: str, ref: str) -> Any:
+    """Return the class of the backend for a URL.
+
+    Raises:
+        RefResolutionError: none is installed.
+    """
+    import fsspec  # type: ignore[import-untyped]  # large and without types; loaded only for its own schemes
+
+    scheme = url.partition("://")[0]
+    try:
+        return fsspec.get_filesystem_class(scheme)
+    except ValueError as error:
+        message = f"No handler for URI: {shown(url)}: nothing is known about the scheme {scheme!r}"
+        raise RefResolutionError(message, ref, "backend-missing") from error
+    except ImportError as error:
+        message = f"No handler for URI: {shown(url)}: the backend for {scheme!r} is not installed"
+        raise RefResolutionError(message, ref, "backend-missing", hint=str(error)) from error
+
+
+def open_backend(backend: Any, url: str) -> tuple[Any, str]:
+    """Return the file system that a URL is in, and its path there."""
+    return backend(**backend._get_kwargs_from_urls(url)), backend._strip_protocol(url)
+
+
+@contextmanager
+def told_failures(doing: str, url: str, ref: str) -> Iterator[None]:
+    """Raise whatever a backend raises inside of the block as a `RefResolutionError` that says what was being done."""
+
+    def failure(problem: str, reason: RefResolutionReason) -> RefResolutionError:
+        return RefResolutionError(f"Failed to {doing} {shown(url)}: {problem}", ref, reason)
+
+    try:
+        yield
+    except (RefResolutionError, Stopped):
+        raise
+    except FileNotFoundError as error:
+        raise failure(f"{error or 'it'} does not exist", "not-found") from error
+    except PermissionError as error:
+        raise failure(str(error), "auth") from error
+    except TimeoutError as error:
+        raise failure(str(error) or "no answer in time", "timeout") from error
+    except ConnectionError as error:
+        raise failure(str(error) or "no connection", "offline") from error
+    except Exception as error:  # a backend raises whatever its library raises
+        raise failure(f"{type(error).__name__}: {error}", "network") from error
 
 
 def _sync(file: IO[bytes]) -> None:

@@ -42,7 +42,7 @@ class UrlSource:
         def fetch() -> Fetch:
             if scheme in _HTTP:
                 return self._download(reference.url, ref, self._context.limits.file_bytes)
-            return BackendDownload(reference, ref, self._context.limits, on_bytes=self._teller(ref))
+            return BackendDownload(reference.url, ref, self._context.limits, on_bytes=self._teller(ref))
 
         online = scheme not in WITHOUT_NETWORK
         resolved = await self._resolve(url, name, ref, fetch, refresh=refresh, needs_network=online)
