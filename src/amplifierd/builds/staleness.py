@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -18,9 +17,9 @@ from amplifierd.identifiers import ProfileId
 from amplifierd.issues import Issue
 from amplifierd.paths import Paths
 
-from .build import WRITTEN
+from .build_parts import is_intact, is_there, other_parts
 from .catalogue import Roots
-from .fingerprints import Fingerprints, hash_files, list_content
+from .fingerprints import Fingerprints, hash_files
 from .installed_modules import installed_modules
 from .lock import (
     DEPENDENCIES_DIR,
@@ -275,26 +274,20 @@ class _Looking:
         found: list[str] = []
         parts = {key: entry for key, entry in self._locked.items() if entry["path"] and entry["status"] == "ok"}
         for key, entry in parts.items():
-            if not _is_there(self._directory / entry["path"]):
+            if not is_there(self._directory / entry["path"]):
                 self._note("resource-missing", key)
-            elif entry["path"] in damaged or (verify and not _is_intact(self._directory, entry)):
+            elif entry["path"] in damaged or (verify and not is_intact(self._directory, entry)):
                 self._note("resource-modified", key)
                 found.append(entry["path"])
-        for part in self._other_parts():
+        for part in other_parts(self._lock):
             name = part["path"]
-            if not _is_there(self._directory / name):
+            if not is_there(self._directory / name):
                 self.reasons.append(Reason("resource-missing", name))
-            elif name in damaged or (verify and not _is_intact(self._directory, part)):
+            elif name in damaged or (verify and not is_intact(self._directory, part)):
                 self.reasons.append(Reason("resource-modified", name))
                 found.append(name)
         if verify:
             self._fingerprints.note_damage(self._directory, found)
-
-    def _other_parts(self) -> Iterator[Mapping[str, Any]]:
-        """Yield what a build has beside its resources: what was installed, and the texts that its compile wrote."""
-        if (dependencies := self._lock.dependencies) is not None:
-            yield dependencies
-        yield from ({"path": name, "content_hash": self._lock.written.get(name)} for name in WRITTEN)
 
     def _look_at_host(self) -> None:
         """Compare what the host provides with what the lock says that it provided."""
@@ -350,22 +343,3 @@ def _unreachable(profile_id: ProfileId, failures: Iterable[BaseException]) -> Ba
 
 def _locked(lock: ProfileLock | None) -> dict[ResourceKey, Mapping[str, Any]]:
     return dict(lock.resources()) if lock is not None else {}
-
-
-def _is_there(path: Path) -> bool:
-    try:
-        with os.scandir(path) as entries:
-            return next(entries, None) is not None or path.parent.name == "contexts"
-    except NotADirectoryError:
-        return True
-    except OSError:
-        return False
-
-
-def _is_intact(directory: Path, entry: Mapping[str, Any]) -> bool:
-    path = directory / entry["path"]
-    try:
-        content = list_content({"": path}, boundary=path, ref=entry["path"])
-        return entry["content_hash"] in (None, hash_files(content))
-    except (AmplifierError, OSError):
-        return False
