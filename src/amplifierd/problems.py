@@ -161,6 +161,7 @@ BY_CODE: Mapping[str, Problem] = {problem.code: problem for problem in _NAMED} |
     **dict.fromkeys(("context-not-directory", "dependency-conflict", "module-not-installed"), _NOT_POSSIBLE),
     **dict.fromkeys(("module-package-missing", "frozen"), _NOT_POSSIBLE),
     "timeout": Problem(504, "execution-timeout", retryable=True),
+    "build-unavailable": Problem(503, "build-unavailable", retryable=True),
     **dict.fromkeys(("sync-failed", "source-unreachable"), Problem(502, "ref-resolution-failed", retryable=True)),
 }
 """Problems of errors that have a `code` or a `reason`, where it tells more than their class."""

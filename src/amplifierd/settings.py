@@ -52,6 +52,10 @@ def _absolute(path: Path) -> Path:
     return path.expanduser().absolute()
 
 
+def _address(text: str) -> str:
+    return text if "://" in text else _absolute(Path(text)).as_uri()
+
+
 Whole = Annotated[int, BeforeValidator(_no_boolean)]
 AtLeastOne = Annotated[Whole, Field(ge=1)]
 Seconds = Annotated[float, BeforeValidator(_no_boolean), Field(gt=0)]
@@ -88,6 +92,14 @@ class CompileSettings(Section):
         default=False, description="build dependencies that have no wheel, which runs code of theirs"
     )
     timeout_seconds: Seconds = Field(default=600, description="for one build")
+
+
+class BuildSettings(Section):
+    url: Annotated[str, AfterValidator(_address)] | None = Field(
+        default=None,
+        description="where builds are kept for other machines, any fsspec address: s3://bucket/builds, file:///mnt/builds",
+    )
+    max_bytes: AtLeastOne = Field(default=2147483648, description="largest build that is fetched from there")
 
 
 class CacheSettings(Section):
@@ -217,6 +229,7 @@ class Settings(BaseSettings):
     )
     startup: StartupSettings = StartupSettings()
     compile: CompileSettings = CompileSettings()
+    builds: BuildSettings = BuildSettings()
     cache: CacheSettings = CacheSettings()
     checkpoints: CheckpointSettings = CheckpointSettings()
     sessions: SessionSettings = SessionSettings()

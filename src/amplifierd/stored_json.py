@@ -64,7 +64,7 @@ class StoredFormat:
             logger.info("%s was migrated from format %s to %s", path, version, self.version)
         return migrated
 
-    def parse(self, content: bytes, path: Path) -> dict[str, Any]:
+    def parse(self, content: bytes, path: Path | str) -> dict[str, Any]:
         """Return what the contents of a file mean to this version; the file itself is left as it is.
 
         Raises what `read` raises.
@@ -80,7 +80,7 @@ class StoredFormat:
         """Replace a file in one step."""
         write_json(path, self.stamped(value), private=self.private)
 
-    def _version_of(self, value: Mapping[str, Any], path: Path) -> int:
+    def _version_of(self, value: Mapping[str, Any], path: Path | str) -> int:
         version = value.get(KEY, 0)
         if not isinstance(version, int) or isinstance(version, bool) or version < 0:
             raise ValueError(f"{path} has the {KEY} {version!r}, which is not a version")
@@ -97,7 +97,7 @@ class StoredFormat:
         return {**value, KEY: self.version}
 
 
-def _parse_object(content: bytes, path: Path) -> dict[str, Any]:
+def _parse_object(content: bytes, path: Path | str) -> dict[str, Any]:
     match json.loads(content):
         case dict() as value:
             return value

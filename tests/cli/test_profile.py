@@ -55,6 +55,20 @@ def test_a_damaged_build_is_found(say: Say) -> None:
     assert (said.code, "stale" in said.out) == (1, True)
 
 
+def test_a_build_is_published_and_fetched_by_hand(say: Say, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nowhere = say("profile", "publish", "offline")
+    monkeypatch.setenv("AMPLIFIERD_BUILDS__URL", str(tmp_path / "depot"))
+    published = json.loads(say("profile", "publish", "offline", "--json").out)
+    monkeypatch.setenv("AMPLIFIERD_HOME", str(tmp_path / "there"))
+    fetched = say("profile", "fetch", "foundation/offline", published["build"])
+    unknown = say("profile", "fetch", "offline", "0" * 64)
+
+    assert (nowhere.code, "builds.url" in nowhere.err) == (1, True)
+    assert (tmp_path / "depot" / published["archive"]).is_file()
+    assert (fetched.code, published["build"] in fetched.out) == (0, True)
+    assert (unknown.code, "depot does not have it" in unknown.err) == (1, True)
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

@@ -171,6 +171,47 @@ def verify(ctx: typer.Context, profile: ProfileArgument, as_json: Json = False) 
     raise typer.Exit(in_home(ctx, work))
 
 
+@app.command(epilog=examples("amplifier profile publish coding", "amplifier profile publish coding --force"))
+def publish(
+    ctx: typer.Context,
+    profile: ProfileArgument,
+    build: Annotated[
+        str | None, typer.Option("--build", metavar="BUILD", help="By default the newest.", show_default=False)
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Also when it is there already.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Put a build where the setting builds.url says, for other machines; compiling a profile does so, too."""
+
+    async def work(home: Home) -> None:
+        profile_id = await find_profile(home, profile)
+        if build is None:
+            await home.profiles.ensure(profile_id)
+        published = await home.profiles.publish(profile_id, build, force=force)
+        about = {"profile": str(profile_id), "build": published.build_id, "archive": published.archive_name}
+        (write_json if as_json else write_fields)(about)
+
+    in_home(ctx, work)
+
+
+@app.command(epilog=examples("amplifier profile fetch foundation/coding 5d1f0c…"))
+def fetch(
+    ctx: typer.Context,
+    profile: ProfileArgument,
+    build: Annotated[str, typer.Argument(metavar="BUILD", help="The id of the build, in full.", show_default=False)],
+    as_json: Json = False,
+) -> None:
+    """Get a build that this machine lacks from where builds.url says, or make it from its lock."""
+
+    async def work(home: Home) -> None:
+        profile_id = ProfileId.parse(profile) if "/" in profile else await find_profile(home, profile)
+        found = await home.profiles.obtain(profile_id, build)
+        about = {"profile": str(profile_id), "build": found.build_id, "status": found.status, "path": str(found.path)}
+        (write_json if as_json else write_fields)(about)
+
+    in_home(ctx, work)
+
+
 @app.command(epilog=examples("amplifier profile status", "amplifier profile status coding --json"))
 def status(
     ctx: typer.Context,

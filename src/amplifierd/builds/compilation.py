@@ -64,6 +64,7 @@ class Compilation:
         inspection: how the profile stands; what it does not call stale is taken over from the build before.
         force: take nothing over, and ask remotes again.
         frozen: restore what was locked, and nothing else.
+        only: make the build of this id or none, and leave the profile's path as it is.
         on_install: told which modules packages are being installed for.
     """
 
@@ -77,12 +78,13 @@ class Compilation:
         *,
         force: bool = False,
         frozen: bool = False,
+        only: str | None = None,
         on_install: Callable[[str], None] = lambda modules: None,
     ) -> None:
         self._on_install = on_install
         self._workshop, self._merged, self._roots = workshop, merged, roots
         self._inspection, self._fingerprints = inspection, fingerprints
-        self._force, self._frozen = force, frozen
+        self._force, self._frozen, self._only = force, frozen, only
         self._warnings: list[str] = []
 
     @property
@@ -176,13 +178,13 @@ class Compilation:
         return entries
 
     def _take_over(self, staging: Path, key: ResourceKey, locked: Mapping[str, Any]) -> dict[str, Any]:
-        assert self._inspection.directory is not None  # its lock was read
         assert self._inspection.lock is not None
         if locked["status"] == "missing":
             prefix = f"{MISSING}: {key[1]}: "
             self._warnings += [text for text in self._inspection.lock.warnings if text.startswith(prefix)]
         if locked["path"] is None:
             return dict(locked)
+        assert self._inspection.directory is not None  # the files are in it
         source, target = self._inspection.directory / locked["path"], staging / locked["path"]
         move = publication.link_or_copy
         make_directory(target.parent)
@@ -233,7 +235,7 @@ class Compilation:
         """Install dependencies, and write what is beside the resources."""
         inspection, workshop = self._inspection, self._workshop
         earlier = None
-        if inspection.directory is not None and inspection.lock is not None and not self._force:
+        if inspection.lock is not None and not self._force:
             earlier = Earlier(inspection.directory, inspection.lock, inspection.has_damaged_dependencies)
         installer = DependencyInstaller(
             staging,
@@ -300,6 +302,10 @@ class Compilation:
 
     def _publish(self, staging: Path, lock: ProfileLock, located: Iterable[ResourceKey]) -> Build:
         paths, before = self._workshop.paths, self._inspection
+        if self._only is not None:
+            self._check_only(lock)
+            directory = publication.place(paths, self._profile_id, staging, lock.build_id)
+            return Build.of(self._profile_id, directory, lock)
         if before.directory is not None and before.lock is not None and self._is_same(lock, before):
             self._remember(before.directory)
             return Build.of(self._profile_id, before.directory, before.lock)
@@ -310,6 +316,19 @@ class Compilation:
             publication.remove_old_builds(paths, self._profile_id, keep=replaced)
         logger.info("profile %s is built: %s (%d resolved)", self._profile_id, lock.build_id, len(list(located)))
         return Build.of(self._profile_id, directory, lock)
+
+    def _check_only(self, lock: ProfileLock) -> None:
+        """Refuse a build of another id, and say what about it is another."""
+        if lock.build_id == self._only:
+            return
+        before = dict(self._inspection.lock.resources()) if self._inspection.lock is not None else {}
+        changed = ["/".join(key) for key, entry in lock.resources() if not _is_same_resource(entry, before.get(key))]
+        raise ProfileCompilationError(
+            f"build {self._only} of profile {self._profile_id} cannot be made here: {', '.join(changed)} "
+            f"would be other than locked, which makes build {lock.build_id}",
+            code="frozen",
+            problems=changed,
+        )
 
     def _is_same(self, lock: ProfileLock, before: Inspection) -> bool:
         """Say whether the published build is what was just made, so that there is no reason for another."""
@@ -330,6 +349,11 @@ def _entry(key: ResourceKey, ref: str | None, **found: Any) -> dict[str, Any]:
     text = None if ref is None else str(ref)
     defaults = {"commit": None, "resolved_at": now(), "kind": None, "content_hash": None, "path": None}
     return {**name, "ref": text, **defaults, "mutable": False, "requirements": [], "status": "ok", **found}
+
+
+def _is_same_resource(entry: Mapping[str, Any], before: Mapping[str, Any] | None) -> bool:
+    told = ("content_hash", "requirements")
+    return before is not None and all(entry[name] == before[name] for name in told)
 
 
 def _is_copied_module(key: ResourceKey, entry: Mapping[str, Any]) -> bool:

@@ -69,9 +69,12 @@ class Dependencies:
 
 @dataclass(frozen=True)
 class Earlier:
-    """The build before: its directory and lock. `is_damaged` when its installed dependencies cannot be used."""
+    """The build before: its directory, None when it is gone, and its lock.
 
-    directory: Path
+    `is_damaged` says that its installed dependencies cannot be used.
+    """
+
+    directory: Path | None
     lock: ProfileLock
     is_damaged: bool = False
 
@@ -141,12 +144,12 @@ class DependencyInstaller:
     def _keep(self, needs: Needs, host: HostPackages) -> Dependencies | None:
         """Take the earlier build's dependencies if they are still what is needed; None if not."""
         earlier = self._earlier
-        if earlier is None or earlier.is_damaged or not earlier.lock.build_id:
+        if earlier is None or earlier.directory is None or earlier.is_damaged or not earlier.lock.build_id:
             return None
         lock = earlier.lock
         if (lock.data["python"], lock.data["platform"]) != (python_version(), platform_name()):
             return None
-        if needs != _earlier_needs(earlier) or not _still_fits(earlier, needs, host):
+        if needs != _earlier_needs(earlier.directory, lock) or not _still_fits(earlier.directory, lock, needs, host):
             return None
         if lock.dependencies is not None:
             link_tree(earlier.directory / DEPENDENCIES_DIR, self._target)
@@ -214,10 +217,9 @@ class DependencyInstaller:
     def _kept_pins(self, needs: Needs) -> list[str]:
         if self._earlier is None:
             return []
-        before = _earlier_needs(self._earlier)
-        entries = [
-            entry for entry in self._earlier.lock.modules() if before.get(entry["name"]) == needs.get(entry["name"])
-        ]
+        directory, lock = self._earlier.directory, self._earlier.lock
+        before = needs if directory is None else _earlier_needs(directory, lock)
+        entries = [entry for entry in lock.modules() if before.get(entry["name"]) == needs.get(entry["name"])]
         return sorted({pin["pin"] for entry in entries for pin in entry["requirements"] if pin["from"] == "build"})
 
     async def _find_culprits(self, unmet: Needs, host: HostPackages) -> list[str]:
@@ -278,20 +280,20 @@ def _is_claimed(claimant: str, owner: str) -> bool:
     return owner in claimant.partition(" (through")[0].split(", ")
 
 
-def _earlier_needs(earlier: Earlier) -> dict[str, tuple[str, ...]]:
-    directories = {entry["name"]: entry["path"] for entry in earlier.lock.modules() if entry["path"]}
-    found = {name: read_requirements(earlier.directory / path) for name, path in directories.items()}
+def _earlier_needs(directory: Path, lock: ProfileLock) -> dict[str, tuple[str, ...]]:
+    directories = {entry["name"]: entry["path"] for entry in lock.modules() if entry["path"]}
+    found = {name: read_requirements(directory / path) for name, path in directories.items()}
     return {name: lines for name, lines in found.items() if lines}
 
 
-def _still_fits(earlier: Earlier, needs: Needs, host: HostPackages) -> bool:
+def _still_fits(directory: Path, lock: ProfileLock, needs: Needs, host: HostPackages) -> bool:
     """Say whether the host still provides what the earlier build took from it, in versions that its parts accept."""
-    recorded = dict(pin.split("==", 1) for pin in earlier.lock.pins("host"))
+    recorded = dict(pin.split("==", 1) for pin in lock.pins("host"))
     changed = {name for name, version in recorded.items() if host.versions.get(name) != version} - host.ours
     if not changed:
         return True
     lines = [line for found in needs.values() for line in found]
-    for _, requires in _installed_in(earlier.directory / DEPENDENCIES_DIR).values():
+    for _, requires in _installed_in(directory / DEPENDENCIES_DIR).values():
         lines += requires
     return all(
         name_of(line) in host.versions and is_clearly_met(line, host.versions[name_of(line)])

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from amplifier_core.exceptions import AmplifierError
 from amplifier_foundation.sources import Progress, ProgressEvent, Sources
@@ -26,11 +28,18 @@ from .ancestry import extract_with_ancestors
 from .build import Build
 from .catalogue import ProfileCatalogue, Roots
 from .fingerprints import Fingerprints
+from .lock import ProfileLock
 from .profile_reading import ProfileReading
 from .resources import ResourceLocator, collections_of
 from .sighting import Sighting, now_ns, sight
 from .staleness import RESTORABLE, Inspection, ProfileStatus, Reason, StatusWord, inspect
+from .supply import UNAVAILABLE, BuildSupply
 from .workshop import Workshop
+
+if TYPE_CHECKING:
+    from .depot import PublishedBuild
+
+logger = logging.getLogger(__name__)
 
 _LOCK_TIMEOUT_S = 1800.0
 _TRIES = 5
@@ -54,6 +63,7 @@ class Profiles(ProfileReading):
         self._settings, self._progress = settings, progress
         self._locator = ResourceLocator(sources, settings.security, is_remote=catalogue.is_remote)
         self._workshop = Workshop(paths, self._locator, settings.compile, settings.offline, in_use, keep)
+        self._supply = BuildSupply(self._workshop, settings, progress)
         self._seen: dict[ProfileId, Sighting | None] = {}
 
     async def ensure(self, profile_id: ProfileId | str) -> Build:
@@ -67,6 +77,57 @@ class Profiles(ProfileReading):
         if build is None:
             raise ProfileNotFoundError(f"Profile {profile_id} is not compiled", hint="compile it")
         return build
+
+    @property
+    def is_supplied(self) -> bool:
+        """Whether builds come from other machines; then a session runs the build that it began with, or not at all."""
+        return self._supply.is_open
+
+    async def obtain(self, profile_id: ProfileId | str, build_id: str) -> Build:
+        """Return the build of an id: as it is here, else from where `builds.url` says, else made from its lock.
+
+        Raises:
+            ProfileCompilationError: it cannot be had (`build-unavailable`); the message says what was tried.
+        """
+        known, tried, lock = ProfileId.parse(profile_id), list[str](), None
+        try:
+            async with self._locked(known):
+                if (build := await asyncio.to_thread(self.find_build, known, build_id)) is not None:
+                    return build
+                await in_thread(lambda stop: publication.sweep(self._paths, known))
+                if (published := await self._supply.find(known, build_id)) is not None:
+                    lock = published.lock
+                    return await self._supply.fetch(published)
+                tried.append(f"{self._supply.depot} does not have it")
+        except (AmplifierError, OSError) as error:
+            tried.append(_told(error))
+        try:
+            build = await (self.ensure(known) if lock is None else self._remake(known, lock))
+            if build.build_id == build_id:
+                return build
+            tried.append(f"what the profile says here makes build {build.build_id}")
+        except AmplifierError as error:
+            tried.append(_told(error))
+        raise _unavailable(known, build_id, tried)
+
+    async def publish(
+        self, profile_id: ProfileId | str, build_id: str | None = None, *, force: bool = False
+    ) -> PublishedBuild:
+        """Put the build of an id, by default the profile's published one, where `builds.url` says, for other machines.
+
+        One that is there already stays; `force` puts it there again.
+
+        Raises:
+            ProfileNotFoundError: there is no such build here.
+            ProfileCompilationError: `builds.url` is not set.
+            RefResolutionError: the place cannot be read or written.
+        """
+        known = ProfileId.parse(profile_id)
+        build = await asyncio.to_thread(self.find_build, known, build_id)
+        if build is None:
+            named = f"build {build_id}" if build_id else "a build"
+            raise ProfileNotFoundError(f"Profile {known} has no such build here: {named}", hint="compile it")
+        return await self._supply.publish(build, force=force)
 
     async def ensure_extracted(self, profile_id: ProfileId | str) -> None:
         """See to it that the texts of a profile and of its ancestors are in the home.
@@ -94,7 +155,7 @@ class Profiles(ProfileReading):
         known = ProfileId.parse(profile_id)
         try:
             async with asyncio.timeout(self._settings.compile.timeout_seconds):
-                return await self._compile(known, force=force, frozen=frozen, refresh=refresh)
+                build = await self._compile(known, force=force, frozen=frozen, refresh=refresh)
         except TimeoutError as error:
             seconds = self._settings.compile.timeout_seconds
             raise ProfileCompilationError(
@@ -102,6 +163,8 @@ class Profiles(ProfileReading):
             ) from error
         except OSError as error:
             raise ProfileCompilationError(f"Profile {known} cannot be built: {error}", code="not-writable") from error
+        await self._supply.offer(build)
+        return build
 
     async def status(self, profile_id: ProfileId | str) -> ProfileStatus:
         """Say how a profile stands; the network is not used.
@@ -189,6 +252,8 @@ class Profiles(ProfileReading):
             return build
         if frozen:
             _check_frozen(profile_id, inspection.reasons, force=False)
+        if not force and not refresh and (build := await self._restore(profile_id, inspection)) is not None:
+            return build
         self._tell(profile_id, "fetching", ", ".join("forced" if force else str(each) for each in inspection.reasons))
         from .compilation import Compilation  # most of the time nothing has changed
 
@@ -209,6 +274,31 @@ class Profiles(ProfileReading):
             raise
         self._tell(profile_id, "ready")
         return build
+
+    async def _restore(self, profile_id: ProfileId, inspection: Inspection) -> Build | None:
+        """Fetch a build of which something is missing or changed here; None when it is to be made again."""
+        lock = inspection.lock
+        if not self._supply.is_open or lock is None or not {*inspection.codes} <= RESTORABLE:
+            return None
+        try:
+            published = await self._supply.find(profile_id, lock.build_id)
+            build = None if published is None else await self._supply.fetch(published, replace=True)
+        except AmplifierError as error:
+            logger.info("build %s of profile %s is made again: %s", lock.build_id, profile_id, error.message)
+            return None
+        if build is not None and not self._workshop.in_use(profile_id):
+            await asyncio.to_thread(publication.remove_old_builds, self._paths, profile_id)
+        return build
+
+    async def _remake(self, profile_id: ProfileId, lock: ProfileLock) -> Build:
+        from .remaking import remake  # few builds have to be made twice
+
+        await self.ensure_extracted(profile_id)
+        merged, fingerprints = await asyncio.to_thread(self._load, profile_id)
+        roots = await self._roots(merged)
+        async with self._locked(profile_id):
+            build = await asyncio.to_thread(self.find_build, profile_id, lock.build_id)
+            return build or await remake(self._workshop, merged, roots, lock, fingerprints)
 
     async def _status(self, profile_id: ProfileId, *, verify: bool) -> ProfileStatus:
         if self._catalogue.is_orphaned(profile_id):
@@ -279,6 +369,21 @@ def _fresh(profile_id: ProfileId, inspection: Inspection) -> Build | None:
     if inspection.reasons or inspection.lock is None or inspection.directory is None:
         return None
     return Build.of(profile_id, inspection.directory, inspection.lock)
+
+
+def _told(error: AmplifierError | OSError) -> str:
+    return error.message if isinstance(error, AmplifierError) else str(error)
+
+
+def _unavailable(profile_id: ProfileId, build_id: str, tried: Sequence[str]) -> ProfileCompilationError:
+    text = "".join(f"\n  {line}" for line in tried)
+    return ProfileCompilationError(
+        f"Build {build_id} of profile {profile_id} cannot be had on this machine:{text}",
+        code=UNAVAILABLE,
+        problems=tried,
+        hint=f"publish it where it is: amplifier profile publish {profile_id} --build {build_id}; "
+        f"or go on with the newest build: amplifier run --resume SESSION --profile {profile_id}",
+    )
 
 
 def _check_frozen(profile_id: ProfileId, found: Sequence[Reason], *, force: bool) -> None:

@@ -119,19 +119,29 @@ def read_lock(directory: Path) -> ProfileLock:
         raise LockUnusableError("lock-missing", f"there is no {path}") from error
     except (OSError, ValueError) as error:
         raise LockUnusableError("lock-corrupt", f"{path} cannot be read: {error}") from error
+    return parse_lock(data, str(path))
+
+
+def parse_lock(data: Any, where: str) -> ProfileLock:
+    """Return the lock that stored data is, in the current format whatever its own; `where` is where it was found.
+
+    Raises:
+        LockUnusableError: it is not a lock.
+        FormatUnsupportedError: a newer version wrote it.
+    """
     version = data.get(KEY, 0) if isinstance(data, dict) else None
     if not isinstance(version, int) or isinstance(version, bool) or version < 0:
-        raise LockUnusableError("lock-corrupt", f"{path} is not a lock")
+        raise LockUnusableError("lock-corrupt", f"{where} is not a lock")
     if version > VERSION:
         raise FormatUnsupportedError(
-            f"{path} has format {version}, this version reads up to {VERSION}",
+            f"{where} has format {version}, this version reads up to {VERSION}",
             hint="use the version that wrote it, or a newer one",
         )
     try:
         lock = ProfileLock(data if version == VERSION else _from_version_0(data), version)
         _check(lock)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise LockUnusableError("lock-corrupt", f"{path} lacks what a lock has: {error!r}") from error
+        raise LockUnusableError("lock-corrupt", f"{where} lacks what a lock has: {error!r}") from error
     return lock
 
 

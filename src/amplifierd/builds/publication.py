@@ -66,11 +66,15 @@ def make_staging(paths: Paths, profile_id: ProfileId) -> Path:
     return make_directory(builds_dir(paths, profile_id) / f".staging-{profile_id.name}-{unique()}")
 
 
+def place(paths: Paths, profile_id: ProfileId, staging: Path, build_id: str) -> Path:
+    """Put a finished directory among a profile's builds, its files read-only, and return where it is now."""
+    seal(staging)
+    return staging.rename(_free_name(builds_dir(paths, profile_id), build_id))
+
+
 def publish(paths: Paths, profile_id: ProfileId, staging: Path, build_id: str) -> Path:
     """Make a finished directory the profile's, its files read-only, and return where it is now."""
-    seal(staging)
-    target = _free_name(builds_dir(paths, profile_id), build_id)
-    staging.rename(target)
+    target = place(paths, profile_id, staging, build_id)
     _point_to(paths, profile_id, target)
     return target
 

@@ -36,7 +36,7 @@ from amplifierd.settings import SecuritySettings
 from .catalogue import Roots
 from .fingerprints import Content, list_content
 from .installed_modules import InstalledModules, installed_modules
-from .lock import NAMED_RESOURCES, ResourceKey
+from .lock import NAMED_RESOURCES, ProfileLock, ResourceKey
 
 MACHINE = ""
 """The collection of a `ReferenceBase` whose directory is a path of this machine: an overlay's."""
@@ -176,13 +176,29 @@ class ResourceLocator:
         self._check_allowed(wanted)
         self._check_local(wanted)
         resolved = await self._resolve(wanted, roots, refresh=refresh, commit=commit)
-        if self._security.require_pinned and resolved.mutable and resolved.kind in ("git", "fsspec"):
+        self._check_pinned(wanted, resolved.kind, mutable=resolved.mutable)
+        return resolved
+
+    def check_locked(self, lock: ProfileLock) -> None:
+        """Refuse a build that was made elsewhere from sources that the settings here do not allow.
+
+        Raises:
+            ProfileCompilationError: with the first of them.
+        """
+        for key, entry in lock.resources():
+            if entry["ref"] is None or entry["kind"] == "installed":
+                continue
+            wanted = Wanted(key, entry["ref"])
+            self._check_allowed(wanted)
+            self._check_pinned(wanted, entry["kind"], mutable=entry["mutable"])
+
+    def _check_pinned(self, wanted: Wanted, kind: str, *, mutable: bool) -> None:
+        if self._security.require_pinned and mutable and kind in ("git", "fsspec"):
             raise ResourceError(
                 f"source-not-pinned: {shown(wanted.ref)} can move, and security.require_pinned forbids that",
                 code="source-not-pinned",
                 hint="name a tag or a commit",
             )
-        return resolved
 
     def _check_allowed(self, wanted: Wanted) -> None:
         patterns = self._security.allowed_sources

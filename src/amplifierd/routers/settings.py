@@ -8,6 +8,7 @@ from typing import Any, Literal, Optional
 from fastapi import Depends, Request
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
+from amplifier_system.urls import shown as without_credentials
 from amplifierd.daemon.daemon import Daemon
 from amplifierd.exceptions import RequestRefusedError
 from amplifierd.http.dependencies import TheDaemon, note, requires
@@ -72,6 +73,7 @@ async def get_settings(daemon: TheDaemon) -> SettingsInfo:
     """Show the settings, and which provider keys are stored; the keys themselves are not shown."""
     keys = await asyncio.to_thread(daemon.home.keys.list)
     shown = daemon.home.settings.model_dump(mode="json")
+    shown["builds"]["url"] = shown["builds"]["url"] and without_credentials(shown["builds"]["url"])
     shown["auth"]["tokens"] = [text.partition(":")[0] for text in shown["auth"]["tokens"]]
     return SettingsInfo(
         settings=shown,

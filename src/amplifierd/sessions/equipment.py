@@ -105,10 +105,16 @@ class Outfitter:
         return await self.of_plan(Path(record.working_dir))
 
     async def of_profile(self, profile: str, working_dir: Path, build_id: str | None = None) -> Equipment:
-        """Return the equipment of a profile, with that very build where it still exists."""
+        """Return the equipment of a profile, with that very build where it still exists.
+
+        Raises:
+            ProfileCompilationError: `builds.url` is set, and the build cannot be had.
+        """
         profile_id = ProfileId.parse(profile)
         build = self._profiles.find_build(profile_id, build_id) if build_id else None
         warning = None
+        if build is None and build_id is not None and self._profiles.is_supplied:
+            build = await self._profiles.obtain(profile_id, build_id)
         if build is None:
             build = await self._profiles.ensure(profile_id)
             if build_id is not None and build.build_id != build_id:

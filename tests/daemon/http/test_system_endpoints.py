@@ -57,7 +57,7 @@ def test_the_page_about_the_endpoints_needs_no_script(client: TestClient) -> Non
 
 
 def test_settings_are_shown_and_changed_with_comments_kept(serve: Callable[..., Served]) -> None:
-    served = serve()
+    served = serve(builds={"url": "https://me:secret@builds.invalid/all"})
     file = served.home.paths.settings_file
     file.parent.mkdir(exist_ok=True)
     file.write_text("# mine\nstartup:\n  auto_compile: true  # as it was\n")
@@ -75,6 +75,7 @@ def test_settings_are_shown_and_changed_with_comments_kept(serve: Callable[..., 
     assert shown["settings"]["startup"]["auto_compile"] is False
     assert shown["settings"]["host"] == "127.0.0.1"
     assert shown["restart_required"] == ["host"]
+    assert shown["settings"]["builds"]["url"] == "https://builds.invalid/all"
     removed = client.patch(f"{API}/settings", json={"host": None})
     assert removed.status_code == 200
     assert "host" not in yaml.safe_load(file.read_text())

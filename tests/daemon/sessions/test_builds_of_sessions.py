@@ -1,0 +1,81 @@
+"""The build that a session began with: it runs that one, wherever it has to come from, or says why it cannot."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from agents_at_work import Agent
+
+import amplifierd
+from amplifierd.exceptions import ProfileCompilationError
+from amplifierd.home import Home
+
+
+def open_machine(folder: Path, depot: Path | None) -> Home:
+    overrides = {"builds": {"url": str(depot)}} if depot else {}
+    return amplifierd.open_home(folder, offline=True, overrides=overrides)
+
+
+async def begin(home: Home, work: Path) -> str:
+    source = Agent(["One.", "Two."]).source(home, "profile", work)
+    async with home.sessions.open(**source, working_dir=work) as session:
+        assert (await session.execute("First")).response == "One."
+        return session.session_id
+
+
+async def test_a_session_that_moves_to_another_machine_takes_its_build_along(tmp_path: Path, work: Path) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    session_id = await begin(open_machine(here, tmp_path / "depot"), work)
+    shutil.copytree(here / "state", there / "state")
+    machine = open_machine(there, tmp_path / "depot")
+
+    async with machine.sessions.resume(session_id) as session:  # a profile of that name is not known there
+        assert (await session.execute("Second")).status == "completed"
+
+    record = machine.sessions.get(session_id)
+    build = machine.profiles.find_build("local/worker", record.build_id)
+    assert build is not None
+    assert record.load_warnings == []
+    assert not machine.paths.own_profiles.exists()
+
+
+async def test_a_build_that_cannot_be_had_is_not_replaced_by_another_unless_one_asks_for_it(
+    tmp_path: Path, work: Path
+) -> None:
+    depot = tmp_path / "depot"
+    home = open_machine(tmp_path / "home", depot)
+    session_id = await begin(home, work)
+    before = home.sessions.get(session_id).build_id
+    Agent(["One.", "Two."], instruction="Other words.").source(home, "profile", work)
+    shutil.rmtree(depot)
+    shutil.rmtree(home.paths.profiles)
+
+    with pytest.raises(ProfileCompilationError) as caught:
+        await open_machine(tmp_path / "home", depot).sessions.resume(session_id)
+    newest = (await open_machine(tmp_path / "home", depot).profiles.ensure("local/worker")).build_id
+    assert caught.value.code == "build-unavailable"
+    assert caught.value.problems == (
+        f"{depot.as_uri()} does not have it",
+        f"what the profile says here makes build {newest}",
+    )
+
+    home = open_machine(tmp_path / "home", depot)
+    await home.sessions.change_profile(session_id, "local/worker")
+    async with home.sessions.resume(session_id) as session:
+        assert (await session.execute("Second")).status == "completed"
+    assert home.sessions.get(session_id).build_id == newest != before
+    assert [json.loads(path.read_text())["build_id"] for path in depot.rglob("*.json")] == [newest]
+
+
+async def test_without_a_place_for_builds_a_session_goes_on_with_the_newest_and_says_so(
+    tmp_path: Path, work: Path
+) -> None:
+    home = open_machine(tmp_path / "home", None)
+    session_id = await begin(home, work)
+    Agent(["One.", "Two."], instruction="Other words.").source(home, "profile", work)
+    shutil.rmtree(home.paths.profiles)
+
+    async with open_machine(tmp_path / "home", None).sessions.resume(session_id) as session:
+        await session.execute("Second")
+        assert [warning["message"].partition(":")[0] for warning in session.record.load_warnings] == ["build-changed"]
