@@ -132,6 +132,10 @@ class SessionSettings(Section):
     trash_days: Annotated[float, BeforeValidator(_no_boolean), Field(ge=0)] = Field(
         default=30, description="for which deleted sessions can be restored; 0 deletes for good"
     )
+    on_takeover: Literal["ask", "continue", "stop"] = Field(
+        default="ask",
+        description="what follows a turn that ended with the process that ran it: ask (a person), continue or stop",
+    )
     limits: Annotated[Limits | None, BeforeValidator(_json)] = Field(
         default=None, description="what a session tree may use: cost_usd, total_tokens, tool_calls, turns, seconds"
     )

@@ -67,7 +67,7 @@ class Daemon:
         )
         self.operations.listeners.append(self._tell_operation)
         self.live = Workers(self.home, on_event=self._hear)
-        self.turns: TurnQueue = LocalTurnQueue(self.live)
+        self.turns: TurnQueue = LocalTurnQueue(self.home.sessions, self.live)
         self.access = SessionAccess(self.home)
         self.phase: Phase = "starting"
         self.tokens = Tokens(home.paths, home.settings.auth.tokens)
@@ -145,7 +145,7 @@ class Daemon:
             ("collections", self._extract_collections),
             ("session index", self._open_index),
             ("completions", lambda: remove_left_completions(self.home.sessions)),
-            ("interrupted turns", self.home.sessions.mark_interrupted),
+            ("interrupted turns", self.turns.start),
         ]
         for name, step in steps:
             await self._take(name, step)
@@ -209,6 +209,7 @@ class Daemon:
             return
         self.phase = "stopping"
         await self.operations.stop()
+        await self.turns.stop()
         await self.live.stop()
         self.events.close()
         await self.idempotency.close()

@@ -21,7 +21,14 @@ from amplifierd.limits import Limits
 from amplifierd.live_sessions import LoadedState
 from amplifierd.plans.conversion import Form
 from amplifierd.session_store.protocol import SessionQuery
-from amplifierd.session_store.record import Activity, SessionRecord, SessionState, checked_session_id, new_session_id
+from amplifierd.session_store.record import (
+    Activity,
+    OnTakeover,
+    SessionRecord,
+    SessionState,
+    checked_session_id,
+    new_session_id,
+)
 
 router = api_router("/sessions", tags=["sessions"], route_class=IdempotentRoute)
 
@@ -45,6 +52,9 @@ class NewSession(Body):
     metadata: dict[str, Any] = Field(default_factory=dict)
     tags: list[str] = Field(default_factory=list)
     limits: Limits | None = None
+    on_takeover: OnTakeover | None = Field(
+        default=None, description="what follows a turn that ended with the process that ran it; else what is set"
+    )
     start: bool = True
     load: bool = Field(default=False, description="load its modules, and fail if one that it needs is broken")
 
@@ -57,6 +67,7 @@ class SessionChange(Body):
     metadata: dict[str, Any] | None = None
     tags: list[str] | None = None
     limits: Limits | None = None
+    on_takeover: OnTakeover = "ask"
     status: Literal["completed", "failed", "terminated"] | None = None
     error_message: str | None = None
     error_details: dict[str, Any] | None = None
@@ -134,6 +145,7 @@ async def create_session(daemon: TheDaemon, caller: Runner, body: NewSession, re
         overrides=body.settings_overrides,
         form=body.mount_plan_form,
         limits=(body.limits or Limits()).within(caller.limits or Limits()),
+        on_takeover=body.on_takeover,
         metadata=body.metadata,
         tags=body.tags,
         owner=caller.owner,

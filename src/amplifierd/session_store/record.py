@@ -14,6 +14,7 @@ from amplifierd.exceptions import InvalidSessionIdError, SessionStateError
 
 SessionState = Literal["created", "active", "completed", "failed", "terminated"]
 Activity = Literal["idle", "queued", "executing", "waiting_approval", "cancelling"]
+OnTakeover = Literal["ask", "continue", "stop"]
 
 
 class SessionRecord(BaseModel):
@@ -22,7 +23,8 @@ class SessionRecord(BaseModel):
     A child that an agent runs in has the `root_session_id` of its tree; a fork begins a tree of its own. `usage` counts
     what this session used itself, without its children: `{tokens, tool_calls, cost_usd, by_model}`, up to the event
     with the number `usage_seq`. `is_trusted` says that whoever opened it named the working directory, which may then be
-    snapshotted.
+    snapshotted. `on_takeover` says what follows a turn that ended with the process that ran it, and `takeover` that it
+    happened: `{turn, action, at}`, until the next turn begins.
     """
 
     model_config = ConfigDict(frozen=True, extra="allow")
@@ -60,6 +62,8 @@ class SessionRecord(BaseModel):
     usage_seq: int | None = None
     usage_tree: dict[str, Any] | None = None
     limits: dict[str, Any] | None = None
+    on_takeover: OnTakeover = "ask"
+    takeover: dict[str, Any] | None = None
     stale: bool = False
     error_message: str | None = None
     error_details: dict[str, Any] | None = None

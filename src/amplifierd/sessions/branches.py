@@ -28,7 +28,7 @@ _LONGEST_NAME = 190
 OrphanedTools = Literal["complete", "remove", "error"]
 
 _COPIED_DOCUMENTS = (DOCUMENT, AGENT_DOCUMENT, APPROVALS)
-_RESET = {"status": "active", "ended_at": None, "revision": 0, "last_error": None, "stale": False}
+_RESET = {"status": "active", "ended_at": None, "revision": 0, "last_error": None, "takeover": None, "stale": False}
 
 
 class Branches:

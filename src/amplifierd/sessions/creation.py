@@ -18,7 +18,7 @@ from amplifierd.plans.conversion import Form
 from amplifierd.plans.home_plans import Plans
 from amplifierd.plans.request import lay_over_plan
 from amplifierd.session_store.protocol import Message, NewSession
-from amplifierd.session_store.record import checked_record, checked_session_id, new_session_id, now
+from amplifierd.session_store.record import OnTakeover, checked_record, checked_session_id, new_session_id, now
 
 from .equipment import Equipment, Outfitter
 from .transcript import last_turn, message_line
@@ -46,6 +46,7 @@ class SessionRequest:
     overrides: Mapping[str, Any] | None = None
     form: Form = "portable"
     limits: Limits = field(default_factory=Limits)
+    on_takeover: OnTakeover = "ask"
     metadata: Mapping[str, Any] = field(default_factory=dict)
     tags: tuple[str, ...] = ()
     owner: str | None = None
@@ -93,6 +94,7 @@ class Creation:
             owner=request.owner,
             parent_session_id=request.parent_session_id,
             limits=request.limits.to_json() or None,
+            on_takeover=request.on_takeover,
             settings_overrides=without_secrets(request.overrides or {}),
             metadata=dict(request.metadata),
             tags=list(request.tags),

@@ -28,6 +28,7 @@ from .branches import Branches, OrphanedTools
 from .checkpointing import Undone, changes_of, undo_files
 from .creation import SessionRequest
 from .equipment import Equipment
+from .interrupted_turns import InterruptedTurn, InterruptedTurns
 from .interruption import RepairReport
 from .session_removal import SessionRemoval
 from .transcript import Transcript, last_turn, new_message
@@ -47,6 +48,7 @@ class Sessions(SessionRemoval):
         super().__init__(*parts)
         self._profiles, self._keys, self._keep = profiles, keys, keep
         self._branches = Branches(self._store, self.runtime.holder, self._creation, self.runtime.announcements)
+        self._interrupted_turns = InterruptedTurns(self._store, self.runtime.holder, self.runtime.announcements)
 
     async def fork(
         self,
@@ -234,11 +236,17 @@ class Sessions(SessionRemoval):
         async with self.resume(session_id) as session:
             return session.repaired
 
-    async def mark_interrupted(self) -> Sequence[str]:
-        """Mark and tell turns that ended with the process that ran them; returns the ids of their sessions."""
-        from .interrupted_turns import mark_interrupted
+    async def mark_interrupted(self) -> Sequence[InterruptedTurn]:
+        """Mark and tell all turns that ended with the process that ran them, and say what is to follow."""
+        return await self._interrupted_turns.mark_all()
 
-        return await mark_interrupted(self._store, self.runtime.holder, self.runtime.announcements)
+    async def take_over(self, session_id: str) -> InterruptedTurn | None:
+        """Take a session from a process that is gone; a turn that ended with it is marked and told.
+
+        Raises:
+            SessionHeldError: the process is there.
+        """
+        return await self._interrupted_turns.take_over(checked_session_id(session_id))
 
     # --- what turns did to files
 

@@ -116,8 +116,8 @@ class OpenSessions(SessionReading):
     ) -> SessionRecord:
         """Store a session without starting it.
 
-        `options` are `session_id`, `name`, `overrides`, `form`, `limits`, `metadata`, `tags`, `owner`, `start` and
-        `history`.
+        `options` are `session_id`, `name`, `overrides`, `form`, `limits`, `on_takeover`, `metadata`, `tags`, `owner`,
+        `start` and `history`.
 
         Raises:
             MountPlanError: the plan breaks rules.
@@ -163,7 +163,8 @@ class OpenSessions(SessionReading):
             profile = str(await self._defaults.profile())
         directory = _absolute(working_dir) if working_dir else self._defaults.working_dir()
         limits = Limits.read(options.get("limits")).within(Limits.read(self.runtime.settings.sessions.limits))
-        given = {**options, "limits": limits, "tags": tuple(options.get("tags") or ())}
+        on_takeover = options.get("on_takeover") or self.runtime.settings.sessions.on_takeover
+        given = {**options, "limits": limits, "on_takeover": on_takeover, "tags": tuple(options.get("tags") or ())}
         return SessionRequest(
             profile=profile,
             bundle=None if bundle is None else str(bundle),

@@ -18,7 +18,7 @@ from .open_sessions import ENDED, OpenSessions, absolute_directory
 
 T = TypeVar("T")
 
-_CHANGEABLE = frozenset({"name", "tags", "metadata", "working_dir", "limits"})
+_CHANGEABLE = frozenset({"name", "tags", "metadata", "working_dir", "limits", "on_takeover"})
 
 
 class SessionChanges(OpenSessions):
@@ -27,7 +27,7 @@ class SessionChanges(OpenSessions):
     async def update(
         self, session_id: str, *, annotations: Mapping[str, Any] | None = None, **changes: Any
     ) -> SessionRecord:
-        """Change `name`, `tags`, `metadata`, `working_dir` or `limits` of a session; an empty name clears it.
+        """Change `name`, `tags`, `metadata`, `working_dir`, `limits` or `on_takeover`; an empty name clears it.
 
         `annotations` change single keys of the metadata, whatever the others are at that moment; None removes one.
 

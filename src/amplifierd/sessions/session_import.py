@@ -42,7 +42,10 @@ from .export import (
 from .session_archive import ArchiveLimits, SessionArchive, parse_json, read_archive
 
 _TRIES = 5
-_RESET = {"mount_plan_path": "mount_plan.json", "revision": 0, "stale": False, "owner": None, "origin": None}
+_RESET = {
+    **{"mount_plan_path": "mount_plan.json", "revision": 0, "stale": False},
+    **{"owner": None, "origin": None, "takeover": None},
+}
 
 
 @dataclass(frozen=True)

@@ -128,6 +128,8 @@ class Turn:
 
     async def _prepare(self, prompt: str, images: Sequence[Mapping[str, Any]]) -> None:
         """Give the context what comes before the prompt, and keep the working directory as it is."""
+        if self._runner.record.takeover is not None:
+            await self._runner.change(takeover=None)
         await self._runner.kernel.add_mentioned(prompt, self.number)
         if images:
             await self._runner.kernel.add_images(images)

@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
+
 from amplifierd.live_sessions import LiveSessions, QueuedPrompts, SubmittedTurn, TurnRequest
+from amplifierd.sessions.home_sessions import Sessions
+from amplifierd.sessions.interrupted_turns import InterruptedTurn
+
+from .takeover import follow
 
 
 class LocalTurnQueue:
     """Implements `TurnQueue` with the queue that every session has. Prompts that wait when the daemon ends are held."""
 
-    def __init__(self, live: LiveSessions) -> None:
-        self._live = live
+    def __init__(self, sessions: Sessions, live: LiveSessions) -> None:
+        self._sessions, self._live = sessions, live
+        self._following: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> None:
+        interrupted = await self._sessions.mark_interrupted()
+        self._begin(interrupted)
+
+    async def stop(self) -> None:
+        for task in self._following:
+            task.cancel()
+        await asyncio.gather(*self._following, return_exceptions=True)
 
     async def submit(self, session_id: str, turn: TurnRequest) -> SubmittedTurn:
         return await self._live.submit(session_id, turn)
@@ -19,3 +36,19 @@ class LocalTurnQueue:
 
     async def remove(self, session_id: str, position: int) -> str:
         return await self._live.remove_queued(session_id, position)
+
+    async def take_over(self, session_id: str) -> None:
+        interrupted = await self._sessions.take_over(session_id)
+        if interrupted is not None:
+            await follow(interrupted, self._live, self.submit)
+
+    def _begin(self, interrupted: Sequence[InterruptedTurn]) -> None:
+        """Let sessions go on one after the other, while the daemon comes up."""
+
+        async def go_on() -> None:
+            for one in interrupted:
+                await follow(one, self._live, self.submit)
+
+        task = asyncio.create_task(go_on())
+        self._following.add(task)
+        task.add_done_callback(self._following.discard)

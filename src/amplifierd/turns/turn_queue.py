@@ -14,6 +14,12 @@ from amplifierd.live_sessions import QueuedPrompts, SubmittedTurn, TurnRequest
 class TurnQueue(Protocol):
     """Takes turns on and has them run, wherever their sessions are."""
 
+    async def start(self) -> None:
+        """Come up, and take over what processes left that are gone; what follows goes on meanwhile."""
+        ...
+
+    async def stop(self) -> None: ...
+
     async def submit(self, session_id: str, turn: TurnRequest) -> SubmittedTurn:
         """Take a turn on; returns as soon as it is sure to run, or waits for its time.
 
@@ -31,5 +37,16 @@ class TurnQueue(Protocol):
 
         Raises:
             NothingToSteerError: there is none.
+        """
+        ...
+
+    async def take_over(self, session_id: str) -> None:
+        """Take a session from a process that is gone.
+
+        A turn that had begun there never runs again. It is marked as interrupted, and the session's `on_takeover` says
+        what follows.
+
+        Raises:
+            SessionHeldError: the process is there.
         """
         ...

@@ -70,7 +70,16 @@ class Conversation:
         return [one["data"] for one in self._ends()]
 
     def _ends(self) -> list[dict[str, Any]]:
-        path, wanted = f"/sessions/{self.session_id}/events", {"event_type": "execution:done"}
+        return self.told("execution:done")
+
+    def shown(self) -> dict[str, Any]:
+        """Return what is said about the session."""
+        shown: dict[str, Any] = self.daemon.client().get(f"/sessions/{self.session_id}").json()
+        return shown
+
+    def told(self, name: str) -> list[dict[str, Any]]:
+        """Return the stored events of a name."""
+        path, wanted = f"/sessions/{self.session_id}/events", {"event_type": name}
         found: list[dict[str, Any]] = self.daemon.client().get(path, params=wanted).json()["events"]
         return found
 

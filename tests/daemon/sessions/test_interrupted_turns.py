@@ -17,7 +17,7 @@ async def test_a_turn_that_ended_with_its_process_is_marked_without_loading_the_
         await store.append_events(hold, [{**event, "data": {}} for event in events])
 
     assert sorted(await store.abandoned()) == ["broken", "whole"]
-    assert await home.sessions.mark_interrupted() == ["broken"]
+    assert [one.session_id for one in await home.sessions.mark_interrupted()] == ["broken"]
 
     error = home.sessions.get("broken").last_error
     assert error is not None

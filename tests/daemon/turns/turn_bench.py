@@ -29,4 +29,4 @@ class TurnBench:
 @asynccontextmanager
 async def open_local(folder: Path) -> AsyncIterator[TurnBench]:
     async with WorkerBench(folder) as workers:
-        yield TurnBench(LocalTurnQueue(workers.live), workers)
+        yield TurnBench(LocalTurnQueue(workers.home.sessions, workers.live), workers)
