@@ -94,7 +94,7 @@ ALLOWANCES = [
             "daemon/metrics.py": frozenset({"prometheus_client"}),
             "http": WEB,
             "routers": WEB,
-            "session_store/postgres": frozenset({"psycopg", "psycopg_pool"}),
+            "session_store/postgres": frozenset({"psycopg"}),
             "sessions": frozenset({"amplifier_kit"}),
             "keys.py": frozenset({"keyring"}),
             "signing_keys.py": frozenset({"cryptography"}),

@@ -11,20 +11,21 @@ import logging
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, TypeVar
 
 import psycopg
 from psycopg import AsyncConnection, errors
-from psycopg_pool import AsyncConnectionPool
 
 from amplifier_system.tasks import run_to_end
 from amplifierd.exceptions import StoreUnavailableError
 from amplifierd.store_address import StoreAddress
 
+from .connections import Connections
 from .schema import prepare
 
 logger = logging.getLogger(__name__)
-logging.getLogger("psycopg.pool").setLevel(logging.ERROR)  # what it warns of is reported when patience is over
+logging.getLogger("psycopg").setLevel(logging.ERROR)  # what it warns of is reported when patience is over
 
 T = TypeVar("T")
 
@@ -36,9 +37,9 @@ MOST_CONNECTIONS = 3
 
 _ATTEMPT_S = 15.0
 _IDLE_S = 60.0
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 1.0
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.01, 0.25
 _CLOSE_S = 5.0
-_CONNECTION = {
+_CONNECTION: dict[str, Any] = {
     "autocommit": True,
     "connect_timeout": 5,
     "keepalives_idle": 5,
@@ -67,12 +68,26 @@ Work = Callable[[AsyncConnection], Awaitable[T]]
 class Database:
     """The database of one process. Nothing is opened before the first work, and nothing is left after `close`."""
 
-    def __init__(self, address: StoreAddress, *, program: str = "library", patience_s: float = PATIENCE_S) -> None:
+    def __init__(
+        self,
+        address: StoreAddress,
+        *,
+        program: str = "library",
+        patience_s: float = PATIENCE_S,
+        connection_type: type[AsyncConnection] = AsyncConnection,
+    ) -> None:
         self._address, self._program, self._patience_s = address, program, patience_s
+        self._connection_type = connection_type
         self._starting = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
-        self._opening: asyncio.Task[AsyncConnectionPool] | None = None
+        self._begin()
+
+    def _begin(self) -> None:
+        """Have nothing open and nothing prepared."""
+        self._connections = Connections(partial(self._connect, ""), most=MOST_CONNECTIONS, idle_s=_IDLE_S)
+        self._preparing = asyncio.Lock()
+        self._is_prepared = False
 
     def __str__(self) -> str:
         return str(self._address)
@@ -103,6 +118,7 @@ class Database:
         loop.call_soon_threadsafe(loop.stop)
         await asyncio.to_thread(thread.join)
         loop.close()
+        self._begin()
 
     # --- in the database's event loop
 
@@ -136,55 +152,35 @@ class Database:
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[AsyncConnection]:
-        """Lend a connection; one that breaks is not lent again, and neither are others that broke with it."""
-        pool = await self._pool()
-        try:
-            async with pool.connection() as connection:
-                yield connection
-        except psycopg.OperationalError:
-            await pool.check()
-            raise
+        """Lend a connection to a database whose tables are prepared."""
+        await self._prepared()
+        async with self._connections.lend() as connection:
+            yield connection
 
     async def connect(self, purpose: str) -> AsyncConnection:
-        """Open a connection beside the pool, which its caller closes."""
-        await self._pool()
+        """Open a connection beside those that are lent, which its caller closes."""
+        await self._prepared()
         return await self._connect(purpose)
 
-    async def _pool(self) -> AsyncConnectionPool:
-        """Return the pool; whoever needs it first has the tables prepared. What failed then is tried anew."""
-        if self._opening is None or (self._opening.done() and self._opening.exception() is not None):
-            self._opening = asyncio.create_task(self._open())
-        return await asyncio.shield(self._opening)
-
-    async def _open(self) -> AsyncConnectionPool:
-        connection = await self._connect("begin")
-        async with connection:
-            await prepare(connection, self._address.schema)
-        pool = AsyncConnectionPool(
-            self._address.conninfo,
-            kwargs=self._parameters(""),
-            min_size=0,
-            max_size=MOST_CONNECTIONS,
-            max_idle=_IDLE_S,
-            timeout=_ATTEMPT_S,
-            reconnect_timeout=_ATTEMPT_S,
-            configure=self._configure,
-            open=False,
-        )
-        await pool.open()
-        return pool
+    async def _prepared(self) -> None:
+        """Have the tables prepared by whoever comes first; what failed then is tried anew by the next."""
+        if self._is_prepared:
+            return
+        async with self._preparing:
+            if not self._is_prepared:
+                async with self._connections.lend() as connection:
+                    await prepare(connection, self._address.schema)
+                self._is_prepared = True
 
     async def _connect(self, purpose: str) -> AsyncConnection:
-        connection = await AsyncConnection.connect(self._address.conninfo, **self._parameters(purpose))
+        name = " ".join(("amplifier", self._program, purpose)).strip()
+        connection = await self._connection_type.connect(self._address.conninfo, **_CONNECTION, application_name=name)
         try:
             await self._configure(connection)
         except BaseException:
             await connection.close()
             raise
         return connection
-
-    def _parameters(self, purpose: str) -> dict[str, Any]:
-        return {**_CONNECTION, "application_name": " ".join(("amplifier", self._program, purpose)).strip()}
 
     async def _configure(self, connection: AsyncConnection) -> None:
         settings = {**_SETTINGS, "search_path": self._address.schema}
@@ -193,17 +189,12 @@ class Database:
         await connection.execute(f"SELECT {calls}", words)
 
     async def _close(self) -> None:
-        opening, self._opening = self._opening, None
-        if opening is not None and not opening.cancelled():
-            opening.cancel()
-            await asyncio.wait([opening])
-            if not opening.cancelled() and opening.exception() is None:
-                await opening.result().close(timeout=_CLOSE_S)
         rest = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
         for task in rest:
             task.cancel()
         if rest:
             await asyncio.wait(rest, timeout=_CLOSE_S)
+        await self._connections.close()
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         with self._starting:

@@ -32,6 +32,8 @@ MemberState = Literal["active", "draining", "fenced", "left"]
 LEASE_S = 6
 RENEWAL_S = 2.0
 
+_LEAVE_S = 3.0
+
 _CHANNEL: Channel = "amplifier_cluster"
 _FORGOTTEN_AFTER = "1 day"
 _JOIN = """
@@ -226,7 +228,11 @@ class Members:
             async def update(connection: AsyncConnection) -> None:
                 await connection.execute(_LEAVE, values)
 
-            await self._database.run(update)
+            try:
+                async with asyncio.timeout(_LEAVE_S):
+                    await self._database.run(update)
+            except (TimeoutError, StoreUnavailableError) as error:
+                logger.warning("member %s leaves without saying so, its lease ends soon: %s", member_id, error)
 
     async def _stop_renewing(self) -> None:
         task, self._renewing = self._renewing, None

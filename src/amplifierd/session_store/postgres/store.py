@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from psycopg import AsyncConnection
+
 from amplifier_system.tasks import run_to_end
+from amplifierd.exceptions import StoreUnavailableError
 from amplifierd.paths import Paths
 from amplifierd.session_store.hold import Hold, Holder
 from amplifierd.session_store.message_page import MessagePage, Place
@@ -41,6 +45,8 @@ from .session_reads import SessionReads
 from .shared_values import SharedValues
 from .stored_text import json_text
 
+logger = logging.getLogger(__name__)
+
 
 class PostgresStore:
     """The sessions of one database, from any event loop of this process.
@@ -58,9 +64,10 @@ class PostgresStore:
         program: str = "library",
         patience_s: float = PATIENCE_S,
         together: int = MOST_TOGETHER,
+        connection_type: type[AsyncConnection] = AsyncConnection,
     ) -> None:
         self._workspaces = paths.sessions
-        self.database = Database(address, program=program, patience_s=patience_s)
+        self.database = Database(address, program=program, patience_s=patience_s, connection_type=connection_type)
         self.notifications = Notifications(self.database)
         self.members = Members(self.database, self.notifications, program)
         self.shared = SharedValues(self.database)
@@ -150,7 +157,10 @@ class PostgresStore:
             raise
 
     async def release(self, hold: Hold) -> None:
-        await self.database.finish(self._holds.release(hold))
+        try:
+            await self.database.finish(self._holds.release(hold))
+        except StoreUnavailableError as error:
+            logger.warning("session %s stays held until this process ends: %s", hold.session_id, error)
 
     async def holder_of(self, session_id: str) -> Hold | None:
         return await self.database.call(self._holds.find(checked_session_id(session_id)))

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import psycopg
 import pytest
 
 from amplifierd.exceptions import HoldLostError, MemberFencedError, SessionHeldError
-from amplifierd.paths import Paths
 from amplifierd.session_store.hold import Holder
 from amplifierd.session_store.postgres.store import PostgresStore
 from amplifierd.session_store.protocol import SessionQuery
-from amplifierd.store_address import StoreAddress
 
 sys.path.append(str(Path(__file__).parents[3] / "stand_ins"))
 from stored_sessions import event, message, new_session
@@ -27,21 +25,9 @@ STEADY = "UPDATE members SET unbroken_since = now() - interval '1 min' WHERE mem
 
 
 @pytest.fixture
-async def stores(postgres_address: str, tmp_path: Path) -> AsyncIterator[tuple[PostgresStore, PostgresStore]]:
+def stores(open_postgres: Callable[..., PostgresStore]) -> tuple[PostgresStore, PostgresStore]:
     """Two processes' stores of one database."""
-    paths, address = Paths.from_environment(tmp_path, environ={}), StoreAddress.parse(postgres_address)
-    opened = PostgresStore(paths, address, program="daemon"), PostgresStore(paths, address, program="command")
-    yield opened
-    for store in opened:
-        await store.close()
-
-
-@pytest.fixture
-def sql(postgres_address: str, stores: object) -> Iterator[psycopg.Connection]:
-    """The database, past the store."""
-    address = StoreAddress.parse(postgres_address)
-    with psycopg.connect(address.conninfo, autocommit=True, options=f"-c search_path={address.schema}") as connection:
-        yield connection
+    return open_postgres(program="daemon"), open_postgres(program="command")
 
 
 async def test_members_join_say_what_they_do_and_leave(stores: tuple[PostgresStore, PostgresStore]) -> None:
