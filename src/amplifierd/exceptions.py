@@ -47,6 +47,7 @@ AmplifierError
 │   ├── SessionImportError                  whoever sent the file: it was changed, damaged or is not an export
 │   ├── StoreUnavailableError               operator: the database of the sessions cannot be used at the moment
 │   ├── MemberFencedError                   us: others count this process as gone; its sessions are theirs
+│   ├── NowhereToRunError                   operator: no machine may run the session; carries each one's reason
 │   ├── StoredRequestNotFoundError          caller: no such request was sent to a model
 │   ├── ReplayError                         caller: the record does not suffice to run the session again
 │   └── MountPlanMissingError               owner of the home: its plan is gone
@@ -107,6 +108,7 @@ __all__ = [
     "MountPlanMissingError",
     "NotReadyError",
     "NothingToSteerError",
+    "NowhereToRunError",
     "OperationCancelledError",
     "OperationError",
     "OperationFinishedError",
@@ -352,6 +354,14 @@ class StoreUnavailableError(SessionError):
 
 class MemberFencedError(SessionError):
     """Others count this process as gone, so that it holds no session any more and may take none."""
+
+
+class NowhereToRunError(SessionError):
+    """No machine that is there may run a session; `reasons` has that of each."""
+
+    def __init__(self, message: str, *, reasons: Mapping[str, str], hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.reasons = dict(reasons)
 
 
 class SessionImportError(SessionError):

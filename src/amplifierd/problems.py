@@ -77,6 +77,7 @@ PROBLEMS: Mapping[type[BaseException], Problem] = {
     ours.HoldLostError: Problem(409, "session-held"),
     ours.StoreUnavailableError: Problem(503, "store-unavailable", retryable=True),
     ours.MemberFencedError: Problem(503, "not-ready", retryable=True),
+    ours.NowhereToRunError: Problem(503, "nowhere-to-run", retryable=True),
     ours.MountPlanMissingError: Problem(409, "mount-plan-missing"),
     ours.ExecutionInProgressError: Problem(409, "execution-in-progress", retryable=True),
     ours.PromptRemovedError: Problem(499, "aborted"),

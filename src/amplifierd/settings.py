@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -28,6 +29,8 @@ from .settings_layers import Layer, keys_of, read_environment, read_file
 from .store_address import StoreAddress
 
 __all__ = ["Settings", "build_settings", "load_settings"]
+
+_LABEL = r"[A-Za-z0-9][A-Za-z0-9._/-]{0,62}"
 
 
 def _no_boolean(value: Any) -> Any:
@@ -54,6 +57,21 @@ def _absolute(path: Path) -> Path:
 
 def _address(text: str) -> str:
     return text if "://" in text else _absolute(Path(text)).as_uri()
+
+
+def _labels(value: Any) -> Any:
+    """Return labels that the environment has as JSON, or as `name=value` with commas between them."""
+    if not isinstance(value, str):
+        return value
+    if value.startswith("{"):
+        return json.loads(value)
+    return dict(part.strip().split("=", 1) for part in value.split(",") if part.strip())
+
+
+def _checked_labels(labels: dict[str, str]) -> dict[str, str]:
+    if wrong := [name for name in labels if not re.fullmatch(_LABEL, name) or name == "shared_paths"]:
+        raise ValueError(f"{', '.join(map(repr, wrong))} cannot be the name of a label")
+    return labels
 
 
 Whole = Annotated[int, BeforeValidator(_no_boolean)]
@@ -197,6 +215,15 @@ class TlsSettings(Section):
     keyfile: AbsolutePath | None = Field(default=None, description="its private key, PEM")
 
 
+class ClusterSettings(Section):
+    labels: Annotated[dict[str, str], BeforeValidator(_labels), AfterValidator(_checked_labels)] = Field(
+        default={}, description="what this machine is to others that share the store: pool=builders, and words of yours"
+    )
+    shared_paths: tuple[AbsolutePath, ...] = Field(
+        default=(), description="directories that other machines have under the same path"
+    )
+
+
 class MetricsSettings(Section):
     enabled: bool = Field(default=False, description="serve `/api/v1/metrics`")
 
@@ -244,6 +271,7 @@ class Settings(BaseSettings):
     auth: AuthSettings = AuthSettings()
     trusted_proxies: Texts = Field(default=(), description="addresses of proxies whose word about clients counts")
     tls: TlsSettings = TlsSettings()
+    cluster: ClusterSettings = ClusterSettings()
     metrics: MetricsSettings = MetricsSettings()
 
     _warnings: tuple[str, ...] = PrivateAttr(())

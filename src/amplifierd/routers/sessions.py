@@ -26,6 +26,7 @@ from amplifierd.session_store.record import (
     OnTakeover,
     SessionRecord,
     SessionState,
+    WorkingDirScope,
     checked_session_id,
     new_session_id,
 )
@@ -44,6 +45,9 @@ class NewSession(Body):
     bundle_uri: str | None = None
     mount_plan: dict[str, Any] | None = None
     working_dir: str | None = None
+    working_dir_scope: WorkingDirScope | None = Field(
+        default=None, description="which machines have it; else shared below a path that machines share, or host"
+    )
     session_id: str | None = None
     parent_session_id: str | None = Field(default=None, description="a session that this one belongs to")
     name: Name | None = None
@@ -64,6 +68,7 @@ class SessionChange(Body):
 
     name: Name | None = None
     working_dir: str | None = None
+    working_dir_scope: WorkingDirScope | None = None
     metadata: dict[str, Any] | None = None
     tags: list[str] | None = None
     limits: Limits | None = None
@@ -140,6 +145,7 @@ async def create_session(daemon: TheDaemon, caller: Runner, body: NewSession, re
         bundle=bundle,
         plan=body.mount_plan,
         working_dir=body.working_dir,
+        working_dir_scope=body.working_dir_scope,
         session_id=session_id,
         name=body.name,
         overrides=body.settings_overrides,

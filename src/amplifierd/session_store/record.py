@@ -15,6 +15,7 @@ from amplifierd.exceptions import InvalidSessionIdError, SessionStateError
 SessionState = Literal["created", "active", "completed", "failed", "terminated"]
 Activity = Literal["idle", "queued", "executing", "waiting_approval", "cancelling"]
 OnTakeover = Literal["ask", "continue", "stop"]
+WorkingDirScope = Literal["host", "pool", "shared"]
 
 
 class SessionRecord(BaseModel):
@@ -24,7 +25,8 @@ class SessionRecord(BaseModel):
     what this session used itself, without its children: `{tokens, tool_calls, cost_usd, by_model}`, up to the event
     with the number `usage_seq`. `is_trusted` says that whoever opened it named the working directory, which may then be
     snapshotted. `on_takeover` says what follows a turn that ended with the process that ran it, and `takeover` that it
-    happened: `{turn, action, at}`, until the next turn begins.
+    happened: `{turn, action, at}`, until the next turn begins. `working_dir_scope` says which machines have the working
+    directory: the one that is `working_dir_host`, those whose pool is `working_dir_pool`, or all that share its path.
     """
 
     model_config = ConfigDict(frozen=True, extra="allow")
@@ -35,6 +37,9 @@ class SessionRecord(BaseModel):
     profile_name: str | None = None
     bundle: str | None = None
     working_dir: str
+    working_dir_scope: WorkingDirScope = "host"
+    working_dir_host: str | None = None
+    working_dir_pool: str | None = None
     is_trusted: bool = False
     parent_session_id: str | None = None
     root_session_id: str | None = None

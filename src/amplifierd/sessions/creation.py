@@ -18,11 +18,19 @@ from amplifierd.plans.conversion import Form
 from amplifierd.plans.home_plans import Plans
 from amplifierd.plans.request import lay_over_plan
 from amplifierd.session_store.protocol import Message, NewSession
-from amplifierd.session_store.record import OnTakeover, checked_record, checked_session_id, new_session_id, now
+from amplifierd.session_store.record import (
+    OnTakeover,
+    WorkingDirScope,
+    checked_record,
+    checked_session_id,
+    new_session_id,
+    now,
+)
 
 from .equipment import Equipment, Outfitter
 from .transcript import last_turn, message_line
 from .unsecret import without_secrets
+from .working_place import Machine
 
 _WHOLE_PLAN = (
     "a plan needs session.orchestrator, session.context and one of providers, for example loop-basic, context-simple "
@@ -41,6 +49,7 @@ class SessionRequest:
     bundle: str | None = None
     plan: Mapping[str, Any] | None = None
     working_dir: Path = field(default_factory=Path.cwd)
+    working_dir_scope: WorkingDirScope | None = None
     session_id: str | None = None
     name: str | None = None
     overrides: Mapping[str, Any] | None = None
@@ -60,10 +69,17 @@ class Creation:
     """Makes sessions, in one home."""
 
     def __init__(
-        self, profiles: Profiles, plans: Plans, outfitter: Outfitter, *, keep: KeepSecret, allow_modules: bool
+        self,
+        profiles: Profiles,
+        plans: Plans,
+        outfitter: Outfitter,
+        *,
+        machine: Machine,
+        keep: KeepSecret,
+        allow_modules: bool,
     ) -> None:
         self._profiles, self._plans, self._outfitter, self._keep = profiles, plans, outfitter, keep
-        self._allow_modules = allow_modules
+        self._machine, self._allow_modules = machine, allow_modules
 
     async def prepare(self, request: SessionRequest) -> tuple[NewSession, Equipment]:
         """Return everything that a new session is stored with, and what it runs with; nothing is stored yet.
@@ -85,6 +101,7 @@ class Creation:
             profile_name=str(equipment.profile_id) if equipment.profile_id else None,
             bundle=request.bundle,
             working_dir=str(request.working_dir),
+            **self._machine.place_of(request.working_dir, request.working_dir_scope),
             is_trusted=request.is_trusted,
             created_at=moment,
             started_at=moment if request.start else None,

@@ -117,7 +117,7 @@ class OpenSessions(SessionReading):
         """Store a session without starting it.
 
         `options` are `session_id`, `name`, `overrides`, `form`, `limits`, `on_takeover`, `metadata`, `tags`, `owner`,
-        `start` and `history`.
+        `working_dir_scope`, `start` and `history`.
 
         Raises:
             MountPlanError: the plan breaks rules.
@@ -245,6 +245,7 @@ class OpenSessions(SessionReading):
             "profile_name": str(equipment.profile_id) if equipment.profile_id else None,
             "bundle": record.bundle if equipment.prepared is not None else None,
             "build_id": build.build_id if build else None,
+            **self.runtime.machine.place_of(record.working_dir),
         }
         new: NewSession = await self._elsewhere.copied(session_id, plan, **changes)
         await self.runtime.announcements.add(new, self.runtime.holder)

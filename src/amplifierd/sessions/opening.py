@@ -26,6 +26,7 @@ from .loaded_sessions import LoadedSessions
 from .open_sessions import Defaults, FindCheckpoints
 from .runtime import Runtime
 from .secret_values import SecretValues
+from .working_place import Machine
 
 
 def open_sessions(
@@ -64,6 +65,7 @@ def open_sessions(
     address = settings.store.with_password(environment.get("PGPASSWORD"))
     secrets.add(address.password or "")
     store = open_store(paths, address, program=program)
+    machine = Machine.here(settings.cluster)
     runtime = Runtime(
         store=store,
         holder=Holder.of_this_process(program),
@@ -74,9 +76,12 @@ def open_sessions(
         find_key=find_key,
         secrets=secrets,
         announcements=Announcements(store, secrets),
+        machine=machine,
         loaded=LoadedSessions(most=settings.sessions.max_loaded, idle_s=settings.sessions.idle_unload_minutes * 60),
     )
-    creation = Creation(profiles, plans, outfitter, keep=keys.keep, allow_modules=security.allow_override_modules)
+    creation = Creation(
+        profiles, plans, outfitter, machine=machine, keep=keys.keep, allow_modules=security.allow_override_modules
+    )
     defaults = Defaults(
         profile=lambda: default_profile(paths, settings, profiles, keys, environment=environment),
         working_dir=lambda: default_working_dir(settings),

@@ -14,6 +14,7 @@ from .equipment import Outfitter
 from .loaded_sessions import LoadedSessions
 from .secret_values import SecretValues
 from .stoppable_tools import Patience
+from .working_place import Machine
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,7 @@ class Runtime:
     find_key: Callable[[str], str | None]
     secrets: SecretValues
     announcements: Announcements
+    machine: Machine
     loaded: LoadedSessions
     patience: Patience = field(default_factory=Patience)
 

@@ -18,7 +18,7 @@ from .open_sessions import ENDED, OpenSessions, absolute_directory
 
 T = TypeVar("T")
 
-_CHANGEABLE = frozenset({"name", "tags", "metadata", "working_dir", "limits", "on_takeover"})
+_CHANGEABLE = frozenset({"name", "tags", "metadata", "working_dir", "working_dir_scope", "limits", "on_takeover"})
 
 
 class SessionChanges(OpenSessions):
@@ -28,6 +28,8 @@ class SessionChanges(OpenSessions):
         self, session_id: str, *, annotations: Mapping[str, Any] | None = None, **changes: Any
     ) -> SessionRecord:
         """Change `name`, `tags`, `metadata`, `working_dir`, `limits` or `on_takeover`; an empty name clears it.
+
+        `working_dir_scope` says which machines have the working directory; a new directory is on this one.
 
         `annotations` change single keys of the metadata, whatever the others are at that moment; None removes one.
 
@@ -48,12 +50,17 @@ class SessionChanges(OpenSessions):
             changes["limits"] = Limits.read(changes["limits"]).to_json() or None
         if "working_dir" in changes:
             changes["working_dir"] = str(absolute_directory(changes["working_dir"]))
+            changes |= self.runtime.machine.place_of(changes["working_dir"], changes.get("working_dir_scope"))
 
         def changed(record: SessionRecord) -> Mapping[str, Any]:
+            found = dict(changes)
+            if "working_dir_scope" in changes and "working_dir" not in changes:
+                machine = self.runtime.machine.with_directory_of(record)
+                found |= machine.place_of(record.working_dir, changes["working_dir_scope"])
             if annotations is None:
-                return changes
+                return found
             merged = {**changes.get("metadata", record.metadata), **annotations}
-            return {**changes, "metadata": {key: value for key, value in merged.items() if value is not None}}
+            return {**found, "metadata": {key: value for key, value in merged.items() if value is not None}}
 
         return await self._change(session_id, changed)
 

@@ -40,6 +40,7 @@ from .export import (
     RECORD,
 )
 from .session_archive import ArchiveLimits, SessionArchive, parse_json, read_archive
+from .working_place import Machine
 
 _TRIES = 5
 _RESET = {
@@ -211,6 +212,7 @@ def _adopted(session: NewSession, ids: Mapping[str, str], signer: Signer | None)
             "parent_session_id": None if is_root else ids[str(old.parent_session_id)],
             "root_session_id": None if is_root else next(iter(ids.values())),
             "imported_from": old.session_id,
+            **Machine.here().place_of(old.working_dir),
             "verified": signer is not None and signer.is_trusted,
             "signed_by": signer.key_id if signer is not None else None,
         }

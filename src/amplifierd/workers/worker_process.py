@@ -33,7 +33,7 @@ _STOP_S = 30.0
 _SETTINGS = frozenset(
     {
         *("log_level", "working_dir", "default_profile", "offline"),
-        *("startup", "compile", "builds", "cache", "checkpoints", "sessions", "mentions", "security"),
+        *("startup", "compile", "builds", "cache", "cluster", "checkpoints", "sessions", "mentions", "security"),
     }
 )
 """What a worker is told of the settings; how the daemon is reached is none of its business."""

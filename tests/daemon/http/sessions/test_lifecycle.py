@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from pathlib import Path
 from typing import Any
@@ -33,10 +34,21 @@ def test_a_session_is_created_and_runs_a_turn(admin: httpx2.Client, work: Path) 
         ({"session_id": "../escape", "mount_plan": plan()}, (400, "invalid-identifier")),
         ({"surprise": 1}, (422, "extra-field")),
         ({"name": "x" * 201}, (422, "validation-error")),
+        ({"working_dir_scope": "galaxy"}, (422, "validation-error")),
+        ({"mount_plan": plan(), "working_dir_scope": "pool"}, (409, "session-state-conflict")),
     ],
 )
 def test_a_session_that_cannot_be_is_refused(admin: httpx2.Client, body: Any, expected: tuple[int, str]) -> None:
     assert code(admin.post("/sessions", json=body)) == expected
+
+
+def test_which_machines_have_its_directory_is_said_and_changed(admin: httpx2.Client, work: Path) -> None:
+    path = f"/sessions/{create(admin, work, working_dir_scope='host')}"
+    shown = admin.get(path).json()
+
+    assert (shown["working_dir_scope"], shown["working_dir_host"]) == ("host", socket.gethostname())
+    assert code(admin.patch(path, json={"working_dir_scope": "shared"})) == (409, "session-state-conflict")
+    assert admin.patch(path, json={"working_dir_scope": None}).json()["working_dir_scope"] == "host"
 
 
 def test_an_id_is_taken_once(admin: httpx2.Client, work: Path) -> None:

@@ -1,0 +1,99 @@
+"""Which of the machines that share a store may run a session, and which of them should."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from amplifierd.exceptions import NowhereToRunError
+from amplifierd.session_store.record import SessionRecord
+from amplifierd.settings import ClusterSettings
+
+if TYPE_CHECKING:
+    from amplifierd.session_store.postgres.members import Member
+
+DAEMON = "daemon"
+"""The kind of a member that runs sessions for others."""
+
+SHARED_PATHS = "shared_paths"
+"""The label of a member that has the paths which it shares with others."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The members that may run a session, the best first, and why each of the others may not."""
+
+    members: tuple[Member, ...]
+    refused: Mapping[str, str]
+
+
+def labels_of(settings: ClusterSettings) -> dict[str, Any]:
+    """Return what a member tells the others about its machine."""
+    return {**settings.labels, SHARED_PATHS: [str(path) for path in settings.shared_paths]}
+
+
+def eligible(record: SessionRecord, members: Iterable[Member]) -> Choice:
+    """Say which members may run a session: those at work that have its working directory.
+
+    Among them the least busy one is the first: the one with the fewest turns, then with the fewest sessions. Those that
+    are equally busy are ordered by the session's id, so that many sessions are spread over them.
+    """
+    reasons = {member.member_id: (member, _why_not(record, member)) for member in members}
+    able = [member for member, reason in reasons.values() if reason is None]
+    refused = {f"{member.host} ({member.member_id})": reason for member, reason in reasons.values() if reason}
+    return Choice(tuple(sorted(able, key=lambda member: _rank(record.session_id, member))), refused)
+
+
+def choose(record: SessionRecord, members: Iterable[Member]) -> Member:
+    """Return the member that should run a session.
+
+    Raises:
+        NowhereToRunError: none may; with the reason of each.
+    """
+    choice = eligible(record, members)
+    if choice.members:
+        return choice.members[0]
+    told = "".join(f"\n  {member}: {reason}" for member, reason in choice.refused.items()) or " there are none"
+    raise NowhereToRunError(
+        f"session {record.session_id} cannot run on any machine:{told}",
+        reasons=choice.refused,
+        hint=f"start a machine that has {record.working_dir}, or move the session to another working directory",
+    )
+
+
+def _why_not(record: SessionRecord, member: Member) -> str | None:
+    """Return why a member may not run a session, None if it may."""
+    if member.kind != DAEMON:
+        return f"it is not a daemon, but a {member.kind}"
+    if member.state != "active":
+        return f"it is {member.state}"
+    if not member.is_leased:
+        return "its lease is over"
+    match record.working_dir_scope:
+        case "host":
+            if record.working_dir_host not in (None, member.host):
+                return f"the working directory is on {record.working_dir_host}"
+        case "pool":
+            pool = member.labels.get("pool")
+            if pool != record.working_dir_pool:
+                found = f"it is in {pool}" if pool else "it is in none"
+                return f"the working directory is on the machines of the pool {record.working_dir_pool}, and {found}"
+        case "shared":
+            shared = member.labels.get(SHARED_PATHS) or ()
+            if not _is_below(record.working_dir, shared):
+                return f"it does not share {record.working_dir} (cluster.shared_paths: {', '.join(shared) or 'none'})"
+    return None
+
+
+def _is_below(directory: str, shared: Iterable[str]) -> bool:
+    path = PurePosixPath(os.path.normpath(directory))
+    return any(path.is_relative_to(each) for each in shared)
+
+
+def _rank(session_id: str, member: Member) -> tuple[float, float, bytes]:
+    turns, sessions = (float(member.load.get(name) or 0) for name in ("turns", "sessions"))
+    return turns, sessions, hashlib.sha256(f"{session_id}/{member.member_id}".encode()).digest()
