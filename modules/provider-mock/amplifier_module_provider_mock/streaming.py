@@ -1,6 +1,7 @@
 """The synthetic stream: a known answer is streamed word by word, as a vendor would."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from amplifier_core.message_models import TextBlock, ThinkingBlock, ToolCallBlock
@@ -22,6 +23,20 @@ class WaitClock:
         if milliseconds > 0:
             await asyncio.sleep(milliseconds / 1000)
 
+    def pace(self, step_ms: float) -> Callable[[], Awaitable[None]]:
+        """Return what waits for the end of each step; who is late does not wait, and so keeps the pace of a vendor."""
+        loop = asyncio.get_running_loop()
+        begun_s, passed_s = loop.time(), 0.0
+
+        async def step() -> None:
+            nonlocal passed_s
+            self._now_s += step_ms / 1000
+            passed_s += step_ms / 1000
+            if step_ms > 0:
+                await asyncio.sleep(max(0.0, begun_s + passed_s - loop.time()))
+
+        return step
+
 
 async def stream_content(
     content: list[Any],
@@ -33,7 +48,7 @@ async def stream_content(
     after_deltas: int = 0,
 ) -> None:
     """Emit the stream events of a content; an `error` is raised after so many fragments, at the latest at the end."""
-    told = 0
+    told, wait = 0, clock.pace(delay_ms)
     async with StreamEvents(events) as stream:
         for index, block in enumerate(content):
             match block:
@@ -51,7 +66,7 @@ async def stream_content(
                     raise error
                 await stream.delta(index, f"{word} ")
                 told += 1
-                await clock.wait_ms(delay_ms)
+                await wait()
             await stream.end(index)
         if error is not None:
             raise error

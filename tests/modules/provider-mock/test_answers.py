@@ -68,6 +68,21 @@ async def test_thinking_and_text_stream_word_by_word_unless_a_call_says_otherwis
     assert one.heard(STREAM) == streamed * 2
 
 
+async def test_a_stream_that_was_held_up_catches_up(desk: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    loop, late = asyncio.get_running_loop(), [0.0]
+    told = loop.time
+    monkeypatch.setattr(loop, "time", lambda: told() + late[0])
+    one = desk({"responses": ["a b c d e f"], "stream_delay_ms": 60_000})
+    answering = asyncio.create_task(one.ask("Hello"))
+    await wait_for(lambda: "llm:stream_block_delta" in one.names())
+    assert one.names("llm:stream_block_delta") == ["llm:stream_block_delta"]
+
+    late[0] = 3600
+    await answering
+
+    assert one.names("llm:stream_block_delta") == ["llm:stream_block_delta"] * 6
+
+
 async def test_each_attempt_streams_under_one_id_of_its_own(desk: Any) -> None:
     one = desk({"responses": ["a b c"]})
     await one.ask("Hello")
