@@ -1,7 +1,8 @@
-"""How soon the page shows a long conversation, and how it fares while a model talks fast.
+"""How soon the page shows a long conversation, how it fares while a model talks fast, and what a hundred tabs cost.
 
-The floor of opening is an empty answer of the same daemon in the same browser. It needs the Chromium and the Playwright
-that the tests of the page use; run it with `make bench`, or alone:
+The floor of opening is an empty answer of the same daemon in the same browser. Processor time is that of all processes
+of the browser. It needs the Chromium and the Playwright that the tests of the page use; run it with `make bench`, or
+alone:
 
     python benchmarks/page.py [--quick]
 """
@@ -9,6 +10,7 @@ that the tests of the page use; run it with `make bench`, or alone:
 import argparse
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -24,6 +26,7 @@ from tests.page.page_daemon import PageDaemon, page_daemon
 from tests.page.sample_sessions import create, plan_of, write_history
 
 TURNS = 2_500  # of four messages each
+WORDS_A_SECOND = 2_000
 SHOWN = """
 window.shown = new Promise((done) => {
   const look = () => {
@@ -36,16 +39,18 @@ window.shown = new Promise((done) => {
 """
 FRAMES = """
 (ms) => new Promise((done) => {
-  const frames = [], begun = performance.now();
+  const count = () => document.querySelector("conversation-log").textContent.match(/word\\d+/g).length;
+  const frames = [], begun = performance.now(), before = count();
   const tick = (now) => {
     frames.push(now);
-    if (now - begun < ms) requestAnimationFrame(tick);
-    else done(frames.slice(1).map((at, place) => at - frames[place]).sort((one, other) => one - other));
+    if (now - begun < ms) return requestAnimationFrame(tick);
+    const lengths = frames.slice(1).map((at, place) => at - frames[place]).sort((one, other) => one - other);
+    done([(count() - before) / (now - begun) * 1000, lengths]);
   };
   requestAnimationFrame(tick);
 })
 """
-COUNT = "() => document.querySelector('conversation-log').textContent.match(/word\\d+/g)?.length ?? 0"
+"""Returns how many words a second came, and how long each frame took, the shortest first."""
 
 
 class Measurement:
@@ -57,58 +62,105 @@ class Measurement:
         session_id = self._daemon.session(name="Long")
         write_history(self._daemon, session_id, TURNS)
         address = f"/app/sessions/{session_id}"
-        self._report.add(
-            "10,000 messages, by address",
-            [self._row("a browser with the files", address, is_new=False), self._row("a new browser", address)],
-        )
+        rows = [*self._rows("a browser with the files", address, is_new=False), *self._rows("a new browser", address)]
+        self._report.add("10,000 messages, by address", rows)
 
     def streaming(self, seconds: float) -> None:
-        """Watch a model that talks as fast as everything goes."""
+        """Watch a model that says 2,000 words a second."""
         plan = plan_of(" ".join(f"word{number}" for number in range(200_000)))
-        plan["providers"][0]["config"]["stream_delay_ms"] = 0.1
+        plan["providers"][0]["config"]["stream_delay_ms"] = 1000 / WORDS_A_SECOND
         session_id = create(self._daemon, plan, "Talks")
         page = self._page()
         page.goto(f"/app/sessions/{session_id}")
         self._daemon.begin(session_id, "talk")
         page.wait_for_selector("conversation-log :text('word100 ')")
-        before = page.evaluate(COUNT)
-        frames = page.evaluate(FRAMES, seconds * 1000)
-        words = (page.evaluate(COUNT) - before) / seconds
+        busy, begun = self._processor_s(), time.monotonic()
+        rate, frames = page.evaluate(FRAMES, seconds * 1000)
+        busy, taken = self._processor_s() - busy, time.monotonic() - begun
         self._daemon.api.post(f"/sessions/{session_id}/cancel", json={"immediate": True}).raise_for_status()
         page.context.close()
         parts = {"frame, median": 0.5, "frame, 95 of 100": 0.95, "frame, longest": 1.0}
-        rows = [
-            Row(label, "ms", {"ours": Figure([frames[min(len(frames) - 1, int(len(frames) * part))]])})
-            for label, part in parts.items()
-        ]
-        self._report.add("while a model talks", [Row("words a second", "", {"ours": Figure([words])}), *rows])
+        self._report.add(
+            "while a model talks",
+            [
+                Row("words a second", "", ours(rate), [Target("", rate, 0.9 * WORDS_A_SECOND, "", at_least=True)]),
+                Row("processor of the browser", "%", ours(100 * busy / taken)),
+                *(Row(label, "ms", ours(frames[int((len(frames) - 1) * part)])) for label, part in parts.items()),
+            ],
+        )
 
-    def _row(self, label: str, address: str, *, is_new: bool = True) -> Row:
-        sides: dict[str, Callable[[], float]] = {
+    def tabs(self, count: int) -> None:
+        """Open so many tabs of one browser; all of them hear of a new session."""
+        first = self._page()
+        first.goto("/app/")
+        first.wait_for_selector("page-frame")
+        served, busy = self._streams(), self._processor_s()
+        opened = [first, *(first.context.new_page() for _ in range(count - 1))]
+        for page in opened[1:]:
+            page.goto("/app/")
+            page.wait_for_selector("page-frame")
+        busy = self._processor_s() - busy
+        begun = time.monotonic()
+        self._daemon.session(name="Seen by every tab")
+        for page in opened:
+            page.wait_for_selector("page-frame :text('Seen by every tab')", state="attached")
+        told, streams = time.monotonic() - begun, self._streams()
+        first.context.close()
+        self._report.add(
+            f"{count} tabs of one browser",
+            [
+                Row("processor, per tab", "ms", ours(1000 * busy / max(1, count - 1))),
+                Row("until all show a new session", "ms", ours(1000 * told)),
+                Row("streams of the daemon", "", ours(streams), [Target("", streams, served, "")]),
+            ],
+        )
+
+    def _rows(self, label: str, address: str, *, is_new: bool = True) -> list[Row]:
+        sides: dict[str, Callable[[], tuple[float, float]]] = {
             "ours": partial(self._shown, address, is_new=is_new),
             "floor": partial(self._shown, "/health", is_new=is_new),
         }
         taken = in_turn(self._report, label, sides, self._rounds)
-        figures = {side: Figure(times) for side, times in taken.items() if times}
-        best = figures["ours"].best if "ours" in figures else None
-        return Row(label, "ms", figures, [Target("best", best, 1000, "ms")])
+        until = {side: Figure([shown for shown, _ in samples]) for side, samples in taken.items() if samples}
+        busy = {side: Figure([spent for _, spent in samples]) for side, samples in taken.items() if samples}
+        best = until["ours"].best if "ours" in until else None
+        return [Row(label, "ms", until, [Target("best", best, 1000, "ms")]), Row("… processor", "ms", busy)]
 
-    def _shown(self, address: str, *, is_new: bool) -> float:
+    def _shown(self, address: str, *, is_new: bool) -> tuple[float, float]:
+        """Return after how many milliseconds something is seen, and how many of processor time that took."""
         page = self._page()
+        page.add_init_script(SHOWN)
+        busy = self._processor_s()
         page.goto(address)
-        taken: float = page.evaluate("window.shown")
+        shown: float = page.evaluate("window.shown")
         if not is_new:
+            busy = self._processor_s()
             page.reload()
-            taken = page.evaluate("window.shown")
+            shown = page.evaluate("window.shown")
+        busy = self._processor_s() - busy
         page.context.close()
-        return taken
+        return shown, 1000 * busy
+
+    def _processor_s(self) -> float:
+        """Return what the processes of the browser have used so far."""
+        asked = self._browser.new_browser_cdp_session()
+        used = sum(process["cpuTime"] for process in asked.send("SystemInfo.getProcessInfo")["processInfo"])
+        asked.detach()
+        return float(used)
+
+    def _streams(self) -> int:
+        count: int = self._daemon.api.get("/status").json()["queues"]["subscribers"]
+        return count
 
     def _page(self) -> Page:
         """Return a tab of a browser that is logged in and has nothing else."""
         context = new_context(self._browser, self._daemon.url)
-        context.add_init_script(SHOWN)
         context.request.get(self._daemon.login_link(), max_redirects=0)
         return context.new_page()
+
+
+def ours(value: float) -> dict[str, Figure]:
+    return {"ours": Figure([value])}
 
 
 def main() -> int:
@@ -126,6 +178,7 @@ def main() -> int:
             measurement = Measurement(report, chromium.browser(), daemon, 3 if arguments.quick else 10)
             measurement.opening()
             measurement.streaming(3 if arguments.quick else 10)
+            measurement.tabs(10 if arguments.quick else 100)
         finally:
             chromium.close()
     return report.finish(check=arguments.check)
