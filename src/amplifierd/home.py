@@ -12,7 +12,7 @@ from amplifier_foundation.sources import Limits, Progress, Sources
 
 from .collections.builtin import find_shipped_collection
 from .collections.catalogue import Catalogue
-from .exceptions import SnapshotRefusedError
+from .exceptions import SnapshotRefusedError, StoreUnavailableError
 from .identifiers import ProfileId
 from .leftovers import remove_leftovers
 from .paths import Paths
@@ -156,7 +156,12 @@ class Home:
         """Say whether a profile's builds and texts are still needed."""
         if self.in_use is not None:
             return self.in_use(profile_id)
-        return self.paths.sessions.is_dir() and self.sessions.uses_profile(profile_id)
+        if self.settings.store.is_files and not self.paths.sessions.is_dir():
+            return False
+        try:
+            return self.sessions.uses_profile(profile_id)
+        except StoreUnavailableError:
+            return True  # nobody can say, so it may be
 
     def resolver(self, *, pins: Mapping[str, Path] | None = None) -> DaemonModuleSourceResolver:
         """Return the resolver of this home's compiled modules; `pins` binds profiles to builds."""

@@ -10,11 +10,12 @@ from agents_at_work import Agent
 import amplifierd
 from amplifierd.exceptions import ProfileCompilationError
 from amplifierd.home import Home
+from amplifierd.identifiers import ProfileId
 
 
-def open_machine(folder: Path, depot: Path | None) -> Home:
-    overrides = {"builds": {"url": str(depot)}} if depot else {}
-    return amplifierd.open_home(folder, offline=True, overrides=overrides)
+def open_machine(folder: Path, depot: Path | None, **settings: str) -> Home:
+    builds = {"builds": {"url": str(depot)}} if depot else {}
+    return amplifierd.open_home(folder, offline=True, overrides={**builds, **settings})
 
 
 async def begin(home: Home, work: Path) -> str:
@@ -24,20 +25,24 @@ async def begin(home: Home, work: Path) -> str:
         return session.session_id
 
 
-async def test_a_session_that_moves_to_another_machine_takes_its_build_along(tmp_path: Path, work: Path) -> None:
-    here, there = tmp_path / "here", tmp_path / "there"
-    session_id = await begin(open_machine(here, tmp_path / "depot"), work)
-    shutil.copytree(here / "state", there / "state")
-    machine = open_machine(there, tmp_path / "depot")
+async def test_a_session_that_goes_on_on_another_machine_has_its_build_there(
+    tmp_path: Path, work: Path, postgres_address: str
+) -> None:
+    depot = tmp_path / "depot"
+    here = open_machine(tmp_path / "here", depot, store=postgres_address)
+    session_id = await begin(here, work)
+    assert here.is_used(ProfileId.parse("local/worker"))
+    await here.sessions.close()
+    there = open_machine(tmp_path / "there", depot, store=postgres_address)
 
-    async with machine.sessions.resume(session_id) as session:  # a profile of that name is not known there
+    async with there.sessions.resume(session_id) as session:  # a profile of that name is not known there
         assert (await session.execute("Second")).status == "completed"
 
-    record = machine.sessions.get(session_id)
-    build = machine.profiles.find_build("local/worker", record.build_id)
-    assert build is not None
+    record = there.sessions.get(session_id)
+    assert there.profiles.find_build("local/worker", record.build_id) is not None
     assert record.load_warnings == []
-    assert not machine.paths.own_profiles.exists()
+    assert not there.paths.own_profiles.exists()
+    await there.sessions.close()
 
 
 async def test_a_build_that_cannot_be_had_is_not_replaced_by_another_unless_one_asks_for_it(
