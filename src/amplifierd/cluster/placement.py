@@ -6,6 +6,7 @@ import hashlib
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from heapq import nsmallest
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,7 @@ SHARED_PATHS = "shared_paths"
 
 @dataclass(frozen=True)
 class Choice:
-    """The members that may run a session, the best first, and why each of the others may not."""
+    """The members that may run a session, the least busy first, and why each of the others may not."""
 
     members: tuple[Member, ...]
     refused: Mapping[str, str]
@@ -39,24 +40,27 @@ def labels_of(settings: ClusterSettings) -> dict[str, Any]:
 def eligible(record: SessionRecord, members: Iterable[Member]) -> Choice:
     """Say which members may run a session: those at work that have its working directory.
 
-    Among them the least busy one is the first: the one with the fewest turns, then with the fewest sessions. Those that
-    are equally busy are ordered by the session's id, so that many sessions are spread over them.
+    The least busy of them is the one with the fewest turns, then with the fewest sessions.
     """
-    reasons = {member.member_id: (member, _why_not(record, member)) for member in members}
-    able = [member for member, reason in reasons.values() if reason is None]
-    refused = {f"{member.host} ({member.member_id})": reason for member, reason in reasons.values() if reason}
-    return Choice(tuple(sorted(able, key=lambda member: _rank(record.session_id, member))), refused)
+    reasons = [(member, _why_not(record, member)) for member in members]
+    able = [member for member, reason in reasons if reason is None]
+    refused = {f"{member.host} ({member.member_id})": reason for member, reason in reasons if reason}
+    return Choice(tuple(sorted(able, key=_busyness)), refused)
 
 
 def choose(record: SessionRecord, members: Iterable[Member]) -> Member:
-    """Return the member that should run a session.
+    """Return the member that should run a session: of the less busy half, the less busy of two.
+
+    Which two follows from the session's id. How busy a member is, it told a moment ago: if all sessions of that moment
+    went to the least busy one, it would be the busiest.
 
     Raises:
         NowhereToRunError: none may; with the reason of each.
     """
     choice = eligible(record, members)
     if choice.members:
-        return choice.members[0]
+        half = choice.members[: (len(choice.members) + 1) // 2]
+        return min(nsmallest(2, half, key=lambda member: _draw(record.session_id, member)), key=_busyness)
     told = "".join(f"\n  {member}: {reason}" for member, reason in choice.refused.items()) or " there are none"
     raise NowhereToRunError(
         f"session {record.session_id} cannot run on any machine:{told}",
@@ -94,6 +98,10 @@ def _is_below(directory: str, shared: Iterable[str]) -> bool:
     return any(path.is_relative_to(each) for each in shared)
 
 
-def _rank(session_id: str, member: Member) -> tuple[float, float, bytes]:
-    turns, sessions = (float(member.load.get(name) or 0) for name in ("turns", "sessions"))
-    return turns, sessions, hashlib.sha256(f"{session_id}/{member.member_id}".encode()).digest()
+def _busyness(member: Member) -> tuple[float, float]:
+    turns, sessions = member.load.get("turns"), member.load.get("sessions")
+    return float(turns or 0), float(sessions or 0)
+
+
+def _draw(session_id: str, member: Member) -> bytes:
+    return hashlib.blake2b(f"{session_id}/{member.member_id}".encode(), digest_size=8).digest()

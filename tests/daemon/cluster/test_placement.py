@@ -90,16 +90,24 @@ def test_those_may_run_it_that_have_its_directory(record: SessionRecord, able: s
     assert {member.member_id for member in eligible(record, machines).members} == able
 
 
-def test_the_least_busy_one_is_first_and_many_sessions_are_spread_over_equal_ones() -> None:
+def test_the_least_busy_one_is_first() -> None:
     busy = machine("busy", load={"turns": 3, "sessions": 3})
     full = machine("full", load={"turns": 1, "sessions": 900})
     idle = machine("idle", load={"turns": 1, "sessions": 20})
     assert [member.member_id for member in eligible(session(), [busy, full, idle]).members] == ["idle", "full", "busy"]
 
-    equal = [machine(f"m{number}") for number in range(4)]
-    chosen = [choose(session(session_id=f"s{number}"), equal).member_id for number in range(400)]
-    assert min(chosen.count(member.member_id) for member in equal) > 60
-    assert chosen == [choose(session(session_id=f"s{number}"), equal[::-1]).member_id for number in range(400)]
+    assert choose(session(), [busy, full, idle]) == idle
+
+
+def test_many_sessions_at_once_are_spread_and_never_go_to_the_busier_half() -> None:
+    members = [machine(f"m{number}", load={"turns": number // 2}) for number in range(20)]
+
+    chosen = [choose(session(session_id=f"s{number}"), members).member_id for number in range(500)]
+
+    assert {*chosen} == {f"m{number}" for number in range(10)}
+    assert max(map(chosen.count, chosen)) < 150
+    again = [choose(session(session_id=f"s{number}"), members).member_id for number in range(500)]
+    assert chosen == again
 
 
 members = st.builds(
