@@ -19,7 +19,7 @@ unexport PYTHONDONTWRITEBYTECODE # the tests start hundreds of interpreters, whi
 IDENTIFY := import os, sys; sys.version_info >= (3, 11) or sys.exit(1); \
 	print(sys.version.split()[0], os.path.realpath(sys._base_executable))
 
-# $(call environment,directory,input files,pip arguments): make a virtual environment match its inputs.
+# $(call environment,directory,input files,arguments of pip install): make a virtual environment match its inputs.
 #
 # A stamp inside it names the interpreter, the place and the inputs. It is removed before anything is installed and
 # written when all is done, so an interrupted install never passes for a finished one. Changed inputs are installed on
@@ -46,7 +46,7 @@ define environment
 	fi; \
 	rm -f $$stamp; \
 	echo "Installing into $(1)"; \
-	$(1)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile $(3); \
+	$(1)/bin/python scripts/install_packages.py $(3); \
 	printf '%s\n' "$$wanted" > $$stamp
 endef
 
