@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from amplifier_sessions.session_directory import METADATA, SWITCH, TRANSCRIPT
-from amplifier_system.files import PRIVATE, remove_unfinished, sync_directory, write_atomically
+from amplifier_system.files import PRIVATE, remove_unfinished, sync_directory
 from amplifier_system.threads import in_thread
 from amplifierd.exceptions import SessionError
 
@@ -263,7 +263,8 @@ class SessionWriter:
 
     def _write_hold(self, value: Mapping[str, Any]) -> None:
         # After a power failure no process is left that could hold anything, so no one has to wait for the disk.
-        write_atomically(self.files.path(HOLD), encoded_file(value), private=True, lasting=False)
+        with self._written_beside(HOLD, encoded_file(value), lasting=False) as temporary:
+            os.replace(temporary, f"{self._folder}/{HOLD}")  # noqa: PTH105 - whenever a session is opened
 
     def _clean_up(self) -> None:
         """Finish or remove what the last holder left when it was killed, and bring older files up to date."""
@@ -276,12 +277,12 @@ class SessionWriter:
         METADATA_FORMAT.read(self.files.path(METADATA))
 
     @contextmanager
-    def _written_beside(self, name: str, content: bytes) -> Iterator[str]:
+    def _written_beside(self, name: str, content: bytes, *, lasting: bool = True) -> Iterator[str]:
         """Yield a file that is on the disk and only has to be moved: no one waits for the disk inside the gate."""
         temporary = f"{self._folder}/.{name}.{uuid.uuid4().hex}.tmp"
         try:
             with self._writing():
-                write_new(temporary, content)
+                write_new(temporary, content, lasting=lasting)
             yield temporary
         except BaseException:
             Path(temporary).unlink(missing_ok=True)

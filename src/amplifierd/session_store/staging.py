@@ -58,12 +58,12 @@ def remove_leftovers(sessions: Path) -> None:
                 shutil.rmtree(path, ignore_errors=True)
 
 
-def write_new(path: Path | str, content: bytes) -> None:
-    """Write a file that is not there yet, for the owner alone, and wait until it is on the disk."""
+def write_new(path: Path | str, content: bytes, *, lasting: bool = True) -> None:
+    """Write a file that is not there yet, for the owner alone; a lasting one is on the disk then."""
     descriptor = os.open(path, _NEW_FILE, PRIVATE)
     try:
         append_whole(descriptor, content)
-        if content:
+        if content and lasting:
             os.fsync(descriptor)
     finally:
         os.close(descriptor)

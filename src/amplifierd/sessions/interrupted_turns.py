@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from amplifierd.exceptions import SessionError
 from amplifierd.problems import interrupted_document
@@ -16,9 +16,13 @@ from amplifierd.session_store.record import OnTakeover, SessionRecord, now
 
 from .announcements import Announcements
 from .interruption import BrokenTurn, find_broken_turn
-from .uncounted import TURN_BEGUN, TURN_DONE, counted_until, is_in_turn
+from .tree_history import SessionHistory, last_sequence, session_history
+from .uncounted import TURN_BEGUN, TURN_DONE
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 TAKEN_OVER = "session:taken_over"
 CONTINUES = "continues"
@@ -40,6 +44,16 @@ class InterruptedTurn:
     action: OnTakeover | None = None
 
 
+@dataclass(frozen=True)
+class _Found:
+    """A session whose turn had not ended. The end of a `broken` one is told under a number after `last_sequence`."""
+
+    history: SessionHistory
+    messages: Sequence[Message]
+    broken: BrokenTurn | None
+    last_sequence: int
+
+
 class InterruptedTurns:
     """Finds and marks interrupted turns. Whoever waits for the end of one is told it.
 
@@ -51,48 +65,48 @@ class InterruptedTurns:
         self._store, self._holder, self._announcements = store, holder, announcements
 
     async def mark_all(self) -> Sequence[InterruptedTurn]:
-        """Mark the interrupted turns of all abandoned sessions."""
-        few = asyncio.Semaphore(_AT_ONCE)
+        """Mark the interrupted turns of all abandoned sessions.
 
-        async def mark(session_id: str) -> InterruptedTurn | None:
-            async with few:
-                try:
-                    return await self._mark(session_id)
-                except (SessionError, OSError) as error:
-                    logger.warning("session %s cannot be marked as interrupted: %s", session_id, error)
-                    return None
-
+        All are looked at before the first is changed: each change has to be in the index before that is asked next.
+        """
         latest = await self._store.last_events(await self._store.abandoned(), (TURN_BEGUN, TURN_DONE))
         unended = [session_id for session_id, event in latest.items() if event["event"] == TURN_BEGUN]
-        return [one for one in await asyncio.gather(*map(mark, unended)) if one is not None]
+        return await _for_each(self._mark, await _for_each(self._look, unended))
 
     async def take_over(self, session_id: str) -> InterruptedTurn | None:
         """Mark the interrupted turn of a session, if it has one, and let nobody hold it."""
-        if (marked := await self._mark(session_id)) is not None:
+        found = await self._look(session_id)
+        if found is not None and (marked := await self._mark(found)) is not None:
             return marked
         await self._store.release(await self._store.acquire(session_id, self._holder))
         return None
 
-    async def _mark(self, session_id: str) -> InterruptedTurn | None:
-        record = await self._store.read(session_id)
-        counted = counted_until(record, await self._store.last_seq(session_id))
-        events = await self._store.read_events(session_id, after_seq=counted)
-        if not is_in_turn(events):
+    async def _look(self, session_id: str) -> _Found | None:
+        """Look whether a turn was begun and not ended."""
+        history = await session_history(self._store, session_id)
+        if not history.is_in_turn:
             return None
+        messages = await self._store.read_messages(session_id)
+        broken = find_broken_turn(messages, history.uncounted, history.record.turn_count)
+        is_told = broken is not None and history.record.root_id == session_id
+        last = await last_sequence(self._store, session_id, history) if is_told else 0
+        return _Found(history, messages, broken if is_told else None, last)
+
+    async def _mark(self, found: _Found) -> InterruptedTurn | None:
+        session_id = found.history.record.session_id
         hold = await self._store.acquire(session_id, self._holder)
         try:
-            messages = await self._store.read_messages(session_id)
-            broken = find_broken_turn(messages, events, record.turn_count)
-            if broken is None or record.root_id != session_id:
+            if await self._store.last_seq(session_id) != found.history.last_seq:
+                return None  # another process has opened it meanwhile, and knows what became of its turn
+            if found.broken is None:
                 await self._store.update(hold, last_error=interrupted_document(session_id))
                 return InterruptedTurn(session_id)
-            return await self._mark_turn(hold, record, messages, broken)
+            return await self._mark_turn(hold, found, found.broken)
         finally:
             await self._store.release(hold)
 
-    async def _mark_turn(
-        self, hold: Hold, record: SessionRecord, messages: Sequence[Message], broken: BrokenTurn
-    ) -> InterruptedTurn:
+    async def _mark_turn(self, hold: Hold, found: _Found, broken: BrokenTurn) -> InterruptedTurn:
+        record, messages = found.history.record, found.messages
         done, number = broken.done(messages), broken.number
         told: list[tuple[str, dict[str, Any]]] = [(TURN_DONE, done)]
         changes: dict[str, Any] = {"last_error": interrupted_document(record.session_id)}
@@ -101,8 +115,24 @@ class InterruptedTurns:
             told.append((TAKEN_OVER, {"turn": number, "action": action}))
             changes["takeover"] = {"turn": number, "action": action, "at": now()}
         await self._store.update(hold, **changes)
-        await self._announcements.tell(hold, record, *told, correlation_id=broken.correlation_id)
+        tree = self._announcements.tree(record.root_id, found.last_sequence)
+        await self._announcements.tell(hold, record, *told, tree=tree, correlation_id=broken.correlation_id)
         return InterruptedTurn(record.session_id, number, action)
+
+
+async def _for_each(work: Callable[[T], Awaitable[R | None]], of: Iterable[T]) -> list[R]:
+    """Do something with a few at a time; one with which it fails is left out, with a warning."""
+    few = asyncio.Semaphore(_AT_ONCE)
+
+    async def attempt(one: T) -> R | None:
+        async with few:
+            try:
+                return await work(one)
+            except (SessionError, OSError) as error:
+                logger.warning("a turn cannot be marked as interrupted: %s", error)
+                return None
+
+    return [done for done in await asyncio.gather(*map(attempt, of)) if done is not None]
 
 
 def _action(record: SessionRecord, messages: Sequence[Message], turn: int) -> OnTakeover:

@@ -2,26 +2,60 @@
 
 from __future__ import annotations
 
-from amplifierd.session_store.protocol import SessionStore
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from amplifierd.session_store.protocol import SessionStore, StoredEvent
+from amplifierd.session_store.record import SessionRecord
 
 from .tree_events import UNSTORED
 from .uncounted import counted_until, is_in_turn, used_in
 from .usage import Usage
 
 
-async def last_sequence(store: SessionStore, root_id: str) -> int:
+@dataclass(frozen=True)
+class SessionHistory:
+    """A stored session: its record, and the events that the record does not count yet."""
+
+    record: SessionRecord
+    last_seq: int
+    uncounted: Sequence[StoredEvent]
+
+    @property
+    def is_in_turn(self) -> bool:
+        """Whether a turn was begun and not ended."""
+        return is_in_turn(self.uncounted)
+
+    @property
+    def last_sequence(self) -> int:
+        """The number of its last event; after a crash, one that no event can have had."""
+        return self.last_seq + (UNSTORED if self.is_in_turn else 0)
+
+    @property
+    def used(self) -> Usage:
+        """What it used, as a part of its tree."""
+        agent = self.record.agent_name if self.record.created_by == "agent" else None
+        return (Usage.from_json(self.record.usage) + used_in(self.uncounted)).for_agent(agent)
+
+
+async def session_history(store: SessionStore, session_id: str) -> SessionHistory:
+    record, last_seq = await store.read(session_id), await store.last_seq(session_id)
+    uncounted = await store.read_events(session_id, after_seq=counted_until(record, last_seq))
+    return SessionHistory(record, last_seq, uncounted)
+
+
+async def last_sequence(store: SessionStore, root_id: str, root: SessionHistory | None = None) -> int:
     """Return the number of the last event of a tree; after a crash, one that no event can have had."""
-    last, _ = await tree_history(store, root_id)
-    return last
+    return max(member.last_sequence for member in await _members(store, root_id, root))
 
 
 async def tree_history(store: SessionStore, root_id: str) -> tuple[int, Usage]:
     """Return the number of the last event of a tree, and what the whole tree used."""
-    last, used = 0, Usage()
-    for session_id in (root_id, *await store.descendants(root_id)):
-        member, last_seq = await store.read(session_id), await store.last_seq(session_id)
-        uncounted = await store.read_events(session_id, after_seq=counted_until(member, last_seq))
-        last = max(last, last_seq + (UNSTORED if is_in_turn(uncounted) else 0))
-        agent = member.agent_name if member.created_by == "agent" else None
-        used += (Usage.from_json(member.usage) + used_in(uncounted)).for_agent(agent)
-    return last, used
+    members = await _members(store, root_id)
+    return max(member.last_sequence for member in members), sum((member.used for member in members), Usage())
+
+
+async def _members(store: SessionStore, root_id: str, root: SessionHistory | None = None) -> list[SessionHistory]:
+    """Return every session of a tree; its `root` may be known already."""
+    below = [await session_history(store, session_id) for session_id in await store.descendants(root_id)]
+    return [root or await session_history(store, root_id), *below]
