@@ -24,9 +24,9 @@ class Body(BaseModel):
 
 
 class Answer(BaseModel):
-    """A part of an answer."""
+    """A part of an answer; built when it is first used, since a daemon has a hundred and is to be ready soon."""
 
-    model_config = ConfigDict(from_attributes=True)
+    model_config = ConfigDict(from_attributes=True, defer_build=True)
 
 
 class Page(Answer):
