@@ -27,6 +27,8 @@ AmplifierError
 │   ├── OperationFinishedError              caller: it is over
 │   └── OperationCancelledError             caller: somebody cancelled it
 ├── NotReadyError                         caller: the daemon comes up or goes down, or a worker process ended
+├── MemberError                           operator: another member of the cluster cannot be reached
+│   └── MemberUntrustedError                someone else answers there, or this one is not taken for a member
 ├── HomeInUseError                        owner of the home: another daemon serves it
 ├── UnsafeBindError                       owner of the home: strangers could reach the daemon that way
 ├── PortInUseError                        owner of the home: another program listens there
@@ -103,7 +105,9 @@ __all__ = [
     "InvalidMessageError",
     "InvalidSessionIdError",
     "InvalidTurnError",
+    "MemberError",
     "MemberFencedError",
+    "MemberUntrustedError",
     "MountPlanError",
     "MountPlanMissingError",
     "NotReadyError",
@@ -270,6 +274,18 @@ class OperationCancelledError(OperationError):
 
 class NotReadyError(AmplifierError):
     """It cannot be done at the moment: the daemon takes no new work, or the process that had the session has ended."""
+
+
+class MemberError(AmplifierError):
+    """Another member of the cluster cannot be reached, or was lost; one that `was_sent` a request may have done it."""
+
+    def __init__(self, message: str, *, hint: str = "", was_sent: bool = False) -> None:
+        super().__init__(message, hint=hint)
+        self.was_sent = was_sent
+
+
+class MemberUntrustedError(MemberError):
+    """One of the two does not know the cluster's token."""
 
 
 class HomeInUseError(AmplifierError):

@@ -71,6 +71,10 @@ class Paths:
         return self.config / "tokens.json"
 
     @property
+    def cluster_token_file(self) -> Path:
+        return self.config / "cluster_token"
+
+    @property
     def certs(self) -> Path:
         return self.config / "certs"
 

@@ -97,6 +97,8 @@ PROBLEMS: Mapping[type[BaseException], Problem] = {
     ours.OperationFinishedError: Problem(409, "operation-finished"),
     ours.OperationCancelledError: Problem(409, "operation-cancelled"),
     ours.NotReadyError: Problem(503, "not-ready", retryable=True),
+    ours.MemberError: Problem(502, "member-unreachable", retryable=True),
+    ours.MemberUntrustedError: Problem(502, "member-untrusted"),
     ours.ApprovalNotFoundError: Problem(404, "approval-not-found"),
     ours.ApprovalAlreadyResolvedError: Problem(409, "approval-already-resolved"),
     ours.ApprovalExpiredError: Problem(410, "approval-expired"),

@@ -21,6 +21,9 @@ from .exceptions import SettingsError
 NESTED = "daemon"
 """The section under which top-level keys may stand as well."""
 
+ELSEWHERE = frozenset({f"{PREFIX}CLUSTER__TOKEN"})
+"""Variables that are read by who needs them: secrets are not settings, which can be looked at."""
+
 KeyPath = tuple[str, ...]
 _NONE = ("none", "null")
 
@@ -52,7 +55,7 @@ def read_environment(model: type[BaseModel], environ: Mapping[str, str]) -> Laye
     """
     values: dict[str, Any] = {}
     places: dict[KeyPath, str] = {}
-    known: set[str] = set()
+    known = {*ELSEWHERE}
     for path, info in keys_of(model):
         names = _variables(path)
         known.update(names)
