@@ -9,6 +9,7 @@ from fastapi import FastAPI
 
 from amplifier_core import __version__
 
+from .cluster.cluster_token import find_cluster_token, token_check
 from .daemon.daemon import Daemon
 from .home import Home, open_home
 from .http.authentication import Authentication
@@ -24,6 +25,7 @@ from .routers import (
     auth,
     bundles,
     cache,
+    cluster,
     collections,
     directories,
     login,
@@ -73,19 +75,21 @@ _VERSIONED = (  # looked through in this order for every request: first what is 
     session_inside,
     session_builds,
     session_files,
+    cluster,
 )
 
 
-def create_app(settings: Settings | None = None, *, home: Home | None = None) -> FastAPI:
+def create_app(settings: Settings | None = None, *, home: Home | None = None, address: str | None = None) -> FastAPI:
     """Return an application with a daemon of its own: several can be in one process.
 
     It serves `home`, else the home that the environment names, with `settings` in place of those it finds there. The
-    daemon starts and stops with the application's lifespan.
+    daemon starts and stops with the application's lifespan. `address` is where it is reached, for other members of a
+    cluster, unless the settings name another one.
     """
     served = home or open_home()
     if settings is not None:
         served = served.with_settings(settings)
-    daemon = Daemon(served)
+    daemon = Daemon(served, address=address)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -106,16 +110,26 @@ def create_app(settings: Settings | None = None, *, home: Home | None = None) ->
         redoc_url=None,
     )
     app.state.daemon = daemon
-    app.state.login_cookie = LoginCookie(served.paths.home, served.settings, daemon.logins)
+    app.state.login_cookie = LoginCookie(_cookie_name(served), served.settings, daemon.credentials)
     app.openapi = lambda: describe(app)  # type: ignore[method-assign] # the way FastAPI documents
     add_problem_answers(app)
+    if not served.settings.store.is_files:
+        from .http.forwarding import Forwarding  # what sends requests, for who has someone to send them to
+
+        app.add_middleware(Forwarding, daemon=daemon)
     app.add_middleware(
         RequestGuard,
-        authentication=Authentication(served.settings, daemon.tokens, daemon.tickets, app.state.login_cookie),
+        authentication=Authentication(served.settings, daemon.credentials, app.state.login_cookie),
         cross_site=CrossSite(served.settings),
         audit=daemon.audit,
         metrics=daemon.metrics,
+        find_channels=lambda: daemon.cluster.channels if daemon.cluster else None,
     )
     add_routes(app, (module.router for module in _VERSIONED))
-    add_routes(app, (system.unversioned, page.router, login.router, openai.router))
+    add_routes(app, (system.unversioned, page.router, login.router, openai.router, cluster.unversioned))
     return app
+
+
+def _cookie_name(home: Home) -> str:
+    """Return what the daemons whose pages share a login have in common."""
+    return str(home.paths.home) if home.settings.store.is_files else token_check(find_cluster_token(home.paths))

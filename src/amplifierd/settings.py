@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -215,7 +216,20 @@ class TlsSettings(Section):
     keyfile: AbsolutePath | None = Field(default=None, description="its private key, PEM")
 
 
+def _member_address(text: str) -> str:
+    parts = urlsplit(text)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.path.strip("/"):
+        raise ValueError("Input should be an address like http://10.0.0.5:8420")
+    return f"{parts.scheme}://{parts.netloc}"
+
+
 class ClusterSettings(Section):
+    address: Annotated[str, AfterValidator(_member_address)] | None = Field(
+        default=None, description="where daemons that share the store reach this one; unset: where it listens"
+    )
+    ca_file: AbsolutePath | None = Field(
+        default=None, description="certificates, PEM, by which other members are known if they speak TLS"
+    )
     labels: Annotated[dict[str, str], BeforeValidator(_labels), AfterValidator(_checked_labels)] = Field(
         default={}, description="what this machine is to others that share the store: pool=builders, and words of yours"
     )

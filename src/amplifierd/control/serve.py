@@ -47,7 +47,7 @@ def serve(home_dir: Path | None, config: Path | None, flags: Mapping[str, Any], 
             binding = bind(settings)
             try:
                 server = Server(
-                    create_app(home=home),
+                    create_app(home=home, address=binding.url),
                     find_tls=lambda: _tls_files(home),
                     on_started=lambda: _announce(home, binding, quiet=quiet),
                 )

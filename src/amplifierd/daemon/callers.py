@@ -12,7 +12,7 @@ Scope = Literal["read", "run", "admin"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 """What a caller may do, each including those before it: look, run sessions, change the daemon itself."""
 
-Via = Literal["token", "cookie", "ticket", "proxy", "open"]
+Via = Literal["token", "cookie", "ticket", "proxy", "open", "member"]
 
 
 @dataclass(frozen=True)

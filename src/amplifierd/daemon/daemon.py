@@ -9,7 +9,8 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from typing import Any, Literal
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal
 
 from amplifier_core.exceptions import AmplifierError
 from amplifier_foundation.sources import ProgressEvent
@@ -23,24 +24,32 @@ from amplifierd.workers.workers import Workers
 
 from .audit import AuditLog
 from .callers import Caller
+from .credentials import Credentials
+from .elsewhere import Elsewhere
 from .event_hub import EventHub
 from .failed_attempts import FailedAttempts
 from .freshness import Freshness
 from .idempotency import IdempotencyKeys
 from .left_completions import remove_left_completions
 from .library_events import LibraryEvents
-from .logins import Logins
 from .loop_lag import LoopLag
+from .membership import open_cluster
 from .metrics import Metrics
 from .operations import Operations
 from .published_event import PublishedEvent
 from .renderer import Renderer
 from .session_access import SessionAccess
 from .settings_change import change_settings
+from .shared_idempotency import SharedIdempotencyKeys
 from .subscriber import StreamLimits
-from .tickets import Tickets
 from .tokens import Tokens
 from .upkeep import Upkeep
+
+if TYPE_CHECKING:
+    from amplifierd.cluster.cluster import Cluster
+
+PROGRAM = "daemon"
+"""What a daemon calls itself where it holds sessions."""
 
 Phase = Literal["starting", "ready", "stopping"]
 
@@ -53,10 +62,11 @@ _FETCH_PATIENCE_S = 2.0
 class Daemon:
     """One home, served. Nothing of it is global: several can be in one process."""
 
-    def __init__(self, home: Home) -> None:
+    def __init__(self, home: Home, *, address: str | None = None) -> None:
+        """Prepare to serve a home; `address` is where others reach this daemon."""
         self.operations = Operations(home.paths.operations_file)
         self.library_events = LibraryEvents(lambda name, data: self.events.tell(name, data))
-        self.home = home if home.progress else home.with_progress(self._report)
+        self.home = replace(home if home.progress else home.with_progress(self._report), program=PROGRAM)
         self.boot_id = uuid.uuid4().hex
         stream = home.settings.stream
         self.events = EventHub(
@@ -70,12 +80,10 @@ class Daemon:
         self.turns: TurnQueue = LocalTurnQueue(self.home.sessions, self.live)
         self.access = SessionAccess(self.home)
         self.phase: Phase = "starting"
-        self.tokens = Tokens(home.paths, home.settings.auth.tokens)
-        self.tickets = Tickets()
-        self.logins = Logins(home.paths.logins_file, self.tokens)
+        self.credentials = Credentials(home.paths, Tokens(home.paths, home.settings.auth.tokens))
         self.failed_logins = FailedAttempts()
         self.renderer = Renderer()
-        self.idempotency = IdempotencyKeys(home.paths.idempotency)
+        self.idempotency: IdempotencyKeys | SharedIdempotencyKeys = IdempotencyKeys(home.paths.idempotency)
         self.audit = AuditLog(home.paths.audit_file)
         self.step = ""
         self.warnings: list[str] = [*home.settings.warnings]
@@ -86,6 +94,9 @@ class Daemon:
         self.loop_lag = LoopLag()
         self.metrics = Metrics()
         self._show_metrics()
+        self._address = address
+        self.cluster: Cluster | None = None
+        self.elsewhere: Elsewhere | None = None
         self._started = time.monotonic()
         self._coming_up: asyncio.Task[None] | None = None
         self._extracting: asyncio.Task[None] | None = None
@@ -109,9 +120,9 @@ class Daemon:
 
     def knows(self, caller: Caller) -> bool:
         """Say whether whoever was let in some time ago would be let in now."""
-        if caller.login_hash and not self.logins.is_known(caller.login_hash):
+        if caller.login_hash and not self.credentials.logins.is_known(caller.login_hash):
             return False
-        return not caller.token_hash or self.tokens.find_hash(caller.token_hash) is not None
+        return not caller.token_hash or self.credentials.tokens.find_hash(caller.token_hash) is not None
 
     async def change_settings(self, changes: Mapping[str, Any]) -> list[str]:
         """Write settings and apply those that can be, one change at a time; return the keys that wait for a restart.
@@ -128,16 +139,30 @@ class Daemon:
     async def start(self) -> None:
         """Come up; what takes longer than a moment goes on while the server answers."""
         if self.home.settings.auth.mode != "none":
-            await asyncio.to_thread(self.tokens.ensure_first)
-        await asyncio.to_thread(self.idempotency.load)
+            await asyncio.to_thread(self.credentials.tokens.ensure_first)
+        if isinstance(self.idempotency, IdempotencyKeys):
+            await asyncio.to_thread(self.idempotency.load)
         await asyncio.to_thread(self.operations.load)
         self.library_events.start()
-        await asyncio.to_thread(self.logins.load)
+        await self.credentials.load()
+        await self._join()
         await self.live.start()
         self.loop_lag.start()
         self._coming_up = asyncio.create_task(self._come_up())
         with suppress(TimeoutError):
             await asyncio.wait_for(self._is_ready.wait(), _MOMENT_S)
+
+    async def _join(self) -> None:
+        """Be a member of the cluster that shares the store, if it is shared."""
+        cluster = await asyncio.to_thread(open_cluster, self, self._address)
+        if cluster is not None:
+            await cluster.start()
+            await self.credentials.share(cluster.store)
+            self.idempotency = SharedIdempotencyKeys(
+                cluster.store.shared, lambda: cluster.member_id, cluster.view.is_live
+            )
+            self.cluster = cluster
+            self.elsewhere = Elsewhere(cluster, self.events)
 
     async def _come_up(self) -> None:
         """Take every step; one that fails is a warning and keeps the others from nothing."""
@@ -220,6 +245,11 @@ class Daemon:
         await self.upkeep.stop()
         self.loop_lag.stop()
         await self.renderer.close()
+        await self.credentials.close()
+        if self.elsewhere is not None:
+            await self.elsewhere.close()
+        if self.cluster is not None:
+            await self.cluster.leave()
         await self.home.sessions.close()
         self.audit.close()
 

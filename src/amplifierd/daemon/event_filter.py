@@ -32,7 +32,7 @@ class EventFilter:
         """Take patterns and a preset together; without either everything passes."""
         given = tuple(pattern.strip() for pattern in patterns if pattern.strip())
         wanted = (*given, *PRESETS[preset]) if preset else given or PRESETS["full"]
-        self.is_open = "*" in wanted
+        self.patterns, self.is_open = wanted, "*" in wanted
 
         @lru_cache(maxsize=_NAMES_REMEMBERED)
         def passes(name: str) -> bool:

@@ -64,6 +64,12 @@ class EventHub:
         """Hand on an event of the daemon itself to those whom it is about."""
         self._hand_out(daemon_event(name, data, owners=frozenset(owners)))
 
+    def relay(self, event: PublishedEvent) -> None:
+        """Hand an event of another member to those who watch everything; streams of sessions follow them there."""
+        event.is_relayed = True
+        self._ancestry.learn(event)
+        self._hand_out(event)
+
     def forget(self, root_id: str) -> None:
         """Let go of a tree that is gone; those who watched it are done."""
         self._drop_ring(root_id)
@@ -85,7 +91,7 @@ class EventHub:
         self._everything.add(event.number, event)
         for subscriber in self._of_all:
             subscriber.offer(event)
-        if event.root_id is not None:
+        if event.root_id is not None and not event.is_relayed:
             for subscriber in self._of_root.get(event.root_id, ()):
                 subscriber.offer(event)
 
@@ -124,6 +130,10 @@ class EventHub:
         for subscriber in self._of_all:
             subscriber.offer(daemon_event("stream:gap", gap, root_id=root_id))
 
+    def forget_ring(self, root_id: str) -> None:
+        """Let go of what was remembered of a tree that went on elsewhere; what is stored can still be watched."""
+        self._drop_ring(root_id)
+
     def _drop_ring(self, root_id: str) -> EventRing | None:
         ring = self._rings.pop(root_id, None)
         self._rings_size -= ring.size if ring is not None else 0
@@ -149,6 +159,11 @@ class EventHub:
     @property
     def subscribers(self) -> int:
         return len(self._of_all) + sum(len(watching) for watching in self._of_root.values())
+
+    @property
+    def watches_everything(self) -> bool:
+        """Whether somebody watches all sessions."""
+        return bool(self._of_all)
 
     @property
     def waiting(self) -> int:

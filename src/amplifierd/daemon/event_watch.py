@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from .event_filter import EventFilter
 from .event_hub import EventHub
@@ -17,6 +17,19 @@ Batch = Sequence[PublishedEvent]
 """Events that are there together; none when nothing happened for a while."""
 
 Facts = Callable[[], Mapping[str, Any]]
+
+
+class Watch(Protocol):
+    """What a client watches: batches of events until it is closed, and each as it is on the wire."""
+
+    @property
+    def is_overflowed(self) -> bool: ...
+
+    def batches(self, keepalive_s: float) -> AsyncIterator[Batch]: ...
+
+    def frame(self, event: PublishedEvent) -> bytes: ...
+
+    def close(self) -> None: ...
 
 
 class EventWatch(ABC):
@@ -72,12 +85,17 @@ class SessionWatch(EventWatch):
         children: bool = True,
         after: str | int | None = None,
         replay: int = 0,
+        is_resumed: bool = False,
         facts: Facts = dict,
     ) -> None:
-        """Watch from now on, with what came after the event with the id `after`, or with the last `replay` events."""
+        """Watch from now on, with what came after the event with the id `after`, or with the last `replay` events.
+
+        With `is_resumed` a stream goes on that had come as far as `after`, also if pieces of answers up to there were
+        told by another daemon and are stored nowhere.
+        """
         super().__init__(hub, hub.watch(session_id, root_id, names, children=children))
         self._stored, self._session_id, self._root_id = stored, session_id, root_id
-        self._after, self._replay, self._facts = after, replay, facts
+        self._after, self._replay, self._facts, self._is_resumed = after, replay, facts, is_resumed
         ring = hub.ring(root_id)
         self._floor: int | None = ring.floor if ring is not None else None
         self._last: int | None = ring.last if ring is not None else None
@@ -108,6 +126,9 @@ class SessionWatch(EventWatch):
     async def _again(self) -> Batch:
         after = _number(self._after)
         last = self._last if self._last is not None else await self._stored.last_sequence()
+        if after is not None and after > last and self._is_resumed:
+            self._position = after
+            return self._ends
         if after is None or after > last:
             self._position = last
             reason = "unknown" if after is not None else "not-an-id"

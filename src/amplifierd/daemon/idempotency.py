@@ -75,10 +75,13 @@ class IdempotencyKeys:
                 for offset, length, line in _lines(path):
                     self._take_up(line, (path, offset, length))
 
-    async def once(self, owner: str, key: str, fingerprint: str, work: Work) -> tuple[StoredAnswer, bool]:
+    async def once(
+        self, owner: str, key: str, fingerprint: str, work: Work, *, may_go_on: bool = False
+    ) -> tuple[StoredAnswer, bool]:
         """Do the work of a request unless it was done, and return its answer, and whether that was kept from before.
 
         The work goes on to its end if whoever asked for it goes away. What it raises is not kept: nothing was done.
+        Nothing `may_go_on` after its daemon: what it did ended with it.
 
         Raises:
             IdempotencyConflictError: the key belongs to another request.
@@ -92,19 +95,14 @@ class IdempotencyKeys:
             self._running[name] = task
             return await asyncio.shield(task), False
         if entry.fingerprint != fingerprint:
-            raise IdempotencyConflictError(
-                f"the Idempotency-Key {key!r} was used for another request", hint="use a new key for a new request"
-            )
+            raise conflict(key)
         if name in self._running:
             return await asyncio.shield(self._running[name]), True
         if entry.answer is not None:
             return entry.answer, True
         if entry.place is not None:
             return await asyncio.to_thread(_read, entry.place), True
-        raise RequestInterruptedError(
-            "the daemon ended while it worked on this request, or could not keep the answer",
-            hint="look at what came of it, then send the next request with a new key",
-        )
+        raise interrupted()
 
     async def close(self) -> None:
         """Wait for what runs, and let go of the files."""
@@ -197,6 +195,21 @@ class IdempotencyKeys:
                 self._entries[name] = _Entry(facts["fingerprint"], at, "interrupted")
         except (ValueError, KeyError, TypeError):
             logger.warning("%s has a line that cannot be read; it is left out", place[0])
+
+
+def conflict(key: str) -> IdempotencyConflictError:
+    """Return the error for a key that belongs to another request."""
+    return IdempotencyConflictError(
+        f"the Idempotency-Key {key!r} was used for another request", hint="use a new key for a new request"
+    )
+
+
+def interrupted() -> RequestInterruptedError:
+    """Return the error for a request whose answer nobody knows."""
+    return RequestInterruptedError(
+        "the daemon ended while it worked on this request, or could not keep the answer",
+        hint="look at what came of it, then send the next request with a new key",
+    )
 
 
 def _lines(path: Path) -> Iterator[tuple[int, int, bytes]]:

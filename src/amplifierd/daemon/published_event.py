@@ -20,10 +20,14 @@ _OF_A_LINE = ("seq", "ts", "lvl", "event", "session_id", "parent_id", "correlati
 class PublishedEvent:
     """One event. `sequence` numbers it within its tree; a daemon event has none. `number` is that of the global stream.
 
-    One with `owners` is told only to them. Its bytes are never changed, so that all who get it share them.
+    One with `owners` is told only to them. One that `is_relayed` happened at another member. Its bytes are never
+    changed, so that all who get it share them.
     """
 
-    __slots__ = ("_envelope_from", "body", "is_delta", "name", "number", "owners", "root_id", "sequence", "session_id")
+    __slots__ = (
+        *("_envelope_from", "body", "is_delta", "is_relayed", "name", "number", "owners", "root_id", "sequence"),
+        "session_id",
+    )
 
     def __init__(
         self,
@@ -38,7 +42,7 @@ class PublishedEvent:
     ) -> None:
         self.name, self.session_id, self.root_id = name, session_id, root_id
         self.sequence, self.is_delta, self.owners = sequence, is_delta, owners
-        self.number = 0
+        self.number, self.is_relayed = 0, False
         head = b"event: %b\ndata: " % _field(name)
         self._envelope_from = len(head)
         self.body = b"%b%b\n\n" % (head, envelope)

@@ -15,7 +15,7 @@ from typing import Any, TypeGuard
 
 from amplifierd.session_store.json_lines import encoded
 
-from .event_watch import Batch, EventWatch
+from .event_watch import Batch, Watch
 from .published_event import PublishedEvent
 from .renderer import Renderer
 
@@ -53,7 +53,7 @@ class _Block:
 class RenderedWatch:
     """Passes on what another watch yields, and adds HTML."""
 
-    def __init__(self, watch: EventWatch, renderer: Renderer) -> None:
+    def __init__(self, watch: Watch, renderer: Renderer) -> None:
         self._watch, self._renderer = watch, renderer
         self._blocks: dict[tuple[Any, ...], _Block] = {}
 

@@ -21,22 +21,22 @@ class Tickets:
     def __init__(self) -> None:
         self._issued: OrderedDict[str, tuple[float, Purpose, Caller]] = OrderedDict()
 
-    def issue(self, caller: Caller, purpose: Purpose) -> str:
+    async def issue(self, caller: Caller, purpose: Purpose) -> str:
         """Return a text that stands for the caller once, within a minute."""
         self._forget_old()
         ticket = secrets.token_urlsafe(32)
         self._issued[ticket] = (time.monotonic() + LIFETIME_S, purpose, caller)
         return ticket
 
-    def find(self, ticket: str, purpose: Purpose) -> Caller | None:
+    async def find(self, ticket: str, purpose: Purpose) -> Caller | None:
         """Return whom a ticket stands for, None when it was used, has expired or never was one of that purpose."""
         self._forget_old()
         _, given_for, caller = self._issued.get(ticket, (0.0, None, None))
         return caller if given_for == purpose else None
 
-    def redeem(self, ticket: str, purpose: Purpose) -> Caller | None:
+    async def redeem(self, ticket: str, purpose: Purpose) -> Caller | None:
         """Use a ticket up, and return whom it stands for."""
-        caller = self.find(ticket, purpose)
+        caller = await self.find(ticket, purpose)
         if caller is not None:
             del self._issued[ticket]
         return caller

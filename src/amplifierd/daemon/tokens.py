@@ -10,7 +10,7 @@ import hmac
 import os
 import re
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -61,10 +61,14 @@ class Token:
 
 
 class Tokens:
-    """The tokens of one home. `configured` are those of the setting `auth.tokens`."""
+    """The tokens of one home. `configured` are those of the setting `auth.tokens`.
+
+    `others` returns tokens that are kept elsewhere, and count here as well.
+    """
 
     def __init__(self, paths: Paths, configured: Sequence[str] = ()) -> None:
         self._paths, self._configured = paths, tuple(map(parse_configured, configured))
+        self.others: Callable[[], tuple[Token, ...]] = tuple
         self._lock = paths.locks / "tokens.lock"
         self._seen: object = None
         self._known: tuple[Token, ...] = ()
@@ -97,6 +101,15 @@ class Tokens:
             SettingsError: a file cannot be read.
             FormatUnsupportedError: a newer version wrote the file.
         """
+        return (*self.own(), *self.others())
+
+    def own(self) -> tuple[Token, ...]:
+        """Return the tokens that are kept in the files and settings of this home.
+
+        Raises:
+            SettingsError: a file cannot be read.
+            FormatUnsupportedError: a newer version wrote the file.
+        """
         seen = (_stamp(self._paths.token_file), _stamp(self._paths.tokens_file))
         if seen != self._seen:
             first = _read_first(self._paths.token_file)
@@ -113,12 +126,7 @@ class Tokens:
             SettingsError: the name or the owner cannot be one.
             TokenExistsError: the name is taken.
         """
-        for text in (name, owner or name):
-            if not _NAME.fullmatch(text):
-                hint = "a name begins with a letter or digit and has at most 64 of letters, digits and . _ -"
-                raise SettingsError(f"{text!r} cannot name a token", hint=hint)
-        secret = _new_secret()
-        token = Token(name, scope, owner or name, secret_hash(secret), this_moment(), limits)
+        token, secret = new_token(name, scope, owner=owner, limits=limits)
 
         def add(named: tuple[Token, ...]) -> tuple[Token, ...]:
             if name in {known.name for known in self.list()} | {FIRST}:
@@ -161,6 +169,35 @@ class Tokens:
             FORMAT.write(file, {"tokens": [{**token.to_json(), "hash": token.hash} for token in tokens]})
 
 
+def new_token(name: str, scope: Scope, *, owner: str | None = None, limits: Limits | None = None) -> tuple[Token, str]:
+    """Return a token that is kept nowhere yet, and its secret.
+
+    Raises:
+        SettingsError: the name or the owner cannot be one.
+    """
+    for text in (name, owner or name):
+        if not _NAME.fullmatch(text):
+            hint = "a name begins with a letter or digit and has at most 64 of letters, digits and . _ -"
+            raise SettingsError(f"{text!r} cannot name a token", hint=hint)
+    secret = _new_secret()
+    return Token(name, scope, owner or name, secret_hash(secret), this_moment(), limits), secret
+
+
+def read_token(stored: Mapping[str, Any]) -> Token:
+    """Return a token as it was stored.
+
+    Raises `ValueError`, `KeyError`, `TypeError` or `StopIteration` for what is none.
+    """
+    return Token(
+        name=str(stored["name"]),
+        scope=next(scope for scope in SCOPES if scope == stored["scope"]),
+        owner=str(stored["owner"]),
+        hash=str(stored["hash"]),
+        created_at=stored.get("created_at"),
+        limits=Limits.read(stored["limits"]) if stored.get("limits") else None,
+    )
+
+
 def parse_configured(text: str) -> Token:
     """Return the token that an item of `auth.tokens` describes: `name:scope:sha256:<hex>`.
 
@@ -188,17 +225,7 @@ def _read_first(file: Path) -> tuple[Token, ...]:
 def _read_named(file: Path) -> tuple[Token, ...]:
     try:
         stored = (FORMAT.read(file) or {}).get("tokens", [])
-        return tuple(
-            Token(
-                name=str(each["name"]),
-                scope=next(scope for scope in SCOPES if scope == each["scope"]),
-                owner=str(each["owner"]),
-                hash=str(each["hash"]),
-                created_at=each.get("created_at"),
-                limits=Limits.read(each["limits"]) if each.get("limits") else None,
-            )
-            for each in stored
-        )
+        return tuple(map(read_token, stored))
     except (ValueError, KeyError, TypeError, StopIteration) as error:
         raise SettingsError(f"{file} is damaged ({type(error).__name__})", hint="repair or remove it") from error
 

@@ -9,10 +9,10 @@ from urllib.parse import parse_qs
 from starlette.types import Scope
 
 from amplifier_system.addresses import is_loopback
+from amplifierd.cluster.member_request import HELLO
 from amplifierd.daemon.callers import EVERYONE, Caller
+from amplifierd.daemon.credentials import Credentials
 from amplifierd.daemon.failed_attempts import FailedAttempts
-from amplifierd.daemon.tickets import Tickets
-from amplifierd.daemon.tokens import Tokens
 from amplifierd.exceptions import UnauthorizedError
 from amplifierd.settings import Settings
 
@@ -23,7 +23,7 @@ from .request_headers import wants_html
 
 Headers = Mapping[bytes, bytes]
 
-_PUBLIC = frozenset({"/health", "/ready", "/auth/login"})
+_PUBLIC = frozenset({"/health", "/ready", "/auth/login", HELLO})
 _PAGE = re.compile(r"/app(?:/.*)?", re.DOTALL)
 """The files of the page: they hold nothing of anybody."""
 
@@ -35,8 +35,8 @@ _USER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,127}")
 class Authentication:
     """Answers for each request who sent it. The settings are those that the daemon was started with."""
 
-    def __init__(self, settings: Settings, tokens: Tokens, tickets: Tickets, cookie: LoginCookie) -> None:
-        self._mode, self._tokens, self._tickets, self._cookie = settings.auth.mode, tokens, tickets, cookie
+    def __init__(self, settings: Settings, credentials: Credentials, cookie: LoginCookie) -> None:
+        self._mode, self._credentials, self._cookie = settings.auth.mode, credentials, cookie
         self._proxies = TrustedProxies(settings.trusted_proxies)
         self._is_local_bind = settings.uds is not None or is_loopback(settings.host)
         self._failures = FailedAttempts()
@@ -47,7 +47,7 @@ class Authentication:
     def scheme_of(self, scope: Scope, headers: Headers) -> str:
         return scheme_of(scope, headers, self._proxies)
 
-    def identify(self, scope: Scope, headers: Headers) -> Caller | None:
+    async def identify(self, scope: Scope, headers: Headers) -> Caller | None:
         """Return who sent a request; None for one that anybody may send.
 
         Raises:
@@ -65,27 +65,27 @@ class Authentication:
                 return EVERYONE
             raise UnauthorizedError("without authentication only this machine is served")
         if (authorization := headers.get(b"authorization")) is not None:
-            return self._by_token(authorization, self.address_of(scope, headers))
+            return await self._by_token(authorization, self.address_of(scope, headers))
         if self._mode == "proxy" and self._proxies.has(peer):
             return _by_user(headers.get(b"x-authenticated-user", b""))
-        if (caller := self._cookie.identify(scope["method"], scope["scheme"], headers)) is not None:
+        if (caller := await self._cookie.identify(scope["method"], scope["scheme"], headers)) is not None:
             return caller
         if scope["method"] == "GET" and _STREAM.fullmatch(path):
-            return self._by_ticket(scope, headers)
+            return await self._by_ticket(scope, headers)
         raise UnauthorizedError("a token is needed", hint="send the header Authorization: Bearer TOKEN")
 
-    def _by_token(self, authorization: bytes, address: str) -> Caller:
+    async def _by_token(self, authorization: bytes, address: str) -> Caller:
         scheme, _, presented = authorization.decode("latin-1").partition(" ")
-        caller = self._tokens.find(presented.strip()) if scheme.lower() == "bearer" else None
+        caller = await self._credentials.find(presented.strip()) if scheme.lower() == "bearer" else None
         if caller is None:
             self._failures.count(address)
             raise UnauthorizedError("the token is not known here", hint="use the one in config/token of the home")
         return caller
 
-    def _by_ticket(self, scope: Scope, headers: Headers) -> Caller:
+    async def _by_ticket(self, scope: Scope, headers: Headers) -> Caller:
         query = parse_qs(scope.get("query_string", b"").decode("latin-1"))
         tickets = query.get("ticket", [])
-        caller = self._tickets.redeem(tickets[0], "stream") if len(tickets) == 1 else None
+        caller = await self._credentials.tickets.redeem(tickets[0], "stream") if len(tickets) == 1 else None
         if caller is None:
             if tickets:
                 self._failures.count(self.address_of(scope, headers))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Literal
+from urllib.parse import urlsplit
 
 from amplifier_system.addresses import canonical_host, is_loopback
 from amplifierd.settings import Settings
@@ -23,7 +24,9 @@ class CrossSite:
 
     def __init__(self, settings: Settings) -> None:
         own = () if settings.host in _ANY_ADDRESS else (settings.host,)
-        self._hosts = frozenset(map(_canonical, (*own, *settings.security.allowed_hosts)))
+        member = urlsplit(settings.cluster.address or "").hostname
+        named = (*own, *settings.security.allowed_hosts, *([member] if member else []))
+        self._hosts = frozenset(map(_canonical, named))
         self._origins = frozenset(settings.security.allowed_origins)
 
     def judge(self, method: str, scheme: str, headers: Headers, *, has_address: bool) -> Verdict:

@@ -7,16 +7,17 @@ noticed at once, or with the next keepalive at the latest.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from typing import Any
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from amplifierd.daemon.event_watch import Batch, EventWatch
+from amplifierd.daemon.event_watch import Batch, Watch
 from amplifierd.daemon.published_event import PublishedEvent
-from amplifierd.daemon.rendered_watch import RenderedWatch
+
+from .request_body import client_gone
 
 MEDIA_TYPE = "text/event-stream"
 HEADERS = {"Cache-Control": "no-cache, no-transform", "X-Accel-Buffering": "no"}
@@ -42,16 +43,17 @@ class EventStreamResponse(Response):
 
     def __init__(
         self,
-        watch: EventWatch | RenderedWatch,
+        watch: Watch,
         keepalive_s: float,
         *,
         only: Callable[[PublishedEvent], bool] | None = None,
         last: Callable[[PublishedEvent], bool] | None = None,
         is_allowed: Callable[[], bool] = lambda: True,
         repeat: Response | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         self.status_code, self.background = 200, None
-        self.init_headers(HEADERS)
+        self.init_headers({**HEADERS, **(headers or {})})
         self.repeat = repeat or self
         self.body = b""
         self._watch, self._keepalive_s, self._only, self._last = watch, keepalive_s, only, last
@@ -61,7 +63,7 @@ class EventStreamResponse(Response):
         try:
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
             writing = asyncio.create_task(self._write(send))
-            leaving = asyncio.create_task(_gone(receive))
+            leaving = asyncio.create_task(client_gone(receive))
             try:
                 await self._until_over(writing, leaving)
             finally:
@@ -122,9 +124,3 @@ class EventStreamResponse(Response):
                 if self._last is not None and self._last(event):
                     return shown, True
         return shown, False
-
-
-async def _gone(receive: Receive) -> None:
-    """Wait until the client has left."""
-    while (await receive())["type"] != "http.disconnect":
-        pass

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from pathlib import Path
 
 from starlette.responses import Response
 
 from amplifierd.daemon.callers import Caller
-from amplifierd.daemon.logins import LIFETIME_S, Logins
+from amplifierd.daemon.credentials import Credentials
+from amplifierd.daemon.logins import LIFETIME_S
 from amplifierd.exceptions import RequestRefusedError
 from amplifierd.settings import Settings
 
@@ -25,25 +25,34 @@ _OF_THE_PAGE = (b"same-origin", b"none")
 
 
 class LoginCookie:
-    """The cookie of one daemon. Browsers send cookies to every port of a host, so its name is that of the home."""
+    """The cookie of one daemon, or of all that share a store.
 
-    def __init__(self, home: Path, settings: Settings, logins: Logins) -> None:
-        self.name = f"amplifier-{hashlib.sha256(str(home).encode()).hexdigest()[:12]}"
+    Browsers send cookies to every port of a host, so its name is that of the home, or of what `names` the cluster.
+    """
+
+    def __init__(self, names: str, settings: Settings, credentials: Credentials) -> None:
+        self.name = f"amplifier-{hashlib.sha256(names.encode()).hexdigest()[:12]}"
         self._origins = frozenset(settings.security.allowed_origins)
-        self._logins = logins
+        self._credentials = credentials
 
-    def find(self, headers: Headers) -> Caller | None:
+    async def find(self, headers: Headers) -> Caller | None:
         """Return whom the cookie of a request stands for, wherever the request comes from."""
         secret = self.secret(headers)
-        return self._logins.find(secret) if secret else None
+        if not secret:
+            return None
+        caller = self._credentials.logins.find(secret)
+        if caller is None:
+            await self._credentials.look_again()
+            caller = self._credentials.logins.find(secret)
+        return caller
 
-    def identify(self, method: str, scheme: str, headers: Headers) -> Caller | None:
+    async def identify(self, method: str, scheme: str, headers: Headers) -> Caller | None:
         """Return who sent a request, by its cookie; None when it has none that is good.
 
         Raises:
             RequestRefusedError: it has one, and another site may have made the browser send it.
         """
-        caller = self.find(headers)
+        caller = await self.find(headers)
         if caller is not None and not self._may_use(method, scheme, headers):
             raise RequestRefusedError(
                 "a login is for requests of the daemon's own page",

@@ -74,6 +74,11 @@ async def _invalid(request: Request, error: Exception) -> JSONResponse:
 
 async def _refused(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
+    return refusal_answer(request, error)
+
+
+def refusal_answer(request: Request, error: HTTPException) -> JSONResponse:
+    """Return a refusal of the web framework as a response."""
     code = _CODES.get(error.status_code, "invalid-request")
     answer = problem_answer(request, plain_problem(error.status_code, code, str(error.detail)))
     answer.headers.update(error.headers or {})

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.types import Message, Receive
 
 from amplifierd.exceptions import RequestRefusedError
@@ -39,6 +40,34 @@ def check_body(headers: Mapping[bytes, bytes]) -> None:
     kind = headers.get(b"content-type", b"")
     if not _JSON.fullmatch(kind) and kind.lower() != _OPAQUE:
         raise RequestRefusedError("only application/json is read", code="unsupported-media-type")
+
+
+async def whole_body(receive: Receive) -> bytes:
+    """Return the body of a request."""
+    pieces, more = [], True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        pieces.append(message.get("body", b""))
+        more = message.get("more_body", False)
+    return b"".join(pieces)
+
+
+def replayed(body: bytes, receive: Receive) -> Receive:
+    """Return a `receive` that brings a body which was read already, and then what comes."""
+    waiting = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def receive_again() -> Message:
+        return waiting.pop() if waiting else await receive()
+
+    return receive_again
+
+
+async def client_gone(receive: Receive) -> None:
+    """Wait until the client has left."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 def bounded(receive: Receive, *, patience_s: float = PATIENCE_S) -> Receive:

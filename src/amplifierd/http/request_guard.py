@@ -7,13 +7,14 @@ import re
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from amplifier_core.exceptions import AmplifierError
+from amplifierd.cluster.channel import Channels
 from amplifierd.daemon.audit import AuditLog
 from amplifierd.daemon.callers import Caller
 from amplifierd.daemon.log_files import logging_about
@@ -23,6 +24,7 @@ from amplifierd.exceptions import RequestRefusedError
 from .authentication import Authentication
 from .client_address import UNIX, peer_of
 from .cross_site import SAFE_METHODS, CrossSite
+from .member_gate import MEMBER, accept, is_of_member
 from .problem_answers import error_answer
 from .request_body import bounded, check_body
 from .request_headers import read_headers
@@ -46,7 +48,10 @@ logger = logging.getLogger(__name__)
 
 
 class RequestGuard:
-    """The outermost layer of the application. What it lets through knows its `caller`, `address` and `request_id`."""
+    """The outermost layer of the application. What it lets through knows its `caller`, `address` and `request_id`.
+
+    `find_channels` returns the channels of other members to this one; None where there are no others.
+    """
 
     def __init__(
         self,
@@ -56,9 +61,10 @@ class RequestGuard:
         cross_site: CrossSite,
         audit: AuditLog,
         metrics: Metrics,
+        find_channels: Callable[[], Channels | None] = lambda: None,
     ) -> None:
         self._app, self._authentication, self._cross_site = app, authentication, cross_site
-        self._audit, self._metrics = audit, metrics
+        self._audit, self._metrics, self._find_channels = audit, metrics, find_channels
         self._open: Counter[str] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -84,8 +90,7 @@ class RequestGuard:
             if scope["method"] == "OPTIONS" and answer.origin and b"access-control-request-method" in headers:
                 await answer.preflight()
                 return
-            state["address"] = self._authentication.address_of(scope, headers)
-            state["caller"] = self._authentication.identify(scope, headers)
+            receive = await self._let_in(scope, headers, receive, answer)
             check_body(headers)
             with self._counted(state["address"]):
                 await self._run(scope, bounded(receive), answer)
@@ -96,6 +101,18 @@ class RequestGuard:
             if answer.status is not None and not answer.is_stream:
                 route = getattr(scope.get("route"), "path", None)
                 self._metrics.count_request(scope["method"], route, answer.status, time.monotonic() - begun)
+
+    async def _let_in(self, scope: Scope, headers: Headers, receive: Receive, answer: ResponseHeaders) -> Receive:
+        """Find out who sent a request, and return how its body is read."""
+        state, channels = scope["state"], self._find_channels()
+        if channels is None or not is_of_member(headers):
+            state["address"] = self._authentication.address_of(scope, headers)
+            state["caller"] = await self._authentication.identify(scope, headers)
+            return receive
+        sent = accept(channels, scope, headers)
+        state["address"], state["caller"], state[MEMBER] = sent.address, sent.caller, sent.answer.sender
+        answer.seal = sent.answer.seal
+        return sent.checked(receive)
 
     async def _run(self, scope: Scope, receive: Receive, answer: ResponseHeaders) -> None:
         try:

@@ -18,6 +18,8 @@ _SINGLE = frozenset(
         b"content-length",
         b"x-authenticated-user",
         b"x-forwarded-proto",
+        b"x-amplifier-channel",
+        b"x-amplifier-caller",
     }
 )
 """Headers that decide something: a second one would let two readers see two requests."""

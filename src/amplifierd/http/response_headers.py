@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from starlette.types import Message, Send
+
+from amplifierd.cluster.member_request import SEAL
 
 HTML_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; font-src 'self'; "
@@ -28,11 +32,15 @@ _ALWAYS = [
 
 
 class ResponseHeaders:
-    """Sends the answer to one request, and remembers its status. `origin` may read it, beside the daemon's own."""
+    """Sends the answer to one request, and remembers its status. `origin` may read it, beside the daemon's own.
+
+    `seal` makes the seal of an answer to another member.
+    """
 
     def __init__(self, send: Send, request_id: str) -> None:
         self._send, self._request_id = send, request_id.encode()
         self.origin: bytes | None = None
+        self.seal: Callable[[int], str] | None = None
         self.status: int | None = None
         self.is_stream = False
 
@@ -56,6 +64,8 @@ class ResponseHeaders:
         if message["status"] != 304:  # the browser keeps the policy that it has, and would take this one for a new one
             is_of_page = given.get(b"content-type", b"").startswith(_OF_THE_PAGE)
             own.append((b"content-security-policy", (HTML_POLICY if is_of_page else DATA_POLICY).encode()))
+        if self.seal is not None:
+            own.append((SEAL.encode(), self.seal(message["status"]).encode()))
         if self.origin is not None:
             own += [
                 (b"access-control-allow-origin", self.origin),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import Annotated, Any
 
 from fastapi import Path
@@ -31,5 +31,13 @@ def shown(daemon: Daemon, record: SessionRecord, **more: Any) -> SessionInfo:
     return SessionInfo(**record.model_dump(), activity=state.activity if state else None, **more)
 
 
-def all_shown(daemon: Daemon, records: Iterable[SessionRecord]) -> list[SessionInfo]:
-    return [shown(daemon, record) for record in records]
+async def all_shown(daemon: Daemon, records: Collection[SessionRecord]) -> list[SessionInfo]:
+    """Return sessions as they are answered, also those that other members have at work."""
+    elsewhere = await daemon.elsewhere.states.of(records) if daemon.elsewhere is not None else {}
+    infos = [shown(daemon, record) for record in records]
+    return [
+        info.model_copy(update={"activity": elsewhere[info.session_id].activity})
+        if info.activity is None and info.session_id in elsewhere
+        else info
+        for info in infos
+    ]

@@ -53,7 +53,9 @@ class Resolved(Answer):
 @router.get("/approvals")
 async def list_all_approvals(daemon: TheDaemon, caller: Reader) -> Approvals:
     """List what waits for an answer in all sessions that the caller may see."""
-    asking = {state.session_id: state.pending_approvals for state in daemon.live.states() if state.pending_approvals}
+    elsewhere = (await daemon.elsewhere.states.all()).values() if daemon.elsewhere is not None else ()
+    states = (*elsewhere, *daemon.live.states())
+    asking = {state.session_id: state.pending_approvals for state in states if state.pending_approvals}
     seen = [record for record in await daemon.access.existing(asking) if caller.sees(record.owner)]
     pending = [dict(approval) for record in seen for approval in asking[record.session_id]]
     return Approvals(pending=pending, total=len(pending))

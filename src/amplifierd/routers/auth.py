@@ -75,7 +75,7 @@ async def create_ticket(daemon: TheDaemon, caller: Reader, body: NewTicket | Non
     if purpose == "login" and caller.via != "token":
         hint = "ask with the header Authorization: Bearer TOKEN, or: amplifier daemon open"
         raise ForbiddenError("only who has a token can let a browser in", hint=hint)
-    ticket = daemon.tickets.issue(caller, purpose)
+    ticket = await daemon.credentials.tickets.issue(caller, purpose)
     path = f"/auth/login?ticket={ticket}" if purpose == "login" else None
     return Ticket(ticket=ticket, expires_in_seconds=LIFETIME_S, path=path)
 
@@ -89,7 +89,7 @@ async def show_caller(caller: Reader) -> Me:
 @router.get("/tokens", dependencies=_ADMIN)
 async def list_tokens(daemon: TheDaemon, limit: PageLimit = 100, offset: PageOffset = 0) -> TokenPage:
     """List the tokens, without their secrets."""
-    tokens, facts = paged(await asyncio.to_thread(daemon.tokens.list), limit, offset)
+    tokens, facts = paged(await asyncio.to_thread(daemon.credentials.tokens.list), limit, offset)
     return TokenPage(tokens=[TokenInfo(**token.to_json()) for token in tokens], **facts)
 
 
@@ -97,13 +97,11 @@ async def list_tokens(daemon: TheDaemon, limit: PageLimit = 100, offset: PageOff
 async def create_token(daemon: TheDaemon, request: Request, body: NewToken) -> CreatedToken:
     """Create a named token; this answer alone has its secret, so it is not kept for an `Idempotency-Key`."""
     note(request, name=body.name, scope=body.scope)
-    token, secret = await asyncio.to_thread(
-        daemon.tokens.create, body.name, body.scope, owner=body.owner, limits=body.limits
-    )
+    token, secret = await daemon.credentials.create_token(body.name, body.scope, owner=body.owner, limits=body.limits)
     return CreatedToken(**token.to_json(), token=secret)
 
 
 @router.delete("/tokens/{name}", status_code=204, dependencies=_ADMIN, responses=problems(404))
 async def revoke_token(daemon: TheDaemon, name: Annotated[Name, Path()]) -> None:
     """Make a token worthless at once; `default` gets a new secret in `config/token`."""
-    await asyncio.to_thread(daemon.tokens.revoke, name)
+    await daemon.credentials.revoke_token(name)

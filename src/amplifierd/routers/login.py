@@ -45,20 +45,21 @@ async def log_in_by_link(daemon: TheDaemon, cookie: TheCookie, request: Request,
     """Log a browser in with the link of `amplifier daemon open`, and show it the page."""
     if ticket is None:
         return _to_page()
-    headers = read_headers(request.scope["headers"])
+    headers, credentials = read_headers(request.scope["headers"]), daemon.credentials
     try:
         daemon.failed_logins.check(request.state.address)
-        caller = daemon.tickets.find(ticket, "login")
-        if caller is None and cookie.find(headers) is not None:
+        caller = await credentials.tickets.find(ticket, "login")
+        if caller is None and await cookie.find(headers) is not None:
             return _to_page()  # the link was followed twice
-        if caller is None or daemon.tokens.find_hash(caller.token_hash) is None:
+        if caller is None or credentials.tokens.find_hash(caller.token_hash) is None:
             daemon.failed_logins.count(request.state.address)
             return link_is_over()
     except RequestRefusedError as error:
         return too_many_attempts(error.retry_after or 0)
     if headers.get(b"sec-fetch-site", b"none") not in (b"none", b"same-origin"):
         return ask_first(caller.name, ticket)
-    daemon.tickets.redeem(ticket, "login")
+    if await credentials.tickets.redeem(ticket, "login") is None:
+        return link_is_over()
     answer = _to_page()
     await _let_in(daemon, cookie, caller, request, answer)
     return answer
@@ -72,7 +73,7 @@ async def log_in_by_token(
     if not is_same_origin(request.scope["scheme"], read_headers(request.scope["headers"])):
         raise RequestRefusedError("only the daemon's own page logs a browser in", code="origin-rejected")
     daemon.failed_logins.check(request.state.address)
-    caller = daemon.tokens.find(body.token.strip())
+    caller = await daemon.credentials.find(body.token.strip())
     if caller is None:
         daemon.failed_logins.count(request.state.address)
         raise UnauthorizedError("the token is not known here", hint="use the one in config/token of the home")
@@ -84,7 +85,7 @@ async def log_in_by_token(
 async def log_out(daemon: TheDaemon, cookie: TheCookie, caller: Reader, request: Request, response: Response) -> None:
     """End the login of a browser."""
     if secret := cookie.secret(read_headers(request.scope["headers"])):
-        await daemon.logins.end(secret)
+        await daemon.credentials.logins.end(secret)
     cookie.remove(response, secure=request.scope["scheme"] == "https")
 
 
@@ -92,8 +93,8 @@ async def _let_in(daemon: Daemon, cookie: LoginCookie, caller: Caller, request: 
     request.state.caller = caller
     note(request, login=caller.name)
     if before := cookie.secret(read_headers(request.scope["headers"])):
-        await daemon.logins.end(before)
-    secret = await daemon.logins.begin(caller)
+        await daemon.credentials.logins.end(before)
+    secret = await daemon.credentials.logins.begin(caller)
     cookie.put(answer, secret, secure=request.scope["scheme"] == "https")
 
 

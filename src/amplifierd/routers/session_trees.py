@@ -187,7 +187,7 @@ async def get_lineage(daemon: TheDaemon, caller: Reader, session_id: SessionId) 
         except SessionNotFoundError:
             break
         ancestors.insert(0, record)
-    return Lineage(ancestors=all_shown(daemon, ancestors), total=len(ancestors))
+    return Lineage(ancestors=await all_shown(daemon, ancestors), total=len(ancestors))
 
 
 @router.get("/forks", responses=problems(404))
@@ -199,7 +199,7 @@ async def list_forks(
     query = SessionQuery(parent_session_id=session_id, sort="created_at", limit=limit, offset=offset)
     page = await asyncio.to_thread(daemon.home.sessions.list, query)
     return SessionPage(
-        sessions=all_shown(daemon, page.sessions), **page_facts(page.total, len(page.sessions), limit, offset)
+        sessions=await all_shown(daemon, page.sessions), **page_facts(page.total, len(page.sessions), limit, offset)
     )
 
 

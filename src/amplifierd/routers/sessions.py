@@ -218,15 +218,16 @@ async def list_sessions(
     if activity is not None:
         records = await _at_work(daemon, activity, query)
         part = records[offset : offset + limit]
-        return SessionPage(sessions=all_shown(daemon, part), **page_facts(len(records), len(part), limit, offset))
+        return SessionPage(sessions=await all_shown(daemon, part), **page_facts(len(records), len(part), limit, offset))
     page = await asyncio.to_thread(daemon.home.sessions.list, query)
     facts = page_facts(page.total, len(page.sessions), limit, offset)
-    return SessionPage(sessions=all_shown(daemon, page.sessions), **facts)
+    return SessionPage(sessions=await all_shown(daemon, page.sessions), **facts)
 
 
 async def _at_work(daemon: Daemon, activity: Activity, query: SessionQuery) -> list[SessionRecord]:
     """Return the loaded sessions that do something; only these have an activity."""
-    ids = sorted(state.session_id for state in daemon.live.states() if state.activity == activity)
+    elsewhere = (await daemon.elsewhere.states.all()).values() if daemon.elsewhere is not None else ()
+    ids = sorted({state.session_id for state in (*daemon.live.states(), *elsewhere) if state.activity == activity})
     return [record for record in await daemon.access.existing(ids) if matches(record, query)]
 
 
@@ -240,9 +241,10 @@ async def search_sessions(
     """Find words in the names and messages of sessions, each with the first place."""
     owner = None if caller.scope == "admin" else caller.owner
     found = await daemon.home.sessions.runtime.store.search(q, limit=limit, owner=owner)
+    sessions = await all_shown(daemon, [hit.record for hit in found])
     hits = [
-        Hit(session=shown(daemon, hit.record), snippet=hit.snippet, message_id=hit.message_id, turn=hit.turn)
-        for hit in found
+        Hit(session=session, snippet=hit.snippet, message_id=hit.message_id, turn=hit.turn)
+        for session, hit in zip(sessions, found, strict=True)
     ]
     return Hits(hits=hits, total=len(hits))
 

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from fastapi import Header, Query
+from fastapi import Header, Query, Request
 
 from amplifierd.daemon.callers import Caller
 from amplifierd.daemon.daemon import Daemon
 from amplifierd.daemon.event_filter import EventFilter, Preset
 from amplifierd.daemon.event_view import EventView
-from amplifierd.daemon.event_watch import EventWatch, GlobalWatch, SessionWatch
+from amplifierd.daemon.event_watch import GlobalWatch, Watch
 from amplifierd.daemon.rendered_watch import RenderedWatch
-from amplifierd.daemon.stored_tree import StoredTree
+from amplifierd.daemon.session_streams import session_watch
 from amplifierd.http.dependencies import Reader, TheDaemon
 from amplifierd.http.event_stream import STREAMED, EventStreamResponse
+from amplifierd.http.member_gate import is_relayed, is_resumed
 from amplifierd.http.models import problems
 from amplifierd.http.routers import api_router
-from amplifierd.session_store.record import SessionRecord
 
 router = api_router(tags=["events"])
 
@@ -47,6 +47,8 @@ async def watch_all(
     """Watch all sessions that the caller may see, and the daemon itself, as server-sent events."""
     for session_id in session or ():
         await daemon.access.get(caller, session_id)
+    if daemon.elsewhere is not None:
+        await daemon.elsewhere.events.follow()
     watch = GlobalWatch(
         daemon.events,
         EventFilter.read(names, preset),
@@ -69,6 +71,7 @@ async def watch_all(
 async def watch_session(
     daemon: TheDaemon,
     caller: Reader,
+    request: Request,
     session_id: str,
     names: Patterns = None,
     preset: Chosen = None,
@@ -78,39 +81,29 @@ async def watch_session(
     render: Rendered = None,
     last_event_id: LastEventId = None,
 ) -> EventStreamResponse:
-    """Watch a session and everything below it, as server-sent events; with an id, from the event after it on."""
+    """Watch a session and everything below it, as server-sent events; with an id, from the event after it on.
+
+    In a cluster it is watched wherever it is, and the stream goes on when another member takes it over.
+    """
     record = await daemon.access.get(caller, session_id)
     begin = after if last_event_id is None else last_event_id
     chosen = EventFilter.read(names, preset)
-    watch = session_watch(daemon, record, chosen, children=children, after=begin, replay=replay)
+    watch = await session_watch(
+        daemon,
+        caller,
+        record,
+        chosen,
+        children=children,
+        after=begin,
+        replay=replay,
+        is_relayed=is_relayed(request),
+        is_resumed=is_resumed(request),
+        address=request.state.address,
+    )
     return _streamed(daemon, caller, watch, render)
 
 
-def _streamed(daemon: Daemon, caller: Caller, watch: EventWatch, render: str | None) -> EventStreamResponse:
+def _streamed(daemon: Daemon, caller: Caller, watch: Watch, render: str | None) -> EventStreamResponse:
     shown = RenderedWatch(watch, daemon.renderer) if render == "html" else watch
     keepalive_s = daemon.home.settings.stream.keepalive_seconds
     return EventStreamResponse(shown, keepalive_s, is_allowed=lambda: daemon.knows(caller))
-
-
-def session_watch(
-    daemon: Daemon, record: SessionRecord, names: EventFilter, *, children: bool = True, **begin: Any
-) -> SessionWatch:
-    """Return a watch on a session, which tells whoever connects what the session does."""
-    session_id, root_id = record.session_id, record.root_id
-    stored = StoredTree(daemon.home.sessions.runtime.store, session_id, root_id, names, children=children)
-
-    def facts() -> dict[str, Any]:
-        state = daemon.live.state(session_id)
-        pending = [dict(approval) for approval in state.pending_approvals] if state else []
-        return {"activity": state.activity if state else None, "pending_approvals": pending}
-
-    return SessionWatch(daemon.events, stored, session_id, root_id, names, children=children, facts=facts, **begin)
-
-
-async def latest_sequence(daemon: Daemon, record: SessionRecord) -> int:
-    """Return the number of the latest event of a session's tree."""
-    known = daemon.events.last_sequence(record.root_id)
-    if known is not None:
-        return known
-    store = daemon.home.sessions.runtime.store
-    return await StoredTree(store, record.session_id, record.root_id, EventFilter()).last_sequence()

@@ -12,21 +12,19 @@ from pydantic import AliasChoices, Field
 
 from amplifierd.daemon.callers import Caller
 from amplifierd.daemon.daemon import Daemon
-from amplifierd.daemon.event_filter import EventFilter, is_control
-from amplifierd.daemon.published_event import PublishedEvent
+from amplifierd.daemon.event_filter import EventFilter
+from amplifierd.daemon.session_streams import latest_sequence, session_watch
 from amplifierd.exceptions import SessionStateError
 from amplifierd.http.dependencies import Reader, Runner, TheDaemon
-from amplifierd.http.event_stream import MEDIA_TYPE, EventStreamResponse
+from amplifierd.http.event_stream import MEDIA_TYPE
 from amplifierd.http.idempotent_route import IdempotentRoute
 from amplifierd.http.models import Answer, Body, problems
 from amplifierd.http.problem_answers import problem_answer
 from amplifierd.http.routers import api_router
 from amplifierd.http.session_answers import SessionId
+from amplifierd.http.turn_stream import turn_stream
 from amplifierd.live_sessions import SubmittedTurn, TurnRequest
 from amplifierd.session_store.record import SessionRecord
-from amplifierd.sessions.uncounted import TURN_DONE
-
-from .streams import latest_sequence, session_watch
 
 router = api_router("/sessions/{session_id}", tags=["turns"], route_class=IdempotentRoute)
 
@@ -218,29 +216,20 @@ async def _ready(daemon: Daemon, caller: Caller, session_id: str, *, auto_resume
 async def _watched(daemon: Daemon, caller: Caller, record: SessionRecord, turn: TurnRequest) -> Response:
     """Submit a turn and answer with its events."""
     after = await latest_sequence(daemon, record)
-    watch = session_watch(daemon, record, EventFilter(), after=after)
+    watch = await session_watch(daemon, caller, record, EventFilter(), after=after)
     try:
         submitted = await daemon.turns.submit(record.session_id, turn)
     except BaseException:
         watch.close()
         raise
-    correlation_id = submitted.correlation_id
-
-    def is_of_turn(event: PublishedEvent) -> bool:
-        if event.name == "session:status":  # it begins to execute before its turn begins
-            return False
-        return is_control(event.name) or bool(event.envelope().get("correlation_id") == correlation_id)
-
-    def is_end(event: PublishedEvent) -> bool:
-        return event.name == TURN_DONE and event.session_id == record.session_id
-
     accepted = _accepted(submitted, after)
-    return EventStreamResponse(
+    return turn_stream(
+        daemon,
+        caller,
         watch,
-        daemon.home.settings.stream.keepalive_seconds,
-        only=is_of_turn,
-        last=is_end,
-        is_allowed=lambda: daemon.knows(caller),
+        record.session_id,
+        correlation_id=accepted.correlation_id,
+        events_url=accepted.events_url,
         repeat=JSONResponse(accepted.model_dump(), 202),
     )
 

@@ -19,7 +19,7 @@ from .error_transfer import error_of
 from .json_rpc import Hear
 from .orphans import end_orphan
 from .placed_session import PlacedSession
-from .untold_end import untold_end
+from .untold_end import broken_off, untold_end
 from .worker_kind import worker_kind
 from .worker_pool import WorkerPool
 from .worker_process import WorkerProcess
@@ -48,6 +48,7 @@ class Placement:
         self.placed: dict[str, PlacedSession] = {}
         self._most_loaded = home.settings.sessions.max_loaded
         self.is_closed = False
+        self._abandoned: set[WorkerProcess] = set()
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -75,6 +76,14 @@ class Placement:
         """Wait for everything that was begun."""
         while self._tasks:
             await asyncio.wait(self._tasks)
+
+    async def abandon(self) -> None:
+        """End every worker at once, with what is in it."""
+        workers = self.pool.workers
+        self._abandoned.update(workers)
+        for worker in workers:
+            worker.is_stopping = True
+        await asyncio.gather(*(worker.kill() for worker in workers))
 
     # --- loading; the caller has the session's lock
 
@@ -200,9 +209,14 @@ class Placement:
         lost = [placed for placed in self.placed.values() if placed.worker is worker]
         for placed in lost:
             del self.placed[placed.session_id]
+        left = [one for placed in lost for one in placed.submissions.values()]
         if self.is_closed:
-            for submission in [one for placed in lost for one in placed.submissions.values()]:
+            for submission in left:
                 submission.settle(None, NotReadyError("the daemon was stopped before the turn ended"))
+        elif worker in self._abandoned:
+            self._abandoned.discard(worker)
+            for submission in left:
+                submission.settle(broken_off(submission), None)
         elif lost:
             self.begin(self._bring_back(worker, lost))
 

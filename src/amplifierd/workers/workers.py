@@ -81,6 +81,10 @@ class Workers:
         for worker in self._placement.pool.workers:
             worker.is_retiring = True
 
+    async def abandon(self) -> None:
+        """End every worker at once: others have taken its sessions over, and nothing of them is brought back here."""
+        await self._placement.abandon()
+
     async def stop(self, *, grace_s: float = GRACE_S) -> None:
         """Refuse new turns, end those that run, gently at first, and end the workers."""
         self._takes_turns, self._placement.is_closed = False, True

@@ -8,7 +8,7 @@ before they have had the time of a lease to come back.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict
 from functools import partial
 from typing import Any
@@ -17,6 +17,7 @@ from psycopg import AsyncConnection
 
 from amplifierd.session_store.hold import Hold, Holder, held
 from amplifierd.session_store.record import now
+from amplifierd.session_store.tree_place import TreePlace
 
 from .database import Database
 from .group_commit import GroupCommit
@@ -47,7 +48,7 @@ WITH own AS (
     UPDATE holds SET epoch = found.epoch + 1, holder = %(holder)s::json, member_id = %(own)s, since = %(since)s
     FROM found, own WHERE holds.session = found.session AND holds.epoch = found.epoch AND holds.since <> %(since)s
     AND (found.holder IS NULL OR NOT found.is_live OR %(take_over)s OR found.epoch = %(gone)s)
-    RETURNING holds.epoch
+    RETURNING holds.epoch, pg_notify('amplifier_holds', %(session_id)s)
 )
 SELECT number, record, {LAST_LINES}, found.epoch, found.holder, found.since, found.member_id, found.address,
     (SELECT epoch FROM taken), (SELECT count(*) FROM own), (SELECT address FROM own)
@@ -69,6 +70,16 @@ _HELD = f"""
 SELECT session_id, {_STATE} FROM holds JOIN sessions ON session = number LEFT JOIN members USING (member_id)
 WHERE holds.holder IS NOT NULL AND deleted_at IS NULL ORDER BY session_id
 """
+_PLACES = f"""
+SELECT session_id, holds.epoch, holds.member_id, members.address, {_IS_LIVE}
+FROM sessions JOIN holds ON session = number LEFT JOIN members USING (member_id)
+WHERE session_id = ANY(%(session_ids)s) AND deleted_at IS NULL
+"""
+_LEFT_BEHIND = f"""
+SELECT session_id, holds.epoch FROM holds JOIN sessions ON session = number LEFT JOIN members USING (member_id)
+WHERE holds.holder IS NOT NULL AND deleted_at IS NULL AND NOT {_IS_LIVE} ORDER BY session_id LIMIT %(most)s
+"""
+_MOST_LEFT_BEHIND = 1000
 _ATTEMPTS = 3
 
 
@@ -128,6 +139,17 @@ class Holds:
             if not (is_live and Holder(**holder).is_alive())
         ]
 
+    async def places(self, session_ids: Collection[str]) -> dict[str, TreePlace]:
+        """Return which members hold some sessions, whatever became of the processes by which they do."""
+        values = {**self._judge(self._members.own_id), "session_ids": [*session_ids]}
+        rows = await self._database.run(partial(_rows, _PLACES, values))
+        return {session_id: TreePlace(*place) for session_id, *place in rows}
+
+    async def left_behind(self) -> dict[str, int]:
+        """Return sessions that are held by members which are gone, with their epochs; of many, not all at once."""
+        values = {**self._judge(self._members.own_id), "most": _MOST_LEFT_BEHIND}
+        return dict(await self._database.run(partial(_rows, _LEFT_BEHIND, values)))
+
     def _judge(self, own: str | None) -> dict[str, Any]:
         return {"own": own, "lease": LEASE_S, "long_over": _LONG_OVER_S}
 
@@ -140,3 +162,7 @@ def _hold(
 
 async def _one_row(statement: str, values: dict[str, Any], connection: AsyncConnection) -> tuple[Any, ...] | None:
     return await (await connection.execute(statement, values)).fetchone()
+
+
+async def _rows(statement: str, values: dict[str, Any], connection: AsyncConnection) -> list[tuple[Any, ...]]:
+    return await (await connection.execute(statement, values)).fetchall()

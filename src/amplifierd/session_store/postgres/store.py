@@ -27,6 +27,7 @@ from amplifierd.session_store.protocol import (
 )
 from amplifierd.session_store.record import SessionRecord, checked_session_id
 from amplifierd.session_store.session_files import document_file_name
+from amplifierd.session_store.tree_place import TreePlace
 from amplifierd.store_address import StoreAddress
 
 from .appends import Appends
@@ -167,6 +168,14 @@ class PostgresStore:
 
     async def abandoned(self) -> Sequence[str]:
         return await self.database.call(self._holds.abandoned())
+
+    async def places(self, session_ids: Collection[str]) -> dict[str, TreePlace]:
+        """Return which members hold some sessions; one that nobody has held yet, or that is gone, is left out."""
+        return await self.database.call(self._holds.places(session_ids))
+
+    async def left_behind(self) -> dict[str, int]:
+        """Return sessions that are held by members which are gone, with their epochs; of many, not all at once."""
+        return await self.database.call(self._holds.left_behind())
 
     async def append_messages(self, hold: Hold, messages: Iterable[Message], *, lasting: bool = False) -> None:
         values = message_values([*messages])

@@ -337,7 +337,7 @@ def of_plans_and_modules(world: World) -> Iterator[Request]:
     yield "POST /api/v1/sessions", {"body": {"bundle_name": "whole"}}
     yield f"DELETE {API}/bundles/{{name}}", {"path": {"name": "whole"}}
     yield f"GET {API}/modules/{{module_id}}", {}
-    for path in ("bundles", "modules", "collections", "cache/status", "modules/tools", "modules/hooks"):
+    for path in ("bundles", "modules", "collections", "cache/status", "modules/tools", "modules/hooks", "cluster"):
         yield f"GET {API}/{path}", {}
     for plural in ("orchestrators", "contexts", "providers"):
         yield f"GET {API}/modules/{plural}", {}

@@ -21,7 +21,8 @@ NAMES = {
 
 PLACES = {
     *("source", "uri", "bundle_uri", "directory", "working_dir", "uds", "tls.certfile", "tls.keyfile"),
-    *("security.module_roots", "security.allowed_sources"),
+    *("security.module_roots", "security.allowed_sources", "store", "builds.url"),
+    *("cluster.address", "cluster.ca_file", "cluster.shared_paths"),
 }
 """Parameters that may name any place, because whoever may send them may use it."""
 

@@ -1,0 +1,174 @@
+"""This daemon as one of several that share a store: who the others are, and who answers for which session."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from amplifierd.exceptions import MemberFencedError, SessionNotFoundError, SettingsError, StoreUnavailableError
+
+from .channel import Channels
+from .cluster_token import token_check
+from .destination import Destination
+from .member_view import MemberView
+from .peers import Peers
+from .placement import choose, eligible
+from .takeover import TakeOver, Takeover
+from .whereabouts import Whereabouts, daemon_at
+
+if TYPE_CHECKING:
+    from amplifierd.session_store.postgres.store import PostgresStore
+
+logger = logging.getLogger(__name__)
+
+_TELL_S = 2.0
+_ROOTS_KNOWN = 10_000
+_SLACK = 2.0
+"""How many turns more than another member this one may run before it sends sessions there."""
+_CHECK = ("cluster", "token-check")
+
+Load = Callable[[], Mapping[str, Any]]
+"""Says how busy this daemon is."""
+
+
+class Cluster:
+    """The members of a store as this daemon sees them. `address` is where the others reach it, None if they cannot.
+
+    `take_over` makes a session whole that a dead member left; `on_fenced` is called when the others have shut this
+    daemon out, which joins again then.
+    """
+
+    def __init__(
+        self,
+        store: PostgresStore,
+        token: bytes,
+        *,
+        address: str | None,
+        labels: Mapping[str, Any],
+        load: Load,
+        take_over: TakeOver,
+        on_fenced: Callable[[], Awaitable[None]],
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self.store, self.address = store, address
+        self._token, self._labels, self._load, self._tls = token, labels, load, tls
+        self._on_fenced = on_fenced
+        self.member_id = ""
+        self.channels = Channels(token, "")
+        self.peers = Peers(token, "", tls=tls)
+        self.view = MemberView(store.members.list)
+        self.whereabouts = Whereabouts(store.places)
+        self.takeover = Takeover(store, self.view, take_over)
+        self._roots: OrderedDict[str, str] = OrderedDict()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._unsubscribe: list[Callable[[], None]] = []
+
+    async def start(self) -> None:
+        """Join the others.
+
+        Raises:
+            SettingsError: they have another token.
+            StoreUnavailableError: the store cannot be reached.
+        """
+        check = token_check(self._token)
+        if await self.store.shared.put_if_absent(*_CHECK, check) not in (None, check):
+            raise SettingsError(
+                "this home's cluster token is not that of the daemons which use this store",
+                hint="copy config/cluster_token from a machine of the cluster, then start again",
+            )
+        loop = asyncio.get_running_loop()
+        self.store.members.on_fenced = lambda: _call_soon(loop, self._begin_again)
+        await self._join()
+        await self.view.look()
+        subscribe = self.store.notifications.subscribe
+        self._unsubscribe.append(subscribe("amplifier_holds", lambda word: self.whereabouts.wake()))
+        self._tasks = [
+            asyncio.create_task(work) for work in (self.whereabouts.run(), self.takeover.run(), self._tell())
+        ]
+
+    async def _join(self) -> None:
+        before, self.member_id = self.peers, await self.store.members.join(address=self.address, labels=self._labels)
+        self.channels = Channels(self._token, self.member_id)
+        self.peers = Peers(self._token, self.member_id, tls=self._tls)
+        await before.close()
+        logger.info("joined the cluster as %s, reached at %s", self.member_id, self.address)
+
+    def _begin_again(self) -> None:
+        self._tasks.append(asyncio.create_task(self._come_back()))
+
+    async def _come_back(self) -> None:
+        """Give up what the others took, and be a member again."""
+        await self._on_fenced()
+        await self._join()
+
+    async def _tell(self) -> None:
+        """Say how busy this daemon is."""
+        while True:
+            await asyncio.sleep(_TELL_S)
+            try:
+                await self.store.members.renew(self._load())
+            except (StoreUnavailableError, MemberFencedError) as error:
+                logger.debug("how busy this daemon is was not told: %s", error)
+
+    async def leave(self) -> None:
+        """Stop being a member: whoever asks for its sessions is free to have them."""
+        for end in self._unsubscribe:
+            end()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.peers.close()
+        await self.store.members.leave()
+
+    # --- who answers
+
+    async def destination(self, session_id: str, *, loads: bool) -> Destination | None:
+        """Return the daemon that answers for a session, None if it is this one; `loads` if its modules are needed."""
+        try:
+            root_id = await self._root_of(session_id)
+        except SessionNotFoundError:
+            return None
+        place = await self.whereabouts.find(root_id)
+        if place.member_id is not None and not place.is_live:
+            await self.takeover.take(root_id, place.epoch)
+            place = await self.whereabouts.find(root_id)
+        if place.member_id is None and loads:
+            return await self._placed(session_id)
+        return daemon_at(place, beside=self.member_id)
+
+    async def _placed(self, session_id: str) -> Destination | None:
+        """Return the daemon that should load a session which nobody holds; this one, unless others have less to do.
+
+        Raises:
+            NowhereToRunError: no machine has its working directory.
+        """
+        record = await self.store.read(session_id)
+        reachable = [member for member in self.view.known if member.address or member.member_id == self.member_id]
+        best = choose(record, reachable)
+        is_able = self.member_id in {member.member_id for member in eligible(record, reachable).members}
+        if best.address is None or (is_able and _turns(self._load()) <= _turns(best.load) + _SLACK):
+            return None
+        return Destination(best.member_id, best.address) if best.member_id != self.member_id else None
+
+    async def lost(self, to: Destination) -> None:
+        """Wait until a member cannot answer any more."""
+        await self.view.gone(to.member_id)
+
+    async def _root_of(self, session_id: str) -> str:
+        if session_id not in self._roots:
+            self._roots[session_id] = (await self.store.read(session_id)).root_id
+            if len(self._roots) > _ROOTS_KNOWN:
+                self._roots.popitem(last=False)
+        return self._roots[session_id]
+
+
+def _turns(load: Mapping[str, Any]) -> float:
+    return float(load.get("turns") or 0)
+
+
+def _call_soon(loop: asyncio.AbstractEventLoop, work: Callable[[], None]) -> None:
+    loop.call_soon_threadsafe(work)

@@ -1,0 +1,98 @@
+"""What becomes of a member that is late: it is shut out first, and then the others share its sessions."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import uuid
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from amplifierd.exceptions import SessionError, StoreUnavailableError
+
+from .member_view import MemberView
+
+if TYPE_CHECKING:
+    from amplifierd.session_store.postgres.store import PostgresStore
+
+logger = logging.getLogger(__name__)
+
+INTERVAL_S = 1.0
+_AT_ONCE = 8
+
+_CLAIM = "takeover"
+_CLAIMED_S = 5.0
+"""For how long the others leave a session to the one who takes it over; by then it has another epoch."""
+
+TakeOver = Callable[[str], Awaitable[object]]
+"""Makes whole what a member left of a session. Raises `SessionHeldError` if another member has it."""
+
+
+class Takeover:
+    """Looks every second for members that are gone."""
+
+    def __init__(self, store: PostgresStore, view: MemberView, take_over: TakeOver) -> None:
+        self._store, self._view, self._take_over = store, view, take_over
+        self._taking: dict[str, asyncio.Task[bool]] = {}
+        self._few = asyncio.Semaphore(_AT_ONCE)
+        self.fenced = self.taken = 0
+
+    async def run(self) -> None:
+        """Look until this is cancelled."""
+        try:
+            while True:
+                await self._look_patiently()
+                await asyncio.sleep(INTERVAL_S)
+        finally:
+            for task in self._taking.values():
+                task.cancel()
+            await asyncio.gather(*self._taking.values(), return_exceptions=True)
+
+    async def _look_patiently(self) -> None:
+        try:
+            await self.look()
+        except StoreUnavailableError as error:
+            logger.warning("it is not known which members are there: %s", error)
+
+    async def look(self) -> None:
+        """Shut out who is late, and take over what those left who are gone."""
+        own = self._store.members.own_id
+        for member in await self._view.look():
+            is_late = not member.is_leased and member.state in ("active", "draining") and member.member_id != own
+            if is_late and await self._store.members.fence(member.member_id):
+                self.fenced += 1
+                logger.warning("member %s on %s is late and was fenced", member.member_id, member.host)
+        left = [*(await self._store.left_behind()).items()]
+        random.shuffle(left)  # so that members which look at the same time begin with different ones
+        for session_id, epoch in left:
+            self._begin(session_id, epoch)
+
+    async def take(self, session_id: str, epoch: int) -> bool:
+        """Take one session over now; False if that did not work, or another member was faster."""
+        return await asyncio.shield(self._begin(session_id, epoch))
+
+    def _begin(self, session_id: str, epoch: int) -> asyncio.Task[bool]:
+        if session_id not in self._taking:
+            task = self._taking[session_id] = asyncio.create_task(self._take(session_id, epoch))
+            task.add_done_callback(lambda done: self._taking.pop(session_id, None))
+        return self._taking[session_id]
+
+    async def _take(self, session_id: str, epoch: int) -> bool:
+        async with self._few:
+            try:
+                if not await self._claim(f"{session_id} {epoch}"):
+                    return False
+                await self._take_over(session_id)
+            except (SessionError, OSError) as error:
+                logger.info("session %s was not taken over here: %s", session_id, error)
+                return False
+        self.taken += 1
+        logger.info("session %s was taken over", session_id)
+        return True
+
+    async def _claim(self, hold: str) -> bool:
+        """Be the one who takes a hold's place; False if another member is."""
+        mine = uuid.uuid4().hex
+        there = await self._store.shared.put_if_absent(_CLAIM, hold, mine, expires_in_s=_CLAIMED_S)
+        return there in (None, mine)

@@ -1,0 +1,138 @@
+"""What happens at other members, for those who watch all sessions here: passed on while somebody does.
+
+Each event of a tree is passed on once and in order. Where a member was lost before all of its events had come, those
+that are missing are read from the store as soon as the tree goes on elsewhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from contextlib import suppress
+from typing import TYPE_CHECKING
+from urllib.parse import urlencode
+
+from amplifierd.cluster.destination import Destination
+from amplifierd.exceptions import MemberError, SessionError
+
+from .event_filter import EventFilter
+from .event_hub import EventHub
+from .published_event import PublishedEvent
+from .relayed_events import relayed_events
+from .stored_tree import StoredTree
+
+if TYPE_CHECKING:
+    from amplifierd.cluster.cluster import Cluster
+
+logger = logging.getLogger(__name__)
+
+TARGET = "/api/v1/cluster/events"
+_LOOK_S = 0.5
+_LINGER_S = 30.0
+_PATIENCE_S = 2.0
+_TREES_KNOWN = 20_000
+
+
+class MemberEvents:
+    """Watches the other members. `caller` is the member itself, as it is told to them."""
+
+    def __init__(self, cluster: Cluster, hub: EventHub, caller: str) -> None:
+        self._cluster, self._hub, self._caller = cluster, hub, caller
+        self._watching: dict[str, _MemberStream] = {}
+        self._running: asyncio.Task[None] | None = None
+        self._last: OrderedDict[str, int] = OrderedDict()
+
+    async def follow(self) -> None:
+        """Be told what happens elsewhere from now on, and as long as somebody watches everything."""
+        if self._running is None or self._running.done():
+            self._running = asyncio.create_task(self._run())
+            self._connect()
+        waiting = [asyncio.create_task(stream.is_connected.wait()) for stream in self._watching.values()]
+        if waiting:
+            _, late = await asyncio.wait(waiting, timeout=_PATIENCE_S)
+            for task in late:
+                task.cancel()
+
+    async def close(self) -> None:
+        if self._running is not None:
+            self._running.cancel()
+            await asyncio.gather(self._running, return_exceptions=True)
+
+    async def _run(self) -> None:
+        quiet_s = 0.0
+        try:
+            while quiet_s < _LINGER_S:
+                self._connect()
+                await asyncio.sleep(_LOOK_S)
+                quiet_s = 0.0 if self._hub.watches_everything else quiet_s + _LOOK_S
+        finally:
+            for stream in self._watching.values():
+                stream.task.cancel()
+            self._watching.clear()
+
+    def _connect(self) -> None:
+        """Watch every other daemon that is there, and no one else."""
+        there = {to.member_id: to for to in self._cluster.view.daemons(beside=self._cluster.member_id)}
+        for member_id in self._watching.keys() - there.keys():
+            self._watching.pop(member_id).task.cancel()
+        for member_id in there.keys() - self._watching.keys():
+            self._watching[member_id] = _MemberStream(self, there[member_id])
+
+    async def read(self, stream: _MemberStream) -> None:
+        """Pass on what a member tells, until its stream ends."""
+        to = stream.to
+        target = TARGET if stream.after is None else f"{TARGET}?{urlencode({'after': stream.after})}"
+        async with self._cluster.peers.send(to, "GET", target, caller=self._caller) as response:
+            if response.status_code != 200:
+                raise MemberError(f"{to.address} answered {response.status_code} to who watches its events")
+            async for batch in relayed_events(response.aiter_raw()):
+                for stream_id, event in batch:
+                    if event.name == "stream:connected":
+                        stream.after = str(event.envelope()["data"]["sequence"])
+                    else:
+                        await self._pass_on(event)
+                        stream.after = stream_id or stream.after
+                stream.is_connected.set()
+
+    async def _pass_on(self, event: PublishedEvent) -> None:
+        root_id, sequence = event.root_id, event.sequence
+        if root_id is not None and sequence is not None:
+            last = max(self._last.get(root_id, 0), self._hub.last_sequence(root_id) or 0)
+            if last and sequence <= last:
+                return
+            if last and sequence > last + 1:
+                for missed in await self._missed(root_id, last, sequence - 1):
+                    self._hub.relay(missed)
+            self._note(root_id, sequence)
+        self._hub.relay(event)
+
+    async def _missed(self, root_id: str, after: int, until: int) -> list[PublishedEvent]:
+        stored = StoredTree(self._cluster.store, root_id, root_id, EventFilter())
+        with suppress(SessionError):
+            return await stored.between(after, until)
+        return []
+
+    def _note(self, root_id: str, sequence: int) -> None:
+        self._last[root_id] = sequence
+        self._last.move_to_end(root_id)
+        if len(self._last) > _TREES_KNOWN:
+            self._last.popitem(last=False)
+
+
+class _MemberStream:
+    """The stream of one member, opened again whenever it breaks."""
+
+    def __init__(self, events: MemberEvents, to: Destination) -> None:
+        self.to = to
+        self.after: str | None = None
+        self.is_connected = asyncio.Event()
+        self.task = asyncio.create_task(self._run(events))
+
+    async def _run(self, events: MemberEvents) -> None:
+        while True:
+            try:
+                await events.read(self)
+            except (MemberError, ValueError) as error:
+                logger.info("the events of %s are not heard at the moment: %s", self.to.address, error)
+            await asyncio.sleep(_LOOK_S)

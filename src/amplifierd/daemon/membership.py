@@ -1,0 +1,86 @@
+"""A daemon that keeps its sessions in a shared store, as a member of the cluster that uses it."""
+
+from __future__ import annotations
+
+import ssl
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from amplifierd.cluster.cluster_token import find_cluster_token
+from amplifierd.cluster.placement import labels_of
+from amplifierd.exceptions import SettingsError
+from amplifierd.settings import Settings
+
+if TYPE_CHECKING:
+    from amplifierd.cluster.cluster import Cluster
+
+    from .daemon import Daemon
+
+_ANYWHERE = ("0.0.0.0", "::", "")
+
+
+def open_cluster(daemon: Daemon, address: str | None) -> Cluster | None:
+    """Return the cluster that a daemon belongs to, which it has not joined yet; None if it keeps sessions in files.
+
+    `address` is where the daemon listens.
+
+    Raises:
+        SettingsError: the token cannot be used, or it is not known where others reach this daemon.
+    """
+    home, settings = daemon.home, daemon.home.settings
+    if settings.store.is_files:
+        return None
+    from amplifierd.cluster.cluster import Cluster  # what sends requests, for who has someone to send them to
+
+    return Cluster(
+        home.sessions.runtime.store,  # type: ignore[arg-type] # the settings say which store it is
+        find_cluster_token(home.paths),
+        address=reached_at(settings, address),
+        labels=labels_of(settings.cluster),
+        load=lambda: load_of(daemon),
+        take_over=lambda session_id: daemon.turns.take_over(session_id),
+        on_fenced=daemon.live.abandon,
+        tls=_tls(settings),
+    )
+
+
+def reached_at(settings: Settings, address: str | None) -> str | None:
+    """Return where other members reach a daemon that listens at an address.
+
+    Raises:
+        SettingsError: it listens everywhere, and the settings do not say which of its addresses others know.
+    """
+    if settings.cluster.address is not None:
+        return settings.cluster.address
+    if address is None or not address.startswith(("http://", "https://")):
+        return None
+    if (urlsplit(address).hostname or "") in _ANYWHERE:
+        raise SettingsError(
+            f"the daemon listens on {settings.host}, which is not an address that other machines can call",
+            hint="set cluster.address to the one by which they reach this machine, for example http://10.0.0.5:8420",
+        )
+    return address
+
+
+def load_of(daemon: Daemon) -> dict[str, Any]:
+    """Return how busy a daemon is."""
+    states = daemon.live.states()
+    return {
+        "sessions": len(states),
+        "turns": sum(state.activity != "idle" for state in states),
+        "workers": len(daemon.live.workers()),
+        "loop_lag_ms": round(daemon.loop_lag.last_s * 1000, 1),
+    }
+
+
+def _tls(settings: Settings) -> ssl.SSLContext | None:
+    if settings.cluster.ca_file is None:
+        return None
+    context = ssl.create_default_context()
+    try:
+        context.load_verify_locations(settings.cluster.ca_file)
+    except (OSError, ssl.SSLError) as error:
+        raise SettingsError(
+            f"cluster.ca_file cannot be used: {error}", hint="name a PEM file of certificates"
+        ) from error
+    return context

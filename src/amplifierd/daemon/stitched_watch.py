@@ -1,0 +1,192 @@
+"""One stream of a session, whichever member holds it: what comes from one place after the other, without a seam.
+
+A leg ends when the tree has another place, or with the member that it came from. The next one begins after the last
+event that was passed on, from the ring or the store of whoever holds the tree then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, aclosing
+from typing import TYPE_CHECKING, Any
+
+from amplifierd.cluster.destination import Destination
+from amplifierd.cluster.whereabouts import WatchedTree, daemon_at
+from amplifierd.exceptions import MemberError, MemberUntrustedError
+from amplifierd.problems import public_document
+from amplifierd.session_store.tree_place import NOWHERE
+from amplifierd.sessions.announcements import DELETED
+
+from .event_watch import Batch, SessionWatch
+from .published_event import PublishedEvent, daemon_event
+
+if TYPE_CHECKING:
+    from amplifierd.cluster.cluster import Cluster
+
+logger = logging.getLogger(__name__)
+
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 1.0
+
+OpenHere = Callable[[int | None], Awaitable[SessionWatch]]
+"""Begins to watch here, after an event that was passed on, or as the client asked for it."""
+
+OpenThere = Callable[[Destination, int | None], AbstractAsyncContextManager[AsyncIterator[Batch]]]
+"""The same at another member."""
+
+
+class StitchedWatch:
+    """The events of a session, each once and in order. It ends with the session, or with this daemon."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        session_id: str,
+        root_id: str,
+        open_here: OpenHere,
+        open_there: OpenThere,
+    ) -> None:
+        self._cluster, self._whereabouts = cluster, cluster.whereabouts
+        self._session_id, self._root_id = session_id, root_id
+        self._open_here, self._open_there = open_here, open_there
+        self._here: SessionWatch | None = None
+        self._first: AsyncIterator[Batch] | None = None
+        self._place = NOWHERE
+        self._position: int | None = None
+        self._is_over = False
+
+    async def begin(self) -> None:
+        """Find the session; if it is here, what happens from now on is watched.
+
+        Raises:
+            TooManySubscribersError: as many watch already as may.
+        """
+        self._place = await self._whereabouts.find(self._root_id)
+        if self._elsewhere is None:
+            self._here = await self._open_here(None)
+
+    @property
+    def _elsewhere(self) -> Destination | None:
+        return daemon_at(self._place, beside=self._cluster.member_id)
+
+    async def go_on_from(self, position: int, to: Destination, first: AsyncIterator[Batch] | None) -> None:
+        """Begin after a position, with events that come from a member already, if it still has the session."""
+        self._position, self._place = position, await self._whereabouts.find(self._root_id)
+        self._first = first if self._elsewhere == to else None
+
+    @property
+    def is_overflowed(self) -> bool:
+        return self._here is not None and self._here.is_overflowed
+
+    def frame(self, event: PublishedEvent) -> bytes:
+        return event.frame()
+
+    def close(self) -> None:
+        self._is_over = True
+        if self._here is not None:
+            self._here.close()
+
+    async def batches(self, keepalive_s: float) -> AsyncGenerator[Batch, None]:
+        pause_s = _FIRST_PAUSE_S
+        while not self._is_over:
+            to = self._elsewhere
+            with self._whereabouts.watching(self._root_id, self._place) as watched:
+                async with aclosing(self._leg(to, watched, keepalive_s)) as leg:
+                    async for batch in leg:
+                        pause_s = _FIRST_PAUSE_S if batch else pause_s
+                        if (kept := self._kept(batch)) or not batch:
+                            yield kept
+            if watched.place == self._place and not self._is_over:  # its member was lost, or has given the session up
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+                self._place = await self._whereabouts.find(self._root_id)
+            else:
+                self._place = watched.place
+
+    async def _leg(
+        self, to: Destination | None, watched: WatchedTree, keepalive_s: float
+    ) -> AsyncGenerator[Batch, None]:
+        """Yield what comes from one place, until the tree has another one."""
+        events = self._from_here(keepalive_s) if to is None else self._from_there(to)
+        patience_s = None if to is None else keepalive_s
+        moved = asyncio.create_task(watched.changed())
+        coming = asyncio.create_task(_next(events))
+        try:
+            while True:
+                done, _ = await asyncio.wait((moved, coming), timeout=patience_s, return_when=asyncio.FIRST_COMPLETED)
+                if coming in done:
+                    if (batch := coming.result()) is None:
+                        self._is_over = self._is_over or to is None
+                        return
+                    yield batch
+                    coming = asyncio.create_task(_next(events))
+                elif moved in done:
+                    return
+                else:
+                    yield ()
+        finally:
+            for task in (moved, coming):
+                task.cancel()
+            await asyncio.gather(moved, coming, return_exceptions=True)
+            await events.aclose()
+
+    async def _from_here(self, keepalive_s: float) -> AsyncGenerator[Batch, None]:
+        watch = self._here = self._here or await self._open_here(self._position)
+        try:
+            async for batch in watch.batches(keepalive_s):
+                yield batch
+        finally:
+            if not watch.is_overflowed:
+                watch.close()
+                self._here = None
+
+    async def _from_there(self, to: Destination) -> AsyncGenerator[Batch, None]:
+        try:
+            if self._first is not None:
+                first, self._first = self._first, None
+                async for batch in first:
+                    yield batch
+                return
+            async with self._open_there(to, self._position) as events:
+                async for batch in events:
+                    yield batch
+        except MemberUntrustedError as error:
+            yield [daemon_event("stream:error", public_document(error), root_id=self._root_id)]
+            self._is_over = True
+        except (MemberError, ValueError) as error:
+            logger.info("session %s is looked for again: %s", self._session_id, error)
+
+    def _kept(self, batch: Batch) -> Batch:
+        """Return what is passed on of a batch: each event once, and the beginning of the stream once."""
+        kept: list[PublishedEvent] = []
+        for event in batch:
+            if event.name == "stream:connected":
+                if self._position is None:
+                    kept.append(event)
+                    self._position = _whole(_data(event).get("sequence"))
+            elif event.name == "stream:gap":
+                kept.append(event)
+                resumed, data = _whole(_data(event).get("resumed_at")), _data(event)
+                self._position = resumed - 1 if data.get("reason") == "begun-anew" else resumed
+            elif event.sequence is None:
+                kept.append(event)
+            elif self._position is None or event.sequence > self._position:
+                kept.append(event)
+                self._position = event.sequence
+            if event.name == DELETED and event.session_id == self._session_id:
+                self._is_over = True
+        return kept
+
+
+async def _next(events: AsyncIterator[Batch]) -> Batch | None:
+    return await anext(events, None)
+
+
+def _data(event: PublishedEvent) -> dict[str, Any]:
+    data = event.envelope().get("data")
+    return data if isinstance(data, dict) else {}
+
+
+def _whole(number: object) -> int:
+    return number if isinstance(number, int) else 0

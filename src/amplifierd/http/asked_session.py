@@ -1,0 +1,68 @@
+"""Which session a request is about, and who can answer it: whoever holds the session, or anyone who has the store."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+from urllib.parse import unquote
+
+from starlette.types import Scope
+
+from amplifier_sessions.session_directory import is_session_id
+
+from .cross_site import SAFE_METHODS
+from .routers import API
+
+Headers = Mapping[bytes, bytes]
+Kind = Literal["session", "turn", "completion"]
+"""`turn`: its events are the answer if the client wants them. `completion`: asked for as of OpenAI's servers."""
+
+_SESSION = re.compile(rf"{API}/sessions/(?P<session>[^/]+)(?:/(?P<rest>.+))?")
+_NOT_SESSIONS = frozenset({"search", "cleanup", "import", "trash"})
+_COMPLETIONS = "/v1/chat/completions"
+_NAMED_BY = (b"x-amplifier-session", b"x-session-id", b"x-client-session-id")
+
+_WATCHED = "stream"
+"""Watched by whoever is asked, wherever the session is."""
+
+_IN_THE_STORE = frozenset(
+    {
+        *("messages", "transcript", "events", "turns", "lineage", "forks", "tree", "fork/preview"),
+        *("mount-plan", "config", "requests", "export"),
+    }
+)
+_NEED_MODULES = frozenset({"modules", "tools", "hooks", "capabilities", "agents", "changes", "execute"})
+_NEED_NO_MODULES = frozenset({"", "cancel", "messages", "messages/last", "truncate", "clone", "fork"})
+
+
+@dataclass(frozen=True)
+class AskedSession:
+    """A request for a session. One that `loads` it belongs where its modules and its files can be."""
+
+    session_id: str
+    kind: Kind
+    loads: bool
+    is_repeatable: bool
+    """Whether it may be sent again when its answer was lost; a POST with a key is done once."""
+
+
+def asked_session(scope: Scope, headers: Headers) -> AskedSession | None:
+    """Return the session whose holder has to answer a request; None when this daemon can."""
+    method, path = scope["method"], scope["path"]
+    if path == _COMPLETIONS:
+        named = next((headers[name] for name in _NAMED_BY if name in headers), b"").decode("latin-1")
+        return AskedSession(named, "completion", True, False) if is_session_id(named) else None
+    found = _SESSION.fullmatch(path)
+    if found is None or found["session"] in _NOT_SESSIONS:
+        return None
+    session_id, rest = unquote(found["session"]), found["rest"] or ""
+    is_read = method in SAFE_METHODS
+    if not is_session_id(session_id) or rest == _WATCHED:
+        return None
+    if is_read and (rest in _IN_THE_STORE or rest.startswith("requests/")):
+        return None
+    loads = rest in _NEED_MODULES if is_read else rest not in _NEED_NO_MODULES
+    kind: Kind = "turn" if rest == "execute" else "session"
+    return AskedSession(session_id, kind, loads, is_read or method == "POST")

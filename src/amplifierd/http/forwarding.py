@@ -1,0 +1,201 @@
+"""Requests for sessions that another member holds: sent on to it as they are, and its answers passed back.
+
+Whatever a client asks of a session, any member can be asked. A holder that is gone is waited for until another member
+has taken its place; a request that may have been done is sent again only where it is done once however often it comes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+import uuid
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import AsyncExitStack
+from typing import Any, TypeVar
+
+import httpx2
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from amplifier_core.exceptions import AmplifierError
+from amplifierd.cluster.destination import Destination
+from amplifierd.cluster.member_request import passed_on
+from amplifierd.daemon.carried_caller import carried
+from amplifierd.daemon.daemon import Daemon
+from amplifierd.exceptions import MemberError, MemberUntrustedError
+
+from .asked_session import AskedSession, asked_session
+from .event_stream import MEDIA_TYPE as EVENTS
+from .held_back import HeldBack
+from .member_gate import MEMBER, target_of
+from .openai_errors import openai_error
+from .problem_answers import error_answer, refusal_answer
+from .relayed_turn import relayed_turn
+from .request_body import client_gone, replayed, whole_body
+from .request_headers import read_headers
+
+PATIENCE_S = 25.0
+"""How long a session is looked for that one daemon has given up, or lost, and no other has yet."""
+
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 0.5
+_KEY = "idempotency-key"
+_PASSED_BACK = frozenset(
+    {
+        *("content-type", "content-length", "content-disposition", "location", "retry-after", "cache-control"),
+        *("www-authenticate", "etag", "x-accel-buffering", "x-correlation-id", "idempotency-repeated"),
+    }
+)
+
+T = TypeVar("T")
+Answer = Callable[[], Awaitable[None]]
+
+
+class Forwarding:
+    """A layer of the application, below the one that knows the caller. Outside of a cluster it does nothing."""
+
+    def __init__(self, app: ASGIApp, *, daemon: Daemon) -> None:
+        self._app, self._daemon = app, daemon
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or self._daemon.cluster is None or MEMBER in scope["state"]:
+            await self._app(scope, receive, send)
+            return
+        headers = read_headers(scope["headers"])
+        asked = asked_session(scope, headers)
+        if asked is None or self._daemon.live.state(asked.session_id) is not None:
+            await self._app(scope, receive, send)
+            return
+        try:
+            body = await whole_body(receive)
+            await _Sending(self._app, self._daemon, asked, scope, headers, body, receive, send).run()
+        except HTTPException as error:
+            await refusal_answer(Request(scope), error)(scope, receive, send)
+        except AmplifierError as error:
+            await error_answer(Request(scope), error)(scope, receive, send)
+
+
+class _Sending:
+    """One request on its way to whoever can answer it."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        daemon: Daemon,
+        asked: AskedSession,
+        scope: Scope,
+        headers: Mapping[bytes, bytes],
+        body: bytes,
+        receive: Receive,
+        send: Send,
+    ) -> None:
+        assert daemon.cluster is not None
+        self._app, self._daemon, self._cluster, self._asked = app, daemon, daemon.cluster, asked
+        self._scope, self._body, self._receive, self._send = scope, body, receive, send
+        state = scope["state"]
+        self._caller = carried(state["caller"], state["address"])
+        self._headers = {**dict(passed_on(headers)), "x-request-id": state["request_id"]}
+        if scope["method"] == "POST":
+            self._headers.setdefault(_KEY, uuid.uuid4().hex)
+        self._wants_events = EVENTS in self._headers.get("accept", "")
+        self._was_sent = False
+
+    async def run(self) -> None:
+        """Have the request answered, here or elsewhere; what only says that the session is elsewhere is followed."""
+        until, pause_s = time.monotonic() + PATIENCE_S, _FIRST_PAUSE_S
+        to = await self._cluster.destination(self._asked.session_id, loads=self._asked.loads)
+        while True:
+            answer = await self._here() if to is None else await self._there(to)
+            if answer is None:
+                return
+            await asyncio.sleep(pause_s)
+            before, pause_s = to, min(2 * pause_s, _LONGEST_PAUSE_S)
+            to = await self._cluster.destination(self._asked.session_id, loads=self._asked.loads)
+            if time.monotonic() > until or (before is None and to is None):
+                await answer()
+                return
+
+    async def _here(self) -> Answer | None:
+        """Answer here; returns the answer if it only is that somebody else has the session."""
+        held_back = HeldBack(self._send)
+        await self._app(self._scope, replayed(self._body, self._receive), held_back.send)
+        return held_back.release if held_back.is_elsewhere else None
+
+    async def _there(self, to: Destination) -> Answer | None:
+        """Have another member answer; returns what is to be said if it cannot, and may be tried again."""
+        held_back = HeldBack(self._send)
+        try:
+            async with AsyncExitStack() as stack:
+                response = await self._unless_lost(to, stack.enter_async_context(self._sent(to)))
+                if response is not None:
+                    await self._pass_back(to, response, held_back)
+        except MemberUntrustedError:
+            raise
+        except MemberError as error:
+            if held_back.has_begun:
+                raise  # only the end of the connection can tell the client
+            return self._lost(error)
+        return held_back.release if held_back.is_elsewhere else None
+
+    def _sent(self, to: Destination) -> Any:
+        method, target = self._scope["method"], target_of(self._scope)
+        headers = self._headers.items()
+        return self._cluster.peers.send(to, method, target, caller=self._caller, headers=headers, body=self._body)
+
+    async def _pass_back(self, to: Destination, response: httpx2.Response, held_back: HeldBack) -> None:
+        is_repeated, self._was_sent = self._was_sent, True
+        if self._asked.kind == "turn" and self._wants_events:
+            session_id, caller = self._asked.session_id, self._scope["state"]["caller"]
+            turn = await relayed_turn(self._daemon, caller, session_id, response, to, is_repeated=is_repeated)
+            if turn is not None:
+                await turn(self._scope, self._receive, held_back.send)
+                return
+        await self._unless_lost(to, self._relay(response, held_back))
+
+    def _lost(self, error: MemberError) -> Answer:
+        """Return what is said if nobody else is found who answers; a request that may have been done ends here."""
+        self._was_sent = self._was_sent or error.was_sent
+        if error.was_sent and not self._asked.is_repeatable:
+            raise error
+
+        async def say() -> None:
+            await error_answer(Request(self._scope), error)(self._scope, self._receive, self._send)
+
+        return say
+
+    async def _unless_lost(self, to: Destination, work: Coroutine[Any, Any, T]) -> T | None:
+        """Return what some work with a member returns; None when the client has left.
+
+        Raises:
+            MemberError: the member has lost the session meanwhile.
+        """
+        working = asyncio.create_task(work)
+        lost = asyncio.create_task(self._cluster.lost(to))
+        gone = asyncio.create_task(client_gone(self._receive))
+        try:
+            await asyncio.wait((working, lost, gone), return_when=asyncio.FIRST_COMPLETED)
+            if working.done():
+                return working.result()
+            if gone.done():
+                return None
+            raise MemberError(f"the member {to.member_id} was lost before its answer came", was_sent=True)
+        finally:
+            for task in (working, lost, gone):
+                task.cancel()
+            await asyncio.gather(working, lost, gone, return_exceptions=True)
+
+    async def _relay(self, response: httpx2.Response, held_back: HeldBack) -> None:
+        """Pass an answer on as it comes."""
+        headers = [(name, value) for name, value in response.headers.raw if name.decode().lower() in _PASSED_BACK]
+        await held_back.send({"type": "http.response.start", "status": response.status_code, "headers": headers})
+        try:
+            async for chunk in response.aiter_raw():
+                await held_back.send({"type": "http.response.body", "body": chunk, "more_body": True})
+        except httpx2.TransportError as error:
+            if self._asked.kind != "completion" or not response.headers.get("content-type", "").startswith(EVENTS):
+                raise
+            lost = {"status": 502, "code": "member-unreachable", "detail": f"the member that answered is lost: {error}"}
+            last = b"data: %b\n\n" % json.dumps(openai_error(lost)).encode()
+            await held_back.send({"type": "http.response.body", "body": last, "more_body": True})
+        await held_back.send({"type": "http.response.body", "body": b"", "more_body": False})

@@ -1,0 +1,147 @@
+"""The daemons that share a store: who they are, how they are, and taking one of them out of service."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated, Any, Literal
+
+from fastapi import Depends, Path, Query, Request
+from pydantic import Field
+
+from amplifierd.cluster.channel import Hello
+from amplifierd.cluster.member_request import HELLO
+from amplifierd.daemon.elsewhere import MEMBER
+from amplifierd.daemon.event_view import EventView
+from amplifierd.daemon.member_watch import MemberWatch
+from amplifierd.exceptions import ForbiddenError, RequestRefusedError
+from amplifierd.http.dependencies import TheDaemon, requires
+from amplifierd.http.event_stream import EventStreamResponse
+from amplifierd.http.member_gate import is_relayed
+from amplifierd.http.models import Answer, Body
+from amplifierd.http.routers import api_router, root_router
+
+unversioned = root_router(tags=["cluster"])
+router = api_router("/cluster", tags=["cluster"])
+
+MemberId = Annotated[str, Path(max_length=200, description="the id of a member")]
+Text = Annotated[str, Field(max_length=200)]
+
+
+class Greeting(Body):
+    """The first word of one member to another, which proves that it knows the cluster's token."""
+
+    sender: Text
+    receiver: Text
+    nonce: Text
+    proof: Text
+
+
+class Welcome(Answer):
+    channel_id: str
+    nonce: str
+    proof: str
+
+
+class MemberInfo(Answer):
+    """A daemon, or another program that holds sessions; `load` is what it said of itself last."""
+
+    member_id: str
+    is_self: bool
+    kind: str
+    host: str
+    pid: int
+    address: str | None
+    version: str
+    state: Literal["active", "draining", "late", "fenced", "left"]
+    lease_seconds: float
+    age_seconds: float
+    holds: int
+    labels: dict[str, Any]
+    load: dict[str, Any]
+
+
+class ClusterInfo(Answer):
+    """`enabled` is false for a daemon that keeps its sessions in files and stands alone."""
+
+    enabled: bool
+    member_id: str | None
+    members: list[MemberInfo]
+    total: int
+
+
+@unversioned.post(HELLO, include_in_schema=False)
+async def greet(daemon: TheDaemon, body: Greeting) -> Welcome:
+    """Open a channel for another member."""
+    if daemon.cluster is None:
+        raise RequestRefusedError("this daemon is not part of a cluster", code="not-found")
+    welcome = daemon.cluster.channels.welcome(Hello(**body.model_dump()))
+    return Welcome(**asdict(welcome))
+
+
+@router.get("", dependencies=[Depends(requires("read"))])
+async def show_cluster(daemon: TheDaemon) -> ClusterInfo:
+    """Show the daemons that share this one's sessions, and who else holds some of them."""
+    cluster = daemon.cluster
+    if cluster is None:
+        return ClusterInfo(enabled=False, member_id=None, members=[], total=0)
+    found = [
+        MemberInfo(
+            member_id=member.member_id,
+            is_self=member.member_id == cluster.member_id,
+            kind=member.kind,
+            host=member.host,
+            pid=member.pid,
+            address=member.address,
+            version=member.version,
+            state="late" if member.state in ("active", "draining") and not member.is_leased else member.state,
+            lease_seconds=member.lease_s,
+            age_seconds=member.age_s,
+            holds=member.holds,
+            labels=dict(member.labels),
+            load=dict(member.load),
+        )
+        for member in await cluster.view.look()
+    ]
+    return ClusterInfo(enabled=True, member_id=cluster.member_id, members=found, total=len(found))
+
+
+class StateInfo(Answer):
+    session_id: str
+    activity: str
+    pending_approvals: list[dict[str, Any]]
+
+
+class States(Answer):
+    """What the sessions do that one daemon has at work."""
+
+    states: list[StateInfo]
+
+
+async def _member(request: Request) -> None:
+    """A dependency: the request comes from another member, for itself."""
+    if not is_relayed(request) or request.state.caller != MEMBER:
+        raise ForbiddenError("only members of the cluster ask each other for this")
+
+
+@router.get("/states", include_in_schema=False, dependencies=[Depends(_member)])
+async def list_states(daemon: TheDaemon) -> States:
+    """Tell another member what the sessions do that are at work here."""
+    return States(
+        states=[
+            StateInfo(
+                session_id=state.session_id,
+                activity=state.activity,
+                pending_approvals=[dict(approval) for approval in state.pending_approvals],
+            )
+            for state in daemon.live.states()
+        ]
+    )
+
+
+@router.get("/events", include_in_schema=False, dependencies=[Depends(_member)], response_class=EventStreamResponse)
+async def watch_member(
+    daemon: TheDaemon, after: Annotated[str | None, Query(max_length=200)] = None
+) -> EventStreamResponse:
+    """Tell another member what happens here."""
+    watch = MemberWatch(daemon.events, EventView(daemon.access, MEMBER), after)
+    return EventStreamResponse(watch, daemon.home.settings.stream.keepalive_seconds)
