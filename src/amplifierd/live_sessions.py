@@ -31,11 +31,15 @@ class TurnRequest:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     images: Sequence[Mapping[str, Any]] = ()
     queue: bool = False
+    auto_resume: bool = False
+    """Whether a session that has ended goes on with it."""
     timeout_s: float | None = None
     deadline_s: float | None = None
     priority: int = 0
     client: ClientTurn | None = None
     """What a client wants that runs tools of its own."""
+    correlation_id: str | None = None
+    """By what the turn is known, where it was known before its session was asked; else it gets one there."""
 
 
 @dataclass(frozen=True)
@@ -48,12 +52,16 @@ class QueuedPrompts:
 
 @dataclass(frozen=True)
 class SubmittedTurn:
-    """A turn that was taken on. `result` is that of a `TurnResult`, as JSON, or raises what refused the turn."""
+    """A turn that was taken on. `result` is that of a `TurnResult`, as JSON, or raises what refused the turn.
+
+    `is_repeated` says that it was taken on before, by the same key.
+    """
 
     session_id: str
     correlation_id: str
     status: Literal["accepted", "queued"]
     result: asyncio.Future[dict[str, Any]]
+    is_repeated: bool = False
 
 
 @dataclass(frozen=True, slots=True)

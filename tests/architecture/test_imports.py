@@ -99,6 +99,7 @@ ALLOWANCES = [
             "routers": WEB,
             "session_store/postgres": frozenset({"psycopg"}),
             "sessions": frozenset({"amplifier_kit"}),
+            "turns/durable": frozenset({"procrastinate", "psycopg"}),
             "keys.py": frozenset({"keyring"}),
             "signing_keys.py": frozenset({"cryptography"}),
         },

@@ -18,8 +18,7 @@ from amplifierd.home import Home
 from amplifierd.live_sessions import LiveEvent
 from amplifierd.sessions.announcements import DELETED
 from amplifierd.sessions.uncounted import TURN_DONE
-from amplifierd.turns.local_turn_queue import LocalTurnQueue
-from amplifierd.turns.turn_queue import TurnQueue
+from amplifierd.turns.opening import open_turns
 from amplifierd.workers.workers import Workers
 
 from .audit import AuditLog
@@ -77,7 +76,7 @@ class Daemon:
         )
         self.operations.listeners.append(self._tell_operation)
         self.live = Workers(self.home, on_event=self._hear)
-        self.turns: TurnQueue = LocalTurnQueue(self.home.sessions, self.live)
+        self.turns = open_turns(self.home, self.live, self._hear)
         self.access = SessionAccess(self.home)
         self.phase: Phase = "starting"
         self.credentials = Credentials(home.paths, Tokens(home.paths, home.settings.auth.tokens))
@@ -236,6 +235,7 @@ class Daemon:
         await self.operations.stop()
         await self.turns.stop()
         await self.live.stop()
+        await self.turns.close()
         self.events.close()
         await self.idempotency.close()
         beginning = [task for task in (self._coming_up, self._extracting) if task is not None]

@@ -18,7 +18,9 @@ from amplifier_core import llm_errors
 from amplifierd.daemon.daemon import Daemon
 from amplifierd.daemon.idempotency import StoredAnswer
 from amplifierd.exceptions import RequestRefusedError
+from amplifierd.live_sessions import SubmittedTurn
 from amplifierd.problems import find_problem
+from amplifierd.turns.turn_queue import TurnKey
 
 from .dependencies import requires
 from .models import problems
@@ -62,6 +64,42 @@ class IdempotentRoute(APIRoute):
         return _repeatable(handle, _scopes(self.dependant)) if "POST" in (self.methods or ()) else handle
 
 
+class SubmittingRoute(IdempotentRoute):
+    """A route that submits a turn. Where the queue keeps the keys of turns, the turn itself is what a repeat gets.
+
+    The endpoint submits with `turn_key`, and says with `note_repeated` what became of it.
+    """
+
+    def get_route_handler(self) -> Handler:
+        handle, repeatable = APIRoute.get_route_handler(self), super().get_route_handler()
+        scopes = _scopes(self.dependant)
+
+        async def handler(request: Request) -> Response:
+            daemon: Daemon = request.app.state.daemon
+            key = request.headers.get(HEADER)
+            if key is None or not daemon.turns.keeps_keys:
+                return await repeatable(request)
+            await _check(request, key, scopes)
+            request.state.turn_key = TurnKey(request.state.caller.owner, key, await _fingerprint(request))
+            response = await handle(request)
+            if getattr(request.state, "is_repeated", False):
+                response.headers[REPEATED] = "true"
+            return response
+
+        return handler
+
+
+def turn_key(request: Request) -> TurnKey | None:
+    """Return the key under which a request submits a turn."""
+    key: TurnKey | None = getattr(request.state, "turn_key", None)
+    return key
+
+
+def note_repeated(request: Request, submitted: SubmittedTurn) -> None:
+    """Have the answer say whether the turn was submitted before."""
+    request.state.is_repeated = submitted.is_repeated
+
+
 def _scopes(dependant: Dependant) -> list[requires]:
     """Return what an endpoint asks of its callers."""
     own = [dependant.call] if isinstance(dependant.call, requires) else []
@@ -73,11 +111,7 @@ def _repeatable(handle: Handler, scopes: Sequence[requires]) -> Handler:
         key = request.headers.get(HEADER)
         if key is None:
             return await handle(request)
-        for scope in scopes:  # what was kept is for those who may ask for it now
-            await scope(request)
-        if not _KEY.fullmatch(key):
-            message = f"{HEADER} has to have 1 to 255 visible ASCII characters"
-            raise RequestRefusedError(message, code="malformed-request")
+        await _check(request, key, scopes)
         first: list[Response] = []
 
         async def work() -> StoredAnswer:
@@ -92,6 +126,14 @@ def _repeatable(handle: Handler, scopes: Sequence[requires]) -> Handler:
         return Response(answer.body, answer.status, {**answer.headers, REPEATED: "true"})
 
     return handler
+
+
+async def _check(request: Request, key: str, scopes: Sequence[requires]) -> None:
+    for scope in scopes:  # what was kept is for those who may ask for it now
+        await scope(request)
+    if not _KEY.fullmatch(key):
+        message = f"{HEADER} has to have 1 to 255 visible ASCII characters"
+        raise RequestRefusedError(message, code="malformed-request")
 
 
 async def _answered(handle: Handler, request: Request) -> Response:

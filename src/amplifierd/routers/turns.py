@@ -17,7 +17,7 @@ from amplifierd.daemon.session_streams import latest_sequence, session_watch
 from amplifierd.exceptions import SessionStateError
 from amplifierd.http.dependencies import Reader, Runner, TheDaemon
 from amplifierd.http.event_stream import MEDIA_TYPE
-from amplifierd.http.idempotent_route import IdempotentRoute
+from amplifierd.http.idempotent_route import IdempotentRoute, SubmittingRoute, note_repeated, turn_key
 from amplifierd.http.models import Answer, Body, problems
 from amplifierd.http.problem_answers import problem_answer
 from amplifierd.http.routers import api_router
@@ -27,6 +27,7 @@ from amplifierd.live_sessions import SubmittedTurn, TurnRequest
 from amplifierd.session_store.record import SessionRecord
 
 router = api_router("/sessions/{session_id}", tags=["turns"], route_class=IdempotentRoute)
+submissions = api_router("/sessions/{session_id}", tags=["turns"], route_class=SubmittingRoute)
 
 _REFUSALS = problems(404, 409, 429, 499, 502, 503, 504)
 
@@ -60,6 +61,7 @@ class Execution(Body):
             metadata=self.metadata,
             images=[image.model_dump() for image in self.images],
             queue=self.queue,
+            auto_resume=self.auto_resume,
             timeout_s=self.timeout_seconds,
             deadline_s=self.deadline_seconds,
             priority=self.priority,
@@ -132,7 +134,7 @@ class RemovedPrompt(Answer):
     prompt: str
 
 
-@router.post(
+@submissions.post(
     "/execute",
     response_model=TurnAnswer,
     responses={200: {"content": {MEDIA_TYPE: {"schema": {"type": "string"}}}}, **_REFUSALS},
@@ -144,20 +146,25 @@ async def execute(daemon: TheDaemon, caller: Runner, session_id: SessionId, body
     """
     record = await _ready(daemon, caller, session_id, auto_resume=body.auto_resume)
     if MEDIA_TYPE in request.headers.get("accept", ""):
-        return await _watched(daemon, caller, record, body.request())
-    submitted = await daemon.turns.submit(session_id, body.request())
+        return await _watched(daemon, caller, record, body.request(), request)
+    submitted = await daemon.turns.submit(session_id, body.request(), turn_key(request))
+    note_repeated(request, submitted)
     result = await asyncio.shield(submitted.result)
     if (error := result.get("error")) is not None:
         return _failure(request, result, error)
     return TurnAnswer.model_validate(result)
 
 
-@router.post("/execute/stream", status_code=202, responses=problems(404, 409, 429, 502, 503))
-async def submit(daemon: TheDaemon, caller: Runner, session_id: SessionId, body: Execution) -> Accepted:
+@submissions.post("/execute/stream", status_code=202, responses=problems(404, 409, 429, 502, 503))
+async def submit(
+    daemon: TheDaemon, caller: Runner, session_id: SessionId, body: Execution, request: Request
+) -> Accepted:
     """Run a prompt without waiting for it; its turn, or its place in the queue, is reserved when this answers."""
     record = await _ready(daemon, caller, session_id, auto_resume=body.auto_resume)
     after = await latest_sequence(daemon, record)
-    return _accepted(await daemon.turns.submit(session_id, body.request()), after)
+    submitted = await daemon.turns.submit(session_id, body.request(), turn_key(request))
+    note_repeated(request, submitted)
+    return _accepted(submitted, await _beginning(daemon, submitted, after))
 
 
 @router.post("/steer", status_code=202, responses=problems(404, 409))
@@ -213,15 +220,22 @@ async def _ready(daemon: Daemon, caller: Caller, session_id: str, *, auto_resume
     return record
 
 
-async def _watched(daemon: Daemon, caller: Caller, record: SessionRecord, turn: TurnRequest) -> Response:
-    """Submit a turn and answer with its events."""
+async def _watched(
+    daemon: Daemon, caller: Caller, record: SessionRecord, turn: TurnRequest, request: Request
+) -> Response:
+    """Submit a turn and answer with its events; one that was submitted before with where they are."""
     after = await latest_sequence(daemon, record)
     watch = await session_watch(daemon, caller, record, EventFilter(), after=after)
     try:
-        submitted = await daemon.turns.submit(record.session_id, turn)
+        submitted = await daemon.turns.submit(record.session_id, turn, turn_key(request))
     except BaseException:
         watch.close()
         raise
+    note_repeated(request, submitted)
+    if submitted.is_repeated:
+        watch.close()
+        accepted = _accepted(submitted, await _beginning(daemon, submitted, after))
+        return JSONResponse(accepted.model_dump(), 202)
     accepted = _accepted(submitted, after)
     return turn_stream(
         daemon,
@@ -232,6 +246,15 @@ async def _watched(daemon: Daemon, caller: Caller, record: SessionRecord, turn: 
         events_url=accepted.events_url,
         repeat=JSONResponse(accepted.model_dump(), 202),
     )
+
+
+async def _beginning(daemon: Daemon, submitted: SubmittedTurn, latest: int) -> int:
+    """Return the number of the event after which a turn begins."""
+    if not submitted.is_repeated:
+        return latest
+    events = await daemon.home.sessions.runtime.store.read_events(submitted.session_id)
+    own = (event["seq"] for event in events if event.get("correlation_id") == submitted.correlation_id)
+    return min(latest, next(own, latest + 1) - 1)
 
 
 def _accepted(submitted: SubmittedTurn, after: int) -> Accepted:

@@ -75,19 +75,21 @@ class InterruptedTurns:
 
     async def take_over(self, session_id: str) -> InterruptedTurn | None:
         """Mark the interrupted turn of a session, if it has one, and let nobody hold it."""
-        found = await self._look(session_id)
+        found = await self._look(session_id, closely=True)
         if found is not None and (marked := await self._mark(found)) is not None:
             return marked
         await self._store.release(await self._store.acquire(session_id, self._holder))
         return None
 
-    async def _look(self, session_id: str) -> _Found | None:
-        """Look whether a turn was begun and not ended."""
+    async def _look(self, session_id: str, *, closely: bool = False) -> _Found | None:
+        """Look whether a turn was begun and not ended; `closely` finds also one of which only the prompt was stored."""
         history = await session_history(self._store, session_id)
-        if not history.is_in_turn:
+        if not history.is_in_turn and not closely:
             return None
         messages = await self._store.read_messages(session_id)
         broken = find_broken_turn(messages, history.uncounted, history.record.turn_count)
+        if not history.is_in_turn and (broken is None or broken.is_told):
+            return None
         is_told = broken is not None and history.record.root_id == session_id
         last = await last_sequence(self._store, session_id, history) if is_told else 0
         return _Found(history, messages, broken if is_told else None, last)

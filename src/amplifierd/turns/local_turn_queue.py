@@ -10,10 +10,13 @@ from amplifierd.sessions.home_sessions import Sessions
 from amplifierd.sessions.interrupted_turns import InterruptedTurn
 
 from .takeover import follow
+from .turn_queue import TurnKey
 
 
 class LocalTurnQueue:
     """Implements `TurnQueue` with the queue that every session has. Prompts that wait when the daemon ends are held."""
+
+    keeps_keys = False
 
     def __init__(self, sessions: Sessions, live: LiveSessions) -> None:
         self._sessions, self._live = sessions, live
@@ -28,7 +31,10 @@ class LocalTurnQueue:
             task.cancel()
         await asyncio.gather(*self._following, return_exceptions=True)
 
-    async def submit(self, session_id: str, turn: TurnRequest) -> SubmittedTurn:
+    async def close(self) -> None:
+        """Do nothing: what became of a turn is in its session."""
+
+    async def submit(self, session_id: str, turn: TurnRequest, key: TurnKey | None = None) -> SubmittedTurn:
         return await self._live.submit(session_id, turn)
 
     async def waiting(self, session_id: str) -> QueuedPrompts:

@@ -6,24 +6,46 @@ that was submitted first.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Protocol
 
 from amplifierd.live_sessions import QueuedPrompts, SubmittedTurn, TurnRequest
 
 
+@dataclass(frozen=True)
+class TurnKey:
+    """The key that a client gave a submit, so that it can be repeated; `fingerprint` tells it from another request."""
+
+    owner: str
+    key: str
+    fingerprint: str
+
+
 class TurnQueue(Protocol):
-    """Takes turns on and has them run, wherever their sessions are."""
+    """Takes turns on and has them run, wherever their sessions are.
+
+    `keeps_keys` says that it knows a submit by its key for a day, whatever becomes of the member that took it on.
+    """
+
+    keeps_keys: bool
 
     async def start(self) -> None:
         """Come up, and take over what processes left that are gone; what follows goes on meanwhile."""
         ...
 
-    async def stop(self) -> None: ...
+    async def stop(self) -> None:
+        """Have no further turns run here."""
+        ...
 
-    async def submit(self, session_id: str, turn: TurnRequest) -> SubmittedTurn:
+    async def close(self) -> None:
+        """Wait until what became of the turns that ran here is kept."""
+        ...
+
+    async def submit(self, session_id: str, turn: TurnRequest, key: TurnKey | None = None) -> SubmittedTurn:
         """Take a turn on; returns as soon as it is sure to run, or waits for its time.
 
         Raises:
+            IdempotencyConflictError: the key stands for another request.
             ExecutionInProgressError, QueueFullError, SessionStateError, SessionHeldError: it was not taken on.
         """
         ...

@@ -19,6 +19,7 @@ class Submission:
 
     session_id: str
     correlation_id: str
+    number: int
     turn: TurnRequest
     is_repeated: bool = False
     result: asyncio.Future[dict[str, Any]] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
@@ -84,12 +85,13 @@ class PlacedSession:
         return was_repaired
 
     def reserve(self, turn: TurnRequest, *, is_repeated: bool = False) -> Submission:
-        """Return the next turn, with an id of its own: that of the turn's number, unless a queued one is taken out.
+        """Return the next turn, with an id: its own, else that of its number, unless a queued one is taken out.
 
         `is_repeated` says that it was given to another worker before, which ended before it had begun.
         """
         number = max(self._last_number, self.told["turn_count"]) + 1
-        submission = Submission(self.session_id, f"prompt_{self.session_id}_{number}", turn, is_repeated)
+        correlation_id = turn.correlation_id or f"prompt_{self.session_id}_{number}"
+        submission = Submission(self.session_id, correlation_id, number, turn, is_repeated)
         self._last_number = number
         self.submissions[submission.correlation_id] = submission
         self.worker.turns.add(submission.correlation_id)

@@ -19,7 +19,7 @@ from .error_transfer import error_of
 from .json_rpc import Hear
 from .orphans import end_orphan
 from .placed_session import PlacedSession
-from .untold_end import broken_off, untold_end
+from .untold_end import untold_end
 from .worker_kind import worker_kind
 from .worker_pool import WorkerPool
 from .worker_process import WorkerProcess
@@ -196,7 +196,7 @@ class Placement:
         self.placed[session_id] = self.placed.pop(session_id)  # those that rest longest come first
         failure = error_of(error) if error is not None else None
         if not is_told:
-            self._on_event(untold_end(submission, placed.root_id, failure))
+            self._on_event(untold_end(session_id, correlation_id, placed.root_id, failure))
         submission.settle(result, failure)
 
     def _hear_unloaded(self, session_id: str) -> None:
@@ -216,7 +216,9 @@ class Placement:
         elif worker in self._abandoned:
             self._abandoned.discard(worker)
             for submission in left:
-                submission.settle(broken_off(submission), None)
+                submission.settle(
+                    None, NotReadyError("others have taken the session over, and know how its turn ended")
+                )
         elif lost:
             self.begin(self._bring_back(worker, lost))
 

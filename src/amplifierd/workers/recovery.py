@@ -10,10 +10,9 @@ from amplifier_core.exceptions import AmplifierError
 from amplifierd.home import Home
 from amplifierd.live_sessions import OnEvent, SubmittedTurn, TurnRequest
 from amplifierd.session_store.protocol import StoredEvent
-from amplifierd.sessions.uncounted import TURN_DONE
 
 from .placed_session import PlacedSession, Submission
-from .untold_end import broken_off, untold_end
+from .untold_end import stored_outcome, untold_end
 
 logger = logging.getLogger(__name__)
 
@@ -61,8 +60,8 @@ class Recovery:
 
     def _give_up(self, submission: Submission, root_id: str, error: AmplifierError | None = None) -> None:
         """Answer whoever waits for a turn that nobody can run or end properly."""
-        self._on_event(untold_end(submission, root_id, error))
-        submission.settle(broken_off(submission) if error is None else None, error)
+        self._on_event(untold_end(submission.session_id, submission.correlation_id, root_id, error))
+        submission.settle(_outcome(submission) if error is None else None, error)
 
     async def _again(self, submission: Submission, root_id: str) -> None:
         """Submit a turn that had not begun, once; when that fails, or its worker ends as well, it has failed."""
@@ -76,15 +75,10 @@ class Recovery:
 
 def _pass_on(done: Any, submission: Submission) -> None:
     if done.cancelled():
-        submission.settle(broken_off(submission), None)
+        submission.settle(_outcome(submission), None)
     else:
         submission.settle(None if done.exception() else done.result(), done.exception())
 
 
-def _outcome(submission: Submission, events: Sequence[StoredEvent]) -> dict[str, Any]:
-    """Return how a turn ended, as it is stored."""
-    own = [event for event in events if event.get("correlation_id") == submission.correlation_id]
-    done = next((event["data"] for event in reversed(own) if event.get("event") == TURN_DONE), None)
-    if done is None:
-        return broken_off(submission)
-    return {**broken_off(submission), "error": None, **done, "response": done.get("response") or ""}
+def _outcome(submission: Submission, events: Sequence[StoredEvent] = ()) -> dict[str, Any]:
+    return stored_outcome(submission.session_id, submission.correlation_id, submission.number, events)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from amplifier_core.llm_errors import AbortError
@@ -10,46 +10,55 @@ from amplifierd.exceptions import PromptRemovedError
 from amplifierd.live_sessions import LiveEvent
 from amplifierd.problems import problem_document
 from amplifierd.session_store.json_lines import encoded
+from amplifierd.session_store.protocol import StoredEvent
 from amplifierd.session_store.record import now
 from amplifierd.sessions.uncounted import TURN_DONE
 
-from .placed_session import Submission
 
-
-def untold_end(submission: Submission, root_id: str, error: Exception | None = None) -> LiveEvent:
+def untold_end(session_id: str, correlation_id: str, root_id: str, error: Exception | None = None) -> LiveEvent:
     """Return the event that ends a turn for whoever waits for it. It is in no session's files and has no number."""
-    problem = broken_off(submission)["error"] if error is None else problem_document(error)
-    data = {
-        "status": "cancelled" if isinstance(error, PromptRemovedError) else "failed",
-        "usage": {},
-        "finish_reason": None,
-        "response": None,
-        "error": problem,
-    }
+    problem = _aborted() if error is None else problem_document(error)
+    status = "cancelled" if isinstance(error, PromptRemovedError) else "failed"
+    data = {"status": status, "usage": {}, "finish_reason": None, "response": None, "error": problem}
+    return unnumbered(TURN_DONE, session_id, correlation_id, root_id, data)
+
+
+def unnumbered(name: str, session_id: str, correlation_id: str, root_id: str, data: Mapping[str, Any]) -> LiveEvent:
+    """Return an event of a turn that is told and not stored."""
     envelope = {
-        "event": TURN_DONE,
+        "event": name,
         "sequence": None,
-        "session_id": submission.session_id,
+        "session_id": session_id,
         "parent_id": None,
         "root_session_id": root_id,
         "timestamp": now(),
-        "correlation_id": submission.correlation_id,
+        "correlation_id": correlation_id,
         "data": data,
     }
-    return LiveEvent(TURN_DONE, submission.session_id, root_id, None, False, encoded(envelope))
+    return LiveEvent(name, session_id, root_id, None, False, encoded(envelope))
 
 
-def broken_off(submission: Submission) -> dict[str, Any]:
-    """Return the result of a turn that ended with its worker."""
-    problem: Mapping[str, Any] = problem_document(AbortError("the process that ran the turn ended before the turn did"))
-    return {
+def stored_outcome(
+    session_id: str, correlation_id: str, turn: int, events: Iterable[StoredEvent] = ()
+) -> dict[str, Any]:
+    """Return the result of a turn that ended with its process, as its session's events tell it."""
+    own = [event for event in events if event.get("correlation_id") == correlation_id]
+    done = next((event["data"] for event in reversed(own) if event.get("event") == TURN_DONE), None)
+    broken_off: dict[str, Any] = {
         "response": "",
         "status": "failed",
-        "session_id": submission.session_id,
-        "turn": int(submission.correlation_id.rpartition("_")[2]),
-        "correlation_id": submission.correlation_id,
+        "session_id": session_id,
+        "turn": turn,
+        "correlation_id": correlation_id,
         "finish_reason": None,
         "usage": {},
         "tool_calls": [],
-        "error": problem,
+        "error": _aborted(),
     }
+    if done is None:
+        return broken_off
+    return {**broken_off, "error": None, **done, "response": done.get("response") or ""}
+
+
+def _aborted() -> dict[str, Any]:
+    return problem_document(AbortError("the process that ran the turn ended before the turn did"))

@@ -1,13 +1,15 @@
 """Queues of turns with real workers behind them."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from worker_bench import PROMPT, WorkerBench, until
+from worker_bench import PATIENCE_S, PROMPT, WorkerBench, until
 
 from amplifierd.live_sessions import SubmittedTurn, TurnRequest
+from amplifierd.turns.durable.durable_turn_queue import DurableTurnQueue
 from amplifierd.turns.local_turn_queue import LocalTurnQueue
 from amplifierd.turns.turn_queue import TurnQueue
 
@@ -25,8 +27,31 @@ class TurnBench:
         await until((folder / "begun").exists)
         return submitted
 
+    async def settle(self, session_id: str) -> None:
+        """Wait until a session has nothing to do any more."""
+        async with asyncio.timeout(PATIENCE_S):
+            while (await self.turns.waiting(session_id)).prompts or self._is_busy(session_id):  # noqa: ASYNC110 - other processes work
+                await asyncio.sleep(0.02)
+
+    def _is_busy(self, session_id: str) -> bool:
+        state = self.workers.live.state(session_id)
+        return state is not None and state.activity != "idle"
+
 
 @asynccontextmanager
 async def open_local(folder: Path) -> AsyncIterator[TurnBench]:
     async with WorkerBench(folder) as workers:
         yield TurnBench(LocalTurnQueue(workers.home.sessions, workers.live), workers)
+
+
+@asynccontextmanager
+async def open_durable(folder: Path, address: str) -> AsyncIterator[TurnBench]:
+    async with WorkerBench(folder, store=address) as workers:
+        turns = DurableTurnQueue(workers.home.sessions, workers.live, workers.events.append)
+        await turns.start()
+        try:
+            yield TurnBench(turns, workers)
+        finally:
+            await turns.stop()
+            await workers.live.stop(grace_s=0)
+            await turns.close()

@@ -5,6 +5,7 @@ import json
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -28,7 +29,8 @@ class WorkerBench:
 
     def __init__(self, folder: Path, *, patience_s: float = 20, **settings: Any) -> None:
         overrides = {"security": {"module_roots": [str(MODULES)]}, **settings}
-        self.home: Home = amplifierd.open_home(folder / "home", offline=True, overrides=overrides)
+        opened = amplifierd.open_home(folder / "home", offline=True, overrides=overrides)
+        self.home: Home = replace(opened, program="daemon")
         self.events: list[LiveEvent] = []
         self.live = Workers(self.home, on_event=self._hear, patience_s=patience_s)
         self._folder, self._number = folder, 0

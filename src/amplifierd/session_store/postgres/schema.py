@@ -6,6 +6,9 @@ keeps its rows, and says when it was deleted. Texts are stored exactly as a file
 `said` has what can be searched of a message, its words between spaces. Columns of `sessions` beside `record` repeat
 what lists ask for.
 
+`turns` has those that were submitted: `job_id` is that of the engine that hands them out, `member_id` who runs one,
+`asked_by` where somebody waits for its end, and `expires_at` until when that is kept.
+
 A step raises `format_version`; `readable_by` is the oldest format whose programs can still use what it leaves, so that
 two neighbouring versions of the program share a store while machines are upgraded one after the other.
 """
@@ -100,6 +103,31 @@ CREATE INDEX shared_values_by_end ON shared_values (expires_at) WHERE expires_at
 """
 
 
+_TURNS = """
+CREATE TABLE turns (
+    turn_id text COLLATE "C" PRIMARY KEY,
+    session_id text COLLATE "C" NOT NULL,
+    member_id text COLLATE "C" NOT NULL,
+    asked_by text COLLATE "C" NOT NULL,
+    state text NOT NULL DEFAULT 'waiting' CHECK (state IN ('waiting', 'running', 'ended')),
+    job_id bigint NOT NULL,
+    priority int NOT NULL,
+    moves int NOT NULL DEFAULT 0,
+    deadline timestamptz,
+    request text,
+    result text,
+    key_hash text COLLATE "C" UNIQUE,
+    fingerprint text,
+    expires_at timestamptz
+) WITH (fillfactor = 50);
+CREATE INDEX turns_of_session ON turns (session_id, priority DESC, job_id) WHERE state <> 'ended';
+CREATE INDEX turns_of_member ON turns (member_id) WHERE state <> 'ended';
+CREATE UNIQUE INDEX turns_by_job ON turns (job_id) WHERE state <> 'ended';
+CREATE INDEX turns_by_end ON turns (expires_at) WHERE state = 'ended';
+CREATE TABLE job_migrations (name text COLLATE "C" PRIMARY KEY);
+"""
+
+
 @dataclass(frozen=True)
 class Step:
     """What makes a format out of the one before it."""
@@ -108,7 +136,7 @@ class Step:
     readable_by: int
 
 
-STEPS = (Step(_FIRST, readable_by=1),)
+STEPS = (Step(_FIRST, readable_by=1), Step(_TURNS, readable_by=1))
 FORMAT_VERSION = len(STEPS)
 
 OF_A_SESSION = ("holds", "messages", "events", "plans", "documents", "parts")

@@ -1,0 +1,201 @@
+"""The turns that this member runs: taken when it is their time, handed to their session, and kept when they end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from amplifier_core.exceptions import AmplifierError
+from amplifierd.exceptions import (
+    HoldLostError,
+    MemberFencedError,
+    NotReadyError,
+    SessionHeldError,
+    SessionNotFoundError,
+    SessionStateError,
+    StoreUnavailableError,
+)
+from amplifierd.live_sessions import LiveSessions, OnEvent, TurnRequest
+from amplifierd.session_store.protocol import SessionStore
+from amplifierd.session_store.record import SessionRecord
+from amplifierd.sessions.prompt_queue import deadline_passed
+from amplifierd.workers.untold_end import stored_outcome, untold_end
+
+from .asked_turns import LOOK_S, AskedTurns
+from .turn_rows import TurnRow, TurnRows
+from .turn_text import error_text, request_of, result_text
+
+logger = logging.getLogger(__name__)
+
+FindMember = Callable[[SessionRecord], Awaitable[str]]
+"""Returns the member that is to run the turns of a session; raises if none can."""
+
+_MOST_MOVES = 8
+_AGAIN_S = 1.0
+
+
+class TurnRuns:
+    """Takes this member's turns one after the other, and runs each to its end."""
+
+    def __init__(
+        self,
+        rows: TurnRows,
+        store: SessionStore,
+        live: LiveSessions,
+        asked: AskedTurns,
+        find_member: FindMember,
+        on_event: OnEvent,
+    ) -> None:
+        self._rows, self._store, self._live, self._asked = rows, store, live, asked
+        self._find_member, self._on_event = find_member, on_event
+        self._running: dict[str, asyncio.Task[object]] = {}
+        self._wake = asyncio.Event()
+        self._taking: asyncio.Task[None] | None = None
+
+    def start(self, member: Callable[[], Awaitable[str]], worker_id: int) -> None:
+        self._taking = asyncio.create_task(self._take_all(member, worker_id))
+
+    def wake(self) -> None:
+        """Look for turns now."""
+        self._wake.set()
+
+    async def stop(self) -> None:
+        """Take no further turns."""
+        if self._taking is not None:
+            self._taking.cancel()
+            await asyncio.wait([self._taking])
+
+    async def close(self) -> None:
+        """Wait until what came of those that run is kept."""
+        while self._running:
+            await asyncio.wait(self._running.values())
+
+    # --- taking
+
+    async def _take_all(self, member: Callable[[], Awaitable[str]], worker_id: int) -> None:
+        while True:
+            self._wake.clear()
+            try:
+                await self._take(await member(), worker_id)
+            except (StoreUnavailableError, MemberFencedError) as error:
+                logger.warning("no turns are taken: %s", error)
+                await asyncio.sleep(_AGAIN_S)
+                continue
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_S):
+                    await self._wake.wait()
+
+    async def _take(self, member_id: str, worker_id: int) -> None:
+        while (row := await self._rows.take(member_id, worker_id)) is not None:
+            self._begin(row, self._run(row) if row.state == "running" else self.refuse(row, _late(row)))
+        for row in await self._rows.running(member_id):
+            if row.turn_id not in self._running:  # it was taken, and the answer was lost
+                self._begin(row, self._find_out(row))
+
+    def _begin(self, row: TurnRow, work: Coroutine[Any, Any, object]) -> None:
+        task = self._running[row.turn_id] = asyncio.create_task(work)
+
+        def done(_: object) -> None:
+            del self._running[row.turn_id]
+            self.wake()  # for the next turn of its session
+
+        task.add_done_callback(done)
+
+    # --- running
+
+    async def _run(self, row: TurnRow) -> None:
+        request = replace(request_of(row.request), correlation_id=row.turn_id, queue=True, deadline_s=None)
+        try:
+            await self._check(row.session_id, request)
+            submitted = await self._live.submit(row.session_id, request)
+        except (SessionHeldError, NotReadyError, MemberFencedError) as error:
+            await self._pass_on(row, error)
+            return
+        except (AmplifierError, OSError) as error:
+            await self.refuse(row, error)
+            return
+        try:
+            result = await submitted.result
+        except (HoldLostError, MemberFencedError, NotReadyError):  # whoever has the session next knows how it ended
+            return
+        except Exception as error:  # noqa: BLE001 - whatever ended it, whoever waits for it is told
+            await self.end(row, error_text(error))
+        else:
+            await self.end(row, result_text(result))
+
+    async def _check(self, session_id: str, request: TurnRequest) -> None:
+        record = await self._store.read(session_id)
+        if record.status not in ("active", "created") and not request.auto_resume:
+            raise SessionStateError(f"session {session_id} is {record.status}", hint="resume it, then send it again")
+
+    async def _pass_on(self, row: TurnRow, error: Exception) -> None:
+        """Let another member run a turn that could not begin here."""
+        if row.moves >= _MOST_MOVES:
+            await self.refuse(row, error)
+            return
+        if not isinstance(error, SessionHeldError):
+            with suppress(AmplifierError):
+                await self._live.unload(row.session_id)
+        try:
+            to = await self._find_member(await self._store.read(row.session_id))
+        except (AmplifierError, OSError) as reason:
+            await self.refuse(row, reason)
+            return
+        is_going = self._taking is None or self._taking.done()
+        if to == row.member_id and not is_going:
+            await self.refuse(row, error)
+        else:
+            await self._rows.move([row], to)
+
+    async def _find_out(self, row: TurnRow) -> None:
+        """Run a turn that nobody runs, unless it had begun."""
+        if not await self.end_begun(row):
+            await self._run(row)
+
+    # --- ending
+
+    async def end_begun(self, row: TurnRow) -> bool:
+        """End a turn that was broken off as its session tells it; False when it had not begun."""
+        messages = await self._store.read_messages(row.session_id)
+        own = [message for message in messages if message.get("correlation_id") == row.turn_id]
+        if not own:
+            return False
+        events = await self._store.read_events(row.session_id)
+        outcome = stored_outcome(row.session_id, row.turn_id, int(own[0].get("turn") or 0), events)
+        await self.end(row, result_text(outcome))
+        return True
+
+    async def end(self, row: TurnRow, result: str) -> None:
+        """Keep what came of a turn, and let whoever waits know it."""
+        if await self._keep(row, result):
+            self._asked.settle(row.turn_id, result)
+
+    async def refuse(self, row: TurnRow, error: Exception, *, is_late: bool = False) -> bool:
+        """End a turn that has not begun; False when it has, or if its deadline is not over and only that ends it."""
+        result = error_text(error)
+        if not await self._keep(row, result, is_late=is_late):
+            return False
+        try:
+            root_id = (await self._store.read(row.session_id)).root_id
+        except SessionNotFoundError:
+            root_id = row.session_id
+        self._on_event(untold_end(row.session_id, row.turn_id, root_id, error))
+        self._asked.settle(row.turn_id, result)
+        return True
+
+    async def _keep(self, row: TurnRow, result: str, *, is_late: bool = False) -> bool:
+        """Keep what came of a turn, however long that takes."""
+        while True:
+            try:
+                return await self._rows.end(row, result, is_late=is_late)
+            except StoreUnavailableError as error:
+                logger.warning("what came of turn %s is not kept yet: %s", row.turn_id, error)
+                await asyncio.sleep(_AGAIN_S)
+
+
+def _late(row: TurnRow) -> Exception:
+    return deadline_passed(request_of(row.request).deadline_s)

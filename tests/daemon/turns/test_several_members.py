@@ -1,0 +1,80 @@
+"""Turns that several members share: run where their session is, asked for anywhere, and never lost or run twice."""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from turn_bench import TurnBench, open_durable
+from worker_bench import PROMPT, faulty, until
+
+from amplifierd.exceptions import IdempotencyConflictError, NowhereToRunError
+from amplifierd.live_sessions import TurnRequest
+from amplifierd.turns.turn_queue import TurnKey
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+KEY = TurnKey("someone", "1", "the request")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def members(
+    store_address: str, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[tuple[TurnBench, TurnBench]]:
+    async with AsyncExitStack() as stack:
+        names = ("one", "two")
+        folders = [tmp_path_factory.mktemp(name) for name in names]
+        one, two = [await stack.enter_async_context(open_durable(folder, store_address)) for folder in folders]
+        yield one, two
+
+
+async def test_a_turn_runs_where_its_session_is_and_its_key_stands_for_it_everywhere(
+    members: tuple[TurnBench, TurnBench],
+) -> None:
+    one, two = members
+    session_id, folder = await one.workers.session([*faulty("wait"), "Said."])
+    first = await one.turns.submit(session_id, TurnRequest(PROMPT), KEY)
+    await until((folder / "begun").exists)
+
+    again = await two.turns.submit(session_id, TurnRequest(PROMPT), KEY)
+    waiting = await two.turns.submit(session_id, TurnRequest("and then", queue=True))
+    with pytest.raises(IdempotencyConflictError):
+        await two.turns.submit(session_id, TurnRequest("other"), TurnKey("someone", "1", "another request"))
+    assert (again.correlation_id, again.is_repeated) == (first.correlation_id, True)
+    assert await one.turns.waiting(session_id) == await two.turns.waiting(session_id)
+    (folder / "go").touch()
+
+    assert await two.workers.result(again) == await one.workers.result(first)
+    assert (await two.workers.result(waiting))["turn"] == 2
+    assert two.workers.live.state(session_id) is None
+    once_more = await two.turns.submit(session_id, TurnRequest(PROMPT), KEY)
+    assert (await two.workers.result(once_more))["turn"] == 1
+    others = await two.turns.submit(session_id, TurnRequest("mine"), TurnKey("somebody else", "1", "the request"))
+    assert (await two.workers.result(others))["turn"] == 3
+
+
+async def test_what_no_member_may_run_is_refused_at_once(members: tuple[TurnBench, TurnBench]) -> None:
+    one, _ = members
+    session_id, _ = await one.workers.session()
+    store = one.workers.home.sessions.runtime.store
+    hold = await store.acquire(session_id, one.workers.home.sessions.runtime.holder)
+    await store.update(hold, working_dir_host="elsewhere")
+    await store.release(hold)
+
+    with pytest.raises(NowhereToRunError, match="elsewhere"):
+        await one.turns.submit(session_id, TurnRequest("Hello"))
+
+
+async def test_waiting_turns_of_a_member_that_leaves_are_run_by_another(
+    members: tuple[TurnBench, TurnBench], store_address: str, tmp_path: Path
+) -> None:
+    one, _ = members
+    async with open_durable(tmp_path, store_address) as third:
+        session_id, folder = await third.workers.session([*faulty("wait"), "Said."])
+        begun = await third.begin(session_id, folder)
+        waiting = await one.turns.submit(session_id, TurnRequest("later", queue=True))
+
+    assert (await third.workers.result(begun))["status"] == "cancelled"
+    result = await one.workers.result(waiting)
+    assert (result["status"], result["turn"]) == ("completed", 2)
