@@ -7,7 +7,9 @@ before they have had the time of a lease to come back.
 
 from __future__ import annotations
 
+import asyncio
 import json
+import logging
 from collections.abc import Collection, Sequence
 from dataclasses import asdict
 from functools import partial
@@ -24,6 +26,8 @@ from .group_commit import GroupCommit
 from .held_sessions import LAST_LINES, HeldSession, HeldSessions, Lines, not_found
 from .members import LEASE_S, Members, fenced
 from .session_rows import record_of
+
+logger = logging.getLogger(__name__)
 
 _LONG_OVER_S = 5 * LEASE_S
 
@@ -81,6 +85,8 @@ WHERE holds.holder IS NOT NULL AND deleted_at IS NULL AND NOT {_IS_LIVE} ORDER B
 """
 _MOST_LEFT_BEHIND = 1000
 _ATTEMPTS = 3
+_STUCK_S = 2.0
+"""For so long a write may keep others from a session; it takes thousandths of that."""
 
 
 class Holds:
@@ -96,7 +102,7 @@ class Holds:
         }
         gone: int | None = None
         for _ in range(_ATTEMPTS):
-            row = await self._database.run(partial(_one_row, _ACQUIRE, {**values, "gone": gone}))
+            row = await self._database.run(partial(self._take, {**values, "gone": gone}))
             if row is None:
                 break
             number, body, last_message, last_event, epoch, *found, taken, is_member, address = row
@@ -112,6 +118,24 @@ class Holds:
                 raise held(current) if current else not_found(session_id, str(self._database))
             gone = epoch  # its process is not there any more, and this machine would see it
         raise not_found(session_id, str(self._database))
+
+    async def _take(self, values: dict[str, Any], connection: AsyncConnection) -> tuple[Any, ...] | None:
+        helping = asyncio.create_task(self._end_blockers(connection.info.backend_pid, values))
+        try:
+            return await _one_row(_ACQUIRE, values, connection)
+        finally:
+            helping.cancel()
+
+    async def _end_blockers(self, pid: int, values: dict[str, Any]) -> None:
+        """End the connection of a process that was stopped in the middle of a write, so that its hold can be taken."""
+        await asyncio.sleep(_STUCK_S)
+        async with self._database.connection() as connection:
+            state = await _one_row(_FIND, values, connection)
+            if values["take_over"] or state is None or not state[-1]:
+                await connection.execute(
+                    "SELECT pg_terminate_backend(pid) FROM unnest(pg_blocking_pids(%s)) AS pid", [pid]
+                )
+                logger.warning("session %s: whoever was writing it has been disconnected", values["session_id"])
 
     async def release(self, hold: Hold) -> None:
         self._sessions.forget(hold.session_id)

@@ -1,0 +1,48 @@
+"""The tables of a store: made by whoever comes first, migrated from older formats, left alone in newer ones."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from amplifierd.exceptions import FormatUnsupportedError
+from amplifierd.session_store.hold import Holder
+from amplifierd.session_store.postgres.schema import FORMAT_VERSION
+from amplifierd.session_store.postgres.store import PostgresStore
+from amplifierd.session_store.protocol import SessionQuery
+
+sys.path.append(str(Path(__file__).parents[3] / "stand_ins"))
+from stored_sessions import new_session
+
+OpenPostgres = Callable[..., PostgresStore]
+ME = Holder.of_this_process("test")
+
+
+async def test_many_who_come_at_once_make_the_tables_once(open_postgres: OpenPostgres, sql: psycopg.Connection) -> None:
+    stores = [open_postgres() for _ in range(6)]
+
+    pages = await asyncio.gather(*(store.list(SessionQuery()) for store in stores))
+
+    assert [page.total for page in pages] == [0] * 6
+    assert sql.execute("SELECT format_version FROM format").fetchall() == [(FORMAT_VERSION,)]
+
+
+async def test_a_newer_format_is_refused_unless_it_says_that_older_programs_can_use_it(
+    open_postgres: OpenPostgres, sql: psycopg.Connection
+) -> None:
+    await open_postgres().create(new_session("s1"), ME)
+    newer = FORMAT_VERSION + 1
+    sql.execute("UPDATE format SET format_version = %s, readable_by = %s", [newer, FORMAT_VERSION])
+    neighbour = open_postgres()
+    await neighbour.update(await neighbour.acquire("s1", ME, take_over=True), name="x")
+    assert sql.execute("SELECT format_version FROM format").fetchall() == [(newer,)]
+
+    sql.execute("UPDATE format SET readable_by = %s", [newer])
+    with pytest.raises(FormatUnsupportedError, match=f"has format {newer}, this version reads up to {FORMAT_VERSION}"):
+        await open_postgres().read("s1")
+    assert sql.execute("SELECT format_version FROM format").fetchall() == [(newer,)]
