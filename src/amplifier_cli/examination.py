@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from amplifier_core.exceptions import AmplifierError
 from amplifier_sessions.session_directory import is_session_id
+from amplifier_sessions.session_query import SessionQuery
 from amplifierd.exceptions import SessionHeldError
 from amplifierd.home import Home
 from amplifierd.session_defaults import WITHOUT_KEYS, default_profile
@@ -122,6 +123,28 @@ def _compiling(home: Home, profile_id: str) -> Callable[[], Awaitable[Any]]:
 
 
 async def _sessions(home: Home) -> AsyncIterator[Finding]:
+    """Look at the sessions, each of them where they are files."""
+    looking = _session_files(home) if home.settings.store.is_files else _shared_sessions(home)
+    async for finding in looking:
+        yield finding
+
+
+async def _shared_sessions(home: Home) -> AsyncIterator[Finding]:
+    """Look at a store that machines share: whether it can be reached, and what processes that are gone left in it."""
+    store = home.sessions.runtime.store
+    try:
+        abandoned = await store.abandoned()
+        count = (await store.list(SessionQuery(limit=1))).total
+    except AmplifierError as error:
+        yield Finding("session", "error", error.message, error.hint)
+        return
+    for session_id in abandoned:
+        told, fix = f"{session_id} was left by a process that is gone", f"amplifier session repair {session_id}"
+        yield Finding("session", "warning", told, fix, _repairing(home, session_id))
+    yield Finding("session", "ok", f"{count} session{'' if count == 1 else 's'} in {home.settings.store}")
+
+
+async def _session_files(home: Home) -> AsyncIterator[Finding]:
     """Look at every stored session: whether it can be read, and whether a process that is gone left it in a turn."""
     count = 0
     for directory in _directories(home.paths.sessions):

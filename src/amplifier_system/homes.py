@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -10,6 +11,9 @@ PREFIX = "AMPLIFIERD_"
 """Every variable of the environment that the daemon and the command read begins with it."""
 
 _DEFAULT = "~/.amplifierd"
+_FILES = "files"
+_STORE_VARIABLES = (f"{PREFIX}STORE", f"{PREFIX}DAEMON_STORE")
+_STORE = re.compile(r"""^[^#\n]*\bstore["']?\s*:\s*["']?([^\s,}"']*)""", re.MULTILINE)
 
 
 def daemon_home(home: Path | str | None = None, environ: Mapping[str, str] | None = None) -> Path:
@@ -27,6 +31,22 @@ def daemon_directory(name: str, default: Path, environ: Mapping[str, str] | None
 def daemon_state(home: Path | str | None = None, environ: Mapping[str, str] | None = None) -> Path:
     """Return where a home keeps its sessions."""
     return daemon_directory("STATE", daemon_home(home, environ) / "state", environ)
+
+
+def sessions_are_files(home: Path | str | None = None, environ: Mapping[str, str] | None = None) -> bool:
+    """Say whether a home surely keeps its sessions in files; where it may not, its settings have to be read."""
+    variables = os.environ if environ is None else environ
+    named = next((text for name in _STORE_VARIABLES if (text := variables.get(name, "").strip())), None)
+    if named is not None:
+        return named == _FILES
+    config = daemon_directory("CONFIG", daemon_home(home, environ) / "config", environ)
+    try:
+        text = (config / "daemon.yaml").read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        return True
+    except (OSError, UnicodeDecodeError):
+        return False
+    return all(value == _FILES for value in _STORE.findall(text))
 
 
 def ecosystem_home() -> Path:

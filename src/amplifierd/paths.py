@@ -108,6 +108,11 @@ class Paths:
         return self.state / SESSIONS
 
     @property
+    def workspaces(self) -> Path:
+        """What modules and checkpoints keep of sessions that are not in files themselves."""
+        return self.state / "workspaces"
+
+    @property
     def index_file(self) -> Path:
         return self.state / INDEX
 

@@ -16,7 +16,7 @@ from amplifier_cli.session_names import agent_of, short_id
 from amplifier_sessions.session_directory import first_prompt
 from amplifier_sessions.session_list import find_page
 from amplifier_sessions.session_query import SessionQuery
-from amplifier_system.homes import daemon_state, ecosystem_home
+from amplifier_system.homes import daemon_state, ecosystem_home, sessions_are_files
 
 if TYPE_CHECKING:
     from amplifier_sessions.session_summary import SessionSummary
@@ -56,7 +56,8 @@ def list_sessions(
     where = str(Path.cwd()) if here else None
     query = SessionQuery(working_dir=where, profile_name=profile, status=status, roots_only=not agents, limit=limit)
     state = daemon_state(invocation_of(ctx).home)
-    page = None if as_json else find_page(state, query, ecosystem_home() / "projects")
+    is_quick = not as_json and sessions_are_files(invocation_of(ctx).home)
+    page = find_page(state, query, ecosystem_home() / "projects") if is_quick else None
     if page is None:
         _list_with_library(ctx, query, as_json=as_json)
     else:

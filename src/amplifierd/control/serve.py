@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,7 +14,6 @@ from amplifierd.app import create_app
 from amplifierd.daemon.log_files import DaemonLog
 from amplifierd.daemon.run_file import serving, write_run_file
 from amplifierd.home import Home, open_home
-from amplifierd.session_store.index_database import check_index_format
 from amplifierd.settings_file import create_settings_file
 
 from .binding import Binding, bind, refuse_unsafe
@@ -29,7 +29,8 @@ def serve(home_dir: Path | None, config: Path | None, flags: Mapping[str, Any], 
         HomeInUseError: another daemon serves the home.
         UnsafeBindError: strangers could reach it.
         PortInUseError: another program listens there.
-        FormatUnsupportedError: a newer version wrote the index of its sessions.
+        FormatUnsupportedError: a newer version wrote its store of sessions.
+        StoreUnavailableError: the database of its sessions cannot be reached.
     """
     home = open_home(home_dir, overrides=flags, config_file=config)
     settings, paths = home.settings, home.paths
@@ -37,7 +38,7 @@ def serve(home_dir: Path | None, config: Path | None, flags: Mapping[str, Any], 
     with serving(paths):
         if config is None:
             create_settings_file(paths.settings_file)
-        check_index_format(paths.index_file)
+        asyncio.run(home.sessions.runtime.store.check())
         secrets = home.sessions.runtime.secrets
         log = DaemonLog(
             paths.logs, secrets, level=settings.log_level, as_json=settings.log_json, echo=not quiet and _is_watched()

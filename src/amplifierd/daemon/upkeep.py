@@ -43,6 +43,7 @@ class Upkeep:
         removed = [*await self._home.sessions.empty_trash()]
         if self._home.settings.sessions.retention_days is not None:
             removed += await self._home.sessions.cleanup()
+        await self._home.sessions.runtime.store.tidy()
         if removed:
             logger.info("removed %d old sessions", len(removed))
         self.cache_bytes = sum(entry.bytes for entry, _ in await list_cache(self._home))

@@ -18,6 +18,7 @@ from amplifierd.exceptions import HoldLostError, SessionError, SessionExistsErro
 from amplifierd.paths import Paths
 
 from .hold import FREE, Hold, Holder, fence
+from .index_database import check_index_format
 from .json_lines import encoded_file, encoded_lines, find_last, read_last
 from .listing import session_names
 from .message_page import MessagePage, Place
@@ -44,12 +45,15 @@ class FileStore:
     """
 
     def __init__(self, paths: Paths, *, progress: Progress | None = None) -> None:
-        self._sessions = paths.sessions
+        self._sessions, self._index_file = paths.sessions, paths.index_file
         self._trash = Trash(paths.sessions)
         self._index = SessionIndex(paths, progress)
         self._writers: OrderedDict[str, SessionWriter] = OrderedDict()
         remove_leftovers(paths.sessions)
         self._trash.remove_leftovers()
+
+    async def check(self) -> None:
+        await in_thread(lambda _: check_index_format(self._index_file))
 
     async def create(self, new: NewSession, holder: Holder) -> Hold:
         hold = Hold(checked_session_id(new.record.session_id), holder, epoch=1, since=now())
@@ -108,6 +112,10 @@ class FileStore:
     async def read(self, session_id: str) -> SessionRecord:
         files = self._files(session_id)
         return await in_thread(lambda _: files.read_record())
+
+    async def existing(self, session_ids: Sequence[str]) -> Collection[str]:
+        wanted = [self._files(session_id) for session_id in session_ids]
+        return await in_thread(lambda _: {files.session_id for files in wanted if files.directory.exists()})
 
     async def read_plan(self, session_id: str, number: int | None = None) -> dict[str, Any]:
         files = self._files(session_id)
@@ -262,6 +270,9 @@ class FileStore:
 
     def workspace(self, session_id: str) -> Path:
         return self._files(session_id).directory
+
+    async def tidy(self) -> None:
+        """Do nothing: a session is deleted with everything that belongs to it."""
 
     async def close(self) -> None:
         for session_id in tuple(self._writers):

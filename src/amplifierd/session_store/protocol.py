@@ -85,6 +85,15 @@ class SessionStore(Protocol):
     `lasting` writes are on the disk when the call returns.
     """
 
+    async def check(self) -> None:
+        """Make sure that the store can be used.
+
+        Raises:
+            FormatUnsupportedError: a newer version made it.
+            StoreUnavailableError: it cannot be reached.
+        """
+        ...
+
     async def create(self, new: NewSession, holder: Holder) -> Hold:
         """Store a session and hold it. Raises `SessionExistsError`."""
         ...
@@ -94,6 +103,10 @@ class SessionStore(Protocol):
         ...
 
     async def read(self, session_id: str) -> SessionRecord: ...
+
+    async def existing(self, session_ids: Sequence[str]) -> Collection[str]:
+        """Return those of some ids under which there is a session."""
+        ...
 
     async def read_plan(self, session_id: str, number: int | None = None) -> dict[str, Any]:
         """Return the plan, or the one that the n-th switch archived. Raises `MountPlanMissingError`."""
@@ -226,6 +239,10 @@ class SessionStore(Protocol):
 
     def workspace(self, session_id: str) -> Path:
         """Return the directory in which modules and checkpoints of this session keep files of their own."""
+        ...
+
+    async def tidy(self) -> None:
+        """Remove what is left on this machine of sessions that were deleted elsewhere."""
         ...
 
     async def close(self) -> None:

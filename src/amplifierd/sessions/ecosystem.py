@@ -7,7 +7,7 @@ store, and the original stays as it is.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -43,28 +43,29 @@ Stamp = tuple[int, ...]
 Messages = list[Message]
 Events = list[StoredEvent]
 Records = list[SessionRecord]
+FindCopied = Callable[[Sequence[str]], Awaitable[Collection[str]]]
 
 
 class EcosystemSessions:
     """A reader of one directory of projects; without one, that of `AMPLIFIER_HOME`, by default `~/.amplifier`.
 
-    Sessions of which `is_copied` says that they go on elsewhere are neither listed nor found by searching.
+    Sessions that go on elsewhere, which `find_copied` picks out of some ids, are neither listed nor found by searching.
     """
 
-    def __init__(
-        self, projects: Path | None = None, *, is_copied: Callable[[str], bool] = lambda session_id: False
-    ) -> None:
-        self._is_copied = is_copied
+    def __init__(self, projects: Path | None = None, *, find_copied: FindCopied | None = None) -> None:
+        self._find_copied = find_copied
         self._projects = (projects or get_amplifier_home() / "projects").absolute()
         self._known: dict[Path, tuple[Stamp, SessionRecord]] = {}
 
     async def list(self, query: SessionQuery) -> SessionPage:
         """Return a page of these sessions; `total` is how many there are in all."""
-        return await in_thread(lambda stop: self._page(query))
+        visible = await self._visible()
+        return await in_thread(lambda stop: self._page(visible, query))
 
     async def search(self, text: str, *, limit: int = 50) -> tuple[SearchHit, ...]:
         """Return the sessions in whose name or messages a text is found, the latest first."""
-        return await in_thread(lambda stop: self._hits(Wanted(text), limit, stop.check))
+        visible = await self._visible()
+        return await in_thread(lambda stop: self._hits(visible, Wanted(text), limit, stop.check))
 
     async def read(self, session_id: str) -> SessionRecord:
         """Return one session, with the numbers of its messages and turns.
@@ -137,17 +138,17 @@ class EcosystemSessions:
         }
         return NewSession(SessionRecord.model_validate(fields), plan, messages=self._messages(found), events=events)
 
-    def _page(self, query: SessionQuery) -> SessionPage:
+    def _page(self, visible: Records, query: SessionQuery) -> SessionPage:
         wanted = None if query.text is None else Wanted(query.text)
         found = [
             record
-            for record in self._visible()
+            for record in visible
             if matches(record, query) and (wanted is None or self._find_hit(record, wanted))
         ]
         return SessionPage(tuple(map(self._counted, page_of(found, query))), total=len(found))
 
-    def _hits(self, wanted: Wanted, limit: int, check: Callable[[], None]) -> tuple[SearchHit, ...]:
-        newest = sorted(self._visible(), key=last_used, reverse=True)
+    def _hits(self, visible: Records, wanted: Wanted, limit: int, check: Callable[[], None]) -> tuple[SearchHit, ...]:
+        newest = sorted(visible, key=last_used, reverse=True)
         hits: tuple[SearchHit, ...] = ()
         for record in newest:
             check()
@@ -165,8 +166,12 @@ class EcosystemSessions:
                 return SearchHit(record, snippet, message["id"], message["turn"])
         return None
 
-    def _visible(self) -> Records:
-        return [record for record in self._records() if not self._is_copied(record.session_id)]
+    async def _visible(self) -> Records:
+        records = await in_thread(lambda stop: self._records())
+        if self._find_copied is None or not records:
+            return records
+        copied = await self._find_copied([record.session_id for record in records])
+        return [record for record in records if record.session_id not in copied]
 
     def _records(self) -> Records:
         """Return every session; of two with one id, the one that was used last."""

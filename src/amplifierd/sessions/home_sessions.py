@@ -74,7 +74,7 @@ class Sessions(SessionRemoval):
 
     async def clone(self, session_id: str, name: str | None = None) -> SessionRecord:
         """Store a copy of a session, with its events and its children."""
-        return await self._branches.clone(self.get(session_id), name)
+        return await self._branches.clone(await self._read(session_id), name)
 
     async def change_profile(self, session_id: str, profile: str, *, cancel: bool = False) -> SessionRecord:
         """Let a session go on with another profile, or with the newest build of its own; its history stays.
@@ -84,7 +84,7 @@ class Sessions(SessionRemoval):
         Raises:
             SessionStateError: the session has ended.
         """
-        record = self._active(session_id)
+        record = await self._active(session_id)
         working_dir = Path(record.working_dir)
         request = SessionRequest(profile=profile, working_dir=working_dir, overrides=record.settings_overrides)
         equipment, plan = await self._creation.plan_for(request)
@@ -111,7 +111,7 @@ class Sessions(SessionRemoval):
             ProviderNotInPlanError: the plan has no such provider.
             SessionStateError: the session has ended.
         """
-        record, choice = self._active(session_id), AgentChoice(provider, model, effort, max_iterations)
+        record, choice = await self._active(session_id), AgentChoice(provider, model, effort, max_iterations)
         plan = await self._store.read_plan(session_id)
         given = choice.overrides(plan, self.runtime.environment, self.runtime.find_key)
         changes = {"settings_overrides": merge_sections(record.settings_overrides, given)}
@@ -122,8 +122,8 @@ class Sessions(SessionRemoval):
         changed = lay_over_plan(plan, given, allow_modules=False)
         return await self._switch(session_id, equipment, changed, changes, told, cancel=cancel)
 
-    def _active(self, session_id: str) -> SessionRecord:
-        record = self.get(session_id)
+    async def _active(self, session_id: str) -> SessionRecord:
+        record = await self._read(session_id)
         if record.status != "active":
             raise SessionStateError(f"session {session_id} is {record.status}", hint="resume it first")
         return record
@@ -256,7 +256,7 @@ class Sessions(SessionRemoval):
         Raises:
             InvalidTurnError: there is no checkpoint of that turn.
         """
-        return await changes_of(self.checkpoints(self.get(session_id)), turn)
+        return await changes_of(self.checkpoints(await self._read(session_id)), turn)
 
     async def undo(
         self, session_id: str, turn: int, *, what: Undone = "both", force: bool = False
@@ -271,7 +271,7 @@ class Sessions(SessionRemoval):
             ExecutionInProgressError: a turn is running.
             SessionHeldError: another process holds the session.
         """
-        async with self._trees.held(self.get(session_id).root_id):  # nobody else works with its files meanwhile
+        async with self._trees.held((await self._read(session_id)).root_id):  # nobody else works with its files
             return await self._undo(session_id, turn, what, force=force)
 
     async def _undo(self, session_id: str, turn: int, what: Undone, *, force: bool) -> UndoResult | None:
@@ -282,7 +282,7 @@ class Sessions(SessionRemoval):
             )
         undone: UndoResult | None = None
         if what != "conversation":
-            undone = await undo_files(self.checkpoints(self.get(session_id)), turn, force=force)
+            undone = await undo_files(self.checkpoints(await self._read(session_id)), turn, force=force)
             if not undone.done:
                 return undone
         if what != "files":

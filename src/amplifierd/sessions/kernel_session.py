@@ -122,10 +122,11 @@ class KernelSession:
     def _inject(self) -> dict[str, Any]:
         runner, runtime = self.runner, self.runner.runtime
         paths = runtime.paths
+        session_dir = runtime.store.workspace(runner.session_id)
         places = RuntimePlaces(
             working_dir=runner.working_dir,
-            session_dir=runtime.store.workspace(runner.session_id),
-            sessions_dir=paths.sessions,
+            session_dir=session_dir,
+            sessions_dir=session_dir.parent,
             approvals_file=paths.logs / "approvals.jsonl",
         )
         injected, warnings = inject_runtime(

@@ -89,7 +89,7 @@ def open_sessions(
     return Sessions(
         runtime,
         creation,
-        EcosystemSessions(is_copied=lambda session_id: (paths.sessions / session_id).exists()),
+        EcosystemSessions(find_copied=store.existing),
         find_checkpoints,
         defaults,
         profiles=profiles,

@@ -206,7 +206,8 @@ class _Stage:
             turn_count=recorded.turns[0].number - 1,
         )
         hold = await store.create(NewSession(record, without_effects.plan, recorded.earlier), runtime.holder)
-        names = {str(runtime.paths.sessions): "<sessions>", str(paths.sessions): "<sessions>"}
+        recorded_in = runtime.store.workspace(session_id).parent
+        names = {str(recorded_in): "<sessions>", str(paths.sessions): "<sessions>"}
         comparison = RequestComparison(secrets.scrubbed, names)
         layer = ReplayLayer(recorded, comparison, lambda text: runner.steer(text))
         tree = SessionTree(store, hold, TreeEvents(session_id), TreeBudget(), _approvals(session_id, recorded))

@@ -101,7 +101,7 @@ class SessionChanges(OpenSessions):
         Raises:
             SessionStateError: it was never started, has ended, or the status is not an end.
         """
-        record = self.get(session_id)
+        record = await self._read(session_id)
         if status not in ENDED or record.status != "active":
             raise SessionStateError(
                 f"session {session_id} is {record.status} and cannot become {status}",

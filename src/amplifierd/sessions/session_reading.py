@@ -48,7 +48,7 @@ class SessionReading:
         Raises:
             SessionNotFoundError: there is none of that id.
         """
-        return now_or_in_thread(lambda: self._read(checked_session_id(session_id)))
+        return now_or_in_thread(lambda: self._read(session_id))
 
     def search(self, text: str, *, limit: int = 50) -> tuple[SearchHit, ...]:
         """Return the sessions whose name or messages contain the words of a text."""
@@ -131,7 +131,14 @@ class SessionReading:
         return now_or_in_thread(lambda: self._store.list(wanted)).total > 0
 
     async def _read(self, session_id: str) -> SessionRecord:
-        return await (await self._source_of(session_id)).read(session_id)
+        """Return a session as it is stored; what is ours comes first."""
+        try:
+            return await self._store.read(session_id)
+        except SessionNotFoundError as error:
+            try:
+                return await self._elsewhere.read(session_id)
+            except SessionNotFoundError:
+                raise error from None
 
     async def _source_of(self, session_id: str) -> ReadableSessions:
         """Return where a session is kept; what is ours comes first."""

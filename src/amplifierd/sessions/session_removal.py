@@ -46,16 +46,17 @@ class SessionRemoval(SessionChanges):
         for member in whole_tree[1:]:
             await self._unload(member)
         holds: list[Hold] = []
-        root_id = self.get(session_id).root_id
+        top = await self._read(session_id)
+        root_id = top.root_id
         if forever:
-            await self._purge_below(self.get(session_id))
+            await self._purge_below(top)
         async with self._trees.held(root_id) as root_hold:
             try:
                 for member in whole_tree:
                     own = member == root_id
                     holds.append(root_hold if own else await self._store.acquire(member, self.runtime.holder))
                 while holds:
-                    record = self.get(holds[-1].session_id)
+                    record = await self._read(holds[-1].session_id)
                     await self.runtime.announcements.delete(holds[-1], record, forever=forever)
                     holds.pop()
             finally:

@@ -58,6 +58,7 @@ async def test_an_id_is_taken_once(store: SessionStore, me: Holder) -> None:
 
     with pytest.raises(SessionExistsError, match="s1"):
         await store.create(new_session("s1", name="second"), me)
+    assert set(await store.existing(["s0", "s1", "s2"])) == {"s1"}
 
     assert (await store.read("s1")).name == "first"
 

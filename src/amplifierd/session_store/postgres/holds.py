@@ -11,10 +11,12 @@ import asyncio
 import json
 import logging
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
 from typing import Any
 
+import psycopg
 from psycopg import AsyncConnection
 
 from amplifierd.session_store.hold import Hold, Holder, held
@@ -84,6 +86,7 @@ SELECT session_id, holds.epoch FROM holds JOIN sessions ON session = number LEFT
 WHERE holds.holder IS NOT NULL AND deleted_at IS NULL AND NOT {_IS_LIVE} ORDER BY session_id LIMIT %(most)s
 """
 _MOST_LEFT_BEHIND = 1000
+_END_BLOCKERS = "SELECT pg_terminate_backend(pid) FROM unnest(pg_blocking_pids(%s)) AS pid"
 _ATTEMPTS = 3
 _STUCK_S = 2.0
 """For so long a write may keep others from a session; it takes thousandths of that."""
@@ -129,13 +132,12 @@ class Holds:
     async def _end_blockers(self, pid: int, values: dict[str, Any]) -> None:
         """End the connection of a process that was stopped in the middle of a write, so that its hold can be taken."""
         await asyncio.sleep(_STUCK_S)
-        async with self._database.connection() as connection:
-            state = await _one_row(_FIND, values, connection)
-            if values["take_over"] or state is None or not state[-1]:
-                await connection.execute(
-                    "SELECT pg_terminate_backend(pid) FROM unnest(pg_blocking_pids(%s)) AS pid", [pid]
-                )
-                logger.warning("session %s: whoever was writing it has been disconnected", values["session_id"])
+        with suppress(psycopg.Error):  # the attempt that waits says so as well
+            async with await self._database.connect("takeover") as connection:
+                state = await _one_row(_FIND, values, connection)
+                if values["take_over"] or state is None or not state[-1]:
+                    await connection.execute(_END_BLOCKERS, [pid])
+                    logger.warning("session %s: whoever was writing it has been disconnected", values["session_id"])
 
     async def release(self, hold: Hold) -> None:
         self._sessions.forget(hold.session_id)

@@ -37,7 +37,8 @@ _TRASH = """
 SELECT session_id, record, deleted_at FROM sessions WHERE deleted_at IS NOT NULL ORDER BY deleted_at DESC, number DESC
 """
 _LAST_DELETED = """
-SELECT number FROM sessions WHERE session_id = %s AND deleted_at IS NOT NULL ORDER BY deleted_at DESC, number DESC
+SELECT number, deleted_at FROM sessions WHERE session_id = %s AND deleted_at IS NOT NULL
+ORDER BY deleted_at DESC, number DESC
 """
 _RESTORE = """
 WITH back AS (
@@ -67,10 +68,12 @@ class Removal:
         await self._sessions.write(held, _DELETE, {})
         self._sessions.forget(hold.session_id)
 
-    async def discard(self, hold: Hold) -> None:
-        held = await self._sessions.get(hold)
-        await self._sessions.write(held, _DISCARD, {"deleted_at": now()})
+    async def discard(self, hold: Hold) -> str:
+        """Return the moment under which the session is in the trash."""
+        held, deleted_at = await self._sessions.get(hold), now()
+        await self._sessions.write(held, _DISCARD, {"deleted_at": deleted_at})
         self._sessions.forget(hold.session_id)
+        return deleted_at
 
     async def trash(self) -> tuple[TrashedSession, ...]:
         async def select(connection: AsyncConnection) -> tuple[TrashedSession, ...]:
@@ -79,8 +82,9 @@ class Removal:
 
         return await self._database.run(select)
 
-    async def restore(self, session_id: str) -> None:
-        number = await self._last_deleted(session_id)
+    async def restore(self, session_id: str) -> str:
+        """Return the moment at which the session had been deleted."""
+        number, deleted_at = await self._last_deleted(session_id)
 
         async def update(connection: AsyncConnection) -> bool:
             values = {"number": number, "session_id": session_id}
@@ -92,6 +96,7 @@ class Removal:
                 f"there is a session {session_id!r} again, so the deleted one cannot be restored",
                 hint="delete that one first",
             )
+        return deleted_at
 
     async def purge(self, session_id: str, before: str | None) -> None:
         await self._last_deleted(session_id)
@@ -101,12 +106,11 @@ class Removal:
 
         await self._database.run(delete)
 
-    async def _last_deleted(self, session_id: str) -> int:
-        async def select(connection: AsyncConnection) -> int | None:
-            row = await (await connection.execute(_LAST_DELETED, [session_id])).fetchone()
-            return None if row is None else int(row[0])
+    async def _last_deleted(self, session_id: str) -> tuple[int, str]:
+        async def select(connection: AsyncConnection) -> tuple[int, str] | None:
+            return await (await connection.execute(_LAST_DELETED, [session_id])).fetchone()
 
-        number = await self._database.run(select)
-        if number is None:
+        found = await self._database.run(select)
+        if found is None:
             raise SessionNotFoundError(f"there is no deleted session {session_id!r}", hint="list the deleted sessions")
-        return number
+        return found

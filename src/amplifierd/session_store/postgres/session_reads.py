@@ -51,6 +51,10 @@ class SessionReads:
             raise self._not_found(session_id)
         return record_of(rows[0][0], session_id)
 
+    async def existing(self, session_ids: Sequence[str]) -> frozenset[str]:
+        statement = "SELECT session_id FROM sessions WHERE session_id = ANY(%(ids)s) AND deleted_at IS NULL"
+        return frozenset(found for (found,) in await self._rows(statement, {"ids": list(session_ids)}))
+
     async def plan(self, session_id: str, number: int | None) -> dict[str, Any]:
         rows = await self._of(
             session_id, "SELECT body FROM plans WHERE session = %(number)s AND number = %(plan)s", plan=number or 0

@@ -10,7 +10,9 @@ from typing import Any
 
 from psycopg import AsyncConnection
 
+from amplifier_sessions.session_directory import is_session_id
 from amplifier_system.tasks import run_to_end
+from amplifier_system.threads import Stop, in_thread
 from amplifierd.exceptions import StoreUnavailableError
 from amplifierd.paths import Paths
 from amplifierd.session_store.hold import Hold, Holder
@@ -45,6 +47,7 @@ from .session_lists import SessionLists
 from .session_reads import SessionReads
 from .shared_values import SharedValues
 from .stored_text import json_text
+from .workspaces import Workspaces
 
 logger = logging.getLogger(__name__)
 
@@ -67,7 +70,7 @@ class PostgresStore:
         together: int = MOST_TOGETHER,
         connection_type: type[AsyncConnection] = AsyncConnection,
     ) -> None:
-        self._workspaces = paths.sessions
+        self._workspaces = Workspaces(paths.workspaces)
         self.database = Database(address, program=program, patience_s=patience_s, connection_type=connection_type)
         self.notifications = Notifications(self.database)
         self.members = Members(self.database, self.notifications, program)
@@ -81,6 +84,9 @@ class PostgresStore:
         self._removal = Removal(self.database, sessions)
         self._reads = SessionReads(self.database)
         self._lists = SessionLists(self.database)
+
+    async def check(self) -> None:
+        await self.existing([])
 
     async def create(self, new: NewSession, holder: Holder) -> Hold:
         checked_session_id(new.record.session_id)
@@ -107,6 +113,10 @@ class PostgresStore:
 
     async def read(self, session_id: str) -> SessionRecord:
         return await self.database.call(self._reads.record(checked_session_id(session_id)))
+
+    async def existing(self, session_ids: Sequence[str]) -> Collection[str]:
+        wanted = [checked_session_id(session_id) for session_id in session_ids]
+        return await self.database.call(self._reads.existing(wanted))
 
     async def read_plan(self, session_id: str, number: int | None = None) -> dict[str, Any]:
         return await self.database.call(self._reads.plan(checked_session_id(session_id), number))
@@ -221,18 +231,22 @@ class PostgresStore:
 
     async def delete(self, hold: Hold) -> None:
         await self.database.finish(self._removal.delete(hold))
+        await in_thread(lambda _: self._workspaces.remove(hold.session_id))
 
     async def discard(self, hold: Hold) -> None:
-        await self.database.finish(self._removal.discard(hold))
+        deleted_at = await self.database.finish(self._removal.discard(hold))
+        await in_thread(lambda _: self._workspaces.discard(hold.session_id, deleted_at))
 
     async def trash(self) -> tuple[TrashedSession, ...]:
         return await self.database.call(self._removal.trash())
 
     async def restore(self, session_id: str) -> None:
-        await self.database.finish(self._removal.restore(checked_session_id(session_id)))
+        deleted_at = await self.database.finish(self._removal.restore(checked_session_id(session_id)))
+        await in_thread(lambda _: self._workspaces.restore(session_id, deleted_at))
 
     async def purge(self, session_id: str, *, before: str | None = None) -> None:
         await self.database.finish(self._removal.purge(checked_session_id(session_id), before))
+        await in_thread(lambda _: self._workspaces.purge(session_id, before))
 
     async def join(self) -> str:
         return await self.database.finish(self.members.require())
@@ -241,7 +255,18 @@ class PostgresStore:
         self.members.belong_to(member_id)
 
     def workspace(self, session_id: str) -> Path:
-        return self._workspaces / checked_session_id(session_id)
+        return self._workspaces.place(checked_session_id(session_id))
+
+    async def tidy(self) -> None:
+        names = [name for name in await in_thread(lambda _: self._workspaces.names()) if is_session_id(name)]
+        known = await self.existing(names)
+
+        def remove(stop: Stop) -> None:
+            for name in set(names) - set(known):
+                stop.check()
+                self._workspaces.remove(name)
+
+        await in_thread(remove)
 
     async def close(self) -> None:
         await self.members.leave()
