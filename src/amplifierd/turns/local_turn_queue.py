@@ -26,6 +26,9 @@ class LocalTurnQueue:
         interrupted = await self._sessions.mark_interrupted()
         self._begin(interrupted)
 
+    async def drain(self) -> None:
+        """Do nothing: there are no others."""
+
     async def stop(self) -> None:
         for task in self._following:
             task.cancel()

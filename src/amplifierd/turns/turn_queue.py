@@ -33,8 +33,12 @@ class TurnQueue(Protocol):
         """Come up, and take over what processes left that are gone; what follows goes on meanwhile."""
         ...
 
+    async def drain(self) -> None:
+        """Have no further turns begin here; what waits is left to others. Returns when those that run have ended."""
+        ...
+
     async def stop(self) -> None:
-        """Have no further turns run here."""
+        """Have no further turns begin here, whatever becomes of those that wait."""
         ...
 
     async def close(self) -> None:

@@ -11,6 +11,7 @@ from worker_bench import PROMPT, faulty, until
 
 from amplifierd.exceptions import IdempotencyConflictError, NowhereToRunError
 from amplifierd.live_sessions import TurnRequest
+from amplifierd.session_store.postgres.store import PostgresStore
 from amplifierd.turns.turn_queue import TurnKey
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -78,3 +79,23 @@ async def test_waiting_turns_of_a_member_that_leaves_are_run_by_another(
     assert (await third.workers.result(begun))["status"] == "cancelled"
     result = await one.workers.result(waiting)
     assert (result["status"], result["turn"]) == ("completed", 2)
+
+
+@pytest.mark.usefixtures("members")
+async def test_a_member_that_is_drained_ends_what_it_runs_and_leaves_the_rest_to_others(
+    store_address: str, tmp_path: Path
+) -> None:
+    async with open_durable(tmp_path, store_address) as third:
+        store = third.workers.home.sessions.runtime.store
+        assert isinstance(store, PostgresStore)
+        session_id, folder = await third.workers.session([*faulty("wait"), "Said.", "Said."])
+        begun = await third.begin(session_id, folder)
+        waiting = await third.turns.submit(session_id, TurnRequest("later", queue=True))
+        assert await store.members.set_state(store.members.own_id or "", "draining")
+        async with third.workers.meanwhile(third.turns.drain()):
+            late = await third.turns.submit(session_id, TurnRequest("still later", queue=True))
+            (folder / "go").touch()
+
+        results = [await third.workers.result(turn) for turn in (begun, waiting, late)]
+        assert [(one["status"], one["turn"]) for one in results] == [("completed", n) for n in (1, 2, 3)]
+        assert third.workers.live.state(session_id) is None

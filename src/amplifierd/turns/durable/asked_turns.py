@@ -14,8 +14,8 @@ from .turn_text import result_of
 
 logger = logging.getLogger(__name__)
 
-LOOK_S = 10.0
-"""How often is looked for what no notification told."""
+_LOOK_S = 2.0
+"""How often is looked for what no notification told, while somebody waits."""
 
 
 class AskedTurns:
@@ -65,7 +65,7 @@ class AskedTurns:
             except StoreUnavailableError as error:
                 logger.warning("what came of turns elsewhere is not known yet: %s", error)
             with suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_S):
+                async with asyncio.timeout(_LOOK_S):
                     await self._wake.wait()
 
     def close(self) -> None:

@@ -8,6 +8,7 @@ import random
 import uuid
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from itertools import groupby
 from typing import Any
 
 from amplifier_core.exceptions import AmplifierError
@@ -33,9 +34,9 @@ from amplifierd.workers.orphans import WORKER
 from amplifierd.workers.untold_end import unnumbered
 
 from . import job_schema, jobs
-from .asked_turns import LOOK_S, AskedTurns
+from .asked_turns import AskedTurns
 from .turn_rows import CHANNEL, NewTurn, TurnRow, TurnRows
-from .turn_runs import TurnRuns
+from .turn_runs import LOOK_S, TurnRuns
 from .turn_text import request_of
 
 logger = logging.getLogger(__name__)
@@ -44,6 +45,7 @@ _DAEMONS = (WORKER, DAEMON)
 """Holders that run turns for others."""
 
 _AT_ONCE = 50
+_DRAIN_S = 0.5
 
 
 class DurableTurnQueue:
@@ -64,6 +66,7 @@ class DurableTurnQueue:
         self._runs = TurnRuns(self._rows, store, live, self._asked, self._member_for, on_event)
         self._own_ids: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._adopting: asyncio.Task[None] | None = None
         self._subscriptions: list[Callable[[], None]] = []
         self._is_started, self._is_stopped = asyncio.Event(), False
         self._changed = asyncio.Event()
@@ -82,7 +85,29 @@ class DurableTurnQueue:
         self._runs.start(self._member, worker_id)
         self._is_started.set()
         self._begin(self._asked.keep_looking())
-        self._begin(self._keep_adopting())
+        self._adopting = self._begin(self._keep_adopting())
+
+    async def drain(self) -> None:
+        own = await self._member()
+        if self._adopting is not None:
+            self._adopting.cancel()
+        await self._runs.stop()
+        while await self._runs.wait(_DRAIN_S):
+            await self._leave_to_others(own)
+        await self._leave_to_others(own)
+
+    async def _leave_to_others(self, own: str) -> None:
+        """Have other members run what waits here, unless its session is at work; it goes with its last turn."""
+        for session_id, found in groupby(await self._rows.waiting(own), lambda row: row.session_id):
+            rows = [*found]
+            if session_id in self._runs.sessions:
+                continue
+            try:
+                await self._live.unload(session_id)
+                record, members = await self._store.read(session_id), await self._store.members.list()
+                await self._rows.move(rows, choose(record, members).member_id)
+            except AmplifierError as error:
+                logger.info("turns of session %s wait until another member can run them: %s", session_id, error)
 
     async def stop(self) -> None:
         self._is_stopped = True
@@ -97,10 +122,11 @@ class DurableTurnQueue:
             end()
         self._asked.close()
 
-    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+    def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     async def _member(self) -> str:
         member_id = await self._store.join()

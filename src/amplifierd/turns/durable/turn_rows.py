@@ -204,6 +204,11 @@ class TurnRows:
     async def running(self, member_id: str) -> list[TurnRow]:
         return await self._select("member_id = %(member_id)s AND state = 'running'", member_id=member_id)
 
+    async def waiting(self, member_id: str) -> list[TurnRow]:
+        """Return the turns that wait for a member, those of one session in their order."""
+        condition = "member_id = %(member_id)s AND state = 'waiting' ORDER BY session_id, job_id"
+        return await self._select(condition, member_id=member_id)
+
     async def sessions_left(self, most: int) -> list[str]:
         """Return sessions with turns that members had who are gone."""
         statement = f"SELECT DISTINCT session_id FROM turns WHERE state <> 'ended' AND NOT EXISTS {_GONE} LIMIT %s"

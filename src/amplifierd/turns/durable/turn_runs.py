@@ -25,7 +25,7 @@ from amplifierd.session_store.record import SessionRecord
 from amplifierd.sessions.prompt_queue import deadline_passed
 from amplifierd.workers.untold_end import stored_outcome, untold_end
 
-from .asked_turns import LOOK_S, AskedTurns
+from .asked_turns import AskedTurns
 from .turn_rows import TurnRow, TurnRows
 from .turn_text import error_text, request_of, result_text
 
@@ -33,6 +33,9 @@ logger = logging.getLogger(__name__)
 
 FindMember = Callable[[SessionRecord], Awaitable[str]]
 """Returns the member that is to run the turns of a session; raises if none can."""
+
+LOOK_S = 10.0
+"""How often is looked for what no notification told."""
 
 _MOST_MOVES = 8
 _AGAIN_S = 1.0
@@ -53,6 +56,7 @@ class TurnRuns:
         self._rows, self._store, self._live, self._asked = rows, store, live, asked
         self._find_member, self._on_event = find_member, on_event
         self._running: dict[str, asyncio.Task[object]] = {}
+        self._sessions: dict[str, str] = {}
         self._wake = asyncio.Event()
         self._taking: asyncio.Task[None] | None = None
 
@@ -69,10 +73,21 @@ class TurnRuns:
             self._taking.cancel()
             await asyncio.wait([self._taking])
 
+    @property
+    def sessions(self) -> frozenset[str]:
+        """The sessions whose turns run here."""
+        return frozenset(self._sessions.values())
+
+    async def wait(self, seconds: float | None = None) -> bool:
+        """Wait until a turn has ended; False when none runs."""
+        if self._running:
+            await asyncio.wait(self._running.values(), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        return bool(self._running)
+
     async def close(self) -> None:
         """Wait until what came of those that run is kept."""
-        while self._running:
-            await asyncio.wait(self._running.values())
+        while await self.wait():
+            pass
 
     # --- taking
 
@@ -98,9 +113,10 @@ class TurnRuns:
 
     def _begin(self, row: TurnRow, work: Coroutine[Any, Any, object]) -> None:
         task = self._running[row.turn_id] = asyncio.create_task(work)
+        self._sessions[row.turn_id] = row.session_id
 
         def done(_: object) -> None:
-            del self._running[row.turn_id]
+            del self._running[row.turn_id], self._sessions[row.turn_id]
             self.wake()  # for the next turn of its session
 
         task.add_done_callback(done)
