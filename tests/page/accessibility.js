@@ -52,6 +52,15 @@
   for (const id of new Set(ids)) if (ids.filter((one) => one === id).length > 1) found.push(`id twice: ${id}`);
   if (document.querySelectorAll("main").length !== 1) found.push("there is not one main part");
   if (!document.querySelector("h1")) found.push("no heading");
+  const inFlow = new Set(["static", "relative"]);
+  for (const element of document.body.querySelectorAll("main *, dialog[open] *")) {
+    const style = getComputedStyle(element);
+    const around = element.parentElement;
+    if (!(element instanceof HTMLElement) || !inFlow.has(style.position) || /^(inline|contents)$/.test(style.display)) continue;
+    if (element.closest(".visually-hidden") || getComputedStyle(around).overflowX !== "visible" || !isShown(element)) continue;
+    const beyond = element.getBoundingClientRect().right - around.getBoundingClientRect().right;
+    if (beyond > 1) found.push(`sticks out by ${Math.round(beyond)}: ${describe(element)}`);
+  }
   if (document.documentElement.scrollWidth > innerWidth) found.push(`wider than the window: ${document.documentElement.scrollWidth}`);
   return found;
 };

@@ -107,14 +107,14 @@ def prepare(daemon: PageDaemon) -> str:
         daemon.run(other, name)
     main = create(daemon, working_plan(), "Discount is wrong in the cart")
     daemon.begin(main, "Ten percent off takes off ten cents. Find out why, and mend it.")
-    settle(daemon, main)
+    settle(daemon, main, turns=1)
     daemon.begin(main, "Run the tests.")
-    settle(daemon, main)
+    settle(daemon, main, turns=2)
     return main
 
 
-def settle(daemon: PageDaemon, session: str) -> None:
-    """Answer what is asked about files, and wait until the session rests or waits for a command to be allowed."""
+def settle(daemon: PageDaemon, session: str, turns: int) -> None:
+    """Answer what is asked about files, and wait until so many turns are over or one waits for a command to be allowed."""
     for _ in range(600):
         for question in daemon.api.get(f"/sessions/{session}/approvals").json()["pending"]:
             if question["tool_name"] == "bash":
@@ -122,7 +122,8 @@ def settle(daemon: PageDaemon, session: str) -> None:
             daemon.api.post(
                 f"/sessions/{question['session_id']}/approvals/{question['request_id']}", json={"decision": "allow"}
             ).raise_for_status()
-        if daemon.api.get(f"/sessions/{session}").json()["activity"] == "idle":
+        shown = daemon.api.get(f"/sessions/{session}").json()
+        if (shown["activity"], shown["turn_count"]) == ("idle", turns):
             return
         time.sleep(0.1)
 

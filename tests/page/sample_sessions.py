@@ -40,6 +40,13 @@ def create(daemon: PageDaemon, plan: dict[str, Any], name: str) -> str:
     return session_id
 
 
+def session_of(daemon: PageDaemon, profile: str) -> str:
+    """Create a session of a profile, and return its id."""
+    body = {"profile_name": profile, "working_dir": str(daemon.directory)}
+    session_id: str = daemon.api.post("/sessions", json=body).raise_for_status().json()["session_id"]
+    return session_id
+
+
 def plan_of(*script: Any, **parts: Any) -> dict[str, Any]:
     """Return a plan whose model says these things, with the file tools; `parts` replaces parts of it."""
     provider = {"script": [*script], "on_exhausted": "canned", "tool_trigger": None}
@@ -116,6 +123,4 @@ def session_with_a_hook(daemon: PageDaemon) -> str:
         package.mkdir(parents=True)
         (package / "__init__.py").write_text(_HOOK)
         (profiles / "cheese.md").write_text(_PROFILE)
-    body = {"profile_name": "local/cheese", "working_dir": str(daemon.directory)}
-    session_id: str = daemon.api.post("/sessions", json=body).raise_for_status().json()["session_id"]
-    return session_id
+    return session_of(daemon, "local/cheese")

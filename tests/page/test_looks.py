@@ -3,63 +3,82 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
 from importlib.resources import files
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
 
-from .accessibility import faults
+from .accessibility import BOTH, faults
+from .chromium import Complaints
 from .page_daemon import PageDaemon
-from .sample_sessions import asking_session, calls, create, plan_of
+from .sample_sessions import ASKS, calls, create, plan_of, session_of
 
 PAGE = Path(str(files("amplifierd.page")))
 FIRST = ("early.js", "app.js", "views/sessions.js", "views/conversation/conversation.js")
 _IMPORT = re.compile(r'^import [^;]*?"(\.[^"]+)";', re.MULTILINE)
 
 
-@pytest.fixture(scope="module")
-def talked(daemon: PageDaemon) -> str:
-    """A session with an answer, a tool call that failed and one that worked."""
+WIDTHS = (360, 1280, 3840)
+
+
+@pytest.fixture
+def busy(daemon: PageDaemon) -> Iterator[str]:
+    """A session with an answer, a tool call that failed and one that worked, and one that waits to be allowed."""
     (daemon.directory / "looks.md").write_text("text\n")
     looks = {"thinking": "Hm.", **calls("read_file", text="I look.", file_path="looks.md")}
     answer = "## Done\n\n`code`, **more**\n\n```python\ndef f(x):\n    return x  # one\n```\n\n| a |\n|---|\n| 1 |\n"
-    session_id = create(daemon, plan_of(looks, calls("read_file", file_path="missing.md"), answer), "Looked at")
+    asks = calls("write_file", file_path="looked-at.txt", content="x")
+    script = (looks, calls("read_file", file_path="missing.md"), answer, asks)
+    session_id = create(daemon, plan_of(*script, hooks=[ASKS]), "Looked at, and given a name that fills every line")
     daemon.run(session_id, "show me")
-    return session_id
-
-
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("width", [360, 1280])
-def test_everything_can_be_read_named_and_fits(page: Page, talked: str, theme: str, width: int) -> None:
-    page.emulate_media(color_scheme="dark" if theme == "dark" else "light")
-    page.set_viewport_size({"width": width, "height": 800})
-    found = {}
-    for address, awaited in (
-        ("/app/", "Looked at"),
-        ("/app/new", "foundation/offline"),
-        (f"/app/sessions/{talked}", "show me"),
-    ):
-        page.goto(address)
-        expect(page.get_by_role("main").get_by_text(awaited).first).to_be_visible()
-        for summary in page.locator("tool-card summary, .thinking summary").all():
-            summary.click()
-        found[address] = faults(page)
-
-    assert found == {address: [] for address in found}
-
-
-def test_a_question_can_be_read_in_the_dark(page: Page, daemon: PageDaemon) -> None:
-    page.emulate_media(color_scheme="dark")
-    session_id = asking_session(daemon, "looked-at.txt", "Asks in the dark")
     daemon.begin(session_id, "write it")
-    page.goto(f"/app/sessions/{session_id}")
-    expect(page.get_by_role("region", name="Approval needed")).to_be_visible()
-
-    found = faults(page)
-
+    yield session_id
     daemon.api.post(f"/sessions/{session_id}/cancel", json={"immediate": True}).raise_for_status()
-    assert found == []
+
+
+def test_everything_can_be_read_named_and_fits(
+    page: Page, daemon: PageDaemon, busy: str, complaints: Complaints
+) -> None:
+    complaints.expect("status of 404")
+    of_profile = session_of(daemon, "foundation/offline")
+    daemon.run(of_profile, "read looks.md, as @looks.md says")
+    turn = page.get_by_role("button", name="Turn 1")
+    shown: dict[str, tuple[Locator, Callable[[], None]]] = {
+        "/": (page.get_by_text("Looked at").first, lambda: None),
+        "/?focus=search": (page.get_by_role("searchbox"), page.get_by_role("button", name="Deleted sessions").click),
+        "/new": (page.get_by_text("foundation/offline"), page.get_by_text("Limits", exact=True).click),
+        f"/sessions/{busy}": (page.get_by_role("region", name="Approval needed"), lambda: open_all(page)),
+        f"/sessions/{busy}/timeline?turn=1": (turn, page.get_by_role("button", name="Tool read_file").first.click),
+        f"/sessions/{of_profile}/why": (page.locator(".part-list .part").first, lambda: open_all(page)),
+        f"/sessions/{of_profile}/plan": (
+            page.get_by_text("This session runs the newest build."),
+            page.locator("[data-module=tool-filesystem]").click,
+        ),
+        "/inbox": (page.get_by_role("button", name="Allow once"), lambda: None),
+        "/profiles": (page.get_by_role("link", name="offline"), lambda: None),
+        "/profiles/foundation/offline": (page.get_by_text("Valid", exact=True), lambda: None),
+        "/daemon": (page.get_by_role("row", name="default"), page.get_by_role("button", name="New token").click),
+        "/sessions/none": (page.get_by_role("heading", name="No such session"), lambda: None),
+    }
+    found = {}
+    for address, (awaited, open_more) in shown.items():
+        page.set_viewport_size({"width": WIDTHS[1], "height": 800})
+        page.goto(f"/app{address}")
+        expect(awaited).to_be_visible()
+        open_more()
+        for width in WIDTHS:
+            page.set_viewport_size({"width": width, "height": 800})
+            found[address, width] = faults(page, BOTH)
+
+    assert {place: wrong for place, wrong in found.items() if wrong} == {}
+
+
+def open_all(page: Page) -> None:
+    """Open what is folded, as far as it is seen."""
+    for summary in page.locator("main summary:visible").all()[:8]:
+        summary.click()
 
 
 def test_the_login_can_be_read(stranger: Page) -> None:

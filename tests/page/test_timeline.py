@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from .accessibility import BOTH, faults
 from .page_daemon import PageDaemon
 from .sample_sessions import session_with_a_hook
 
@@ -116,7 +115,6 @@ def test_a_row_shows_its_events_with_their_data(page: Page, busy: str) -> None:
     expect(details).to_contain_text("In parallel with")
     expect(details.get_by_label("Data of tool:pre")).to_contain_text('"content": "b"')
     expect(details.get_by_label("Data of tool:outcome")).to_contain_text('"success": true')
-    assert faults(page, BOTH) == []
 
 
 def test_the_timeline_is_used_by_keyboard_alone(page: Page, busy: str) -> None:

@@ -6,17 +6,15 @@ import pytest
 from playwright.sync_api import Page, expect
 from real_server import plan
 
-from .accessibility import BOTH, faults
 from .page_daemon import PageDaemon
-from .sample_sessions import session_with_a_hook
+from .sample_sessions import session_of, session_with_a_hook
 
 
 @pytest.fixture(scope="module")
 def told(daemon: PageDaemon) -> str:
     """A session of a profile with an instruction, context files and a mention."""
     (daemon.directory / "milk.md").write_text("milk costs 1.20\n")
-    body = {"profile_name": "foundation/offline", "working_dir": str(daemon.directory)}
-    session_id: str = daemon.api.post("/sessions", json=body).raise_for_status().json()["session_id"]
+    session_id = session_of(daemon, "foundation/offline")
     for prompt in ("read milk.md, as @milk.md says", "read milk.md"):
         daemon.run(session_id, prompt)
     return session_id
@@ -48,7 +46,6 @@ def test_a_part_says_its_file_and_hash_and_shows_its_text(page: Page, told: str)
     expect(part).to_contain_text("milk costs 1.20")
     expect(part.locator("dd code", has_text="work/milk.md")).to_be_visible()
     assert len(part.locator(".hash code").inner_text()) == 64
-    assert faults(page, BOTH) == []
 
 
 def test_values_of_the_plan_name_the_file_and_line_that_set_them(page: Page, told: str) -> None:

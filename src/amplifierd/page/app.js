@@ -10,7 +10,7 @@ import { listenForShortcuts, shortcut } from "./lib/shortcuts.js";
 import { kept } from "./lib/state.js";
 import { connect, link, retry } from "./lib/stream.js";
 import { applyTheme } from "./lib/theme.js";
-import { emptyState, failure, loading } from "./lib/view.js";
+import { emptyPage, failure, loading } from "./lib/view.js";
 import { Frame } from "./components/frame.js";
 import { SessionFrame } from "./components/session-frame.js";
 import { VIEWS } from "./views.js";
@@ -80,7 +80,7 @@ async function show(route, params, query) {
   frame.mark(route, params);
   if (!route) {
     document.title = "Not there · Amplifier";
-    frame.show(emptyState("Nothing here", "There is no page at this address.", h("a.button", { href: "/app/" }, "Sessions")));
+    frame.show(emptyPage("Nothing here", "There is no page at this address.", h("a.button", { href: "/app/" }, "Sessions")));
     return;
   }
   const target = route.tab ? SessionFrame.in(frame, params.id, VIEWS) : frame;

@@ -9,7 +9,7 @@ const MOST_SHOWN = 2000;
 
 /** The question with its answers as buttons. The first answer counts, wherever it is given. */
 export function approvalBox(approval) {
-  const reason = h("input", { type: "text", placeholder: "Why not? (optional; the agent reads it)", "aria-label": "Reason for denying", maxLength: 2000 });
+  const reason = h("input", { type: "text", placeholder: "Reason (optional)", "aria-label": "Reason for denying", maxLength: 2000 });
   const buttons = approval.options.map((option) => {
     const isNo = /deny|reject|no\b/i.test(option);
     return h(`button${/once|^allow$|^yes/i.test(option) ? ".primary" : ""}`, {

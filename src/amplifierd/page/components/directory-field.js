@@ -62,7 +62,7 @@ export class DirectoryField extends HTMLElement {
     if (asked !== this.#asked) return; // More was typed meanwhile.
     this.#root = page.root;
     this.#input.placeholder = page.root;
-    this.#note.textContent = `Empty: ${page.root}`;
+    this.#note.textContent = `If left empty: ${page.root}`;
     if (quietly || !this.contains(document.activeElement)) return;
     const begun = below.slice(at).toLowerCase();
     const found = page.entries.filter((one) => one.type === "directory" && one.name.toLowerCase().startsWith(begun));

@@ -19,6 +19,7 @@ export class Frame extends HTMLElement {
   #retry;
   #main = h("main.main", { id: "main", tabIndex: -1 });
   #nav = h("ul.nav-list");
+  #recentTitle = h("h2.side-title", "Recent");
   #recent = h("ul.recent-list", { "aria-label": "Recent sessions" });
   #banner = h("div.banner", { role: "status", hidden: true });
   #abort = new AbortController();
@@ -41,7 +42,7 @@ export class Frame extends HTMLElement {
         h("a.brand", { href: href("/") }, h("img", { src: LOGO, alt: "", width: 20, height: 20 }), "Amplifier"),
         h("a.button.primary.new-button", { href: href("/new") }, icon("plus"), "New session", h("kbd", "n")),
         this.#nav,
-        h("h2.side-title", "Recent"),
+        this.#recentTitle,
         this.#recent,
         h("div.side-foot", themeButton,
           iconButton("help", "Keyboard shortcuts", showHelp),
@@ -94,6 +95,7 @@ export class Frame extends HTMLElement {
     const all = [...sessions.value.byId.values()].filter((one) => !one.parent_session_id || one.created_by === "user");
     const byTime = (one) => one.last_activity_at ?? one.created_at;
     all.sort((one, other) => byTime(other).localeCompare(byTime(one)));
+    this.#recentTitle.hidden = !all.length;
     refill(this.#recent, all.slice(0, RECENT).map((session) => h("li",
       h("a.recent-link", {
         href: sessionHref(session.session_id),

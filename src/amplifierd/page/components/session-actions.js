@@ -3,7 +3,7 @@
 import { get, ofSession, patch, post, remove } from "../lib/api.js";
 import { copyText } from "../lib/clipboard.js";
 import { h } from "../lib/dom.js";
-import { ago, moment, sessionName } from "../lib/format.js";
+import { moment, sessionName, since } from "../lib/format.js";
 import { navigate } from "../lib/navigation.js";
 import { forget, keep, refresh } from "../lib/sessions.js";
 import { askText, confirm, openDialog } from "./dialog.js";
@@ -93,8 +93,8 @@ export async function showTrash() {
   const found = await attempt(() => get("/sessions/trash", { limit: 200 }), "Not listed");
   if (!found) return;
   const list = h("ul.trash-list", found.sessions.map((session) => h("li",
-    h("span.trash-name", sessionName(session)),
-    h("span.muted.small", `deleted ${ago(session.deleted_at)}, kept until ${moment(session.expires_at)}`),
+    h("span.trash-name", sessionName(session),
+      h("span.muted.small", `deleted ${since(session.deleted_at)}, kept until ${moment(session.expires_at)}`)),
     h("button", {
       type: "button",
       onclick: async ({ currentTarget }) => {

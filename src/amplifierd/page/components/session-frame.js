@@ -1,10 +1,10 @@
 // The page of one session: its header and tabs, and below them the view of the tab.
 
-import { failure } from "../lib/view.js";
+import { emptyPage, failure } from "../lib/view.js";
 import { fill, h, refill } from "../lib/dom.js";
-import { cost, moment, plural, sessionName, shortPath, tokens } from "../lib/format.js";
+import { costWord, moment, plain, plural, sessionName, shortPath, tokens } from "../lib/format.js";
 import { navigate } from "../lib/navigation.js";
-import { sessionHref } from "../lib/router.js";
+import { href, sessionHref } from "../lib/router.js";
 import { hold, refresh, sessions } from "../lib/sessions.js";
 import { perFrame } from "../lib/state.js";
 import { menuButton } from "./menu.js";
@@ -45,7 +45,8 @@ export class SessionFrame extends HTMLElement {
     fill(this, this.#head, this.#body);
     if (sessions.value.byId.has(this.#id)) return;
     refresh(this.#id, { signal: this.#abort.signal }).catch((error) => {
-      if (error.name !== "AbortError") fill(this, failure(error, error.status === 404 ? null : () => this.#open()));
+      if (error.name === "AbortError") return;
+      fill(this, error.status === 404 ? missing(this.#id) : failure(error, () => this.#open()));
     });
   }
 
@@ -88,9 +89,8 @@ export class SessionFrame extends HTMLElement {
   }
 }
 
-function costWord(usage) {
-  const known = cost(usage);
-  return known === "unknown" ? "cost unknown" : known;
+function missing(id) {
+  return emptyPage("No such session", `There is no session ${plain(id)}, or it was deleted.`, h("a.button", { href: href("/") }, "Sessions"));
 }
 
 function costTitle(usage) {

@@ -17,6 +17,12 @@ export function cost(usage) {
   return `${isPartly ? "≥ " : ""}${dollars(usage.cost_usd)}`;
 }
 
+/** The cost of a usage where nothing else says that it is one. */
+export function costWord(usage) {
+  const known = cost(usage);
+  return known === "unknown" ? "cost unknown" : known;
+}
+
 export function dollars(amount) {
   const value = Number(amount);
   if (value === 0) return "$0";
@@ -58,8 +64,18 @@ export function ago(timestamp, now = Date.now()) {
   return (then.getFullYear() === new Date(now).getFullYear() ? day : dayOfYear).format(then);
 }
 
+/** The same inside a sentence: "just now", "5 min ago", "on Jan 2". */
+export function since(timestamp) {
+  const word = ago(timestamp);
+  if (word === "now") return "just now";
+  return /^\d+ (min|h)$/.test(word) ? `${word} ago` : `on ${word}`;
+}
+
 export const time = (timestamp) => (timestamp ? clock.format(new Date(timestamp)) : "–");
 export const moment = (timestamp) => (timestamp ? exact.format(new Date(timestamp)) : "–");
+
+/** A message as a sentence begins: errors of the daemon begin small. */
+export const sentence = (text) => (text ? text[0].toUpperCase() + text.slice(1) : "");
 
 /** What a session is called: its name, its agent, or the beginning of its id. */
 export function sessionName(session) {

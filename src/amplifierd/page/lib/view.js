@@ -1,6 +1,7 @@
 // What every view is: a custom element that cleans up after itself.
 
 import { fill, h } from "./dom.js";
+import { sentence } from "./format.js";
 import { Problem, Unreachable } from "./api.js";
 
 /**
@@ -51,8 +52,8 @@ export function failure(error, again) {
   if (!isExpected) reportError(error);
   return h("div.state-box.is-error", { role: "alert" },
     h("h2", titleOf(error)),
-    h("p", error.message),
-    error.hint && h("p.muted", error.hint),
+    h("p", sentence(error.message)),
+    error.hint && h("p.muted", sentence(error.hint)),
     error.request_id && h("p.muted.small", `Request ${error.request_id}`),
     again && h("button", { type: "button", onclick: again }, "Try again"));
 }
@@ -65,9 +66,12 @@ function titleOf(error) {
 }
 
 /** What stands where nothing is yet. */
-export function emptyState(title, text, ...actions) {
-  return h("div.state-box", h("h2", title), text && h("p.muted", text), ...actions);
-}
+export const emptyState = (title, text, ...actions) => stateBox(h("h2", title), text, actions);
+
+/** What stands at an address where there is nothing. */
+export const emptyPage = (title, text, ...actions) => stateBox(h("h1", title), text, actions);
+
+const stateBox = (heading, text, actions) => h("div.state-box", heading, text && h("p.muted", text), actions);
 
 /** What stands where something will be; says so to a screen reader after a moment, and never jumps. */
 export function loading(label = "Loading…") {

@@ -2,7 +2,7 @@
 
 import { approvals, load } from "../lib/approvals.js";
 import { fill, h, refill } from "../lib/dom.js";
-import { ago, moment, plain, plural, sessionName } from "../lib/format.js";
+import { moment, plain, plural, sessionName, since } from "../lib/format.js";
 import { sessionHref } from "../lib/router.js";
 import { refresh, sessions } from "../lib/sessions.js";
 import { shortcut } from "../lib/shortcuts.js";
@@ -67,7 +67,7 @@ class InboxView extends View {
     refill(item.firstElementChild,
       h("a", { href: sessionHref(session?.root_session_id ?? id) }, session ? sessionName(session) : id),
       session?.profile_name && h("span.tag", session.profile_name),
-      h("time.muted", { dateTime: approval.created_at, title: moment(approval.created_at) }, `asked ${ago(approval.created_at)} ago`.replace("now ago", "now")));
+      h("time.muted", { dateTime: approval.created_at, title: moment(approval.created_at) }, `asked ${since(approval.created_at)}`));
   }
 
   #move(step) {

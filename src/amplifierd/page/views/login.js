@@ -33,7 +33,7 @@ class LoginView extends View {
     },
     h("img", { src: LOGO, alt: "", width: 40, height: 40 }),
     h("h1", "Amplifier"),
-    h("p.muted", "Log in to the daemon on this machine."),
+    h("p.muted", `Log in to the daemon at ${location.host}.`),
     h("label", { htmlFor: "token" }, "Token"), who, field, problem, button,
     h("p.muted.small", { id: "token-help" }, "Or run ", h("code", "amplifier daemon open"),
       ": it opens this page, logged in. The token is in ", h("code", "config/token"), " of the daemon's home."));

@@ -11,10 +11,10 @@ import { DirectoryField } from "../components/directory-field.js";
 import { toastError } from "../components/toast.js";
 
 const LIMITS = [
-  { name: "cost_usd", label: "Cost", unit: "$", step: "0.01" },
-  { name: "total_tokens", label: "Tokens", unit: "tokens", step: "1" },
-  { name: "turns", label: "Turns", unit: "turns", step: "1" },
-  { name: "tool_calls", label: "Tool calls", unit: "calls", step: "1" },
+  { name: "cost_usd", label: "Cost", unit: "US dollars", step: "0.01" },
+  { name: "total_tokens", label: "Tokens", step: "1" },
+  { name: "turns", label: "Turns", step: "1" },
+  { name: "tool_calls", label: "Tool calls", step: "1" },
   { name: "seconds", label: "Time at work", unit: "seconds", step: "1" },
 ];
 
@@ -45,7 +45,7 @@ class NewSessionView extends View {
       h("details.limits", h("summary", "Limits"),
         h("p.muted.small", "They hold for the session and its agents together. Empty: the daemon's own limits."),
         h("div.limit-grid", this.#limits.map(({ name, label, unit, field }) => h("div.field",
-          h("label", { htmlFor: `limit-${name}` }, `${label} `, h("span.muted", `(${unit})`)), field)))),
+          h("label", { htmlFor: `limit-${name}` }, label, unit && h("span.muted", ` (${unit})`)), field)))),
       this.#problem,
       h("div.form-foot", this.#button, h("a.button", { href: "/app/" }, "Cancel"))));
     describe("Ctrl+Enter", "Start the session", { signal: this.signal, group: "New session" });

@@ -3,7 +3,7 @@
 import { get } from "../lib/api.js";
 import { approvals } from "../lib/approvals.js";
 import { fill, h, icon, iconButton, refill } from "../lib/dom.js";
-import { ago, cost, moment, plural, sessionName, shortPath, tokens } from "../lib/format.js";
+import { ago, costWord, moment, plural, sessionName, shortPath, tokens } from "../lib/format.js";
 import { href, sessionHref } from "../lib/router.js";
 import { load, loadMore, sessions } from "../lib/sessions.js";
 import { describe, shortcut } from "../lib/shortcuts.js";
@@ -38,7 +38,7 @@ class SessionsView extends View {
   open() {
     const find = settled(() => this.#find(), 200, 1000);
     fill(this,
-      h("header.view-head", h("h1", "Sessions"), h("a.button.primary", { href: href("/new") }, icon("plus"), "New session")),
+      h("header.view-head", h("h1", "Sessions"), h("a.button.primary.narrow-only", { href: href("/new") }, icon("plus"), "New session")),
       h("div.toolbar", h("div.search-field", icon("search"), this.#search), this.#filters, this.#profiles,
         iconButton("trash", "Deleted sessions", showTrash)),
       this.#list, this.#foot);
@@ -90,11 +90,24 @@ class SessionsView extends View {
     if (entries.length) {
       fill(this.#foot, !this.#hits && hasMore && h("button", { type: "button", onclick: () => attempt(loadMore) }, `Show older (${plural(total - byId.size, "more", "more")})`));
     } else if (this.#hits || this.#filter !== "all" || this.#profile) {
-      fill(this.#foot, emptyState("Nothing found", "No session fits. Try other words or show all."));
+      fill(this.#foot, emptyState("Nothing found", "No session fits the words and filters.",
+        h("button", { type: "button", onclick: () => this.#showAll() }, "Show all")));
     } else {
       fill(this.#foot, emptyState("No sessions yet", "A session is a conversation with an agent in a directory of this machine.",
         h("a.button.primary", { href: href("/new") }, icon("plus"), "Start the first one")));
     }
+  }
+
+  #showAll() {
+    this.#search.value = this.#words = this.#profile = this.#profiles.value = "";
+    this.#hits = null;
+    this.#choose("all");
+  }
+
+  #choose(filter) {
+    this.#filter = filter;
+    kept.set("sessions.filter", filter);
+    this.#render();
   }
 
   #renderFilters(byId) {
@@ -103,11 +116,7 @@ class SessionsView extends View {
       const count = name === "all" ? 0 : states.filter(fits).length;
       return h("button", {
         type: "button", "aria-pressed": String(this.#filter === name), dataset: { key: name },
-        onclick: () => {
-          this.#filter = name;
-          kept.set("sessions.filter", name);
-          this.#render();
-        },
+        onclick: () => this.#choose(name),
       }, label, count > 0 && h("span.count", String(count)));
     }));
     const names = [...new Set([...byId.values()].map((one) => one.profile_name).filter(Boolean))].sort();
@@ -190,12 +199,12 @@ class SessionsView extends View {
       statusDot(session),
       h("a.session-name", { href: address, dataset: { key: "link" } },
         h("span.name", sessionName(session)),
-        h("span.detail", snippet ?? detailOf(session))),
+        h("span.detail", h("span.narrow-only", `${[stateWord(stateOf(session)), usage && costWord(usage)].filter(Boolean).join(" · ")} · `), snippet ?? detailOf(session))),
       h("span.cell.profile", { title: "Profile" }, session.profile_name ?? session.bundle ?? "own plan"),
       h("span.cell.state", stateWord(stateOf(session))),
       h("span.cell.number", { title: "Turns" }, plural(session.turn_count, "turn")),
-      h("span.cell.number.wide", { title: "Tokens" }, tokens(usage?.tokens?.total ?? 0)),
-      h("span.cell.number", { title: "Cost" }, cost(usage)),
+      h("span.cell.number.wide", { title: "Tokens" }, `${tokens(usage?.tokens?.total ?? 0)} tok`),
+      h("span.cell.number", { title: "Cost" }, costWord(usage)),
       h("time.cell.number", { dateTime: session.last_activity_at ?? session.created_at, title: moment(session.last_activity_at ?? session.created_at) },
         ago(session.last_activity_at ?? session.created_at)),
       menuButton(`Actions for ${sessionName(session)}`, () => sessionMenu(sessions.value.byId.get(id) ?? session), { dataset: { key: "menu" } }));

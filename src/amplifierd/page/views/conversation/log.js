@@ -2,7 +2,7 @@
 
 import { approvals } from "../../lib/approvals.js";
 import { fill, h, icon } from "../../lib/dom.js";
-import { cost, duration, plural } from "../../lib/format.js";
+import { costWord, duration, plural, sentence } from "../../lib/format.js";
 import { perFrame } from "../../lib/state.js";
 import { LiveMessage, messageElement } from "./message.js";
 import { Conversation } from "./model.js";
@@ -147,14 +147,14 @@ export class ConversationLog extends HTMLElement {
     section.print = print;
     fill(section.foot, facts && [
       (facts.notices ?? []).map(({ text, level }) => h("p.notice", { dataset: { level } }, icon(level === "info" ? "chevron" : "warn"), text)),
-      facts.status === "failed" && h("div.turn-error", { role: "alert" }, h("strong", facts.error?.title ?? "The turn failed"),
-        h("p", facts.error?.detail ?? "No reason was given."), facts.error?.hint && h("p.muted", facts.error.hint)),
+      facts.status === "failed" && h("div.turn-error", { role: "alert" }, h("strong", "The turn failed"),
+        h("p", sentence(facts.error?.detail ?? "no reason was given")), facts.error?.hint && h("p.muted", sentence(facts.error.hint))),
       facts.status === "cancelled" && h("p.notice", icon("stop"), "Stopped."),
       facts.usage && h("p.turn-usage", [
         facts.usage.seconds ? duration(facts.usage.seconds * 1000) : null,
         facts.usage.tool_calls ? plural(facts.usage.tool_calls, "tool call") : null,
         facts.usage.tokens ? `${plural(facts.usage.tokens.total, "token")}` : null,
-        cost(facts.usage) === "unknown" ? "cost unknown" : cost(facts.usage),
+        costWord(facts.usage),
       ].filter(Boolean).join(" · ")),
     ]);
   }

@@ -75,7 +75,7 @@ class DaemonView extends View {
   #renderWorkers({ workers, refusal }) {
     const rows = (workers ?? []).map((one) => h("tr",
       h("th", { scope: "row" }, h("code", String(one.pid))),
-      h("td", one.status), h("td.wide", h("code", one.serves.slice(0, 12))),
+      h("td", one.status), h("td.wide", h("code", servedBy(one))),
       h("td.number", number(one.sessions)), h("td.number", number(one.turns)), h("td.number", bytes(one.rss_bytes)),
       h("td.number", `${one.loop_lag_ms.toFixed(1)} ms`), h("td.wide", { title: moment(one.started_at) }, ago(one.started_at)),
       h("td", h("ul.inline-list", one.session_ids.slice(0, 8).map((id) => h("li", h("a", { href: sessionHref(id) }, nameOf(id)))),
@@ -103,6 +103,12 @@ function gauge(name, value, values, isBad = false) {
 function remember(values, value) {
   values.push(value);
   if (values.length > REMEMBERED) values.shift();
+}
+
+/** The build that a worker serves: its profile and the beginning of its id. */
+function servedBy({ serves }) {
+  const [name, build] = serves.split("@");
+  return build ? `${name}@${build.slice(0, 8)}` : serves.slice(0, 16);
 }
 
 function nameOf(id) {

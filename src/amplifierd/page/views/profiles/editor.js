@@ -34,7 +34,7 @@ export class ProfileEditor extends HTMLElement {
     const { isEditable, signal } = this.#options;
     this.#text.readOnly = !isEditable;
     fill(this,
-      h("header.panel-head", h("h2", isEditable ? "Text" : "Text (of its collection, cannot be changed here)"), isEditable && [this.#revert, this.#save]),
+      h("header.panel-head", h("h2", isEditable ? "Text" : "Text (read-only: it belongs to its collection)"), isEditable && [this.#revert, this.#save]),
       h("div.code-box", this.#gutter, this.#text), this.#verdict, this.#issues);
     const check = settled(() => this.#check(), 250, 1500);
     this.#text.addEventListener("input", () => {

@@ -2,7 +2,7 @@
 
 import { get, put, remove } from "../../lib/api.js";
 import { fill, h, icon, refill } from "../../lib/dom.js";
-import { moment } from "../../lib/format.js";
+import { moment, sentence } from "../../lib/format.js";
 import { navigate } from "../../lib/navigation.js";
 import { operations, underWay } from "../../lib/operations.js";
 import { load as loadLibrary, ofProfile, statusWord } from "../../lib/profiles.js";
@@ -99,7 +99,7 @@ class ProfileView extends View {
           status.generated_at && h("span.muted", ` compiled ${moment(status.generated_at)}`)),
         status.build_id && h("p.small.muted", "Build ", h("code", status.build_id.slice(0, 16))),
         status.reasons.length > 0 && h("ul.build-reasons", status.reasons.map((reason) => h("li",
-          h("strong", [reason.code.replaceAll("-", " "), reason.subject].filter(Boolean).join(": ")), h("span.detail", reason.action)))),
+          h("strong", sentence([reason.code.replaceAll("-", " "), reason.subject].filter(Boolean).join(": "))), h("span.detail", `A compile does this: ${reason.action}.`)))),
         status.warnings.map((text) => h("p.warning", icon("warn"), text)),
         work ? progressLine(work) : h("div.form-foot",
           h("button.primary", { type: "button", disabled: status.status === "invalid", onclick: () => compile(this.#id) }, "Compile"),

@@ -81,7 +81,7 @@ function profileRow(profile) {
   return h("li.profile-row",
     h("a.profile-name", { href: href(profileAddress(profile.id)) },
       h("span.name", profile.name, profile.is_active && h("span.tag", "active"), profile.version && h("span.muted.small", profile.version)),
-      h("span.detail", profile.description || plural(profile.issues.length, "issue"))),
+      h("span.detail", profile.description || (profile.issues.length ? plural(profile.issues.length, "issue") : "No description"))),
     h("span.cell.extends", profile.extends ? `extends ${profile.extends}` : ""),
     h("span.cell.status", { dataset: { state: profile.status } }, work ? work.progress?.message || "Compiling…" : statusWord(profile.status)),
     h("button", { type: "button", disabled: Boolean(work) || !profile.valid, "aria-label": `Compile ${profile.id}`, onclick: () => compile(profile.id) }, "Compile"));

@@ -21,7 +21,7 @@ export function spanDetails(span, spans, { sessionId, load }) {
   return [
     factList([
       ["State", STATES[span.status] + (span.reason ? `: ${plain(span.reason)}` : "")],
-      ["What", plain(span.subject)],
+      [span.kind === "model" ? "Request" : "What", plain(span.subject)],
       ["Began", `${duration(span.begin - begin)} into the turn, ${moment(span.begin)}`],
       ["Took", end > span.begin && duration(end - span.begin)],
       ["First word after", span.first && duration(span.first - span.begin)],
