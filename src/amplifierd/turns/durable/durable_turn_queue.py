@@ -135,7 +135,7 @@ class DurableTurnQueue:
 
     def _hear(self, word: str) -> None:
         if not word or word in self._own_ids:
-            self._runs.wake()
+            self._runs.wake(is_unsure=not word)
             self._asked.wake()
 
     async def _keep_adopting(self) -> None:
@@ -156,7 +156,7 @@ class DurableTurnQueue:
     async def submit(self, session_id: str, turn: TurnRequest, key: TurnKey | None = None) -> SubmittedTurn:
         if self._is_stopped:
             raise NotReadyError("the daemon takes no further turns", hint="try again when it is back")
-        own, record = await self._member(), await self._read(session_id)
+        own, record = await asyncio.gather(self._member(), self._read(session_id))
         turn_id = f"prompt_{session_id}_{uuid.uuid4().hex[:16]}"
         new = NewTurn(turn_id, session_id, await self._member_for(record), own, turn, key)
         result = self._asked.future(turn_id)

@@ -39,7 +39,9 @@ INSERT INTO turns (
 _ROW = "turn_id, session_id, member_id, asked_by, state, job_id, priority, moves, request"
 _BEGIN = f"""
 UPDATE turns SET state = CASE WHEN deadline < now() THEN 'waiting' ELSE 'running' END
-WHERE job_id = %s AND state = 'waiting' RETURNING {_ROW}
+WHERE job_id = %s AND state = 'waiting' RETURNING {_ROW}, (
+    SELECT status FROM sessions WHERE sessions.session_id = turns.session_id AND deleted_at IS NULL
+) AS session_status
 """
 _END = f"""
 WITH ended AS (
@@ -77,6 +79,15 @@ class TurnRow:
     priority: int
     moves: int
     request: str
+    session_status: str | None = None
+    """Of one that was just taken: that of its session, None if that is gone."""
+
+
+@dataclass(frozen=True)
+class EndedTurn:
+    """A turn that has ended; `following` is the member that runs the next one of its session, if one waits."""
+
+    following: str | None = None
 
 
 @dataclass(frozen=True)
@@ -123,15 +134,16 @@ class TurnRows:
         }
 
         async def insert(connection: AsyncConnection) -> SubmittedRow:
-            async with connection.transaction():
+            async with connection.pipeline(), connection.transaction():
                 await connection.execute(_LOCK, [new.session_id])
                 if key_hash is not None:
                     await connection.execute(_FORGET, [key_hash])
-                known = await (await connection.execute(_KNOWN, values)).fetchone()
-                if known is not None:
+                knowing = await connection.execute(_KNOWN, values)
+                counting = await connection.execute(_COUNT, [new.session_id])
+                if (known := await knowing.fetchone()) is not None:
                     return await _repeated(connection, new, *known)
-                row = await (await connection.execute(_COUNT, [new.session_id])).fetchone()
-                unended = int(row[0]) if row is not None else 0
+                counted = await counting.fetchone()
+                unended = int(counted[0]) if counted is not None else 0
                 _check_room(new, unended, most)
                 job = jobs.JobRequest(new.turn_id, new.session_id, new.member_id, new.turn.priority)
                 await connection.execute(_INSERT, {**values, "job_id": await jobs.defer(connection, job)})
@@ -155,23 +167,23 @@ class TurnRows:
 
         return await self._change(begin)
 
-    async def end(self, row: TurnRow, result: str, *, is_late: bool = False) -> bool:
-        """Keep what came of a turn; False when it is not this member's any more, or not in this state.
+    async def end(self, row: TurnRow, result: str, *, is_late: bool = False) -> EndedTurn | None:
+        """Keep what came of a turn; None when it is not this member's any more, or not in this state.
 
         With `is_late` it ends only if its deadline is over.
         """
         values = {"turn_id": row.turn_id, "state": row.state, "member_id": row.member_id, "result": result}
 
-        async def update(connection: AsyncConnection) -> bool:
+        async def update(connection: AsyncConnection) -> EndedTurn | None:
             async with connection.transaction():
                 ended = await (await connection.execute(_END, {**values, "is_late": is_late})).fetchone()
                 if ended is None:
                     known = await connection.execute("SELECT result FROM turns WHERE turn_id = %s", [row.turn_id])
-                    return await known.fetchone() == (result,)
+                    return EndedTurn(row.member_id) if await known.fetchone() == (result,) else None
                 job_id, asked_by, following = ended
                 await jobs.remove(connection, job_id)
                 await _wake(connection, {asked_by, following} - {row.member_id, None})
-                return True
+                return EndedTurn(following)
 
         return await self._change(update)
 

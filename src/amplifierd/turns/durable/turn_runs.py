@@ -58,13 +58,15 @@ class TurnRuns:
         self._running: dict[str, asyncio.Task[object]] = {}
         self._sessions: dict[str, str] = {}
         self._wake = asyncio.Event()
+        self._is_unsure = True
         self._taking: asyncio.Task[None] | None = None
 
     def start(self, member: Callable[[], Awaitable[str]], worker_id: int) -> None:
         self._taking = asyncio.create_task(self._take_all(member, worker_id))
 
-    def wake(self) -> None:
-        """Look for turns now."""
+    def wake(self, *, is_unsure: bool = False) -> None:
+        """Look for turns now; `is_unsure` says that answers of the database may have been lost."""
+        self._is_unsure = self._is_unsure or is_unsure
         self._wake.set()
 
     async def stop(self) -> None:
@@ -99,15 +101,18 @@ class TurnRuns:
             except (StoreUnavailableError, MemberFencedError) as error:
                 logger.warning("no turns are taken: %s", error)
                 await asyncio.sleep(_AGAIN_S)
-                continue
-            with suppress(TimeoutError):
+                self.wake(is_unsure=True)
+            try:
                 async with asyncio.timeout(LOOK_S):
                     await self._wake.wait()
+            except TimeoutError:
+                self.wake(is_unsure=True)
 
     async def _take(self, member_id: str, worker_id: int) -> None:
+        is_unsure, self._is_unsure = self._is_unsure, False
         while (row := await self._rows.take(member_id, worker_id)) is not None:
             self._begin(row, self._run(row) if row.state == "running" else self.refuse(row, _late(row)))
-        for row in await self._rows.running(member_id):
+        for row in await self._rows.running(member_id) if is_unsure else ():
             if row.turn_id not in self._running:  # it was taken, and the answer was lost
                 self._begin(row, self._find_out(row))
 
@@ -117,7 +122,6 @@ class TurnRuns:
 
         def done(_: object) -> None:
             del self._running[row.turn_id], self._sessions[row.turn_id]
-            self.wake()  # for the next turn of its session
 
         task.add_done_callback(done)
 
@@ -126,8 +130,13 @@ class TurnRuns:
     async def _run(self, row: TurnRow) -> None:
         request = replace(request_of(row.request), correlation_id=row.turn_id, queue=True, deadline_s=None)
         try:
-            await self._check(row.session_id, request)
+            _check(row, request)
             submitted = await self._live.submit(row.session_id, request)
+        except StoreUnavailableError as error:
+            logger.warning("turn %s has to wait: %s", row.turn_id, error)
+            await asyncio.sleep(_AGAIN_S)
+            self.wake(is_unsure=True)
+            return
         except (SessionHeldError, NotReadyError, MemberFencedError) as error:
             await self._pass_on(row, error)
             return
@@ -142,11 +151,6 @@ class TurnRuns:
             await self.end(row, error_text(error))
         else:
             await self.end(row, result_text(result))
-
-    async def _check(self, session_id: str, request: TurnRequest) -> None:
-        record = await self._store.read(session_id)
-        if record.status not in ("active", "created") and not request.auto_resume:
-            raise SessionStateError(f"session {session_id} is {record.status}", hint="resume it, then send it again")
 
     async def _pass_on(self, row: TurnRow, error: Exception) -> None:
         """Let another member run a turn that could not begin here."""
@@ -207,10 +211,22 @@ class TurnRuns:
         """Keep what came of a turn, however long that takes."""
         while True:
             try:
-                return await self._rows.end(row, result, is_late=is_late)
+                ended = await self._rows.end(row, result, is_late=is_late)
+                break
             except StoreUnavailableError as error:
                 logger.warning("what came of turn %s is not kept yet: %s", row.turn_id, error)
                 await asyncio.sleep(_AGAIN_S)
+        if ended is not None and ended.following == row.member_id:
+            self.wake()
+        return ended is not None
+
+
+def _check(row: TurnRow, request: TurnRequest) -> None:
+    """Refuse a turn whose session has ended while it waited."""
+    if row.session_status not in (None, "active", "created") and not request.auto_resume:
+        raise SessionStateError(
+            f"session {row.session_id} is {row.session_status}", hint="resume it, then send it again"
+        )
 
 
 def _late(row: TurnRow) -> Exception:
