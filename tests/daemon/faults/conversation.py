@@ -46,10 +46,15 @@ class Conversation:
         path = f"/sessions/{self.session_id}/execute"
         return self.daemon.client().post(path, json={"prompt": prompt, **more})
 
-    def misbehave(self) -> str:
-        """Have the tool called, and wait until it runs; returns the id of the turn."""
+    def submit(self, prompt: str, *, key: str | None = None) -> httpx2.Response:
+        """Run a prompt without waiting for it."""
         path = f"/sessions/{self.session_id}/execute/stream"
-        answer = self.daemon.client().post(path, json={"prompt": PROMPT})
+        headers = {"Idempotency-Key": key} if key else {}
+        return self.daemon.client().post(path, json={"prompt": prompt}, headers=headers)
+
+    def misbehave(self, *, key: str | None = None) -> str:
+        """Have the tool called, and wait until it runs; returns the id of the turn."""
+        answer = self.submit(PROMPT, key=key)
         assert answer.status_code == 202, answer.text
         until((self.folder / "begun").exists)
         return str(answer.json()["correlation_id"])

@@ -26,7 +26,7 @@ async def test_begun_turns_are_interrupted_once_and_waiting_ones_run_elsewhere(
         for policy, talk in talks.items():
             path = f"/sessions/{talk.session_id}"
             assert daemon.client().patch(path, json={"on_takeover": policy}).status_code == 200
-            talk.misbehave()
+            talk.misbehave(key=policy)
             later = {"prompt": "for later", "queue": True}
             assert daemon.client().post(f"{path}/execute/stream", json=later).json()["status"] == "queued"
         async with open_durable(tmp_path, store_address) as survivor:
@@ -55,6 +55,13 @@ async def test_begun_turns_are_interrupted_once_and_waiting_ones_run_elsewhere(
                 answers = [one for one in await store.read_messages(talk.session_id) if one["role"] == "tool"]
                 assert [one["metadata"]["repaired"] for one in answers] == ["unknown"]
             assert (await store.read(talks["stop"].session_id)).status == "failed"
+
+            await asyncio.to_thread(daemon.start)
+            again = await asyncio.to_thread(talks["ask"].submit, "misbehave", key="ask")
+            assert (again.status_code, again.headers["idempotency-repeated"]) == (202, "true")
+            other = await asyncio.to_thread(talks["ask"].submit, "something else", key="ask")
+            assert (other.status_code, other.json()["code"]) == (409, "idempotency-conflict")
+            assert await _prompts(store, talks["ask"]) == prompts["ask"]
 
 
 async def _prompts(store: PostgresStore, talk: Conversation) -> list[str]:

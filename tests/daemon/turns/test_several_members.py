@@ -1,17 +1,23 @@
 """Turns that several members share: run where their session is, asked for anywhere, and never lost or run twice."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
+from psycopg import AsyncConnection
 from turn_bench import TurnBench, open_durable
 from worker_bench import PROMPT, faulty, until
 
 from amplifierd.exceptions import IdempotencyConflictError, NowhereToRunError
 from amplifierd.live_sessions import TurnRequest
+from amplifierd.paths import Paths
 from amplifierd.session_store.postgres.store import PostgresStore
+from amplifierd.store_address import StoreAddress
+from amplifierd.turns.durable.job_schema import prepare
 from amplifierd.turns.turn_queue import TurnKey
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -99,3 +105,17 @@ async def test_a_member_that_is_drained_ends_what_it_runs_and_leaves_the_rest_to
         results = [await third.workers.result(turn) for turn in (begun, waiting, late)]
         assert [(one["status"], one["turn"]) for one in results] == [("completed", n) for n in (1, 2, 3)]
         assert third.workers.live.state(session_id) is None
+
+
+async def test_members_that_come_up_together_prepare_the_engine_once(postgres_address: str, tmp_path: Path) -> None:
+    address = StoreAddress.parse(postgres_address)
+    stores = [PostgresStore(Paths.from_environment(tmp_path), address) for _ in range(3)]
+    await asyncio.gather(*(store.database.read(prepare) for store in stores))
+    await asyncio.gather(*(store.database.read(prepare) for store in stores))
+
+    async def count(connection: AsyncConnection) -> Any:
+        return await (await connection.execute("SELECT count(*) > 0 FROM job_migrations")).fetchone()
+
+    assert await stores[0].database.read(count) == (True,)
+    for store in stores:
+        await store.close()
