@@ -114,7 +114,7 @@ def prepare(daemon: PageDaemon) -> str:
 
 
 def settle(daemon: PageDaemon, session: str, turns: int) -> None:
-    """Answer what is asked about files, and wait until so many turns are over or one waits for a command to be allowed."""
+    """Answer what is asked about files, and wait until so many turns are over or a command waits to be allowed."""
     for _ in range(600):
         for question in daemon.api.get(f"/sessions/{session}/approvals").json()["pending"]:
             if question["tool_name"] == "bash":
