@@ -14,6 +14,11 @@ import { ToolStates } from "./tool-states.js";
 
 const OLDER_PAGE = 80;
 const LARGE_PAGE = 1000;
+const FOLLOWS = {
+  ask: "Say how to go on.",
+  continue: "A new turn goes on with it.",
+  stop: "The session has ended.",
+};
 const NOTICES = {
   "provider:retry": ({ attempt, delay, error_type: type }) => `The model's service did not answer${type ? ` (${type})` : ""}; attempt ${attempt ?? "?"}${delay ? ` in ${Math.round(delay)} s` : ""}.`,
   "context:post_compact": ({ messages_before: before, messages_after: after }) => `The context was compacted${before ? `: ${before} messages became ${after}` : ""}.`,
@@ -23,6 +28,7 @@ const NOTICES = {
   "budget:exhausted": ({ limit, used, allowed }) => `The limit ${limit} is used up: ${used} of ${allowed}.`,
   "mention:unresolved": ({ mention }) => `Not found: ${mention}`,
   "session:profile_changed": ({ from, to }) => `The profile changed from ${from} to ${to}.`,
+  "session:taken_over": ({ action }) => `The process that ran this turn ended before it did. ${FOLLOWS[action] ?? ""}`,
 };
 
 export class Conversation {

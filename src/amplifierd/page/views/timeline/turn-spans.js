@@ -17,6 +17,7 @@ const MOMENTS = {
   "cancel:requested": ({ state }) => ["Stop asked for", state === "immediate" ? "at once" : "after the running tools"],
   "provider:throttle": ({ reason }) => ["Slowed down", reason ?? ""],
   "session:profile_changed": ({ to }) => ["Profile changed", to ?? ""],
+  "session:taken_over": ({ action }) => ["Taken over", action ?? ""],
 };
 const BAD_MOMENTS = new Set(["policy:violation", "budget:exhausted", "module:load_failed"]);
 const COMPACTED = "Context compacted";
