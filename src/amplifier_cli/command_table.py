@@ -40,6 +40,7 @@ SECTIONS = (
             "doctor": "Look for what is wrong, and say how to fix it.",
             "provider": "See providers, store their keys, and try them.",
             "daemon": "Start, look at and stop the daemon of this home.",
+            "store": "Look at, move, compare and back up the place of the sessions.",
             "config": "Read and change the settings of this command.",
             "import": "Bring over settings and bundles of another application.",
             "completion": "Print the completion script for a shell.",

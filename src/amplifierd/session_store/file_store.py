@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import shutil
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
 from amplifier_foundation.sources import Progress
-from amplifier_sessions.session_directory import METADATA, TRANSCRIPT
+from amplifier_sessions.session_directory import TRANSCRIPT
 from amplifier_system.tasks import run_to_end
 from amplifier_system.threads import Stop, in_thread
 from amplifierd.exceptions import HoldLostError, SessionError, SessionExistsError, SessionNotFoundError
@@ -22,15 +22,24 @@ from .index_database import check_index_format
 from .json_lines import encoded_file, encoded_lines, find_last, read_last
 from .listing import session_names
 from .message_page import MessagePage, Place
-from .metadata_file import metadata_text
-from .parts_file import PartsFile, part_lines
-from .protocol import Message, NewSession, SearchHit, SessionPage, SessionQuery, StoredEvent, TrashedSession
+from .parts_file import PartsFile
+from .protocol import (
+    Message,
+    NewSession,
+    SearchHit,
+    SessionPage,
+    SessionQuery,
+    StoredEvent,
+    StoreSnapshot,
+    TrashedSession,
+)
 from .record import SessionRecord, checked_session_id, now
-from .session_files import EVENTS, GATE, HOLD, PARTS, PLAN, SessionFiles, document_file_name
+from .session_files import EVENTS, GATE, HOLD, PARTS, SessionFiles, document_file_name
 from .session_index import SessionIndex
 from .session_writer import SessionWriter, find_hold
 from .staging import create_directory, remove_leftovers
 from .trash import Trash
+from .whole_session import read_whole, session_contents
 
 T = TypeVar("T")
 
@@ -55,6 +64,16 @@ class FileStore:
     async def check(self) -> None:
         await in_thread(lambda _: check_index_format(self._index_file))
 
+    async def status(self) -> dict[str, Any]:
+        sessions = await self.session_ids()
+        return {
+            "store": "files",
+            "place": str(self._sessions),
+            "sessions": len(sessions),
+            "deleted": len(await self.trash()),
+            "abandoned": len(await self.abandoned()),
+        }
+
     async def create(self, new: NewSession, holder: Holder) -> Hold:
         hold = Hold(checked_session_id(new.record.session_id), holder, epoch=1, since=now())
         held = {GATE: hold.fence, HOLD: encoded_file(hold.to_dict())}
@@ -74,16 +93,7 @@ class FileStore:
     ) -> None:
         """Store a session, `fenced` by its gate and whoever holds it; `remove` takes it away again."""
         session_id = new.record.session_id
-        contents = {
-            **fenced,
-            METADATA: metadata_text(new.record),
-            PLAN: encoded_file(new.plan),
-            TRANSCRIPT: encoded_lines(new.messages),
-            EVENTS: encoded_lines(new.events),
-            **{document_file_name(name): encoded_file(value) for name, value in new.documents.items()},
-        }
-        if new.parts:
-            contents[PARTS] = part_lines(new.parts)
+        contents = {**fenced, **session_contents(new)}
         self._forget(session_id)
         created = False
 
@@ -164,6 +174,17 @@ class FileStore:
         files = self._files(session_id)
         files.check_exists()
         return await in_thread(lambda _: PartsFile(files.directory / PARTS).read_all())
+
+    async def read_whole(self, session_id: str) -> NewSession:
+        files = self._files(session_id)
+        return await in_thread(lambda _: read_whole(files))
+
+    @asynccontextmanager
+    async def snapshot(self) -> AsyncIterator[StoreSnapshot]:
+        yield self
+
+    async def session_ids(self) -> Sequence[str]:
+        return await in_thread(lambda _: sorted(session_names(self._sessions)))
 
     async def list(self, query: SessionQuery) -> SessionPage:
         return await in_thread(lambda stop: self._index.page(query, stop))

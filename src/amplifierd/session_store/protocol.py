@@ -7,6 +7,7 @@ refused: a process that slept while another took its session over can change not
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -28,6 +29,7 @@ __all__ = [
     "SessionPage",
     "SessionQuery",
     "SessionStore",
+    "StoreSnapshot",
     "StoredEvent",
     "TrashedSession",
 ]
@@ -59,7 +61,10 @@ class SearchHit:
 
 @dataclass(frozen=True)
 class NewSession:
-    """Everything a session begins with; it is written whole or not at all."""
+    """Everything a session begins with; it is written whole or not at all.
+
+    One that is moved from another store begins with plans that were archived there, the first one first.
+    """
 
     record: SessionRecord
     plan: Mapping[str, Any]
@@ -67,6 +72,17 @@ class NewSession:
     events: Sequence[StoredEvent] = ()
     documents: Mapping[str, Any] = field(default_factory=dict)
     parts: Mapping[str, bytes] = field(default_factory=dict)
+    archived_plans: Sequence[Mapping[str, Any]] = ()
+
+
+class StoreSnapshot(Protocol):
+    """What a store has at one moment, as far as it can tell: a database as a whole, files session by session."""
+
+    async def session_ids(self) -> Sequence[str]: ...
+
+    async def read_whole(self, session_id: str) -> NewSession:
+        """Return everything that a session has, as `add` takes it."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -92,6 +108,10 @@ class SessionStore(Protocol):
             FormatUnsupportedError: a newer version made it.
             StoreUnavailableError: it cannot be reached.
         """
+        ...
+
+    async def status(self) -> dict[str, Any]:
+        """Return what an operator wants to know of the store: where it is, what it has, how it is doing."""
         ...
 
     async def create(self, new: NewSession, holder: Holder) -> Hold:
@@ -136,6 +156,14 @@ class SessionStore(Protocol):
 
     async def read_parts(self, session_id: str) -> dict[str, bytes]:
         """Return all parts of the session's requests, by their hashes."""
+        ...
+
+    async def read_whole(self, session_id: str) -> NewSession:
+        """Return everything that a session has at one moment, as `add` takes it."""
+        ...
+
+    def snapshot(self) -> AbstractAsyncContextManager[StoreSnapshot]:
+        """Read all sessions as they are at one moment."""
         ...
 
     async def list(self, query: SessionQuery) -> SessionPage: ...

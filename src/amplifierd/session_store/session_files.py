@@ -113,6 +113,11 @@ class SessionFiles:
         names = (path.name for folder in (self.directory, self.path(SWITCH)) for path in folder.glob("mount_plan.*"))
         return max((int(found[1]) for name in names if (found := _ARCHIVED_PLAN.fullmatch(name))), default=0)
 
+    def document_names(self) -> list[str]:
+        """Return the names of the documents, those of a switch that has begun included."""
+        paths = (path for folder in (self.directory, self.path(SWITCH)) for path in folder.glob("*.json"))
+        return sorted({path.stem for path in paths if _DOCUMENT.fullmatch(path.stem)} - _RESERVED)
+
     def check_exists(self) -> None:
         if not self.exists():
             raise self.not_found()

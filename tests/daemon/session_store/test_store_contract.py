@@ -238,6 +238,33 @@ async def test_a_switch_archives_the_plan_and_changes_the_rest_with_it(store: Se
         await store.read_plan("s1", 3)
 
 
+async def test_a_whole_session_is_read_at_once_and_stored_elsewhere_as_it_is(
+    store: SessionStore, open_store: OpenStore, me: Holder
+) -> None:
+    new = new_session("s1", plan={"n": 0}, messages=[message("a")], events=[event(1)], parts={"d" * 64: b"\xff"})
+    hold = await store.create(new, me)
+    await store.switch_plan(hold, {"n": 1}, {"context_messages": [1]}, name="x")
+    await store.switch_plan(hold, {"n": 2}, {"notes": None})
+    await store.append_messages(hold, [message("b", 2)])
+    async with store.snapshot() as snapshot:
+        whole = await snapshot.read_whole("s1")
+        assert await snapshot.session_ids() == ["s1"]
+
+    assert whole == await store.read_whole("s1")
+    assert (whole.record, whole.plan) == (await store.read("s1"), {"n": 2})
+    assert (whole.archived_plans, whole.parts) == ([{"n": 0}, {"n": 1}], new.parts)
+    assert whole.documents == {"context_messages": [1], "notes": None}
+    await store.delete(hold)
+    other = open_store()
+    await other.add(whole, me)
+    assert await other.read_whole("s1") == whole
+    assert await other.read_plan("s1", 2) == {"n": 1}
+    assert await other.switch_plan(await other.acquire("s1", me), {"n": 3}, {}) == 3
+    await other.close()
+    with pytest.raises(SessionNotFoundError):
+        await store.read_whole("s2")
+
+
 async def test_a_failed_switch_changes_nothing(store: SessionStore, me: Holder) -> None:
     hold = await store.create(new_session("s1", plan={"n": 0}), me)
     with pytest.raises(SessionStateError, match="status"):

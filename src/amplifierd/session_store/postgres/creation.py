@@ -30,7 +30,8 @@ WITH own AS (
 ), a AS (
     INSERT INTO holds SELECT session, %(epoch)s, %(holder)s::json, %(own)s, %(since)s FROM created
 ), b AS (
-    INSERT INTO plans SELECT session, 0, %(plan)s FROM created
+    INSERT INTO plans SELECT session, number - 1, body FROM created,
+    unnest(%(plans)s::text[]) WITH ORDINALITY AS new (body, number)
 ), c AS (
     INSERT INTO messages SELECT session, number, {MESSAGE_COLUMNS} FROM created, {NEW_MESSAGES}
 ), d AS (
@@ -88,7 +89,7 @@ def creation_values(new: NewSession) -> dict[str, Any]:
         document_file_name(name)
     return {
         **row_values(new.record),
-        "plan": json_text(new.plan),
+        "plans": [json_text(plan) for plan in (new.plan, *new.archived_plans)],
         **message_values(new.messages),
         **event_values(new.events),
         "document_names": list(new.documents),

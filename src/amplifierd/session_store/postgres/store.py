@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from amplifierd.session_store.protocol import (
     SessionPage,
     SessionQuery,
     StoredEvent,
+    StoreSnapshot,
     TrashedSession,
 )
 from amplifierd.session_store.record import SessionRecord, checked_session_id
@@ -46,6 +48,8 @@ from .session_changes import SessionChanges
 from .session_lists import SessionLists
 from .session_reads import SessionReads
 from .shared_values import SharedValues
+from .snapshot import open_snapshot, read_at_once
+from .status import status_of
 from .stored_text import json_text
 from .workspaces import Workspaces
 
@@ -87,6 +91,9 @@ class PostgresStore:
 
     async def check(self) -> None:
         await self.existing([])
+
+    async def status(self) -> dict[str, Any]:
+        return {**await status_of(self.database), "abandoned": len(await self.abandoned())}
 
     async def create(self, new: NewSession, holder: Holder) -> Hold:
         checked_session_id(new.record.session_id)
@@ -146,6 +153,12 @@ class PostgresStore:
 
     async def read_parts(self, session_id: str) -> dict[str, bytes]:
         return await self.database.call(self._reads.parts(checked_session_id(session_id)))
+
+    async def read_whole(self, session_id: str) -> NewSession:
+        return await self.database.call(read_at_once(self.database, checked_session_id(session_id)))
+
+    def snapshot(self) -> AbstractAsyncContextManager[StoreSnapshot]:
+        return open_snapshot(self.database)
 
     async def list(self, query: SessionQuery) -> SessionPage:
         return await self.database.call(self._lists.page(query))

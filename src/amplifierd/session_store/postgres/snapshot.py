@@ -1,0 +1,103 @@
+"""All sessions of a database as they are at one moment, whatever is written meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from psycopg import AsyncConnection, IsolationLevel
+
+from amplifierd.exceptions import MountPlanMissingError
+from amplifierd.session_store.json_lines import parse_value
+from amplifierd.session_store.protocol import NewSession
+
+from .database import Database
+from .held_sessions import not_found
+from .session_rows import record_of
+from .stored_text import parsed
+
+_IDS = "SELECT session_id FROM sessions WHERE deleted_at IS NULL ORDER BY session_id"
+_SESSION = "SELECT number, record FROM sessions WHERE session_id = %s AND deleted_at IS NULL"
+_ROWS = {
+    "messages": "SELECT body FROM messages WHERE session = %s ORDER BY line",
+    "events": "SELECT body FROM events WHERE session = %s ORDER BY line",
+    "plans": "SELECT body, number FROM plans WHERE session = %s ORDER BY number",
+    "documents": "SELECT name, body FROM documents WHERE session = %s ORDER BY name",
+    "parts": "SELECT digest, content FROM parts WHERE session = %s ORDER BY digest",
+}
+
+
+class Snapshot:
+    """The sessions at the moment at which the snapshot was opened; used from any event loop."""
+
+    def __init__(self, database: Database, connection: AsyncConnection) -> None:
+        self._database, self._connection = database, connection
+
+    async def session_ids(self) -> Sequence[str]:
+        rows = await self._database.call(_fetch(self._connection, _IDS, []))
+        return [session_id for (session_id,) in rows]
+
+    async def read_whole(self, session_id: str) -> NewSession:
+        return await self._database.call(read_whole(self._connection, session_id, str(self._database)))
+
+
+@asynccontextmanager
+async def open_snapshot(database: Database) -> AsyncIterator[Snapshot]:
+    """Open a snapshot on a connection of its own."""
+    connection = await database.call(_open(database))
+    try:
+        yield Snapshot(database, connection)
+    finally:
+        await database.finish(connection.close())
+
+
+async def _open(database: Database) -> AsyncConnection:
+    async def attempt() -> AsyncConnection:
+        connection = await database.connect("snapshot")
+        await connection.execute("SELECT set_config('idle_in_transaction_session_timeout', '0', false)")
+        await connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        return connection
+
+    return await database.patiently(attempt)
+
+
+async def read_at_once(database: Database, session_id: str) -> NewSession:
+    """Return everything that one session has at this moment."""
+
+    async def select(connection: AsyncConnection) -> NewSession:
+        await connection.set_isolation_level(IsolationLevel.REPEATABLE_READ)
+        try:
+            async with connection.transaction():
+                return await read_whole(connection, session_id, str(database))
+        finally:
+            await connection.set_isolation_level(None)
+
+    return await database.run(select)
+
+
+async def read_whole(connection: AsyncConnection, session_id: str, where: str) -> NewSession:
+    """Return everything that a session has, seen from one transaction."""
+    found = await _fetch(connection, _SESSION, [session_id])
+    if not found:
+        raise not_found(session_id, where)
+    ((number, body),) = found
+    rows = {name: await _fetch(connection, statement, [number]) for name, statement in _ROWS.items()}
+    plans = [parsed(plan) for plan, _ in rows["plans"]]
+    if not rows["plans"] or rows["plans"][0][1] != 0:
+        raise MountPlanMissingError(
+            f"session {session_id!r} has no mount plan", hint="fork the session into another profile"
+        )
+    return NewSession(
+        record_of(body, session_id),
+        plans[0],
+        messages=[parsed(line) for (line,) in rows["messages"]],
+        events=[parsed(line) for (line,) in rows["events"]],
+        documents={name: parse_value(value) for name, value in rows["documents"]},
+        parts=dict(rows["parts"]),
+        archived_plans=plans[1:],
+    )
+
+
+async def _fetch(connection: AsyncConnection, statement: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+    return await (await connection.execute(statement, values)).fetchall()
