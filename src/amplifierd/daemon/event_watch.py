@@ -126,7 +126,7 @@ class SessionWatch(EventWatch):
     async def _again(self) -> Batch:
         after = _number(self._after)
         last = self._last if self._last is not None else await self._stored.last_sequence()
-        if after is not None and after > last and self._is_resumed:
+        if after is not None and after > last and (self._is_resumed or await self._was_told_elsewhere(after)):
             self._position = after
             return self._ends
         if after is None or after > last:
@@ -139,6 +139,10 @@ class SessionWatch(EventWatch):
         whole = [*missed, *self._recent]
         self._position = max([after, *(event.sequence or 0 for event in whole[-1:])])
         return [*whole, *self._ends]
+
+    async def _was_told_elsewhere(self, number: int) -> bool:
+        """Say whether a number may be that of a piece of an answer which another daemon told, and nobody stored."""
+        return self._last is None and number <= await self._stored.highest_sequence()
 
     async def _fill(self, missing: Missing) -> Batch:
         """Read what is missing; where its end is not known, up to what has been heard of meanwhile."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from amplifierd.exceptions import SessionNotFoundError
 from amplifierd.session_store.protocol import SessionStore, StoredEvent
+from amplifierd.sessions.tree_history import last_sequence
 
 from .event_filter import EventFilter
 from .published_event import PublishedEvent, stored_event
@@ -35,6 +36,13 @@ class StoredTree:
             except SessionNotFoundError:
                 continue
         return max(numbers)
+
+    async def highest_sequence(self) -> int:
+        """Return the highest number that an event of the whole tree can have had, also one that was not stored."""
+        try:
+            return await last_sequence(self._store, self._root_id)
+        except SessionNotFoundError:
+            return 0
 
     async def _members(self, session_id: str, *, always: bool = False) -> tuple[str, ...]:
         if not (self._children or always):

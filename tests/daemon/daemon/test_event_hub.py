@@ -293,6 +293,22 @@ async def test_an_unknown_id_is_answered_with_a_gap(tree: Tree, requested: str) 
     assert [event.sequence for event in await anext(batches)] == [2]
 
 
+async def test_pieces_that_ended_with_the_daemon_that_told_them_leave_no_gap(tree: Tree) -> None:
+    _, store, worker = tree
+    await worker.emit("user_message:saved")
+    seen = await worker.emit("content_block:delta")
+    other = EventHub("another daemon")
+    watch = SessionWatch(other, StoredTree(store, ROOT, ROOT, ALL), ROOT, ROOT, ALL, after=seen)
+
+    assert [*await anext(watch.batches(0))] == []
+
+    await worker.die()
+    again = SessionWatch(other, StoredTree(store, ROOT, ROOT, ALL), ROOT, ROOT, ALL, after=seen)
+    assert [event.name for event in await anext(again.batches(0))] == ["execution:done"]
+    wrong = SessionWatch(other, StoredTree(store, ROOT, ROOT, ALL), ROOT, ROOT, ALL, after=99)
+    assert [event.name for event in await anext(wrong.batches(0))] == ["stream:gap"]
+
+
 async def test_the_global_stream_replays_what_it_remembers_and_names_other_gaps(tree: Tree, tmp_path: Path) -> None:
     hub, _, worker = tree
     for _ in range(7):
