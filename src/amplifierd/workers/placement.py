@@ -9,7 +9,13 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 from weakref import WeakValueDictionary
 
-from amplifierd.exceptions import NotReadyError, SessionHeldError, SessionNotFoundError
+from amplifierd.exceptions import (
+    HoldLostError,
+    MemberFencedError,
+    NotReadyError,
+    SessionHeldError,
+    SessionNotFoundError,
+)
 from amplifierd.home import Home
 from amplifierd.live_sessions import LiveEvent, OnEvent
 from amplifierd.session_store.record import SessionRecord, checked_session_id
@@ -195,9 +201,13 @@ class Placement:
             return
         self.placed[session_id] = self.placed.pop(session_id)  # those that rest longest come first
         failure = error_of(error) if error is not None else None
-        if not is_told:
+        if not is_told and not self._is_told_elsewhere(failure):
             self._on_event(untold_end(session_id, correlation_id, placed.root_id, failure))
         submission.settle(result, failure)
+
+    def _is_told_elsewhere(self, failure: Exception | None) -> bool:
+        """Say whether another member took the session over, and tells how its turn ended."""
+        return isinstance(failure, HoldLostError | MemberFencedError) and not self._home.settings.store.is_files
 
     def _hear_unloaded(self, session_id: str) -> None:
         placed = self.placed.pop(session_id, None)

@@ -61,6 +61,22 @@ async def test_a_turn_runs_where_its_session_is_and_its_key_stands_for_it_everyw
     assert (await two.workers.result(others))["turn"] == 3
 
 
+async def test_who_lost_a_session_in_the_middle_of_a_turn_leaves_its_end_to_others(
+    members: tuple[TurnBench, TurnBench],
+) -> None:
+    one, two = members
+    session_id, folder = await one.workers.session([*faulty("wait"), "Said."])
+    await one.begin(session_id, folder)
+    other = two.workers.home.sessions.runtime
+    await other.store.release(await other.store.acquire(session_id, other.holder, take_over=True))
+
+    (folder / "go").touch()
+    await one.settle(session_id)
+
+    assert "user_message:saved" in one.workers.told(session_id)
+    assert "execution:done" not in one.workers.told(session_id)
+
+
 async def test_what_no_member_may_run_is_refused_at_once(members: tuple[TurnBench, TurnBench]) -> None:
     one, _ = members
     session_id, _ = await one.workers.session()
