@@ -141,15 +141,15 @@ def find_broken_turn(
         name, data = events[index].get("event"), events[index].get("data")
         is_repaired = is_repaired or name == REPAIRED
         if name in (TURN_BEGUN, TURN_DONE) and isinstance(data, Mapping):
-            begun = turn if isinstance(turn := data.get("turn"), int) else number
             if name == TURN_DONE and data.get("interrupted") and not is_repaired:
                 is_told = True
                 continue
+            begun = turn if isinstance(turn := data.get("turn"), int) else number
             if name == TURN_BEGUN and messages:
                 return BrokenTurn(begun, events[index].get("correlation_id"), tuple(events[index:]), is_told)
             break
     if number > max(begun, turn_count):  # the prompt was stored, and that was all
-        return BrokenTurn(number, messages[-1].get("correlation_id"), ())
+        return BrokenTurn(number, messages[-1].get("correlation_id"), (), is_told)
     return None
 
 

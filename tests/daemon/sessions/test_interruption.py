@@ -236,3 +236,18 @@ async def test_a_context_with_a_file_of_its_own_learns_what_became_of_a_call(hom
         contents = [message["content"] for message in await context.get_messages()]
         assert contents[-4:-1] == ["Go", "", "Buy milk."]
         assert len(contents) == len(home.sessions.messages(session.session_id))
+
+
+@pytest.mark.parametrize("before", [0, 1])
+async def test_a_turn_of_which_only_the_prompt_was_stored_ends_once(remains: Remains, before: int) -> None:
+    answered = [prompt(), {"role": "assistant", "content": "Done."}]
+    await remains.write([*answered * before, prompt(turn=before + 1)], [begun(), DONE] * before)
+
+    taken = await remains.home.sessions.take_over(remains.session_id)
+    assert taken is not None
+    async with remains.home.sessions.resume(remains.session_id) as session:
+        assert session.repaired.closed_turn == before + 1
+
+    assert [done["turn"] for done in remains.told("execution:done")] == [*range(1, before + 2)]
+    assert len(remains.told("session:repaired")) == 1
+    assert remains.last()["role"] == "assistant"
