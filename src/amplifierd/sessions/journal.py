@@ -108,6 +108,7 @@ class Journal:
         self._form = event_of("", None, place_of(record), None, nesting=nesting)
         self._coordinator: ModuleCoordinator | None = None
         self._announced: set[str] = set()
+        self._soon: list[Entry] = []
 
     async def write(self, event: str, data: Mapping[str, Any], *, lasting: bool = False) -> Event:
         """Store an event of ours and tell it."""
@@ -119,12 +120,30 @@ class Journal:
         """Store events of ours in one step, all of them or none, and tell them."""
         noted = [self._entry(name, data, is_own=True) for name, data in entries]
         await self._tree.tell(noted)
-        for entry in noted:
+        before, self._soon = self._soon, []
+        for entry in (*before, *noted):
             if entry.error is not None:
                 raise entry.error
         if lasting:
             await self._store.synchronise(self._hold)
         return [entry.event for entry in noted]
+
+    async def write_soon(self, event: str, data: Mapping[str, Any]) -> None:
+        """Store an event of ours and tell it, as `write_all_soon` does."""
+        await self.write_all_soon([(event, data)])
+
+    async def write_all_soon(self, entries: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
+        """Store events of ours and tell them, without waiting for a store that takes time.
+
+        They are told when they are stored, as always. What could not be stored is raised here, or by what is written
+        next.
+        """
+        noted = [self._entry(name, data, is_own=True) for name, data in entries]
+        self._tree.put(noted)
+        failed = next((entry.error for entry in (*self._soon, *noted) if entry.error is not None), None)
+        self._soon = [] if self._tree.is_settled else [*self._soon, *noted]
+        if failed is not None:
+            raise failed
 
     def hear(self, event: str, data: dict[str, Any]) -> HookResult:
         """Record an event of the kernel or of a module."""

@@ -89,7 +89,7 @@ class ExecutionRunner:
         self.children = Children(self)
         self.checkpoints: TurnCheckpoints | None = None
         self.requests = RequestRecorder(
-            self.journal.write,
+            self.journal.write_soon,
             partial(session_manager.store.put_parts, hold),
             self.transcript.index,
             scrub=session_manager.secrets.scrubbed,

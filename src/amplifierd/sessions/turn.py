@@ -123,7 +123,7 @@ class Turn:
         saved = {"message_id": line["id"], "role": "user", "content": prompt, "turn": self.number}
         started = {"message_id": None, "role": "assistant", "content": None, "turn": self.number}
         said = [("user_message:saved", saved), ("assistant_message:start", started)]
-        await runner.journal.write_all([*runner.status.news(), *said])
+        await runner.journal.write_all_soon([*runner.status.news(), *said])
         await runner.queue.save()  # now that the transcript has the prompt
 
     async def _prepare(self, prompt: str, images: Sequence[Mapping[str, Any]]) -> None:

@@ -1,5 +1,6 @@
 """Sessions whose store is a database that machines share: the same as in files, from wherever they are reached."""
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -13,6 +14,7 @@ from crashing_sessions import open_home as open_place
 
 from amplifierd.exceptions import SessionHeldError, SessionNotFoundError
 from amplifierd.home import Home
+from amplifierd.sessions.tree_events import is_delta
 
 READ = call("read_file", file_path="notes.md")
 
@@ -109,3 +111,18 @@ def kill_in_a_turn(place: Path) -> None:
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
         process.stdin.close()
+
+
+async def test_what_is_told_is_stored_however_long_that_takes(home: Home, work: Path, tmp_path: Path) -> None:
+    async with home.sessions.open(**Agent([READ, "Milk."]).source(home, "plan", tmp_path), working_dir=work) as session:
+        subscription = session.subscribe()
+        running = asyncio.create_task(session.execute("What do the notes say?"))
+        seen = 0
+        async for event in subscription:
+            if not is_delta(event["event"]):
+                stored = await home.sessions.runtime.store.last_seq(session.session_id)
+                assert stored >= event["sequence"] > seen
+                seen = event["sequence"]
+            if event["event"] == "execution:done":
+                break
+        assert (await running).status == "completed"
