@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI
 
 from amplifier_core import __version__
+from amplifier_core.exceptions import AmplifierError
 
 from .cluster.cluster_token import find_cluster_token, token_check
 from .daemon.daemon import Daemon
@@ -93,7 +94,11 @@ def create_app(settings: Settings | None = None, *, home: Home | None = None, ad
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        await daemon.start()
+        try:
+            await daemon.start()
+        except AmplifierError as error:
+            app.state.failure = error
+            raise
         try:
             yield
         finally:
@@ -109,7 +114,7 @@ def create_app(settings: Settings | None = None, *, home: Home | None = None, ad
         docs_url=None,
         redoc_url=None,
     )
-    app.state.daemon = daemon
+    app.state.daemon, app.state.failure = daemon, None
     app.state.login_cookie = LoginCookie(_cookie_name(served), served.settings, daemon.credentials)
     app.openapi = lambda: describe(app)  # type: ignore[method-assign] # the way FastAPI documents
     add_problem_answers(app)

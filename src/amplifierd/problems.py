@@ -131,6 +131,7 @@ _NAMED = (
     Problem(404, "bundle-not-found"),
     Problem(404, "collection-not-found"),
     Problem(404, "module-not-found"),
+    Problem(404, "member-not-found"),
     Problem(408, "request-timeout", retryable=True),
     Problem(409, "collection-exists"),
     Problem(409, "collection-in-use"),

@@ -5,13 +5,19 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 from pathlib import Path
 
+import httpx2
 import pytest
 
 sys.path.append(str(Path(__file__).parent))
 
-from cluster_members import WAITS, Members, until, watching
+from cluster_members import WAITS, Member, Members, impostor, until, watching
+
+from amplifierd.cluster.channel import Greeting
+from amplifierd.daemon.callers import Caller
+from amplifierd.daemon.carried_caller import carried
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +44,7 @@ def test_any_member_answers_any_request(members: Members) -> None:
             listed = member.api.get("/sessions", params={"activity": "executing"}).json()["sessions"]
             assert [each["session_id"] for each in listed] == [session_id]
         assert one.api.post(f"/sessions/{session_id}/steer", json={"content": "hurry"}).status_code == 202
-        (members.folder_of(session_id) / "go").touch()
+        (members.folders[session_id] / "go").touch()
         assert turn.result().json()["response"] == "Second."
         until(lambda: "execution:done" in stream.names() and "execution:done" in everything.names(session_id))
 
@@ -50,3 +56,131 @@ def test_any_member_answers_any_request(members: Members) -> None:
     answers = [each.api.post(f"/sessions/{session_id}/execute", json={"prompt": "c"}, headers=key) for each in members]
     assert [answer.json()["turn"] for answer in answers] == [3, 3, 3]
     assert len(one.api.get(f"/sessions/{session_id}/turns").json()["turns"]) == 3
+
+
+def test_who_is_not_a_member_and_who_does_not_own_a_session_is_refused(members: Members) -> None:
+    one, two, _ = members
+    alice, bob = (two.client(one.new_token(name)) for name in ("alice", "bob"))  # what one makes, the other knows
+    session_id = members.session(one, "For Alice.", client=alice)
+    assert one.api.post(f"/sessions/{session_id}/execute", json={"prompt": "SECRET"}).json()["response"] == "For Alice."
+
+    with watching(bob, "/events") as seen:
+        refused = [
+            bob.get(f"/sessions/{session_id}"),
+            bob.get(f"/sessions/{session_id}/messages"),
+            bob.get(f"/sessions/{session_id}/stream"),
+            bob.post(f"/sessions/{session_id}/execute", json={"prompt": "mine?"}),
+            bob.post(f"/sessions/{session_id}/cancel", json={}),
+            bob.delete(f"/sessions/{session_id}"),
+        ]
+        assert alice.patch(f"/sessions/{session_id}", json={"name": "hers"}).json()["name"] == "hers"
+    assert {answer.status_code for answer in refused} == {404}
+    assert bob.get("/sessions").json()["sessions"] == []
+    assert not [one for one in seen.events if session_id in str(one)]
+    assert [each["name"] for each in alice.get("/sessions").json()["sessions"]] == ["hers"]
+
+    admin = {"X-Amplifier-Caller": carried(Caller("me", "me", "admin"), "127.0.0.1")}
+    channel = {"X-Amplifier-Channel": f"0123 1 {'0' * 64} {'0' * 64}"}
+    for forged in (admin, channel, {**admin, **channel}):
+        assert bob.get("/tokens", headers=forged).status_code == 401
+        assert httpx2.get(f"{two.process.url}/api/v1/cluster", headers=forged).status_code == 401
+
+    hello = Greeting(b"another token of another cluster", "member_x", two.member_id).hello
+    assert httpx2.post(f"{two.process.url}/cluster/hello", json=asdict(hello)).status_code == 401
+
+    with impostor() as (address, heard), members.address_of(one, address):
+        answer = until(lambda: _refused(alice.post(f"/sessions/{session_id}/execute", json={"prompt": "SECRET"})))
+    assert (answer.status_code, answer.json()["code"]) == (502, "member-untrusted")
+    assert set(heard) == {"/cluster/hello"}
+    assert "SECRET" not in str(heard.values())
+
+
+def _refused(answer: httpx2.Response) -> httpx2.Response | None:
+    return answer if answer.status_code != 200 else None
+
+
+def test_a_home_with_another_token_does_not_join(members: Members, tmp_path: Path) -> None:
+    stranger = Member(tmp_path, members.store, token="not-that-of-the-cluster-0123456789")
+    with pytest.raises(AssertionError, match="ended with 2"):
+        stranger.process.start()
+
+
+def test_a_member_that_is_stopped_is_replaced_and_can_write_nothing_when_it_wakes_up(members: Members) -> None:
+    one, two, three = members
+    session_id = members.session(one, "First.", WAITS, on_takeover="ask")
+    assert one.api.post(f"/sessions/{session_id}/execute", json={"prompt": "a"}).json()["response"] == "First."
+    before = one.member_id
+
+    with watching(two.api, f"/sessions/{session_id}/stream") as stream, ThreadPoolExecutor(1) as pool:
+        turn = pool.submit(three.api.post, f"/sessions/{session_id}/execute", json={"prompt": "b"})
+        until(lambda: "tool:pre" in stream.names())
+        one.stop_processes()
+        answer = turn.result()
+        until(lambda: "execution:done" in stream.names())
+        (members.folders[session_id] / "go").touch()  # what was stopped goes on with its tool when it wakes up
+        one.let_go_on()
+        until(lambda: one.find_id() != before)
+        again = one.api.post(f"/sessions/{session_id}/execute", json={"prompt": "c"})
+        until(lambda: stream.names().count("execution:done") == 2)
+
+    assert answer.json()["code"] == "aborted"
+    assert again.json()["response"] == "First."  # in another process the script begins anew
+    numbers = stream.numbers(session_id)
+    assert numbers == sorted(set(numbers))
+    stored = two.api.get(f"/sessions/{session_id}/events", params={"limit": 1000}).json()["events"]
+    assert [event["event"] for event in stored].count("tool:intent") == 1
+    assert {event["seq"] for event in stored if numbers[0] <= event["seq"] <= numbers[-1]} <= {*numbers}
+    states = {each["member_id"]: each["state"] for each in two.api.get("/cluster").json()["members"]}
+    assert (states[before], states[one.find_id()]) == ("fenced", "active")
+
+
+def test_a_member_that_is_killed_in_a_turn_loses_nothing(members: Members) -> None:
+    one, two, three = members
+    killed = one.find_id()
+    session_id = members.session(one, "First.", WAITS, on_takeover="continue")
+    assert one.api.post(f"/sessions/{session_id}/execute", json={"prompt": "a"}).json()["response"] == "First."
+
+    with (
+        watching(two.api, f"/sessions/{session_id}/stream") as stream,
+        watching(three.api, "/events") as everything,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        turn = pool.submit(two.api.post, f"/sessions/{session_id}/execute", json={"prompt": "b"})
+        until(lambda: "tool:pre" in stream.names())
+        one.process.kill()
+        assert two.api.post(f"/cluster/members/{killed}/fence").json()["fenced"]
+        answer = turn.result()
+        until(lambda: stream.names().count("execution:done") == 2)
+        until(lambda: everything.names(session_id).count("execution:done") == 2)
+
+    assert answer.json()["code"] == "aborted"
+    messages = three.api.get(f"/sessions/{session_id}/messages").json()["messages"]
+    assert [message["role"] for message in messages][-1] == "assistant"
+    assert not (members.folders[session_id] / "go").exists()  # nobody ran the tool again
+    numbers = stream.numbers(session_id)
+    assert numbers == sorted(set(numbers)) == everything.numbers(session_id)
+
+
+def test_a_member_that_is_drained_ends_its_turns_and_gives_its_sessions_away(members: Members) -> None:
+    _, two, three = members
+    session_id = members.session(two, "First.", WAITS, "Second.")
+    assert two.api.post(f"/sessions/{session_id}/execute", json={"prompt": "a"}).json()["response"] == "First."
+
+    with watching(two.api, f"/sessions/{session_id}/stream") as stream, ThreadPoolExecutor(2) as pool:
+        turn = pool.submit(three.api.post, f"/sessions/{session_id}/execute", json={"prompt": "b"})
+        until(lambda: "tool:pre" in stream.names())
+        assert three.api.post(f"/cluster/members/{two.member_id}/drain").status_code == 202
+        until(lambda: three.state_of(two) == "draining")
+        later = pool.submit(two.api.post, f"/sessions/{session_id}/execute", json={"prompt": "c", "queue": True})
+        (members.folders[session_id] / "go").touch()
+        assert turn.result().json()["response"] == "Second."
+        until(lambda: three.state_of(two) == "left")
+        assert later.result().json()["response"] == "First."  # in another process the script begins anew
+        until(lambda: stream.names().count("execution:done") == 2)
+
+    assert two.api.get("/cluster").json()["member_id"] == two.member_id
+    elsewhere = members.session(two, "Elsewhere.")
+    assert two.api.post(f"/sessions/{elsewhere}/execute", json={"prompt": "d"}).json()["response"] == "Elsewhere."
+    assert three.holds_of(two) == 0
+    numbers = stream.numbers(session_id)
+    assert numbers == [*range(numbers[0], numbers[0] + len(numbers))]

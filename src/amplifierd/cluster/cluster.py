@@ -9,7 +9,13 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from amplifierd.exceptions import MemberFencedError, SessionNotFoundError, SettingsError, StoreUnavailableError
+from amplifierd.exceptions import (
+    MemberFencedError,
+    NotReadyError,
+    SessionNotFoundError,
+    SettingsError,
+    StoreUnavailableError,
+)
 
 from .channel import Channels
 from .cluster_token import token_check
@@ -63,6 +69,7 @@ class Cluster:
         self.view = MemberView(store.members.list)
         self.whereabouts = Whereabouts(store.places)
         self.takeover = Takeover(store, self.view, take_over)
+        self.is_out = False
         self._roots: OrderedDict[str, str] = OrderedDict()
         self._tasks: list[asyncio.Task[None]] = []
         self._unsubscribe: list[Callable[[], None]] = []
@@ -103,7 +110,8 @@ class Cluster:
     async def _come_back(self) -> None:
         """Give up what the others took, and be a member again."""
         await self._on_fenced()
-        await self._join()
+        if not self.is_out:
+            await self._join()
 
     async def _tell(self) -> None:
         """Say how busy this daemon is."""
@@ -114,7 +122,18 @@ class Cluster:
             except (StoreUnavailableError, MemberFencedError) as error:
                 logger.debug("how busy this daemon is was not told: %s", error)
 
+    async def set_draining(self) -> None:
+        """Take no further sessions: those that nobody holds go to the others."""
+        self.is_out, self.takeover.is_active = True, False
+        await self.store.members.set_state(self.member_id, "draining")
+        await self.view.look()
+
     async def leave(self) -> None:
+        """Stop being a member, and from now on only pass on what is asked."""
+        await self.store.members.leave()
+        await self.view.look()
+
+    async def close(self) -> None:
         """Stop being a member: whoever asks for its sessions is free to have them."""
         for end in self._unsubscribe:
             end()
@@ -133,12 +152,26 @@ class Cluster:
         except SessionNotFoundError:
             return None
         place = await self.whereabouts.find(root_id)
-        if place.member_id is not None and not place.is_live:
+        if place.member_id is not None and not place.is_live and not self.is_out:
             await self.takeover.take(root_id, place.epoch)
             place = await self.whereabouts.find(root_id)
-        if place.member_id is None and loads:
-            return await self._placed(session_id)
-        return daemon_at(place, beside=self.member_id)
+        if place.is_live:
+            return daemon_at(place, beside=self.member_id)
+        if self.is_out or loads:
+            return await self._placed(session_id) if loads else self.another()
+        return None
+
+    def another(self) -> Destination:
+        """Return another daemon that takes on new work, the one with the least to do.
+
+        Raises:
+            NotReadyError: there is none.
+        """
+        active = [member for member in self.view.known if member.is_live and member.state == "active"]
+        for member in sorted(active, key=lambda member: _turns(member.load)):
+            if member.address is not None and member.member_id != self.member_id:
+                return Destination(member.member_id, member.address)
+        raise NotReadyError("this daemon takes no new work, and there is no other one", hint="start another one")
 
     async def _placed(self, session_id: str) -> Destination | None:
         """Return the daemon that should load a session which nobody holds; this one, unless others have less to do.

@@ -30,13 +30,14 @@ TakeOver = Callable[[str], Awaitable[object]]
 
 
 class Takeover:
-    """Looks every second for members that are gone."""
+    """Looks every second for members that are gone, and takes their place while `is_active`."""
 
     def __init__(self, store: PostgresStore, view: MemberView, take_over: TakeOver) -> None:
         self._store, self._view, self._take_over = store, view, take_over
         self._taking: dict[str, asyncio.Task[bool]] = {}
         self._few = asyncio.Semaphore(_AT_ONCE)
         self.fenced = self.taken = 0
+        self.is_active = True
 
     async def run(self) -> None:
         """Look until this is cancelled."""
@@ -56,9 +57,11 @@ class Takeover:
             logger.warning("it is not known which members are there: %s", error)
 
     async def look(self) -> None:
-        """Shut out who is late, and take over what those left who are gone."""
-        own = self._store.members.own_id
-        for member in await self._view.look():
+        """Look who is there; shut out who is late, and take over what those left who are gone."""
+        members, own = await self._view.look(), self._store.members.own_id
+        if not self.is_active:
+            return
+        for member in members:
             is_late = not member.is_leased and member.state in ("active", "draining") and member.member_id != own
             if is_late and await self._store.members.fence(member.member_id):
                 self.fenced += 1

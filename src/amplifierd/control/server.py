@@ -59,10 +59,19 @@ class Server(uvicorn.Server):
                 ssl_keyfile=tls[1] if tls else None,
             )
         )
-        self._find_tls, self._on_started = find_tls, on_started
+        self._app, self._find_tls, self._on_started = app, find_tls, on_started
         self._renewing: asyncio.Task[None] | None = None
         self._stopping: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+
+    def run(self, sockets: list[socket.socket] | None = None) -> None:
+        """Serve until a signal ends it. Raises what kept the daemon from starting."""
+        try:
+            super().run(sockets)
+        except SystemExit:
+            if self._app.state.failure is not None:
+                raise self._app.state.failure from None
+            raise
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         self._loop = asyncio.get_running_loop()

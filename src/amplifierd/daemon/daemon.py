@@ -24,6 +24,7 @@ from amplifierd.workers.workers import Workers
 from .audit import AuditLog
 from .callers import Caller
 from .credentials import Credentials
+from .draining import Draining
 from .elsewhere import Elsewhere
 from .event_hub import EventHub
 from .failed_attempts import FailedAttempts
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
 PROGRAM = "daemon"
 """What a daemon calls itself where it holds sessions."""
 
-Phase = Literal["starting", "ready", "stopping"]
+Phase = Literal["starting", "ready", "draining", "stopping"]
 
 logger = logging.getLogger(__name__)
 
@@ -96,6 +97,7 @@ class Daemon:
         self._address = address
         self.cluster: Cluster | None = None
         self.elsewhere: Elsewhere | None = None
+        self.draining = Draining(self)
         self._started = time.monotonic()
         self._coming_up: asyncio.Task[None] | None = None
         self._extracting: asyncio.Task[None] | None = None
@@ -232,6 +234,7 @@ class Daemon:
         if self.phase == "stopping":
             return
         self.phase = "stopping"
+        await self.draining.stop()
         await self.operations.stop()
         await self.turns.stop()
         await self.live.stop()
@@ -249,7 +252,7 @@ class Daemon:
         if self.elsewhere is not None:
             await self.elsewhere.close()
         if self.cluster is not None:
-            await self.cluster.leave()
+            await self.cluster.close()
         await self.home.sessions.close()
         self.audit.close()
 

@@ -75,13 +75,10 @@ class IdempotencyKeys:
                 for offset, length, line in _lines(path):
                     self._take_up(line, (path, offset, length))
 
-    async def once(
-        self, owner: str, key: str, fingerprint: str, work: Work, *, may_go_on: bool = False
-    ) -> tuple[StoredAnswer, bool]:
+    async def once(self, owner: str, key: str, fingerprint: str, work: Work) -> tuple[StoredAnswer, bool]:
         """Do the work of a request unless it was done, and return its answer, and whether that was kept from before.
 
         The work goes on to its end if whoever asked for it goes away. What it raises is not kept: nothing was done.
-        Nothing `may_go_on` after its daemon: what it did ended with it.
 
         Raises:
             IdempotencyConflictError: the key belongs to another request.

@@ -33,13 +33,10 @@ class SharedIdempotencyKeys:
         self._shared, self._own_id, self._is_live = shared, own_id, is_live
         self._running: dict[str, tuple[str, asyncio.Task[Answered]]] = {}
 
-    async def once(
-        self, owner: str, key: str, fingerprint: str, work: Work, *, may_go_on: bool = False
-    ) -> tuple[StoredAnswer, bool]:
+    async def once(self, owner: str, key: str, fingerprint: str, work: Work) -> tuple[StoredAnswer, bool]:
         """Do the work of a request unless it was done, and return its answer, and whether that was kept from before.
 
         The work goes on to its end if whoever asked for it goes away. What it raises is not kept: nothing was done.
-        Work that `may_go_on` finds out by itself what was done of it, and is taken up when its member is gone.
 
         Raises:
             IdempotencyConflictError: the key belongs to another request.
@@ -51,7 +48,7 @@ class SharedIdempotencyKeys:
             if known != fingerprint:
                 raise conflict(key)
             return (await asyncio.shield(task))[0], True
-        task = asyncio.create_task(self._answered(name, key, fingerprint, work, may_go_on))
+        task = asyncio.create_task(self._answered(name, key, fingerprint, work))
         self._running[name] = fingerprint, task
         task.add_done_callback(lambda done: self._running.pop(name, None))
         return await asyncio.shield(task)
@@ -60,7 +57,7 @@ class SharedIdempotencyKeys:
         """Wait for what runs."""
         await asyncio.gather(*(task for _, task in self._running.values()), return_exceptions=True)
 
-    async def _answered(self, name: str, key: str, fingerprint: str, work: Work, may_go_on: bool) -> Answered:
+    async def _answered(self, name: str, key: str, fingerprint: str, work: Work) -> Answered:
         mine = {"fingerprint": fingerprint, "state": "running", "member": self._own_id(), "nonce": uuid.uuid4().hex}
         pause_s = _FIRST_PAUSE_S
         while (there := await self._shared.put_if_absent(KIND, name, mine, expires_in_s=KEPT_S)) is not None:
@@ -71,10 +68,7 @@ class SharedIdempotencyKeys:
             if there["state"] == "done":
                 return _kept(there), True
             if there["member"] == self._own_id() or not self._is_live(there["member"]):
-                if not may_go_on:
-                    raise interrupted()
-                if await self._shared.replace(KIND, name, there, mine):
-                    break
+                raise interrupted()
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
         return await self._done(name, mine, work), False

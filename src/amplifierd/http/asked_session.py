@@ -66,3 +66,12 @@ def asked_session(scope: Scope, headers: Headers) -> AskedSession | None:
     loads = rest in _NEED_MODULES if is_read else rest not in _NEED_NO_MODULES
     kind: Kind = "turn" if rest == "execute" else "session"
     return AskedSession(session_id, kind, loads, is_read or method == "POST")
+
+
+NEW_WORK = AskedSession("", "session", False, False)
+"""A request for something that there is no session for yet."""
+
+
+def is_new_work(scope: Scope) -> bool:
+    """Say whether a request makes a session."""
+    return scope["method"] == "POST" and scope["path"] in (f"{API}/sessions", f"{API}/sessions/import", _COMPLETIONS)

@@ -26,7 +26,7 @@ from amplifierd.daemon.carried_caller import carried
 from amplifierd.daemon.daemon import Daemon
 from amplifierd.exceptions import MemberError, MemberUntrustedError
 
-from .asked_session import AskedSession, asked_session
+from .asked_session import NEW_WORK, AskedSession, asked_session, is_new_work
 from .event_stream import MEDIA_TYPE as EVENTS
 from .held_back import HeldBack
 from .member_gate import MEMBER, target_of
@@ -62,9 +62,9 @@ class Forwarding:
         if scope["type"] != "http" or self._daemon.cluster is None or MEMBER in scope["state"]:
             await self._app(scope, receive, send)
             return
-        headers = read_headers(scope["headers"])
-        asked = asked_session(scope, headers)
-        if asked is None or self._daemon.live.state(asked.session_id) is not None:
+        headers, is_out = read_headers(scope["headers"]), self._daemon.cluster.is_out
+        asked = asked_session(scope, headers) or (NEW_WORK if is_out and is_new_work(scope) else None)
+        if asked is None or (self._daemon.live.state(asked.session_id) is not None and not is_out):
             await self._app(scope, receive, send)
             return
         try:
@@ -104,22 +104,31 @@ class _Sending:
     async def run(self) -> None:
         """Have the request answered, here or elsewhere; what only says that the session is elsewhere is followed."""
         until, pause_s = time.monotonic() + PATIENCE_S, _FIRST_PAUSE_S
-        to = await self._cluster.destination(self._asked.session_id, loads=self._asked.loads)
+        to = await self._find()
         while True:
             answer = await self._here() if to is None else await self._there(to)
             if answer is None:
                 return
             await asyncio.sleep(pause_s)
             before, pause_s = to, min(2 * pause_s, _LONGEST_PAUSE_S)
-            to = await self._cluster.destination(self._asked.session_id, loads=self._asked.loads)
-            if time.monotonic() > until or (before is None and to is None):
+            to = await self._find()
+            is_here = before is None and to is None and not self._cluster.is_out
+            if is_here or time.monotonic() > until:
                 await answer()
                 return
 
+    async def _find(self) -> Destination | None:
+        if self._asked is NEW_WORK:
+            return self._cluster.another()
+        return await self._cluster.destination(self._asked.session_id, loads=self._asked.loads)
+
     async def _here(self) -> Answer | None:
         """Answer here; returns the answer if it only is that somebody else has the session."""
-        held_back = HeldBack(self._send)
-        await self._app(self._scope, replayed(self._body, self._receive), held_back.send)
+        held_back, scope = HeldBack(self._send), self._scope
+        if self._was_sent and _KEY in self._headers:  # it may have been done, under the key that it was given here
+            others = [(name, value) for name, value in scope["headers"] if name != _KEY.encode()]
+            scope = {**scope, "headers": [*others, (_KEY.encode(), self._headers[_KEY].encode("latin-1"))]}
+        await self._app(scope, replayed(self._body, self._receive), held_back.send)
         return held_back.release if held_back.is_elsewhere else None
 
     async def _there(self, to: Destination) -> Answer | None:

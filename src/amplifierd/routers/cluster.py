@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fastapi import Depends, Path, Query, Request
 from pydantic import Field
 
 from amplifierd.cluster.channel import Hello
 from amplifierd.cluster.member_request import HELLO
+from amplifierd.daemon.carried_caller import carried
+from amplifierd.daemon.daemon import Daemon
 from amplifierd.daemon.elsewhere import MEMBER
 from amplifierd.daemon.event_view import EventView
 from amplifierd.daemon.member_watch import MemberWatch
-from amplifierd.exceptions import ForbiddenError, RequestRefusedError
-from amplifierd.http.dependencies import TheDaemon, requires
+from amplifierd.exceptions import ForbiddenError, MemberError, RequestRefusedError
+from amplifierd.http.dependencies import Admin, TheDaemon, requires
 from amplifierd.http.event_stream import EventStreamResponse
-from amplifierd.http.member_gate import is_relayed
-from amplifierd.http.models import Answer, Body
+from amplifierd.http.member_gate import is_relayed, target_of
+from amplifierd.http.models import Answer, Body, problems
 from amplifierd.http.routers import api_router, root_router
+
+if TYPE_CHECKING:
+    from amplifierd.cluster.cluster import Cluster
 
 unversioned = root_router(tags=["cluster"])
 router = api_router("/cluster", tags=["cluster"])
@@ -69,6 +74,18 @@ class ClusterInfo(Answer):
     total: int
 
 
+class Leaving(Answer):
+    """A member that is taken out of service; it is `left` when it has no session any more."""
+
+    member_id: str
+    state: Literal["draining"] = "draining"
+
+
+class Fenced(Answer):
+    member_id: str
+    fenced: bool = Field(description="false if it was gone already")
+
+
 @unversioned.post(HELLO, include_in_schema=False)
 async def greet(daemon: TheDaemon, body: Greeting) -> Welcome:
     """Open a channel for another member."""
@@ -103,6 +120,40 @@ async def show_cluster(daemon: TheDaemon) -> ClusterInfo:
         for member in await cluster.view.look()
     ]
     return ClusterInfo(enabled=True, member_id=cluster.member_id, members=found, total=len(found))
+
+
+@router.post("/members/{member_id}/drain", status_code=202, responses=problems(404, 502))
+async def drain_member(daemon: TheDaemon, caller: Admin, request: Request, member_id: MemberId) -> Leaving:
+    """Take a daemon out of service: it begins nothing new, ends its turns, and lets the others have its sessions."""
+    cluster = _cluster(daemon)
+    if member_id == cluster.member_id:
+        daemon.draining.begin()
+        return Leaving(member_id=member_id)
+    to = next((to for to in cluster.view.daemons(beside=cluster.member_id) if to.member_id == member_id), None)
+    if to is None or is_relayed(request):
+        raise RequestRefusedError(f"no daemon {member_id!r} is there", code="member-not-found", hint="GET /cluster")
+    told = carried(caller, request.state.address)
+    async with cluster.peers.send(to, "POST", target_of(request.scope), caller=told) as response:
+        if response.status_code != 202:
+            raise MemberError(f"{to.address} answered with the status {response.status_code}")
+    return Leaving(member_id=member_id)
+
+
+@router.post("/members/{member_id}/fence", responses=problems(404), dependencies=[Depends(requires("admin"))])
+async def fence_member(daemon: TheDaemon, member_id: MemberId) -> Fenced:
+    """Shut a member out that answers no more, before its lease is over; the others take its sessions over."""
+    cluster = _cluster(daemon)
+    if cluster.view.find(member_id) is None:
+        raise RequestRefusedError(f"no member {member_id!r} is known", code="member-not-found", hint="GET /cluster")
+    return Fenced(member_id=member_id, fenced=await cluster.store.members.fence(member_id, by_operator=True))
+
+
+def _cluster(daemon: Daemon) -> Cluster:
+    if daemon.cluster is None:
+        raise RequestRefusedError(
+            "this daemon keeps its sessions in files and stands alone", code="member-not-found", hint="set store"
+        )
+    return daemon.cluster
 
 
 class StateInfo(Answer):

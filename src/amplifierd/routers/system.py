@@ -12,7 +12,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 
 from amplifier_core import __version__, events
 from amplifier_core.packages import TYPE_TO_MOUNT_POINT
-from amplifierd.daemon.daemon import Daemon
+from amplifierd.daemon.daemon import Daemon, Phase
 from amplifierd.daemon.log_files import LOG_FILE
 from amplifierd.daemon.log_tail import read_tail
 from amplifierd.daemon.metrics import MEDIA_TYPE
@@ -49,7 +49,7 @@ class Health(Answer):
 
 class Readiness(Answer):
     ready: bool
-    phase: Literal["starting", "ready", "stopping"]
+    phase: Phase
 
 
 class Counts(Answer):

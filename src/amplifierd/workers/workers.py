@@ -71,6 +71,10 @@ class Workers:
         while waiting := [one.result for placed in self._placed() for one in placed.submissions.values()]:
             await asyncio.wait(waiting)
 
+    async def release(self) -> None:
+        """Have no session loaded any more; those that do something are ended."""
+        await asyncio.gather(*(self.unload(placed.session_id) for placed in self._placed()))
+
     @property
     def is_draining(self) -> bool:
         """Whether no further turns are taken."""

@@ -118,7 +118,7 @@ class Members:
     def __init__(self, database: Database, notifications: Notifications, kind: str) -> None:
         self._database, self._notifications, self._kind = database, notifications, kind
         self._own_id: str | None = None
-        self._is_fenced = False
+        self._is_fenced = self._has_left = False
         self._joining = asyncio.Lock()
         self._renewing: asyncio.Task[None] | None = None
         self._load: str | None = None
@@ -150,7 +150,7 @@ class Members:
         await self._database.read(self._renew)
 
     async def leave(self) -> None:
-        """Stop being a member; what it still holds is free."""
+        """Stop being a member; what it still holds is free. Nothing is held any more before it joins again."""
         await self._database.finish(self._leave())
 
     async def list(self) -> tuple[Member, ...]:
@@ -190,10 +190,12 @@ class Members:
         """Return the member in whose name sessions are held; a process that is none yet becomes one.
 
         Raises:
-            MemberFencedError: others fenced it, and it has not joined again.
+            MemberFencedError: others fenced it, or it has left, and it has not joined again.
         """
         if self._is_fenced:
             raise fenced()
+        if self._has_left:
+            raise MemberFencedError("this process has left the cluster", hint="ask another member, or start it again")
         if self._own_id is None:
             async with self._joining:
                 if self._own_id is None:
@@ -214,14 +216,14 @@ class Members:
 
         await self._database.run(insert)
         await self._stop_renewing()
-        self._own_id, self._is_fenced = member_id, False
+        self._own_id, self._is_fenced, self._has_left = member_id, False, False
         self._renewing = asyncio.create_task(self._keep_renewing(member_id))
         return member_id
 
     async def _leave(self) -> None:
         renewed, member_id = self._renewing is not None, self._own_id
         await self._stop_renewing()
-        self._own_id = None
+        self._own_id, self._has_left = None, True
         if renewed and member_id is not None:
             values = {"member_id": member_id, "channel": _CHANNEL}
 

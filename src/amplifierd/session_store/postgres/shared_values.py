@@ -21,10 +21,6 @@ INSERT INTO shared_values VALUES (%(kind)s, %(key)s, %(value)s, {_UNTIL})
 ON CONFLICT (kind, key) DO UPDATE SET value = excluded.value, expires_at = excluded.expires_at
 """
 _PUT_IF_ABSENT = f"""{_PUT} WHERE NOT {_LIVE.replace("expires_at", "shared_values.expires_at")} RETURNING 1"""
-_REPLACE = f"""
-UPDATE shared_values SET value = %(value)s
-WHERE kind = %(kind)s AND key = %(key)s AND value IN (%(before)s, %(value)s) AND {_LIVE}
-"""
 
 
 class SharedValues:
@@ -74,15 +70,6 @@ class SharedValues:
                 return None
             if (there := await self.get(kind, key)) is not None:
                 return there
-
-    async def replace(self, kind: str, key: str, before: Any, after: Any) -> bool:
-        """Put a value in place of another, for as long as that was meant to be there; False if it is not there now."""
-
-        async def update(connection: AsyncConnection) -> bool:
-            values = {**_values(kind, key, after, None), "before": json_text(before)}
-            return bool((await connection.execute(_REPLACE, values)).rowcount)
-
-        return bool(await self._change(update))
 
     async def delete(self, kind: str, key: str) -> bool:
         """Remove a value; False when there was none."""

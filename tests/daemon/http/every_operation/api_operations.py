@@ -105,6 +105,7 @@ PATHS: Mapping[str, str] = {
     "name": "sample",
     "operation_id": "op_sample",
     "request_id": "sample",
+    "member_id": "member_none",
     "position": "1",
 }
 """What stands in a path, beside the id of a session."""

@@ -25,7 +25,7 @@ from .conftest import Answer, World
 
 UNKNOWN = {
     **{"session_id": "none", "profile_id": "no/such", "model": "no/such", "collection_id": "none"},
-    **{"module_id": "tool-none", "name": "none", "operation_id": "op_none", "request_id": "none"},
+    **{"module_id": "tool-none", "name": "none", "operation_id": "op_none", "request_id": "none", "member_id": "none"},
 }
 S = f"{API}/sessions/{{session_id}}"
 WRITE = {"tool_calls": [{"name": "write_file", "arguments": {"file_path": "new.md", "content": "hello"}}]}
@@ -38,8 +38,11 @@ ELSEWHERE = {
     f"POST {S}/approvals/{{request_id}}": {410: "an approval that nobody answered in time"},
     f"DELETE {API}/operations/{{operation_id}}": {200: "work that is cancelled while it runs"},
     f"GET {API}/metrics": {404: "a daemon whose metrics are switched off"},
+    f"POST {API}/cluster/members/{{member_id}}/drain": {202: "a cluster", 502: "a member that does not answer"},
+    f"POST {API}/cluster/members/{{member_id}}/fence": {200: "a cluster"},
 }
-"""Statuses that need more than a request: tests/daemon/http/sessions, test_operations and test_system_endpoints."""
+"""Statuses that need more than a request: tests/daemon/http/sessions, test_operations and test_system_endpoints; for a
+cluster tests/end_to_end/test_cluster.py."""
 
 BY_CIRCUMSTANCES = {
     **dict.fromkeys((502, 504), "a source that does not answer, or not in time"),
