@@ -181,7 +181,7 @@ def test_a_turn_that_fails_says_why(page: Page, daemon: PageDaemon) -> None:
 
     say(page, "go")
 
-    expect(log.get_by_role("alert")).to_contain_text("the key is not valid")
+    expect(log.get_by_role("alert")).to_contain_text("The key is not valid")
 
 
 def test_an_agent_works_inside_the_card_of_its_call(page: Page, daemon: PageDaemon) -> None:
