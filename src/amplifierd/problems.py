@@ -171,6 +171,9 @@ BY_CODE: Mapping[str, Problem] = {problem.code: problem for problem in _NAMED} |
 """Problems of errors that have a `code` or a `reason`, where it tells more than their class."""
 
 
+REFUSALS = frozenset({400, 403, 404, 409, 410, 413, 422, 429, 503})
+"""The statuses of problems after which nothing was done."""
+
 INTERRUPTED = "interrupted"
 """The code of a turn that ended with the process that ran it."""
 

@@ -19,7 +19,7 @@ from amplifierd.daemon.daemon import Daemon
 from amplifierd.daemon.idempotency import StoredAnswer
 from amplifierd.exceptions import RequestRefusedError
 from amplifierd.live_sessions import SubmittedTurn
-from amplifierd.problems import find_problem
+from amplifierd.problems import REFUSALS, find_problem
 from amplifierd.turns.turn_queue import TurnKey
 
 from .dependencies import requires
@@ -33,7 +33,6 @@ REPEATED = "idempotency-repeated"
 """The header of an answer that was kept from the first request with its key."""
 
 _KEY = re.compile(r"[\x21-\x7e]{1,255}")
-_REFUSALS = frozenset({400, 403, 404, 409, 410, 413, 422, 429, 503})
 _KEPT_HEADERS = ("content-type", "location", "retry-after")
 _PARAMETER = {
     "name": HEADER,
@@ -143,7 +142,7 @@ async def _answered(handle: Handler, request: Request) -> Response:
     except (RequestValidationError, HTTPException):
         raise
     except Exception as error:
-        if find_problem(error).status in _REFUSALS and not isinstance(error, llm_errors.LLMError):
+        if find_problem(error).status in REFUSALS and not isinstance(error, llm_errors.LLMError):
             raise
         logger.exception("%s %s failed", request.method, request.url.path)
         return error_answer(request, error)

@@ -12,7 +12,7 @@ from amplifierd.live_sessions import OnEvent, SubmittedTurn, TurnRequest
 from amplifierd.session_store.protocol import StoredEvent
 
 from .placed_session import PlacedSession, Submission
-from .untold_end import stored_outcome, untold_end
+from .untold_end import UNKNOWN, stored_outcome, untold_end
 
 logger = logging.getLogger(__name__)
 
@@ -47,28 +47,29 @@ class Recovery:
         except (AmplifierError, OSError) as error:
             logger.error("session %s could not be brought back: %s", lost.session_id, error)  # noqa: TRY400 - an operator can act on the text alone
             for submission in waiting:
-                self._give_up(submission, lost.root_id)
+                submission.settle({**self._told(submission, lost.root_id), UNKNOWN: True}, None)
             return
         begun = {message.get("correlation_id") for message in messages}
         for submission in waiting:
             if submission.correlation_id in begun:
                 submission.settle(_outcome(submission, events), None)
             elif submission.is_repeated:
-                self._give_up(submission, lost.root_id)
+                submission.settle(self._told(submission, lost.root_id), None)
             else:
                 await self._again(submission, lost.root_id)
 
-    def _give_up(self, submission: Submission, root_id: str, error: AmplifierError | None = None) -> None:
-        """Answer whoever waits for a turn that nobody can run or end properly."""
+    def _told(self, submission: Submission, root_id: str, error: AmplifierError | None = None) -> dict[str, Any]:
+        """Tell the end of a turn that nobody can run or end properly, and return its result."""
         self._on_event(untold_end(submission.session_id, submission.correlation_id, root_id, error))
-        submission.settle(_outcome(submission) if error is None else None, error)
+        return _outcome(submission)
 
     async def _again(self, submission: Submission, root_id: str) -> None:
         """Submit a turn that had not begun, once; when that fails, or its worker ends as well, it has failed."""
         try:
             again = await self._submit(submission.session_id, submission.turn, is_repeated=True)
         except AmplifierError as error:
-            self._give_up(submission, root_id, error)
+            self._told(submission, root_id, error)
+            submission.settle(None, error)
             return
         again.result.add_done_callback(lambda done: _pass_on(done, submission))
 

@@ -14,6 +14,9 @@ from amplifierd.session_store.protocol import StoredEvent
 from amplifierd.session_store.record import now
 from amplifierd.sessions.uncounted import TURN_DONE
 
+UNKNOWN = "is_unknown"
+"""In the result of a turn: its session could not be brought back, so that it is not known whether it had begun."""
+
 
 def untold_end(session_id: str, correlation_id: str, root_id: str, error: Exception | None = None) -> LiveEvent:
     """Return the event that ends a turn for whoever waits for it. It is in no session's files and has no number."""

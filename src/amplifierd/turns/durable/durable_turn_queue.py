@@ -6,7 +6,7 @@ import asyncio
 import logging
 import random
 import uuid
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from itertools import groupby
 from typing import Any
@@ -23,6 +23,7 @@ from amplifierd.exceptions import (
 )
 from amplifierd.live_sessions import LiveSessions, OnEvent, QueuedPrompts, SubmittedTurn, TurnRequest
 from amplifierd.session_store.hold import held
+from amplifierd.session_store.postgres.members import Member
 from amplifierd.session_store.postgres.store import PostgresStore
 from amplifierd.session_store.record import SessionRecord
 from amplifierd.sessions.home_sessions import Sessions
@@ -104,8 +105,8 @@ class DurableTurnQueue:
                 continue
             try:
                 await self._live.unload(session_id)
-                record, members = await self._store.read(session_id), await self._store.members.list()
-                await self._rows.move(rows, choose(record, members).member_id)
+                record = await self._store.read(session_id)
+                await self._rows.move(rows, choose(record, await self._members()).member_id)
             except AmplifierError as error:
                 logger.info("turns of session %s wait until another member can run them: %s", session_id, error)
 
@@ -195,12 +196,20 @@ class DurableTurnQueue:
         """
         hold = await self._store.holder_of(record.root_id)
         if hold is None:
-            own, members = await self._member(), await self._store.members.list()
+            own, members = await self._member(), await self._members()
             here = [member for member in eligible(record, members).members if member.member_id == own]
             return here[0].member_id if here else choose(record, members).member_id
         if hold.member_id is None or (hold.holder.kind not in _DAEMONS and hold.member_id not in self._own_ids):
             raise held(hold)
         return hold.member_id
+
+    async def _members(self) -> Sequence[Member]:
+        """Return all members; after the database was away this one may have to say first that it is there."""
+        members = await self._store.members.list()
+        if any(member.member_id == self._store.members.own_id and not member.is_leased for member in members):
+            await self._store.members.renew()
+            members = await self._store.members.list()
+        return members
 
     async def _expire(self, turn_id: str, session_id: str, deadline_s: float) -> None:
         """End a turn that has not begun by its deadline, which the database's clock decides."""

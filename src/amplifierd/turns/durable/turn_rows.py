@@ -45,8 +45,9 @@ WHERE job_id = %s AND state = 'waiting' RETURNING {_ROW}, (
 """
 _END = f"""
 WITH ended AS (
-    UPDATE turns SET state = 'ended', request = NULL, result = %(result)s, expires_at = now()
-        + CASE WHEN key_hash IS NULL THEN interval '{_KEPT}' ELSE interval '{_KEPT_WITH_KEY}' END
+    UPDATE turns SET state = 'ended', request = NULL, result = %(result)s,
+        key_hash = CASE WHEN %(keeps_key)s THEN key_hash END,
+        expires_at = now() + CASE WHEN key_hash IS NULL THEN interval '{_KEPT}' ELSE interval '{_KEPT_WITH_KEY}' END
     WHERE turn_id = %(turn_id)s AND state = %(state)s AND member_id = %(member_id)s
     AND (NOT %(is_late)s OR deadline <= now())
     RETURNING job_id, asked_by, session_id
@@ -167,16 +168,21 @@ class TurnRows:
 
         return await self._change(begin)
 
-    async def end(self, row: TurnRow, result: str, *, is_late: bool = False) -> EndedTurn | None:
+    async def end(
+        self, row: TurnRow, result: str, *, is_late: bool = False, keeps_key: bool = True
+    ) -> EndedTurn | None:
         """Keep what came of a turn; None when it is not this member's any more, or not in this state.
 
         With `is_late` it ends only if its deadline is over.
         """
-        values = {"turn_id": row.turn_id, "state": row.state, "member_id": row.member_id, "result": result}
+        values = {
+            **{"turn_id": row.turn_id, "state": row.state, "member_id": row.member_id, "result": result},
+            **{"is_late": is_late, "keeps_key": keeps_key},
+        }
 
         async def update(connection: AsyncConnection) -> EndedTurn | None:
             async with connection.transaction():
-                ended = await (await connection.execute(_END, {**values, "is_late": is_late})).fetchone()
+                ended = await (await connection.execute(_END, values)).fetchone()
                 if ended is None:
                     known = await connection.execute("SELECT result FROM turns WHERE turn_id = %s", [row.turn_id])
                     return EndedTurn(row.member_id) if await known.fetchone() == (result,) else None

@@ -20,10 +20,11 @@ from amplifierd.exceptions import (
     StoreUnavailableError,
 )
 from amplifierd.live_sessions import LiveSessions, OnEvent, TurnRequest
+from amplifierd.problems import REFUSALS, find_problem
 from amplifierd.session_store.protocol import SessionStore
 from amplifierd.session_store.record import SessionRecord
 from amplifierd.sessions.prompt_queue import deadline_passed
-from amplifierd.workers.untold_end import stored_outcome, untold_end
+from amplifierd.workers.untold_end import UNKNOWN, stored_outcome, untold_end
 
 from .asked_turns import AskedTurns
 from .turn_rows import TurnRow, TurnRows
@@ -132,12 +133,10 @@ class TurnRuns:
         try:
             _check(row, request)
             submitted = await self._live.submit(row.session_id, request)
-        except StoreUnavailableError as error:
-            logger.warning("turn %s has to wait: %s", row.turn_id, error)
-            await asyncio.sleep(_AGAIN_S)
-            self.wake(is_unsure=True)
+        except (StoreUnavailableError, MemberFencedError) as error:
+            await self._leave(row, error)
             return
-        except (SessionHeldError, NotReadyError, MemberFencedError) as error:
+        except (SessionHeldError, NotReadyError) as error:
             await self._pass_on(row, error)
             return
         except (AmplifierError, OSError) as error:
@@ -145,15 +144,24 @@ class TurnRuns:
             return
         try:
             result = await submitted.result
-        except (HoldLostError, MemberFencedError, NotReadyError):  # whoever has the session next knows how it ended
-            return
+        except (HoldLostError, MemberFencedError, NotReadyError) as error:
+            await self._leave(row, error)
         except Exception as error:  # noqa: BLE001 - whatever ended it, whoever waits for it is told
             await self.end(row, error_text(error))
         else:
-            await self.end(row, result_text(result))
+            if result.pop(UNKNOWN, False):
+                await self._leave(row, NotReadyError("its session could not be brought back"))
+            else:
+                await self.end(row, result_text(result))
+
+    async def _leave(self, row: TurnRow, reason: Exception) -> None:
+        """Leave a turn as it is: whoever has its session next knows whether it had begun. Be it this member again."""
+        logger.info("turn %s is left as it is: %s", row.turn_id, reason)
+        await asyncio.sleep(_AGAIN_S)
+        self.wake(is_unsure=True)
 
     async def _pass_on(self, row: TurnRow, error: Exception) -> None:
-        """Let another member run a turn that could not begin here."""
+        """Let another member run a turn that could not begin here, or this one once more."""
         if row.moves >= _MOST_MOVES:
             await self.refuse(row, error)
             return
@@ -162,14 +170,14 @@ class TurnRuns:
                 await self._live.unload(row.session_id)
         try:
             to = await self._find_member(await self._store.read(row.session_id))
+            if to == row.member_id:
+                await asyncio.sleep(_AGAIN_S)
+            await self._rows.move([row], to)
+            self.wake()
+        except (StoreUnavailableError, MemberFencedError) as reason:
+            await self._leave(row, reason)
         except (AmplifierError, OSError) as reason:
             await self.refuse(row, reason)
-            return
-        is_going = self._taking is None or self._taking.done()
-        if to == row.member_id and not is_going:
-            await self.refuse(row, error)
-        else:
-            await self._rows.move([row], to)
 
     async def _find_out(self, row: TurnRow) -> None:
         """Run a turn that nobody runs, unless it had begun."""
@@ -195,9 +203,12 @@ class TurnRuns:
             self._asked.settle(row.turn_id, result)
 
     async def refuse(self, row: TurnRow, error: Exception, *, is_late: bool = False) -> bool:
-        """End a turn that has not begun; False when it has, or if its deadline is not over and only that ends it."""
+        """End a turn that has not begun; False when it has, or if its deadline is not over and only that ends it.
+
+        Of some refusals nothing is kept: the same key may be used again.
+        """
         result = error_text(error)
-        if not await self._keep(row, result, is_late=is_late):
+        if not await self._keep(row, result, is_late=is_late, keeps_key=find_problem(error).status not in REFUSALS):
             return False
         try:
             root_id = (await self._store.read(row.session_id)).root_id
@@ -207,11 +218,11 @@ class TurnRuns:
         self._asked.settle(row.turn_id, result)
         return True
 
-    async def _keep(self, row: TurnRow, result: str, *, is_late: bool = False) -> bool:
+    async def _keep(self, row: TurnRow, result: str, *, is_late: bool = False, keeps_key: bool = True) -> bool:
         """Keep what came of a turn, however long that takes."""
         while True:
             try:
-                ended = await self._rows.end(row, result, is_late=is_late)
+                ended = await self._rows.end(row, result, is_late=is_late, keeps_key=keeps_key)
                 break
             except StoreUnavailableError as error:
                 logger.warning("what came of turn %s is not kept yet: %s", row.turn_id, error)
