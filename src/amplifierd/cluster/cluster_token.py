@@ -39,7 +39,7 @@ def find_cluster_token(paths: Paths, environ: Mapping[str, str] | None = None) -
 
 def token_check(token: bytes) -> str:
     """Return by what a token is recognised, and nobody who sees it learns the token."""
-    return hmac.new(token, b"amplifier cluster", hashlib.sha256).hexdigest()
+    return hmac.new(token, b"the cluster of a store", hashlib.sha256).hexdigest()
 
 
 def _made(paths: Paths) -> bytes:
