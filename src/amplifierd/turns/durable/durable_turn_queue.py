@@ -3,112 +3,73 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-import random
 import uuid
-from collections.abc import Callable, Coroutine, Sequence
-from contextlib import suppress
-from itertools import groupby
+from collections.abc import Callable, Coroutine
 from typing import Any
 
-from amplifier_core.exceptions import AmplifierError
-from amplifierd.cluster.placement import DAEMON, choose, eligible
-from amplifierd.exceptions import (
-    NothingToSteerError,
-    NotReadyError,
-    NowhereToRunError,
-    PromptRemovedError,
-    SessionHeldError,
-    SessionNotFoundError,
-)
+from amplifierd.exceptions import NothingToSteerError, NotReadyError, PromptRemovedError, SessionNotFoundError
 from amplifierd.live_sessions import LiveSessions, OnEvent, QueuedPrompts, SubmittedTurn, TurnRequest
-from amplifierd.session_store.hold import held
-from amplifierd.session_store.postgres.members import Member
 from amplifierd.session_store.postgres.store import PostgresStore
 from amplifierd.session_store.record import SessionRecord
 from amplifierd.sessions.home_sessions import Sessions
-from amplifierd.sessions.interrupted_turns import InterruptedTurn
 from amplifierd.sessions.prompt_queue import deadline_passed
-from amplifierd.turns.takeover import follow
 from amplifierd.turns.turn_queue import TurnKey
-from amplifierd.workers.orphans import WORKER
 from amplifierd.workers.untold_end import unnumbered
 
 from . import job_schema, jobs
 from .asked_turns import AskedTurns
+from .left_turns import LeftTurns
+from .turn_placement import TurnPlacement
 from .turn_rows import CHANNEL, NewTurn, TurnRow, TurnRows
-from .turn_runs import LOOK_S, TurnRuns
+from .turn_runs import TurnRuns
 from .turn_text import request_of
 
-logger = logging.getLogger(__name__)
-
-_DAEMONS = (WORKER, DAEMON)
-"""Holders that run turns for others."""
-
-_AT_ONCE = 50
 _DRAIN_S = 0.5
 
 
 class DurableTurnQueue:
-    """Implements `TurnQueue` over a store that several daemons share.
-
-    A turn runs where its session is held, else here, else on the member that is best for it.
-    """
+    """Implements `TurnQueue` over a store that several daemons share."""
 
     keeps_keys = True
 
     def __init__(self, sessions: Sessions, live: LiveSessions, on_event: OnEvent) -> None:
         store = sessions.runtime.store
         assert isinstance(store, PostgresStore)
-        self._sessions, self._store, self._live, self._on_event = sessions, store, live, on_event
+        self._sessions, self._store, self._on_event = sessions, store, on_event
         self._most_waiting = sessions.runtime.settings.sessions.max_queue
+        self._places = TurnPlacement(store)
         self._rows = TurnRows(store.database)
         self._asked = AskedTurns(self._rows)
-        self._runs = TurnRuns(self._rows, store, live, self._asked, self._member_for, on_event)
-        self._own_ids: set[str] = set()
+        self._runs = TurnRuns(self._rows, store, live, self._asked, self._places.find, on_event)
+        self._left = LeftTurns(self._rows, self._runs, self._places, sessions, live, self.submit)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._adopting: asyncio.Task[None] | None = None
+        self._looking: asyncio.Task[None] | None = None
         self._subscriptions: list[Callable[[], None]] = []
         self._is_started, self._is_stopped = asyncio.Event(), False
-        self._changed = asyncio.Event()
 
     # --- life
 
     async def start(self) -> None:
         await self._store.database.read(job_schema.prepare)
         worker_id = await self._store.database.read(jobs.register_worker)
-        await self._member()
+        await self._places.own()
         subscribe = self._store.notifications.subscribe
         self._subscriptions = [
             subscribe(CHANNEL, self._hear),
-            subscribe("amplifier_cluster", lambda word: self._changed.set()),
+            subscribe("amplifier_cluster", lambda word: self._left.wake()),
         ]
-        self._runs.start(self._member, worker_id)
+        self._runs.start(self._places.own, worker_id)
         self._is_started.set()
         self._begin(self._asked.keep_looking())
-        self._adopting = self._begin(self._keep_adopting())
+        self._looking = self._begin(self._left.keep_looking())
 
     async def drain(self) -> None:
-        own = await self._member()
-        if self._adopting is not None:
-            self._adopting.cancel()
+        if self._looking is not None:
+            self._looking.cancel()
         await self._runs.stop()
         while await self._runs.wait(_DRAIN_S):
-            await self._leave_to_others(own)
-        await self._leave_to_others(own)
-
-    async def _leave_to_others(self, own: str) -> None:
-        """Have other members run what waits here, unless its session is at work; it goes with its last turn."""
-        for session_id, found in groupby(await self._rows.waiting(own), lambda row: row.session_id):
-            rows = [*found]
-            if session_id in self._runs.sessions:
-                continue
-            try:
-                await self._live.unload(session_id)
-                record = await self._store.read(session_id)
-                await self._rows.move(rows, choose(record, await self._members()).member_id)
-            except AmplifierError as error:
-                logger.info("turns of session %s wait until another member can run them: %s", session_id, error)
+            await self._left.leave_to_others()
+        await self._left.leave_to_others()
 
     async def stop(self) -> None:
         self._is_stopped = True
@@ -129,37 +90,19 @@ class DurableTurnQueue:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def _member(self) -> str:
-        member_id = await self._store.join()
-        self._own_ids.add(member_id)
-        return member_id
-
     def _hear(self, word: str) -> None:
-        if not word or word in self._own_ids:
+        if not word or self._places.is_own(word):
             self._runs.wake(is_unsure=not word)
             self._asked.wake()
-
-    async def _keep_adopting(self) -> None:
-        """Look after what members left who are gone, whenever one goes, and from time to time."""
-        while True:
-            self._changed.clear()
-            try:
-                await self._rows.forget_old()
-                await self._adopt()
-            except (AmplifierError, OSError) as error:
-                logger.warning("turns that other members left are not taken over: %s", error)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_S):
-                    await self._changed.wait()
 
     # --- turns
 
     async def submit(self, session_id: str, turn: TurnRequest, key: TurnKey | None = None) -> SubmittedTurn:
         if self._is_stopped:
             raise NotReadyError("the daemon takes no further turns", hint="try again when it is back")
-        own, record = await asyncio.gather(self._member(), self._read(session_id))
+        own, record = await asyncio.gather(self._places.own(), self._read(session_id))
         turn_id = f"prompt_{session_id}_{uuid.uuid4().hex[:16]}"
-        new = NewTurn(turn_id, session_id, await self._member_for(record), own, turn, key)
+        new = NewTurn(turn_id, session_id, await self._places.find(record), own, turn, key)
         result = self._asked.future(turn_id)
         try:
             kept = await self._rows.submit(new, most=self._most_waiting)
@@ -186,30 +129,6 @@ class DurableTurnQueue:
         except SessionNotFoundError:
             await self._sessions.adopt(session_id)
             return await self._store.read(session_id)
-
-    async def _member_for(self, record: SessionRecord) -> str:
-        """Return the member that is to run the turns of a session.
-
-        Raises:
-            SessionHeldError: a program has it that runs no turns for others.
-            NowhereToRunError: no member may run it.
-        """
-        hold = await self._store.holder_of(record.root_id)
-        if hold is None:
-            own, members = await self._member(), await self._members()
-            here = [member for member in eligible(record, members).members if member.member_id == own]
-            return here[0].member_id if here else choose(record, members).member_id
-        if hold.member_id is None or (hold.holder.kind not in _DAEMONS and hold.member_id not in self._own_ids):
-            raise held(hold)
-        return hold.member_id
-
-    async def _members(self) -> Sequence[Member]:
-        """Return all members; after the database was away this one may have to say first that it is there."""
-        members = await self._store.members.list()
-        if any(member.member_id == self._store.members.own_id and not member.is_leased for member in members):
-            await self._store.members.renew()
-            members = await self._store.members.list()
-        return members
 
     async def _expire(self, turn_id: str, session_id: str, deadline_s: float) -> None:
         """End a turn that has not begun by its deadline, which the database's clock decides."""
@@ -238,54 +157,6 @@ class DurableTurnQueue:
             raise NothingToSteerError(f"the prompt at position {position} has begun meanwhile")
         return request_of(row.request).prompt
 
-    # --- what others left
-
     async def take_over(self, session_id: str) -> None:
         await self._is_started.wait()
-        interrupted = await self._sessions.take_over(session_id)
-        if interrupted is not None:
-            await self._repair(interrupted)
-        unbegun = await self._unbegun(session_id)
-        if interrupted is not None:  # what follows comes before what waits
-            await follow(interrupted, self._live, self.submit)
-        await self._have_run(session_id, unbegun)
-
-    async def _repair(self, interrupted: InterruptedTurn) -> None:
-        """Make the conversation whole, as opening a session does."""
-        session_id = interrupted.session_id
-        try:
-            await self._live.load(session_id)
-            if interrupted.turn is None:  # that of an agent, which is opened when it is needed
-                await self._live.unload(session_id)
-        except (AmplifierError, OSError) as error:
-            logger.warning("session %s is repaired when it is opened next: %s", session_id, error)
-
-    async def _adopt(self) -> None:
-        """Take over every session that has turns of members who are gone; others do the same, each has its share."""
-        left = await self._rows.sessions_left(_AT_ONCE)
-        random.shuffle(left)
-        for session_id in left:
-            try:
-                await self.take_over(session_id)
-            except SessionHeldError:
-                await self._have_run(session_id, await self._unbegun(session_id))
-            except SessionNotFoundError as error:
-                for row in await self._rows.left_in(session_id):
-                    await self._runs.refuse(row, error)
-
-    async def _unbegun(self, session_id: str) -> list[TurnRow]:
-        """Return the turns that a member left who is gone; of those that had begun is said how they ended."""
-        left = await self._rows.left_in(session_id)
-        return [row for row in left if row.state == "waiting" or not await self._runs.end_begun(row)]
-
-    async def _have_run(self, session_id: str, unbegun: list[TurnRow]) -> None:
-        """Have turns run by a member that can."""
-        if not unbegun:
-            return
-        try:
-            to = await self._member_for(await self._store.read(session_id))
-        except (NowhereToRunError, SessionHeldError) as error:
-            logger.info("turns of session %s wait until they can run: %s", session_id, error)
-            return
-        await self._rows.move(unbegun, to)
-        self._runs.wake()
+        await self._left.take_over(session_id)

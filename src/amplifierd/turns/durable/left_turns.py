@@ -1,0 +1,131 @@
+"""Turns that a member left who is gone, or is about to go: what had begun is ended, and the rest runs elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from contextlib import suppress
+from itertools import groupby
+
+from amplifier_core.exceptions import AmplifierError
+from amplifierd.exceptions import NowhereToRunError, SessionHeldError, SessionNotFoundError
+from amplifierd.live_sessions import LiveSessions
+from amplifierd.sessions.home_sessions import Sessions
+from amplifierd.sessions.interrupted_turns import InterruptedTurn
+from amplifierd.turns.takeover import Submit, follow
+
+from .turn_placement import TurnPlacement
+from .turn_rows import TurnRow, TurnRows
+from .turn_runs import LOOK_S, TurnRuns
+
+logger = logging.getLogger(__name__)
+
+_MOST = 1000
+_AT_ONCE = 8
+
+
+class LeftTurns:
+    """Takes sessions over with their turns, and leaves them to others."""
+
+    def __init__(
+        self,
+        rows: TurnRows,
+        runs: TurnRuns,
+        places: TurnPlacement,
+        sessions: Sessions,
+        live: LiveSessions,
+        submit: Submit,
+    ) -> None:
+        self._rows, self._runs, self._places = rows, runs, places
+        self._sessions, self._live, self._submit = sessions, live, submit
+        self._store = sessions.runtime.store
+        self._changed = asyncio.Event()
+
+    def wake(self) -> None:
+        """Look now: a member may have gone."""
+        self._changed.set()
+
+    async def keep_looking(self) -> None:
+        """Take over what members left who are gone, whenever one goes, and from time to time."""
+        while True:
+            self._changed.clear()
+            try:
+                await self._rows.forget_old()
+                await self._take_all()
+            except (AmplifierError, OSError) as error:
+                logger.warning("turns that other members left are not taken over: %s", error)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_S):
+                    await self._changed.wait()
+
+    async def _take_all(self) -> None:
+        """Take over every session with such turns; other members do the same, and each gets its share."""
+        left, few = await self._rows.sessions_left(_MOST), asyncio.Semaphore(_AT_ONCE)
+        random.shuffle(left)
+
+        async def take(session_id: str) -> None:
+            async with few:
+                try:
+                    await self.take_over(session_id)
+                except SessionHeldError:
+                    await self._have_run(session_id, await self._unbegun(session_id))
+                except SessionNotFoundError as error:
+                    for row in await self._rows.left_in(session_id):
+                        await self._runs.refuse(row, error)
+
+        await asyncio.gather(*map(take, left))
+
+    async def take_over(self, session_id: str) -> None:
+        """Take over a session that nobody holds who is there.
+
+        Raises:
+            SessionHeldError: somebody does.
+        """
+        interrupted = await self._sessions.take_over(session_id)
+        if interrupted is not None:
+            await self._repair(interrupted)
+        unbegun = await self._unbegun(session_id)
+        if interrupted is not None:  # what follows comes before what waits
+            await follow(interrupted, self._live, self._submit)
+        await self._have_run(session_id, unbegun)
+
+    async def _repair(self, interrupted: InterruptedTurn) -> None:
+        """Make the conversation whole, as opening a session does."""
+        session_id = interrupted.session_id
+        try:
+            await self._live.load(session_id)
+            if interrupted.turn is None:  # that of an agent, which is opened when it is needed
+                await self._live.unload(session_id)
+        except (AmplifierError, OSError) as error:
+            logger.warning("session %s is repaired when it is opened next: %s", session_id, error)
+
+    async def _unbegun(self, session_id: str) -> list[TurnRow]:
+        """Return the turns that have not begun; of those that had is said how they ended."""
+        left = await self._rows.left_in(session_id)
+        return [row for row in left if row.state == "waiting" or not await self._runs.end_begun(row)]
+
+    async def _have_run(self, session_id: str, unbegun: list[TurnRow]) -> None:
+        """Have turns run by a member that can."""
+        if not unbegun:
+            return
+        try:
+            to = await self._places.find(await self._store.read(session_id))
+        except (NowhereToRunError, SessionHeldError) as error:
+            logger.info("turns of session %s wait until they can run: %s", session_id, error)
+            return
+        await self._rows.move(unbegun, to)
+        self._runs.wake()
+
+    async def leave_to_others(self) -> None:
+        """Have other members run what waits here; what belongs to a session that is at work goes with its last turn."""
+        waiting = await self._rows.waiting(await self._places.own())
+        for session_id, found in groupby(waiting, lambda row: row.session_id):
+            rows = [*found]
+            if session_id in self._runs.sessions:
+                continue
+            try:
+                await self._live.unload(session_id)
+                await self._rows.move(rows, await self._places.another(await self._store.read(session_id)))
+            except AmplifierError as error:
+                logger.info("turns of session %s wait until another member can run them: %s", session_id, error)
