@@ -17,7 +17,7 @@ from amplifierd.session_store.record import OnTakeover, SessionRecord, now
 from .announcements import Announcements
 from .interruption import BrokenTurn, find_broken_turn
 from .tree_history import SessionHistory, last_sequence, session_history
-from .uncounted import TURN_BEGUN, TURN_DONE
+from .uncounted import TURN_BEGUN, TURN_DONE, last_mark
 
 logger = logging.getLogger(__name__)
 
@@ -87,7 +87,10 @@ class InterruptedTurns:
         if not history.is_in_turn and not closely:
             return None
         messages = await self._store.read_messages(session_id)
-        broken = find_broken_turn(messages, history.uncounted, history.record.turn_count)
+        events = history.uncounted
+        if history.is_in_turn and last_mark(events) is None:
+            events = await self._store.read_events(session_id)
+        broken = find_broken_turn(messages, events, history.record.turn_count)
         if not history.is_in_turn and (broken is None or broken.is_told):
             return None
         is_told = broken is not None and history.record.root_id == session_id

@@ -9,22 +9,18 @@ from amplifierd.session_store.protocol import SessionStore, StoredEvent
 from amplifierd.session_store.record import SessionRecord
 
 from .tree_events import UNSTORED
-from .uncounted import counted_until, is_in_turn, used_in
+from .uncounted import TURN_BEGUN, TURN_DONE, counted_until, last_mark, used_in
 from .usage import Usage
 
 
 @dataclass(frozen=True)
 class SessionHistory:
-    """A stored session: its record, and the events that the record does not count yet."""
+    """A stored session: its record, the events that the record does not count yet, and whether a turn was not ended."""
 
     record: SessionRecord
     last_seq: int
     uncounted: Sequence[StoredEvent]
-
-    @property
-    def is_in_turn(self) -> bool:
-        """Whether a turn was begun and not ended."""
-        return is_in_turn(self.uncounted)
+    is_in_turn: bool
 
     @property
     def last_sequence(self) -> int:
@@ -40,8 +36,12 @@ class SessionHistory:
 
 async def session_history(store: SessionStore, session_id: str) -> SessionHistory:
     record, last_seq = await store.read(session_id), await store.last_seq(session_id)
-    uncounted = await store.read_events(session_id, after_seq=counted_until(record, last_seq))
-    return SessionHistory(record, last_seq, uncounted)
+    counted = counted_until(record, last_seq)
+    uncounted = await store.read_events(session_id, after_seq=counted)
+    latest = last_mark(uncounted)
+    if latest is None and counted:  # a turn is counted before its end is told
+        latest = (await store.last_events([session_id], (TURN_BEGUN, TURN_DONE))).get(session_id)
+    return SessionHistory(record, last_seq, uncounted, latest is not None and latest["event"] == TURN_BEGUN)
 
 
 async def last_sequence(store: SessionStore, root_id: str, root: SessionHistory | None = None) -> int:

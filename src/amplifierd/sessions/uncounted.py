@@ -44,10 +44,9 @@ def used_in(events: Sequence[StoredEvent]) -> Usage:
     return used
 
 
-def is_in_turn(events: Sequence[StoredEvent]) -> bool:
-    """Say whether a turn was begun and not ended."""
-    last = next((name for event in reversed(events) if (name := event.get("event")) in (TURN_BEGUN, TURN_DONE)), None)
-    return last == TURN_BEGUN
+def last_mark(events: Sequence[StoredEvent]) -> StoredEvent | None:
+    """Return the last event with which a turn began or ended."""
+    return next((event for event in reversed(events) if event.get("event") in (TURN_BEGUN, TURN_DONE)), None)
 
 
 def _data(events: Iterable[StoredEvent], name: str) -> Iterable[Mapping[str, Any]]:

@@ -251,3 +251,17 @@ async def test_a_turn_of_which_only_the_prompt_was_stored_ends_once(remains: Rem
     assert [done["turn"] for done in remains.told("execution:done")] == [*range(1, before + 2)]
     assert len(remains.told("session:repaired")) == 1
     assert remains.last()["role"] == "assistant"
+
+
+async def test_a_turn_that_was_counted_before_its_end_was_told_ends_after_all(remains: Remains) -> None:
+    await remains.write([prompt(), {"role": "assistant", "content": "Done."}], [begun(), ASKED, ANSWERED])
+    store = remains.home.sessions.runtime.store
+    hold = await store.acquire(remains.session_id, Holder.of_this_process())
+    await store.update(hold, usage={}, usage_seq=3, turn_count=1, message_count=2)
+    await store.release(hold)
+
+    assert await remains.home.sessions.take_over(remains.session_id) is not None
+    async with remains.home.sessions.resume(remains.session_id) as session:
+        assert not session.repaired
+
+    assert [(done["status"], done["response"]) for done in remains.told("execution:done")] == [("completed", "Done.")]
