@@ -10,6 +10,11 @@ from .file_store import FileStore
 from .protocol import SessionStore
 
 
+def store_modules(address: StoreAddress) -> tuple[str, ...]:
+    """Return the modules that using a store imports late."""
+    return () if address.is_files else ("amplifierd.session_store.postgres.store",)
+
+
 def open_store(paths: Paths, address: StoreAddress, *, program: str = "library") -> SessionStore:
     """Return the store at an address; nothing is created, read or connected to yet.
 

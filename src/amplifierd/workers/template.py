@@ -1,8 +1,9 @@
-"""The template of workers, on Linux: `python -m amplifierd.workers.template FD DAEMON_PID MARKER`.
+"""The template of workers, on Linux: `python -m amplifierd.workers.template FD DAEMON_PID MARKER [MODULE…]`.
 
-It imports once what every worker needs, and forks a worker whenever the daemon asks for one at FD. An order is one
-message: the worker's `marker` and `environment` as JSON and, as descriptors, its connection and where its output goes.
-The answer is the worker's pid, or why there is none. The worker is a child of the daemon, like one that was executed.
+It imports once what every worker needs, and these modules, and forks a worker whenever the daemon asks for one at FD.
+An order is one message: the worker's `marker` and `environment` as JSON and, as descriptors, its connection and where
+its output goes. The answer is the worker's pid, or why there is none. The worker is a child of the daemon, like one that
+was executed.
 
 Nothing of a build is imported here. There are no threads and no event loop, since no fork would survive them.
 """
@@ -53,13 +54,13 @@ class _Order:
 
 
 def main(arguments: list[str]) -> None:
-    descriptor, daemon_pid, marker = arguments
+    descriptor, daemon_pid, marker, *further = arguments
     channel = socket.socket(fileno=int(descriptor))
     channel.set_inheritable(False)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # they are meant for the daemon; this process ends with it
     look_seldom()
-    for name in _SHARED:
+    for name in (*_SHARED, *further):
         importlib.import_module(name)
     keep_what_is_there()
     if threading.active_count() > 1:

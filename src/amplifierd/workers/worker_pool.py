@@ -12,6 +12,7 @@ from weakref import WeakValueDictionary
 
 from amplifierd.exceptions import NotReadyError
 from amplifierd.home import Home
+from amplifierd.session_store.opening import store_modules
 
 from .json_rpc import Hear
 from .worker_process import WorkerProcess
@@ -49,7 +50,7 @@ class WorkerPool:
         self._most, self._patience_s = home.settings.workers.max_processes, patience_s
         self._workers: list[WorkerProcess] = []
         self._soon: asyncio.TimerHandle | None = None
-        self._processes = WorkerStart()
+        self._processes = WorkerStart(further=store_modules(home.settings.store))
         self._starting: set[asyncio.Task[WorkerProcess]] = set()
         self._choosing: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._promised = 0

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from contextlib import suppress
 
 from amplifier_system.forking import ForkedChild
@@ -26,18 +27,20 @@ _ANSWER_BYTES = 4096
 class WorkerStart:
     """Starts the workers of a daemon. On Linux they are forks of a template, which spares them every import.
 
+    `further` are modules that this home's workers need beside what all of them do.
+
     A template that is gone is replaced for the next worker; the one that it was asked for is executed. Where a template
     cannot fork at all, and on other systems, every worker is executed.
     """
 
-    def __init__(self, *, forks: bool = sys.platform == "linux") -> None:
-        self._forks = forks
+    def __init__(self, further: Sequence[str] = (), *, forks: bool = sys.platform == "linux") -> None:
+        self._forks, self._further = forks, further
         self._template: asyncio.Task[_Template] | None = None
 
     def prepare(self) -> None:
         """Have a template, or begin to."""
         if self._forks and self._template is None:
-            self._template = asyncio.create_task(_Template.start())
+            self._template = asyncio.create_task(_Template.start(self._further))
 
     async def start(self, connection: int, output: int) -> ProcessTree:
         """Start a worker with one end of its connection, and with where its output goes; both stay the caller's.
@@ -87,14 +90,14 @@ class _Template:
         self._asking = threading.Lock()
 
     @classmethod
-    async def start(cls) -> _Template:
+    async def start(cls, further: Sequence[str]) -> _Template:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.settimeout(_ANSWER_S)
         marker = new_marker("WORKER_")
         with theirs:
             try:
                 tree = await ProcessTree.start(
-                    _command("template", theirs.fileno(), marker),
+                    [*_command("template", theirs.fileno(), marker), *further],
                     environment=worker_environment(os.environ),
                     stdout=subprocess.DEVNULL,
                     stderr=2,
