@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit
+
+from .exceptions import SettingsError
 
 FILES = "files"
 MASK = "***"
 
 _SCHEMES = ("postgresql", "postgres")
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,62}")
+_USUAL = "PGPASSWORD"
+_NAMED = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _DEFAULT_SCHEMA = "amplifier"
 _HINT = "write files, or postgresql://user@host/database"
 
@@ -20,8 +25,9 @@ _HINT = "write files, or postgresql://user@host/database"
 class StoreAddress:
     """`files`, or `postgresql://[user[:password]@]host[:port][,…]/database[?schema=…&…]`.
 
-    What it shows of itself has no password. `schema` is the part of the database that the sessions are in; everything
-    else behind `?` is passed to PostgreSQL's client library.
+    What it shows of itself has no password. A password `${NAME}` stands for a variable of the environment, or for a
+    secret that the key store keeps. `schema` is the part of the database that the sessions are in; everything else
+    behind `?` is passed to PostgreSQL's client library.
     """
 
     secret_text: str = field(default=FILES, repr=False)
@@ -67,13 +73,50 @@ class StoreAddress:
         _, has_one, password = parts.netloc.rpartition("@")[0].partition(":")
         return unquote(password) if has_one else dict(parse_qsl(parts.query)).get("password")
 
-    def with_password(self, password: str | None) -> StoreAddress:
-        """Return the address with a password where it has none."""
-        if not password or self.is_files or self.password is not None:
+    def resolved(self, find: Callable[[str], str | None]) -> StoreAddress:
+        """Return the address with its password: where it has none `PGPASSWORD`, where it names one what `find` finds.
+
+        Raises:
+            SettingsError: there is nothing of that name.
+        """
+        password = self.password
+        if self.is_files or password is None:
+            found = None if self.is_files else find(_USUAL)
+            return self if found is None else self.with_password(found)
+        if (named := _NAMED.fullmatch(password)) is None:
             return self
+        found = find(named[1])
+        if found is None:
+            raise SettingsError(
+                f"store: the password is {password}, and there is no variable or secret of that name",
+                hint="set the variable, or write another password",
+            )
+        return self.with_password(found)
+
+    def with_password(self, password: str) -> StoreAddress:
+        """Return the address with another password."""
+        between = "&" if urlsplit(self.place).query else "?"
+        return StoreAddress(f"{self.place}{between}{urlencode({'password': password})}")
+
+    @property
+    def place(self) -> str:
+        """The address without any password: two of one place are the same."""
+        if self.is_files:
+            return FILES
         parts = urlsplit(self.secret_text)
-        query = [*parse_qsl(parts.query, keep_blank_values=True), ("password", password)]
-        return StoreAddress(_joined(parts, urlencode(query)))
+        person, at, place = parts.netloc.rpartition("@")
+        query = [pair for pair in parse_qsl(parts.query, keep_blank_values=True) if pair[0] != "password"]
+        netloc = f"{person.partition(':')[0]}{at}{place}"
+        return _joined(parts._replace(netloc=netloc), urlencode(query))
+
+    @property
+    def is_reference(self) -> bool:
+        """Whether the password names a variable or a secret."""
+        return self.password is not None and _NAMED.fullmatch(self.password) is not None
+
+    def with_reference(self, name: str) -> StoreAddress:
+        """Return the address with the name of its password."""
+        return self.with_password(f"${{{name}}}")
 
     @property
     def conninfo(self) -> str:

@@ -37,11 +37,22 @@ def test_an_address_is_shown_without_its_password(text: str, shown: str, passwor
     assert StoreAddress.parse(text) == address
 
 
-def test_a_password_from_elsewhere_is_used_where_the_address_has_none() -> None:
+def test_a_password_comes_from_the_usual_variable_or_the_one_that_the_address_names() -> None:
+    known = {"PGPASSWORD": "us&ual", "DB": "na/med"}
     bare, own = StoreAddress.parse("postgresql://u@h/db"), StoreAddress.parse("postgresql://u:own@h/db")
+    named = StoreAddress.parse("postgresql://u:${DB}@h1,h2/db?schema=x")
 
-    assert bare.with_password("o&ther").password == "o&ther"
-    assert (own.with_password("other").password, StoreAddress().with_password("x").is_files) == ("own", True)
+    assert bare.resolved(known.get).password == "us&ual"
+    assert (own.resolved(known.get), StoreAddress().resolved(known.get)) == (own, StoreAddress())
+    resolved = named.resolved(known.get)
+    assert (resolved.password, resolved.schema, str(resolved)) == (
+        "na/med",
+        "x",
+        "postgresql://u@h1,h2/db?schema=x&password=***",
+    )
+    assert (bare.resolved({}.get), named.is_reference, own.is_reference) == (bare, True, False)
+    with pytest.raises(SettingsError, match="DB"):
+        named.resolved({}.get)
 
 
 @pytest.mark.parametrize(

@@ -84,8 +84,8 @@ def migrate(
     """
 
     async def work(home: Home) -> None:
-        origin, target = source or home.settings.store.secret_text, _address(to)
-        if str(target) == (str(_address(origin)) if _is_store(origin) else None):
+        origin, target = source or home.settings.store.secret_text, _address(home, to)
+        if target.place == (_address(home, origin).place if _is_store(origin) else None):
             raise UsageError("both places are the same", hint="--from says where the sessions are")
         async with AsyncExitStack() as opened:
             here = await opened.enter_async_context(_place(home, origin))
@@ -95,8 +95,8 @@ def migrate(
             copies = SessionCopies(here, there, Holder.of_this_process("command"), move=move)
             outcomes = [outcome async for outcome in copies.run(wanted)]
         _report(outcomes, as_json=as_json)
-        if str(target) != str(home.settings.store) and not as_json:
-            write(f"to use them there, set store to {target} in {home.paths.settings_file}")
+        if target.place != home.settings.store.place and not as_json:
+            write(f"to use them there, set store to {target.place} in {home.paths.settings_file}")
 
     in_home(ctx, work)
 
@@ -154,11 +154,12 @@ def _is_store(text: str) -> bool:
     return text == FILES or "://" in text
 
 
-def _address(text: str) -> StoreAddress:
+def _address(home: Home, text: str) -> StoreAddress:
     try:
-        return StoreAddress.parse(text).with_password(os.environ.get("PGPASSWORD"))
+        address = StoreAddress.parse(text)
     except ValueError as error:
         raise UsageError(str(error)) from None
+    return address.resolved(lambda name: os.environ.get(name) or home.keys.find(name))
 
 
 @asynccontextmanager
@@ -176,7 +177,7 @@ async def _place(home: Home, text: str) -> AsyncIterator[SessionStore | Backup]:
     if not _is_store(text):
         yield Backup.open(_directory(Path(text)))
         return
-    async with _opened(home, _address(text)) as store:
+    async with _opened(home, _address(home, text)) as store:
         yield store
 
 

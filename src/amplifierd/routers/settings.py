@@ -88,6 +88,8 @@ async def get_settings(daemon: TheDaemon) -> SettingsInfo:
 async def change_settings(daemon: TheDaemon, request: Request, body: SettingsChange) -> SettingsChanged:  # type: ignore[valid-type] # made above
     """Write settings into `config/daemon.yaml`, comments kept; null takes one out."""
     changes = _flat(body)
+    if isinstance(store := changes.get("store"), StoreAddress):
+        changes["store"] = await asyncio.to_thread(_without_password, daemon, store)
     if not changes:
         raise RequestRefusedError("no setting is named", code="invalid-request")
     note(request, keys=sorted(changes))
@@ -123,6 +125,14 @@ def _store(daemon: Daemon, keys: dict[str, str]) -> list[Literal["keyring", "fil
     return places
 
 
+def _without_password(daemon: Daemon, store: StoreAddress) -> str:
+    """Return an address as the settings file has it; the key store has its password."""
+    if store.password is None or store.is_reference:
+        return store.secret_text
+    daemon.home.sessions.runtime.secrets.add(store.password)
+    return store.with_reference(daemon.home.keys.keep(store.password)).secret_text
+
+
 def _flat(body: BaseModel) -> dict[str, Any]:
     """Return what was given as plain values by key: `startup.auto_compile`."""
     flat: dict[str, Any] = {}
@@ -132,7 +142,7 @@ def _flat(body: BaseModel) -> dict[str, Any]:
             dumped = value.model_dump(mode="json")
             flat |= {f"{name}.{key}": dumped[key] for key in value.model_fields_set}
         elif isinstance(value, StoreAddress):
-            flat[name] = value.secret_text  # it shows itself without its password
+            flat[name] = value
         elif not isinstance(Settings.model_fields[name].default, BaseModel):
             flat[name] = body.model_dump(mode="json", include={name})[name]
     return flat

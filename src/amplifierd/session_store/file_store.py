@@ -16,6 +16,7 @@ from amplifier_system.tasks import run_to_end
 from amplifier_system.threads import Stop, in_thread
 from amplifierd.exceptions import HoldLostError, SessionError, SessionExistsError, SessionNotFoundError
 from amplifierd.paths import Paths
+from amplifierd.store_address import StoreAddress
 
 from .hold import FREE, Hold, Holder, fence
 from .index_database import check_index_format
@@ -60,6 +61,10 @@ class FileStore:
         self._writers: OrderedDict[str, SessionWriter] = OrderedDict()
         remove_leftovers(paths.sessions)
         self._trash.remove_leftovers()
+
+    @property
+    def address(self) -> StoreAddress:
+        return StoreAddress()
 
     async def check(self) -> None:
         await in_thread(lambda _: check_index_format(self._index_file))

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from amplifier_sessions.session_query import SessionQuery
+from amplifierd.store_address import StoreAddress
 
 from .hold import Hold, Holder
 from .message_page import MessagePage, Place
@@ -100,6 +101,11 @@ class SessionStore(Protocol):
     `SessionHeldError` when another process holds it, and `HoldLostError` for a write under an epoch that has passed.
     `lasting` writes are on the disk when the call returns.
     """
+
+    @property
+    def address(self) -> StoreAddress:
+        """Where it is, with the password that it takes to use it."""
+        ...
 
     async def check(self) -> None:
         """Make sure that the store can be used.

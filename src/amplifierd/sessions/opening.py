@@ -62,7 +62,7 @@ def open_sessions(
         allow_home=security.allow_home_mentions,
         offline=settings.offline,
     )
-    address = settings.store.with_password(environment.get("PGPASSWORD"))
+    address = settings.store.resolved(lambda name: environment.get(name) or find_key(name))
     secrets.add(address.password or "")
     store = open_store(paths, address, program=program)
     machine = Machine.here(settings.cluster)

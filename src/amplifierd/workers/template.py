@@ -2,8 +2,8 @@
 
 It imports once what every worker needs, and these modules, and forks a worker whenever the daemon asks for one at FD.
 An order is one message: the worker's `marker` and `environment` as JSON and, as descriptors, its connection and where
-its output goes. The answer is the worker's pid, or why there is none. The worker is a child of the daemon, like one that
-was executed.
+its output goes. The answer is the worker's pid, or why there is none. The worker is a child of the daemon, like one
+that was executed.
 
 Nothing of a build is imported here. There are no threads and no event loop, since no fork would survive them.
 """

@@ -216,13 +216,13 @@ class WorkerProcess:
 
 
 async def _home_of(home: Home) -> dict[str, Any]:
-    store = home.settings.store.with_password(os.environ.get("PGPASSWORD"))
+    store = home.sessions.runtime.store
     return {
         "paths": {name: str(path) for name, path in asdict(home.paths).items()},
         "settings": {
             **home.settings.model_dump(mode="json", include=set(_SETTINGS)),
-            "store": store.secret_text,  # over a pipe that only the two of us have
+            "store": store.address.secret_text,  # over a pipe that only the two of us have
         },
         "shipped_collection": str(home.shipped_collection) if home.shipped_collection else None,
-        "member_id": await home.sessions.runtime.store.join(),
+        "member_id": await store.join(),
     }

@@ -13,6 +13,7 @@ from fastapi.testclient import TestClient
 
 from amplifierd import open_home
 from amplifierd.daemon.daemon import Daemon
+from amplifierd.settings import load_settings
 
 from .conftest import Served
 
@@ -114,6 +115,23 @@ def test_keys_go_in_and_do_not_come_out(client: TestClient, served: Served) -> N
     removed = client.patch(f"{API}/settings/api-keys", json={"api_keys": {"provider-anthropic": ""}}).json()
     assert removed["stored_in"] is None
     assert client.get(f"{API}/settings").json()["api_keys"] == []
+
+
+def test_the_password_of_a_store_goes_into_the_key_store(client: TestClient, served: Served) -> None:
+    secret = "very-secret-database-password"
+
+    changed = client.patch(f"{API}/settings", json={"store": f"postgresql://u:{secret}@db/amplifier"})
+
+    assert changed.json()["restart_required"] is True
+    written = served.home.paths.settings_file.read_text()
+    stored = load_settings(served.home.paths.settings_file, environ={}).store
+    assert (secret in written, stored.is_reference, stored.place) == (False, True, "postgresql://u@db/amplifier")
+    assert stored.resolved(served.home.keys.find).password == secret
+    refused = client.patch(f"{API}/settings", json={"store": f"mysql://u:{secret}@db/amplifier"})
+    assert refused.status_code == 422
+    shown = client.get(f"{API}/settings")
+    told = (changed.text, refused.text, shown.text, served.home.paths.audit_file.read_text())
+    assert not any(secret in text for text in told)
 
 
 @pytest.mark.parametrize("keys", [{}, {"../x": "k"}, {"provider-x": "  "}])

@@ -74,7 +74,7 @@ class PostgresStore:
         together: int = MOST_TOGETHER,
         connection_type: type[AsyncConnection] = AsyncConnection,
     ) -> None:
-        self._workspaces = Workspaces(paths.workspaces)
+        self._address, self._workspaces = address, Workspaces(paths.workspaces)
         self.database = Database(address, program=program, patience_s=patience_s, connection_type=connection_type)
         self.notifications = Notifications(self.database)
         self.members = Members(self.database, self.notifications, program)
@@ -88,6 +88,10 @@ class PostgresStore:
         self._removal = Removal(self.database, sessions)
         self._reads = SessionReads(self.database)
         self._lists = SessionLists(self.database)
+
+    @property
+    def address(self) -> StoreAddress:
+        return self._address
 
     async def check(self) -> None:
         await self.existing([])
