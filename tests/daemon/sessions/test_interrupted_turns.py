@@ -3,8 +3,12 @@
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from amplifierd import open_home
+from amplifierd.exceptions import SessionStateError
 from amplifierd.session_store.hold import Holder
+from amplifierd.sessions.interrupted_turns import CONTINUES
 
 
 async def test_a_turn_that_ended_with_its_process_is_marked_without_loading_the_session(tmp_path: Path) -> None:
@@ -24,4 +28,31 @@ async def test_a_turn_that_ended_with_its_process_is_marked_without_loading_the_
     assert error["code"] == "interrupted"
     assert home.sessions.get("whole").last_error is None
     assert home.sessions.holder("broken") is None
+    await home.sessions.close()
+
+
+async def test_what_follows_is_up_to_the_session_and_what_went_on_once_is_asked_about(tmp_path: Path) -> None:
+    home = open_home(tmp_path / "home", overrides={"sessions": {"on_takeover": "continue"}})
+    store = home.sessions.runtime.store
+    gone = replace(Holder.of_this_process(), pid=2**22 + 1, started=1.0)
+    cases = {"first": ({}, None), "again": ({CONTINUES: 1}, None), "ended": ({}, "stop")}
+    for session_id, (metadata, policy) in cases.items():
+        await home.sessions.create(
+            "foundation/offline", working_dir=tmp_path, session_id=session_id, on_takeover=policy
+        )
+        hold = await store.acquire(session_id, gone)
+        said = {"id": "1", "role": "user", "content": "Go", "turn": 1, "correlation_id": "c", "metadata": metadata}
+        await store.append_messages(hold, [said])
+
+    taken = {session_id: await home.sessions.take_over(session_id) for session_id in cases}
+
+    assert {session_id: one and one.action for session_id, one in taken.items()} == {
+        "first": "continue",
+        "again": "ask",
+        "ended": "stop",
+    }
+    assert (home.sessions.get("again").takeover or {})["action"] == "ask"
+    assert await home.sessions.take_over("first") is None
+    with pytest.raises(SessionStateError):
+        await home.sessions.update("first", on_takeover="perhaps")
     await home.sessions.close()
