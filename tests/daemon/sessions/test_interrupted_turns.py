@@ -53,6 +53,8 @@ async def test_what_follows_is_up_to_the_session_and_what_went_on_once_is_asked_
     }
     assert (home.sessions.get("again").takeover or {})["action"] == "ask"
     assert await home.sessions.take_over("first") is None
+    assert (await home.sessions.repair("first")).closed_turn == 1
+    assert [one["role"] for one in home.sessions.messages("first")] == ["user", "assistant"]
     with pytest.raises(SessionStateError):
         await home.sessions.update("first", on_takeover="perhaps")
     await home.sessions.close()
