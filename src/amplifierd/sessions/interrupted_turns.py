@@ -74,12 +74,16 @@ class InterruptedTurns:
         return await _for_each(self._mark, await _for_each(self._look, unended))
 
     async def take_over(self, session_id: str) -> InterruptedTurn | None:
-        """Mark the interrupted turn of a session, if it has one, and let nobody hold it."""
-        found = await self._look(session_id, closely=True)
-        if found is not None and (marked := await self._mark(found)) is not None:
-            return marked
-        await self._store.release(await self._store.acquire(session_id, self._holder))
-        return None
+        """Mark the interrupted turn of a session, if it has one, and let nobody hold it.
+
+        It is held while it is looked at: others may take sessions of the same tree over, which share its numbers.
+        """
+        hold = await self._store.acquire(session_id, self._holder)
+        try:
+            found = await self._look(session_id, closely=True)
+            return None if found is None else await self._mark_held(hold, found)
+        finally:
+            await self._store.release(hold)
 
     async def _look(self, session_id: str, *, closely: bool = False) -> _Found | None:
         """Look whether a turn was begun and not ended; `closely` finds also one of which only the prompt was stored."""
@@ -103,12 +107,15 @@ class InterruptedTurns:
         try:
             if await self._store.last_seq(session_id) != found.history.last_seq:
                 return None  # another process has opened it meanwhile, and knows what became of its turn
-            if found.broken is None:
-                await self._store.update(hold, last_error=interrupted_document(session_id))
-                return InterruptedTurn(session_id)
-            return await self._mark_turn(hold, found, found.broken)
+            return await self._mark_held(hold, found)
         finally:
             await self._store.release(hold)
+
+    async def _mark_held(self, hold: Hold, found: _Found) -> InterruptedTurn:
+        if found.broken is not None:
+            return await self._mark_turn(hold, found, found.broken)
+        await self._store.update(hold, last_error=interrupted_document(hold.session_id))
+        return InterruptedTurn(hold.session_id)
 
     async def _mark_turn(self, hold: Hold, found: _Found, broken: BrokenTurn) -> InterruptedTurn:
         record, messages = found.history.record, found.messages

@@ -9,7 +9,12 @@ import pytest
 from agents_at_work import Agent
 
 from amplifierd.home import Home
-from amplifierd.session_store.hold import Holder
+from amplifierd.paths import Paths
+from amplifierd.session_store.file_store import FileStore
+from amplifierd.session_store.hold import Hold, Holder
+from amplifierd.session_store.protocol import NewSession
+from amplifierd.session_store.record import SessionRecord, now
+from amplifierd.sessions.interrupted_turns import InterruptedTurns
 
 USED = {"input_tokens": 70, "output_tokens": 30, "total_tokens": 100, "cost_usd": "0.01"}
 
@@ -265,3 +270,34 @@ async def test_a_turn_that_was_counted_before_its_end_was_told_ends_after_all(re
         assert not session.repaired
 
     assert [(done["status"], done["response"]) for done in remains.told("execution:done")] == [("completed", "Done.")]
+
+
+class WithAgent(FileStore):
+    """A store in which an agent of another process says something, just before its root is held by this one."""
+
+    def __init__(self, paths: Paths, root: str) -> None:
+        super().__init__(paths)
+        self._root = root
+        self.said: list[int] = []
+
+    async def acquire(self, session_id: str, holder: Holder, *, take_over: bool = False) -> Hold:
+        if session_id == self._root and not self.said:
+            self.said.append(20_000)
+            ids = {"session_id": "agent", "parent_session_id": session_id, "root_session_id": session_id}
+            record = SessionRecord(**ids, working_dir="/", created_at=now())
+            event = {"seq": self.said[0], "event": "tool:pre", "data": {}}
+            await self.add(NewSession(record, {}, events=[event]), holder)
+        return await super().acquire(session_id, holder, take_over=take_over)
+
+
+async def test_the_end_of_a_turn_gets_a_number_that_no_agent_got_at_the_last_moment(remains: Remains) -> None:
+    await remains.write([prompt()], [begun()])
+    root, runtime = remains.session_id, remains.home.sessions.runtime
+    store = WithAgent(remains.home.paths, root)
+
+    taken = await InterruptedTurns(store, runtime.holder, runtime.announcements).take_over(root)
+    await store.close()
+
+    assert taken is not None
+    (end,) = [event["seq"] for event in remains.home.sessions.events(root) if event["event"] == "execution:done"]
+    assert end > store.said[0]
