@@ -117,6 +117,13 @@ MISTAKES = (
         file("HOME/config/daemon.yaml", "offlin: true\n"),
     ),
     Mistake(
+        "The database of the sessions cannot be reached",
+        ("session", "list"),
+        ("the sessions in postgresql://127.0.0.1:1/db cannot be reached: ", "fix: see that PostgreSQL runs there"),
+        1,
+        file("HOME/config/daemon.yaml", "store: postgresql://127.0.0.1:1/db\n"),
+    ),
+    Mistake(
         "A value of the settings is of the wrong kind",
         RUN,
         ("HOME/config/settings.yaml: max_cost: ", "got 'lots'", "fix: correct the value; amplifier config list"),

@@ -32,6 +32,9 @@ T = TypeVar("T")
 PATIENCE_S = 30.0
 """For so long is waited for a database that is away."""
 
+_SERVICES = ("daemon", "worker")
+_FIRST_S = 3.0  # for so long somebody waits who sits at a command
+
 MOST_CONNECTIONS = 3
 """A process opens so many, and one more where it has a lease to renew."""
 
@@ -77,7 +80,7 @@ class Database:
         connection_type: type[AsyncConnection] = AsyncConnection,
     ) -> None:
         self._address, self._program, self._patience_s = address, program, patience_s
-        self._connection_type = connection_type
+        self._connection_type, self._is_service = connection_type, program in _SERVICES
         self._starting = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -137,7 +140,8 @@ class Database:
         Raises:
             StoreUnavailableError: the database was away all the time, or refuses us.
         """
-        limit = asyncio.get_running_loop().time() + self._patience_s
+        patience_s = self._patience_s if self._is_prepared or self._is_service else min(self._patience_s, _FIRST_S)
+        limit = asyncio.get_running_loop().time() + patience_s
         pause = _FIRST_PAUSE_S
         while True:
             try:
