@@ -109,6 +109,8 @@ class Members:
             await asyncio.to_thread(self.daemons[victim].kill)
             killed = time.perf_counter()
             ended = await _until(other, wanted, held, lambda found: bool(found["takeover"]))
+            for session_id in wanted:
+                await other.ask("DELETE", f"{API}/{session_id}?force=true")
         await asyncio.to_thread(self.daemons[victim].start)
         return [moment - killed for moment in ended.values()]
 

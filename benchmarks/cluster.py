@@ -49,11 +49,12 @@ class Size:
     rounds: int
     turns: int
     appends: int
+    clusters: int
     seconds: float
     deaths: int
 
 
-FULL, QUICK = Size(5, 20, 100, 10.0, 6), Size(2, 5, 20, 3.0, 1)
+FULL, QUICK = Size(5, 20, 100, 2, 10.0, 6), Size(2, 5, 20, 1, 3.0, 1)
 
 
 def plan(calls: int, turns: int) -> dict[str, Any]:
@@ -216,7 +217,7 @@ async def turn_rows(folder: Path, server: Server, size: Size) -> list[Row]:
 async def member_rows(folder: Path, server: Server, size: Size) -> list[Row]:
     found: dict[int, list[float]] = {1: [], MEMBERS: []}
     near, far = [], []
-    for number in range(size.rounds):
+    for number in range(size.clusters):
         for count, rates in found.items():
             place = folder / f"{count}-{number}"
             place.mkdir()
