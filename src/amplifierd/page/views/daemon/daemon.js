@@ -1,4 +1,4 @@
-// The daemon itself: how it is, its workers, its long work, its log, and who may use it.
+// The daemon itself: how it is, who shares its store, its workers, its long work, its log, and who may use it.
 
 import { get } from "../../lib/api.js";
 import { fill, h, refill } from "../../lib/dom.js";
@@ -10,6 +10,7 @@ import { perFrame } from "../../lib/state.js";
 import { failure, loading, View } from "../../lib/view.js";
 import { operationRow } from "../../components/operation.js";
 import { spark } from "../../components/spark.js";
+import { clusterPanel } from "./cluster.js";
 import { logPanel } from "./log.js";
 import { heading, refused } from "./panel.js";
 import { tokensPanel } from "./tokens.js";
@@ -29,7 +30,7 @@ class DaemonView extends View {
     fill(this, h("header.view-head", h("h1", "Daemon")), loading());
     await this.#look();
     this.lastElementChild.replaceWith(
-      h("div.daemon-grid", this.#state, this.#operations, this.#workers, logPanel(this.signal), tokensPanel(this.signal)));
+      h("div.daemon-grid", this.#state, this.#operations, clusterPanel(this.signal), this.#workers, logPanel(this.signal), tokensPanel(this.signal)));
     this.signal.addEventListener("abort", () => clearTimeout(this.#timer));
     await loadOperations().catch((error) => fill(this.#operations, heading("daemon-operations", "Operations"), failure(error)));
     this.listen(operations, perFrame(() => this.#renderOperations()));
