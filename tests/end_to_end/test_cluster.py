@@ -52,10 +52,20 @@ def test_any_member_answers_any_request(members: Members) -> None:
     assert numbers == [*range(numbers[0], numbers[0] + len(numbers))]
     assert everything.numbers(session_id) == numbers
 
+    started = one.api.post("/cache/verify", params={"wait": "false"}).json()["operation_id"]
+    for member in members:
+        assert member.api.get(f"/operations/{started}").json()["id"] == started
+        assert started in [each["id"] for each in member.api.get("/operations").json()["operations"]]
+    asked = {"model": "any", "messages": [{"role": "user", "content": "d"}], "stream": True}
+    url, headers = three.process.url, {**three.api.headers, "X-Amplifier-Session": session_id}
+    completed = httpx2.post(f"{url}/v1/chat/completions", json=asked, headers=headers, timeout=60)
+    assert "Third." in completed.text
+    assert completed.text.endswith("data: [DONE]\n\n")
+
     key = {"Idempotency-Key": "once"}
     answers = [each.api.post(f"/sessions/{session_id}/execute", json={"prompt": "c"}, headers=key) for each in members]
-    assert [answer.json()["turn"] for answer in answers] == [3, 3, 3]
-    assert len(one.api.get(f"/sessions/{session_id}/turns").json()["turns"]) == 3
+    assert [answer.json()["turn"] for answer in answers] == [4, 4, 4]
+    assert len(one.api.get(f"/sessions/{session_id}/turns").json()["turns"]) == 4
 
 
 def test_who_is_not_a_member_and_who_does_not_own_a_session_is_refused(members: Members) -> None:

@@ -19,7 +19,7 @@ from amplifierd.daemon.log_files import LOG_FILE
 from amplifierd.daemon.run_file import find_running
 from amplifierd.paths import Paths
 
-from . import background, service, tokens
+from . import background, cluster, service, tokens
 from .exit_codes import ExitCode, code_of
 
 app = typer.Typer(
@@ -31,6 +31,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(tokens.app, name="token")
+app.add_typer(cluster.app, name="cluster")
 services = typer.Typer(help="Start the daemon with the machine.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(services, name="service")
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from typing import Annotated, Any
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any, TypeVar
 
 import typer
 
 from amplifierd.daemon.callers import SCOPES
+from amplifierd.daemon.credentials import Credentials
 from amplifierd.daemon.tokens import Tokens
 from amplifierd.exceptions import SettingsError
 from amplifierd.home import open_home
@@ -15,12 +18,26 @@ from amplifierd.limits import Limits
 
 app = typer.Typer(help="Named tokens, each with a scope.", no_args_is_help=True, rich_markup_mode=None)
 
+T = TypeVar("T")
 Name = Annotated[str, typer.Argument(help="The name of the token.")]
 
 
-def _tokens(ctx: typer.Context) -> Tokens:
+def _with_credentials(ctx: typer.Context, work: Callable[[Credentials], Awaitable[T]]) -> T:
+    """Do something with the tokens of the home, or of the cluster that it belongs to."""
     home = open_home(ctx.obj.home, config_file=ctx.obj.config)
-    return Tokens(home.paths, home.settings.auth.tokens)
+    credentials = Credentials(home.paths, Tokens(home.paths, home.settings.auth.tokens))
+
+    async def run() -> T:
+        if home.settings.store.is_files:
+            return await work(credentials)
+        try:
+            await credentials.share(home.sessions.runtime.store)  # type: ignore[arg-type] # the settings say which
+            return await work(credentials)
+        finally:
+            await credentials.close()
+            await home.sessions.close()
+
+    return asyncio.run(run())
 
 
 @app.command("create")
@@ -32,10 +49,13 @@ def create(
     max_cost: Annotated[float | None, typer.Option(min=0, help="What each of its sessions may cost, in USD.")] = None,
 ) -> None:
     """Make a token and print it once: only its hash is kept."""
-    if scope not in SCOPES:
+    chosen = next((known for known in SCOPES if known == scope), None)
+    if chosen is None:
         raise SettingsError(f"{scope!r} is not a scope", hint=f"use one of {', '.join(SCOPES)}")
     limits = Limits.read({"cost_usd": max_cost}) if max_cost is not None else None
-    _, secret = _tokens(ctx).create(name, scope, owner=owner, limits=limits)
+    _, secret = _with_credentials(
+        ctx, lambda credentials: credentials.create_token(name, chosen, owner=owner, limits=limits)
+    )
     typer.echo(secret)
 
 
@@ -44,7 +64,11 @@ def list_tokens(
     ctx: typer.Context, as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False
 ) -> None:
     """Show the tokens, without their secrets."""
-    shown: list[dict[str, Any]] = [token.to_json() for token in _tokens(ctx).list()]
+
+    async def look(credentials: Credentials) -> list[dict[str, Any]]:
+        return [token.to_json() for token in credentials.tokens.list()]
+
+    shown = _with_credentials(ctx, look)
     if as_json:
         typer.echo(json.dumps(shown, indent=2))
         return
@@ -55,5 +79,5 @@ def list_tokens(
 @app.command("revoke")
 def revoke(ctx: typer.Context, name: Name) -> None:
     """Make a token worthless at once."""
-    _tokens(ctx).revoke(name)
+    _with_credentials(ctx, lambda credentials: credentials.revoke_token(name))
     typer.echo(f"revoked {name}")

@@ -115,6 +115,12 @@ class Daemon:
         gauge("dropped_deltas", "Pieces that slow clients did not get, since the start", lambda: self.events.dropped)
         gauge("cache_bytes", "Size of the cache, measured a few times a day", lambda: self.upkeep.cache_bytes)
 
+    def _show_cluster_metrics(self, cluster: Cluster) -> None:
+        gauge, view, takeover = self.metrics.gauge, cluster.view, cluster.takeover
+        gauge("cluster_members", "Members that are there", lambda: sum(one.is_live for one in view.known))
+        gauge("cluster_fenced", "Members that this one shut out, since the start", lambda: takeover.fenced)
+        gauge("cluster_takeovers", "Sessions that this one took over, since the start", lambda: takeover.taken)
+
     @property
     def uptime_seconds(self) -> float:
         return time.monotonic() - self._started
@@ -164,6 +170,7 @@ class Daemon:
             )
             self.cluster = cluster
             self.elsewhere = Elsewhere(cluster, self.events)
+            self._show_cluster_metrics(cluster)
 
     async def _come_up(self) -> None:
         """Take every step; one that fails is a warning and keeps the others from nothing."""

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
 
+from amplifierd.cluster.destination import Destination
 from amplifierd.exceptions import MemberError
 
 from .callers import Caller
@@ -32,19 +33,22 @@ class Elsewhere:
         self.events = MemberEvents(cluster, hub, own)
         self.states = StatesElsewhere(cluster, own)
 
-    async def ask(self, target: str, caller: Caller, address: str) -> list[dict[str, Any]]:
-        """Return what every other daemon answers to somebody's question; one that cannot be asked is left out."""
-        told = carried(caller, address)
+    async def ask(self, target: str, caller: Caller | None, address: str) -> dict[Destination, dict[str, Any]]:
+        """Return what every other daemon answers to somebody's question; one that cannot answer it is left out."""
+        told, others = carried(caller, address), self._cluster.view.daemons(beside=self._cluster.member_id)
+        answers = await asyncio.gather(*(self._ask_one(to, target, told) for to in others))
+        return {to: answer for to, answer in zip(others, answers, strict=True) if answer is not None}
 
-        async def ask_one(to: Any) -> dict[str, Any] | None:
-            try:
-                return await self._cluster.peers.ask(to, target, caller=told)
-            except MemberError as error:
-                logger.info("%s was not asked for %s: %s", to.address, target, error)
-                return None
+    async def who_knows(self, target: str, caller: Caller | None, address: str) -> Destination | None:
+        """Return the daemon that has an answer to somebody's question."""
+        return next(iter(await self.ask(target, caller, address)), None)
 
-        others = self._cluster.view.daemons(beside=self._cluster.member_id)
-        return [answer for answer in await asyncio.gather(*map(ask_one, others)) if answer is not None]
+    async def _ask_one(self, to: Destination, target: str, caller: str) -> dict[str, Any] | None:
+        try:
+            return await self._cluster.peers.ask(to, target, caller=caller)
+        except MemberError as error:
+            logger.debug("%s does not answer %s: %s", to.address, target, error)
+            return None
 
     async def close(self) -> None:
         await self.events.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from amplifierd.session_store.protocol import SessionQuery
+from amplifierd.session_store.record import SessionRecord
 from amplifierd.sessions.home_sessions import Sessions
 
 TAG = "completion"
@@ -14,11 +15,19 @@ MARK = {"for": "completion"}
 _MOST_AT_A_TIME = 500
 
 
+def is_completion(record: SessionRecord) -> bool:
+    """Say whether a session was made for one completion."""
+    return TAG in record.tags and MARK.items() <= record.metadata.items()
+
+
 async def remove_left_completions(sessions: Sessions) -> None:
-    """Remove them for good, as the end of their requests would have done."""
-    while True:
+    """Remove them for good, as the end of their requests would have done.
+
+    Those in a shared store may be at work in another daemon; whoever takes one over removes it.
+    """
+    while sessions.runtime.settings.store.is_files:
         found = await sessions.runtime.store.list(SessionQuery(tag=TAG, limit=_MOST_AT_A_TIME))
-        left = [record.session_id for record in found.sessions if MARK.items() <= record.metadata.items()]
+        left = [record.session_id for record in found.sessions if is_completion(record)]
         for session_id in left:
             await sessions.delete(session_id, force=True, forever=True)
         if len(left) < _MOST_AT_A_TIME:

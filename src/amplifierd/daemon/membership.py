@@ -11,6 +11,8 @@ from amplifierd.cluster.placement import labels_of
 from amplifierd.exceptions import SettingsError
 from amplifierd.settings import Settings
 
+from .left_completions import is_completion
+
 if TYPE_CHECKING:
     from amplifierd.cluster.cluster import Cluster
 
@@ -38,10 +40,23 @@ def open_cluster(daemon: Daemon, address: str | None) -> Cluster | None:
         address=reached_at(settings, address),
         labels=labels_of(settings.cluster),
         load=lambda: load_of(daemon),
-        take_over=lambda session_id: daemon.turns.take_over(session_id),
+        take_over=lambda session_id: take_over(daemon, session_id),
         on_fenced=daemon.live.abandon,
         tls=_tls(settings),
     )
+
+
+async def take_over(daemon: Daemon, session_id: str) -> None:
+    """Make whole what a member left of a session; nobody waits for a completion any more.
+
+    Raises:
+        SessionHeldError: another member has it.
+    """
+    sessions = daemon.home.sessions
+    if is_completion(await sessions.runtime.store.read(session_id)):
+        await sessions.delete(session_id, force=True, forever=True)
+    else:
+        await daemon.turns.take_over(session_id)
 
 
 def reached_at(settings: Settings, address: str | None) -> str | None:

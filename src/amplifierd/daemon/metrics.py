@@ -26,6 +26,9 @@ class Metrics:
         )
         self._turns = Counter("amplifierd_turns", "Turns that ended", ["status"], registry=self._registry)
         self._tokens = Counter("amplifierd_tokens", "Tokens that turns used", ["kind"], registry=self._registry)
+        self._forwarded = Counter(
+            "amplifierd_forwarded_requests", "Requests sent on to other members", ["outcome"], registry=self._registry
+        )
         self._operations = Histogram(
             "amplifierd_operation_seconds", "How long operations took", ["kind", "status"], registry=self._registry
         )
@@ -47,6 +50,10 @@ class Metrics:
         if operation["finished_at"] is not None:
             took = datetime.fromisoformat(operation["finished_at"]) - datetime.fromisoformat(operation["created_at"])
             self._operations.labels(operation["kind"], operation["status"]).observe(took.total_seconds())
+
+    def count_forwarded(self, outcome: str) -> None:
+        """Take note of a request that was sent on to another member: `answered`, or `lost` on the way."""
+        self._forwarded.labels(outcome).inc()
 
     def gauge(self, name: str, meaning: str, read: Callable[[], float]) -> None:
         """Show a value of the moment, read when somebody asks."""

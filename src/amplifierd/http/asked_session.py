@@ -16,10 +16,12 @@ from .cross_site import SAFE_METHODS
 from .routers import API
 
 Headers = Mapping[bytes, bytes]
-Kind = Literal["session", "turn", "completion"]
-"""`turn`: its events are the answer if the client wants them. `completion`: asked for as of OpenAI's servers."""
+Kind = Literal["session", "turn", "completion", "operation"]
+"""`turn`: its events are the answer if the client wants them. `completion`: asked for as of OpenAI's servers.
+`operation`: not of a session at all, but of long work, which belongs to the member that does it."""
 
 _SESSION = re.compile(rf"{API}/sessions/(?P<session>[^/]+)(?:/(?P<rest>.+))?")
+_OPERATION = re.compile(rf"{API}/operations/(?P<operation>[^/]+)")
 _NOT_SESSIONS = frozenset({"search", "cleanup", "import", "trash"})
 _COMPLETIONS = "/v1/chat/completions"
 _NAMED_BY = (b"x-amplifier-session", b"x-session-id", b"x-client-session-id")
@@ -39,7 +41,7 @@ _NEED_NO_MODULES = frozenset({"", "cancel", "messages", "messages/last", "trunca
 
 @dataclass(frozen=True)
 class AskedSession:
-    """A request for a session. One that `loads` it belongs where its modules and its files can be."""
+    """A request for a session, or an operation. One that `loads` it belongs where its modules and its files can be."""
 
     session_id: str
     kind: Kind
@@ -54,6 +56,8 @@ def asked_session(scope: Scope, headers: Headers) -> AskedSession | None:
     if path == _COMPLETIONS:
         named = next((headers[name] for name in _NAMED_BY if name in headers), b"").decode("latin-1")
         return AskedSession(named, "completion", True, False) if is_session_id(named) else None
+    if (operation := _OPERATION.fullmatch(path)) is not None:
+        return AskedSession(operation["operation"], "operation", False, method in SAFE_METHODS)
     found = _SESSION.fullmatch(path)
     if found is None or found["session"] in _NOT_SESSIONS:
         return None

@@ -64,7 +64,7 @@ class Forwarding:
             return
         headers, is_out = read_headers(scope["headers"]), self._daemon.cluster.is_out
         asked = asked_session(scope, headers) or (NEW_WORK if is_out and is_new_work(scope) else None)
-        if asked is None or (self._daemon.live.state(asked.session_id) is not None and not is_out):
+        if asked is None or (self._is_here(asked) and not is_out):
             await self._app(scope, receive, send)
             return
         try:
@@ -74,6 +74,11 @@ class Forwarding:
             await refusal_answer(Request(scope), error)(scope, receive, send)
         except AmplifierError as error:
             await error_answer(Request(scope), error)(scope, receive, send)
+
+    def _is_here(self, asked: AskedSession) -> bool:
+        if asked.kind == "operation":
+            return self._daemon.operations.knows(asked.session_id)
+        return self._daemon.live.state(asked.session_id) is not None
 
 
 class _Sending:
@@ -120,6 +125,10 @@ class _Sending:
     async def _find(self) -> Destination | None:
         if self._asked is NEW_WORK:
             return self._cluster.another()
+        if self._asked.kind == "operation":
+            elsewhere, state = self._daemon.elsewhere, self._scope["state"]
+            asked = (self._scope["path"], state["caller"], state["address"])
+            return await elsewhere.who_knows(*asked) if elsewhere is not None else None
         return await self._cluster.destination(self._asked.session_id, loads=self._asked.loads)
 
     async def _here(self) -> Answer | None:
@@ -138,10 +147,12 @@ class _Sending:
             async with AsyncExitStack() as stack:
                 response = await self._unless_lost(to, stack.enter_async_context(self._sent(to)))
                 if response is not None:
+                    self._daemon.metrics.count_forwarded("answered")
                     await self._pass_back(to, response, held_back)
         except MemberUntrustedError:
             raise
         except MemberError as error:
+            self._daemon.metrics.count_forwarded("lost")
             if held_back.has_begun:
                 raise  # only the end of the connection can tell the client
             return self._lost(error)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from fastapi import Request
+
 from amplifierd.http.dependencies import Reader, Runner, TheDaemon
-from amplifierd.http.models import Answer, Page, PageLimit, PageOffset, Problem, paged, problems
-from amplifierd.http.routers import api_router
+from amplifierd.http.member_gate import is_relayed
+from amplifierd.http.models import MAX_PAGE, Answer, Page, PageLimit, PageOffset, Problem, paged, problems
+from amplifierd.http.routers import API, api_router
 
 router = api_router("/operations", tags=["operations"])
 
@@ -37,11 +40,16 @@ class OperationPage(Page):
 
 @router.get("")
 async def list_operations(
-    daemon: TheDaemon, caller: Reader, limit: PageLimit = 100, offset: PageOffset = 0
+    daemon: TheDaemon, caller: Reader, request: Request, limit: PageLimit = 100, offset: PageOffset = 0
 ) -> OperationPage:
     """List operations of the last 24 hours, the newest first: your own, or all for an admin."""
-    part, facts = paged(daemon.operations.list(caller), limit, offset)
-    return OperationPage(operations=[OperationInfo(**each.to_json()) for each in part], **facts)
+    known = [OperationInfo(**each.to_json()) for each in daemon.operations.list(caller)]
+    if daemon.elsewhere is not None and not is_relayed(request):
+        told = await daemon.elsewhere.ask(f"{API}/operations?limit={MAX_PAGE}", caller, request.state.address)
+        known += [OperationInfo(**each) for page in told.values() for each in page["operations"]]
+        known.sort(key=lambda each: each.created_at, reverse=True)
+    part, facts = paged(known, limit, offset)
+    return OperationPage(operations=[*part], **facts)
 
 
 @router.get("/{operation_id}", responses=problems(404))

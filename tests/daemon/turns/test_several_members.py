@@ -77,28 +77,6 @@ async def test_who_lost_a_session_in_the_middle_of_a_turn_leaves_its_end_to_othe
     assert "execution:done" not in one.workers.told(session_id)
 
 
-async def test_how_a_turn_ended_is_not_said_before_whoever_took_its_session_over_has_told_it(
-    members: tuple[TurnBench, TurnBench], caplog: pytest.LogCaptureFixture
-) -> None:
-    one, two = members
-    session_id, folder = await one.workers.session([*faulty("wait"), "Said."])
-    submitted = await one.begin(session_id, folder)
-    sessions = two.workers.home.sessions
-    store = sessions.runtime.store
-    hold = await store.acquire(session_id, sessions.runtime.holder, take_over=True)
-    ids = {"turn": 1, "correlation_id": submitted.correlation_id}
-    result = {"id": "m1", "role": "tool", "tool_call_id": "call_1", "name": "faults", "content": "Done.", **ids}
-    await store.append_messages(hold, [result, {"id": "m2", "role": "assistant", "content": "Said.", **ids}])
-
-    with caplog.at_level("INFO"):
-        (folder / "go").touch()
-        await until(lambda: submitted.result.done() or caplog.text.count(f"{submitted.correlation_id} is left") > 1)
-    await store.release(hold)
-    await sessions.take_over(session_id)
-
-    assert (await one.workers.result(submitted))["status"] == "completed"
-
-
 async def test_what_no_member_may_run_is_refused_at_once(members: tuple[TurnBench, TurnBench]) -> None:
     one, _ = members
     session_id, _ = await one.workers.session()

@@ -40,7 +40,7 @@ class DurableTurnQueue:
         self._places = TurnPlacement(store)
         self._rows = TurnRows(store.database)
         self._asked = AskedTurns(self._rows)
-        self._runs = TurnRuns(self._rows, store, live, self._asked, self._places.find, sessions.take_over, on_event)
+        self._runs = TurnRuns(self._rows, store, live, self._asked, self._places.find, on_event)
         self._left = LeftTurns(self._rows, self._runs, self._places, sessions, live, self.submit)
         self._tasks: set[asyncio.Task[None]] = set()
         self._looking: asyncio.Task[None] | None = None

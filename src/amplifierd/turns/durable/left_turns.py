@@ -68,8 +68,8 @@ class LeftTurns:
             async with few:
                 try:
                     await self.take_over(session_id)
-                except SessionHeldError:  # whoever holds it tells how a turn ended that had begun
-                    await self._have_run(session_id, await self._unbegun(session_id, is_over=False))
+                except SessionHeldError:
+                    await self._have_run(session_id, await self._unbegun(session_id))
                 except SessionNotFoundError as error:
                     for row in await self._rows.left_in(session_id):
                         await self._runs.refuse(row, error)
@@ -85,7 +85,7 @@ class LeftTurns:
         interrupted = await self._sessions.take_over(session_id)
         if interrupted is not None:
             await self._repair(interrupted)
-        unbegun = await self._unbegun(session_id, is_over=True)
+        unbegun = await self._unbegun(session_id)
         if interrupted is not None:  # what follows comes before what waits
             await follow(interrupted, self._live, self._submit)
         await self._have_run(session_id, unbegun)
@@ -100,14 +100,10 @@ class LeftTurns:
         except (AmplifierError, OSError) as error:
             logger.warning("session %s is repaired when it is opened next: %s", session_id, error)
 
-    async def _unbegun(self, session_id: str, *, is_over: bool) -> list[TurnRow]:
-        """Return the turns that have not begun; of those that had is said how they ended, as far as it is known."""
+    async def _unbegun(self, session_id: str) -> list[TurnRow]:
+        """Return the turns that have not begun; of those that had is said how they ended."""
         left = await self._rows.left_in(session_id)
-        return [
-            row
-            for row in left
-            if row.state == "waiting" or await self._runs.end_begun(row, is_over=is_over) == "unbegun"
-        ]
+        return [row for row in left if row.state == "waiting" or not await self._runs.end_begun(row)]
 
     async def _have_run(self, session_id: str, unbegun: list[TurnRow]) -> None:
         """Have turns run by a member that can."""

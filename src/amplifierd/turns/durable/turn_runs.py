@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 from amplifier_core.exceptions import AmplifierError
 from amplifierd.exceptions import (
@@ -24,7 +24,6 @@ from amplifierd.problems import REFUSALS, find_problem
 from amplifierd.session_store.protocol import SessionStore
 from amplifierd.session_store.record import SessionRecord
 from amplifierd.sessions.prompt_queue import deadline_passed
-from amplifierd.sessions.uncounted import TURN_DONE
 from amplifierd.workers.untold_end import UNKNOWN, stored_outcome, untold_end
 
 from .asked_turns import AskedTurns
@@ -35,12 +34,6 @@ logger = logging.getLogger(__name__)
 
 FindMember = Callable[[SessionRecord], Awaitable[str]]
 """Returns the member that is to run the turns of a session; raises if none can."""
-
-TakeOver = Callable[[str], Awaitable[object]]
-"""Tells how the turn of a session ended that nobody holds; raises `SessionHeldError` if somebody does."""
-
-Ending = Literal["ended", "untold", "unbegun"]
-"""What is known of a turn that was broken off: its end, only that it had begun, or that it had not."""
 
 LOOK_S = 10.0
 """How often is looked for what no notification told."""
@@ -59,11 +52,10 @@ class TurnRuns:
         live: LiveSessions,
         asked: AskedTurns,
         find_member: FindMember,
-        take_over: TakeOver,
         on_event: OnEvent,
     ) -> None:
         self._rows, self._store, self._live, self._asked = rows, store, live, asked
-        self._find_member, self._take_over, self._on_event = find_member, take_over, on_event
+        self._find_member, self._on_event = find_member, on_event
         self._running: dict[str, asyncio.Task[object]] = {}
         self._sessions: dict[str, str] = {}
         self._wake = asyncio.Event()
@@ -189,34 +181,21 @@ class TurnRuns:
 
     async def _find_out(self, row: TurnRow) -> None:
         """Run a turn that nobody runs, unless it had begun."""
-        found = await self.end_begun(row)
-        if found == "untold":
-            try:
-                await self._take_over(row.session_id)
-            except SessionHeldError as error:
-                await self._leave(row, error)
-                return
-            found = await self.end_begun(row, is_over=True)
-        if found == "unbegun":
+        if not await self.end_begun(row):
             await self._run(row)
 
     # --- ending
 
-    async def end_begun(self, row: TurnRow, *, is_over: bool = False) -> Ending:
-        """End a turn that was broken off as its session tells it.
-
-        Unless it `is_over`, one whose end is not told yet is left to whoever has the session.
-        """
+    async def end_begun(self, row: TurnRow) -> bool:
+        """End a turn that was broken off as its session tells it; False when it had not begun."""
         messages = await self._store.read_messages(row.session_id)
         own = [message for message in messages if message.get("correlation_id") == row.turn_id]
         if not own:
-            return "unbegun"
-        events = [e for e in await self._store.read_events(row.session_id) if e.get("correlation_id") == row.turn_id]
-        if not is_over and not any(event.get("event") == TURN_DONE for event in events):
-            return "untold"
+            return False
+        events = await self._store.read_events(row.session_id)
         outcome = stored_outcome(row.session_id, row.turn_id, int(own[0].get("turn") or 0), events)
         await self.end(row, result_text(outcome))
-        return "ended"
+        return True
 
     async def end(self, row: TurnRow, result: str) -> None:
         """Keep what came of a turn, and let whoever waits know it."""

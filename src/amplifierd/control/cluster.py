@@ -1,0 +1,93 @@
+"""`amplifierd cluster`: the daemons that share a store, and a few of them to try."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from amplifierd.daemon.run_file import find_running
+from amplifierd.exceptions import NotReadyError
+from amplifierd.paths import Paths
+
+app = typer.Typer(help="Daemons that share one store.", no_args_is_help=True, rich_markup_mode=None)
+
+_LOOK_S = 0.5
+
+
+@app.command("status")
+def status(ctx: typer.Context, as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+    """Show who takes part, as the daemon of this home sees it."""
+    found = _ask(ctx.obj.paths, "/cluster")
+    if as_json:
+        typer.echo(json.dumps(found, indent=2))
+        return
+    if not found["enabled"]:
+        typer.echo("this daemon keeps its sessions in files and stands alone; see the setting store")
+    for member in found["members"]:
+        typer.echo(_line(member))
+
+
+@app.command("drain")
+def drain(
+    ctx: typer.Context,
+    member: Annotated[str | None, typer.Argument(help="Its id; by default the daemon of this home.")] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Return when it has no session any more.")] = False,
+) -> None:
+    """Take a daemon out of service: it ends its turns, and the others have its sessions then."""
+    paths: Paths = ctx.obj.paths
+    chosen = member or _ask(paths, "/cluster")["member_id"]
+    _ask(paths, f"/cluster/members/{chosen}/drain", post=True)
+    typer.echo(f"{chosen} begins nothing new")
+    while wait and any(
+        each["member_id"] == chosen and each["state"] == "draining" for each in _ask(paths, "/cluster")["members"]
+    ):
+        time.sleep(_LOOK_S)
+    if wait:
+        typer.echo(f"{chosen} has no session any more, and can be stopped")
+
+
+@app.command("try")
+def try_out(
+    directory: Annotated[Path | None, typer.Option(help="Keep everything there, and go on with it next time.")] = None,
+    store: Annotated[str | None, typer.Option(help="A PostgreSQL to use, not one of its own.")] = None,
+    members: Annotated[int, typer.Option(min=1, max=9, help="How many daemons.")] = 3,
+) -> None:
+    """Start PostgreSQL and three daemons on loopback, to see what happens when one is killed; Ctrl-C ends all."""
+    from .trial import trial  # what starts servers, for this command alone
+
+    with suppress(KeyboardInterrupt), trial(directory, store, members) as cluster:
+        for number, (home, daemon) in enumerate(zip(cluster.homes, cluster.daemons, strict=True), start=1):
+            typer.echo(f"member {number}: {daemon.url}  pid {daemon.process.pid}  home {home.home}")
+        typer.echo(f"token, for all of them: {cluster.token}")
+        typer.echo(f"who is there: amplifierd --home {cluster.homes[0].home} cluster status")
+        typer.echo("Ctrl-C ends all of them")
+        cluster.wait(typer.echo)
+
+
+def _ask(paths: Paths, path: str, *, post: bool = False) -> dict[str, Any]:
+    running = find_running(paths)
+    if running is None:
+        raise NotReadyError(f"no daemon serves {paths.home}", hint="start one: amplifierd start")
+
+    async def ask() -> dict[str, Any]:
+        from amplifierd.client.daemon_client import DaemonClient  # for the commands that ask a daemon
+
+        async with DaemonClient.of(running, paths) as client:
+            return await (client.post(path) if post else client.get(path))
+
+    return asyncio.run(ask())
+
+
+def _line(member: Mapping[str, Any]) -> str:
+    load = member["load"]
+    at = member["address"] or f"{member['kind']} {member['pid']} on {member['host']}"
+    own = "  (this one)" if member["is_self"] else ""
+    held = f"{member['holds']} held, {load.get('turns', 0)} turns"
+    return f"{member['member_id']}  {member['state']}  {member['version']}  {at}  {held}{own}"
