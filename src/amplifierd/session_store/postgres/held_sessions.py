@@ -36,12 +36,16 @@ WHERE session_id = %s AND deleted_at IS NULL AND epoch = %s AND since = %s AND h
 FENCE = """
 held AS (
     SELECT holds.session FROM holds JOIN members USING (member_id)
-    WHERE holds.session = %(session)s AND epoch = %(epoch)s AND holder IS NOT NULL
+    WHERE holds.session = %(session)s AND epoch = %(epoch)s AND since = %(since)s AND holder IS NOT NULL
     AND members.state IN ('active', 'draining')
     FOR SHARE OF holds
 )
 """
-"""Has one row if a hold is the valid one, and keeps it valid until the statement it stands in has taken effect."""
+"""Has one row if a hold is the valid one, and keeps it valid until the statement it stands in has taken effect.
+
+After a failover to a server that lacks what was committed last, numbers and epochs are given a second time; `since`
+tells the two apart.
+"""
 
 
 @dataclass
@@ -54,8 +58,8 @@ class HeldSession:
     last: dict[Lines, int]
 
     @property
-    def fence(self) -> dict[str, int]:
-        return {"session": self.number, "epoch": self.hold.epoch}
+    def fence(self) -> dict[str, Any]:
+        return {"session": self.number, "epoch": self.hold.epoch, "since": self.hold.since}
 
 
 class HeldSessions:

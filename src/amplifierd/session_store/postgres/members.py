@@ -263,7 +263,7 @@ class Members:
 
     async def _renew(self, connection: AsyncConnection) -> None:
         values = {"member_id": self._own_id, "lease": LEASE_S, "load": self._load}
-        async with asyncio.timeout(LEASE_S):
+        async with asyncio.timeout(LEASE_S / 2):  # in time for another attempt on another connection
             found = await connection.execute(_RENEW, values)
         if not found.rowcount:
             raise fenced()

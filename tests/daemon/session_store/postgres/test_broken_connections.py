@@ -22,7 +22,10 @@ from postgres_server import FAST
 from stored_sessions import event, message, new_session
 
 ME = Holder.of_this_process("test")
-CUT = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'amplifier test%'"
+CUT = """
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+WHERE application_name LIKE 'amplifier test%' AND datname = current_database()
+"""
 
 OpenPostgres = Callable[..., PostgresStore]
 

@@ -126,3 +126,17 @@ async def test_a_worker_holds_sessions_in_the_name_of_its_daemon(stores: tuple[P
     assert found == hold  # whoever is draining still ends its turns
     assert await daemon.members.fence(member_id, by_operator=True)
     assert await daemon.holder_of("s1") is None
+
+
+async def test_a_hold_of_before_a_failover_does_not_fit_one_of_after_it_with_the_same_numbers(
+    stores: tuple[PostgresStore, PostgresStore], sql: psycopg.Connection
+) -> None:
+    """A server that lacks what was committed last gives numbers and epochs a second time."""
+    store, _ = stores
+    hold = await store.create(new_session("s1"), ME)
+    await store.append_messages(hold, [message("before")])
+    sql.execute("UPDATE holds SET since = '2026-01-01T00:00:00.000000Z'")
+
+    with pytest.raises(HoldLostError):
+        await store.append_messages(hold, [message("after")])
+    assert len(await store.read_messages("s1")) == 1
