@@ -165,6 +165,20 @@ async def test_concurrent_appends_keep_the_order_in_which_they_were_asked_for(st
     assert [entry["seq"] for entry in await store.read_events("s1")] == list(range(200))
 
 
+async def test_closing_writes_what_waits_to_be_written(open_store: OpenStore, me: Holder) -> None:
+    store = open_store()
+    hold = await store.create(new_session("s1"), me)
+    writing = [asyncio.ensure_future(store.append_events(hold, [event(number)])) for number in range(50)]
+    await asyncio.sleep(0)
+
+    await store.close()
+
+    await asyncio.gather(*writing)
+    again = open_store()
+    assert [entry["seq"] for entry in await again.read_events("s1")] == list(range(50))
+    await again.close()
+
+
 async def test_an_update_changes_what_it_names_and_counts(store: SessionStore, me: Holder) -> None:
     hold = await store.create(new_session("s1", name="a", tags=["x"], unknown_to_us={"kept": True}), me)
 

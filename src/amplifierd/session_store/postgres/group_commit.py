@@ -53,6 +53,11 @@ class GroupCommit:
             self._writing = asyncio.create_task(self._write())
         return await write.done
 
+    async def settle(self) -> None:
+        """Return when everything that waits is written, or cannot be."""
+        while self._writing is not None:
+            await asyncio.wait([self._writing])
+
     async def _write(self) -> None:
         try:
             while self._waiting:

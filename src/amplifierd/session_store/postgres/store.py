@@ -79,7 +79,7 @@ class PostgresStore:
         self.notifications = Notifications(self.database)
         self.members = Members(self.database, self.notifications, program)
         self.shared = SharedValues(self.database)
-        writes = GroupCommit(self.database, most=together)
+        self._writes = writes = GroupCommit(self.database, most=together)
         sessions = HeldSessions(self.database, writes)
         self._holds = Holds(self.database, self.members, sessions, writes)
         self._creation = Creation(self.members, sessions, writes)
@@ -286,6 +286,7 @@ class PostgresStore:
         await in_thread(remove)
 
     async def close(self) -> None:
+        await self.database.finish(self._writes.settle())
         await self.members.leave()
         await self.database.close()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 
 from amplifierd.exceptions import HoldLostError, MemberFencedError, SessionHeldError
 from amplifierd.session_store.hold import Holder
+from amplifierd.session_store.postgres.database import MOST_CONNECTIONS
 from amplifierd.session_store.postgres.store import PostgresStore
 from amplifierd.session_store.protocol import SessionQuery
 
@@ -140,3 +142,31 @@ async def test_a_hold_of_before_a_failover_does_not_fit_one_of_after_it_with_the
     with pytest.raises(HoldLostError):
         await store.append_messages(hold, [message("after")])
     assert len(await store.read_messages("s1")) == 1
+
+
+async def test_a_lease_is_renewed_while_a_module_blocks_the_event_loop(
+    stores: tuple[PostgresStore, PostgresStore], sql: psycopg.Connection
+) -> None:
+    member_id = await stores[0].join()
+    question = "SELECT lease_until FROM members WHERE member_id = %s"
+    (before,) = sql.execute(question, [member_id]).fetchone() or (None,)
+
+    time.sleep(3)  # noqa: ASYNC251 - as a module does that knows no better
+
+    (after,) = sql.execute(question, [member_id]).fetchone() or (None,)
+    assert after > before
+
+
+async def test_a_busy_process_opens_few_connections(
+    stores: tuple[PostgresStore, PostgresStore], sql: psycopg.Connection
+) -> None:
+    store, _ = stores
+    holds = [await store.create(new_session(f"s{number}"), ME) for number in range(20)]
+    reading = (store.read(hold.session_id) for hold in holds * 5)
+    writing = (store.append_events(hold, [event(number)]) for number in range(5) for hold in holds)
+
+    await asyncio.gather(*reading, *writing)
+
+    question = "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE %s AND datname = current_database()"
+    (count,) = sql.execute(question, ["amplifier daemon%"]).fetchone() or (0,)
+    assert 1 <= count <= MOST_CONNECTIONS + 1
