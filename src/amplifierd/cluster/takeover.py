@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from amplifierd.exceptions import SessionError, StoreUnavailableError
+from amplifier_core.exceptions import AmplifierError
 
 from .member_view import MemberView
 
@@ -53,7 +53,7 @@ class Takeover:
     async def _look_patiently(self) -> None:
         try:
             await self.look()
-        except StoreUnavailableError as error:
+        except (AmplifierError, OSError) as error:
             logger.warning("it is not known which members are there: %s", error)
 
     async def look(self) -> None:
@@ -87,7 +87,7 @@ class Takeover:
                 if not await self._claim(f"{session_id} {epoch}"):
                     return False
                 await self._take_over(session_id)
-            except (SessionError, OSError) as error:
+            except (AmplifierError, OSError) as error:
                 logger.info("session %s was not taken over here: %s", session_id, error)
                 return False
         self.taken += 1

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 
+from amplifier_core.exceptions import AmplifierError
 from amplifierd.session_store.tree_place import NOWHERE, TreePlace
 
 from .destination import Destination
+
+logger = logging.getLogger(__name__)
 
 _LOOK_S = 1.0
 """How often is looked at trees that someone watches, even if nobody said that something has changed."""
@@ -85,7 +89,10 @@ class Whereabouts:
             else:
                 await asyncio.sleep(_MOMENT_S)
             self._woken.clear()
-            await self.look()
+            try:
+                await self.look()
+            except (AmplifierError, OSError) as error:
+                logger.warning("it is not known where sessions are: %s", error)
 
     async def look(self) -> None:
         """Look at everything that is watched."""

@@ -8,7 +8,8 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
-from amplifierd.exceptions import StoreUnavailableError, TokenNotFoundError
+from amplifier_core.exceptions import AmplifierError
+from amplifierd.exceptions import TokenNotFoundError
 from amplifierd.limits import Limits
 from amplifierd.paths import Paths
 
@@ -109,7 +110,7 @@ class Credentials:
             self._woken.clear()
             try:
                 await self.look()
-            except StoreUnavailableError as error:
+            except (AmplifierError, OSError) as error:
                 logger.warning("it is not known whom other members let in: %s", error)
 
     async def create_token(

@@ -133,6 +133,6 @@ class _MemberStream:
         while True:
             try:
                 await events.read(self)
-            except (MemberError, ValueError) as error:
+            except (MemberError, ValueError, KeyError, TypeError) as error:  # the latter: it is not a stream of events
                 logger.info("the events of %s are not heard at the moment: %s", self.to.address, error)
             await asyncio.sleep(_LOOK_S)

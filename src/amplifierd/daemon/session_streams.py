@@ -105,7 +105,9 @@ def stitched_watch(
                 raise MemberError(f"{to.address} answered {response.status_code} to who watches {record.session_id}")
             yield batches_of(relayed_events(response.aiter_raw()))
 
-    return StitchedWatch(cluster, record.session_id, record.root_id, open_here, open_there)
+    return StitchedWatch(
+        cluster.whereabouts, lambda: cluster.member_id, record.session_id, record.root_id, open_here, open_there
+    )
 
 
 async def forget_old_ring(daemon: Daemon, record: SessionRecord) -> None:

@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, aclosing
-from typing import TYPE_CHECKING, Any
+from contextlib import AbstractAsyncContextManager, aclosing, suppress
+from typing import Any
 
 from amplifierd.cluster.destination import Destination
-from amplifierd.cluster.whereabouts import WatchedTree, daemon_at
-from amplifierd.exceptions import MemberError, MemberUntrustedError
+from amplifierd.cluster.whereabouts import WatchedTree, Whereabouts, daemon_at
+from amplifierd.exceptions import MemberError, MemberUntrustedError, StoreUnavailableError
 from amplifierd.problems import public_document
 from amplifierd.session_store.tree_place import NOWHERE
 from amplifierd.sessions.announcements import DELETED
@@ -22,12 +22,10 @@ from amplifierd.sessions.announcements import DELETED
 from .event_watch import Batch, SessionWatch
 from .published_event import PublishedEvent, daemon_event
 
-if TYPE_CHECKING:
-    from amplifierd.cluster.cluster import Cluster
-
 logger = logging.getLogger(__name__)
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 1.0
+OVERFLOW = "stream:overflow"
 
 OpenHere = Callable[[int | None], Awaitable[SessionWatch]]
 """Begins to watch here, after an event that was passed on, or as the client asked for it."""
@@ -37,17 +35,21 @@ OpenThere = Callable[[Destination, int | None], AbstractAsyncContextManager[Asyn
 
 
 class StitchedWatch:
-    """The events of a session, each once and in order. It ends with the session, or with this daemon."""
+    """The events of a session, each once and in order. It ends with the session, or with this daemon.
+
+    `own_id` returns which member this is.
+    """
 
     def __init__(
         self,
-        cluster: Cluster,
+        whereabouts: Whereabouts,
+        own_id: Callable[[], str],
         session_id: str,
         root_id: str,
         open_here: OpenHere,
         open_there: OpenThere,
     ) -> None:
-        self._cluster, self._whereabouts = cluster, cluster.whereabouts
+        self._whereabouts, self._own_id = whereabouts, own_id
         self._session_id, self._root_id = session_id, root_id
         self._open_here, self._open_there = open_here, open_there
         self._here: SessionWatch | None = None
@@ -68,7 +70,7 @@ class StitchedWatch:
 
     @property
     def _elsewhere(self) -> Destination | None:
-        return daemon_at(self._place, beside=self._cluster.member_id)
+        return daemon_at(self._place, beside=self._own_id())
 
     async def go_on_from(self, position: int, to: Destination, first: AsyncIterator[Batch] | None) -> None:
         """Begin after a position, with events that come from a member already, if it still has the session."""
@@ -97,10 +99,13 @@ class StitchedWatch:
                         pause_s = _FIRST_PAUSE_S if batch else pause_s
                         if (kept := self._kept(batch)) or not batch:
                             yield kept
+                        if self._is_over:
+                            return
             if watched.place == self._place and not self._is_over:  # its member was lost, or has given the session up
                 await asyncio.sleep(pause_s)
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
-                self._place = await self._whereabouts.find(self._root_id)
+                with suppress(StoreUnavailableError):  # it is looked for again
+                    self._place = await self._whereabouts.find(self._root_id)
             else:
                 self._place = watched.place
 
@@ -150,11 +155,11 @@ class StitchedWatch:
                 return
             async with self._open_there(to, self._position) as events:
                 async for batch in events:
-                    yield batch
+                    yield [event for event in batch if event.name != OVERFLOW]  # what it lost is asked for again
         except MemberUntrustedError as error:
             yield [daemon_event("stream:error", public_document(error), root_id=self._root_id)]
             self._is_over = True
-        except (MemberError, ValueError) as error:
+        except (MemberError, ValueError, KeyError, TypeError) as error:  # the latter: it is not a stream of events
             logger.info("session %s is looked for again: %s", self._session_id, error)
 
     def _kept(self, batch: Batch) -> Batch:

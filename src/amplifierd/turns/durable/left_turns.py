@@ -91,9 +91,11 @@ class LeftTurns:
         await self._have_run(session_id, unbegun)
 
     async def _repair(self, interrupted: InterruptedTurn) -> None:
-        """Make the conversation whole, as opening a session does."""
+        """Make the conversation whole, as opening a session does, unless it belongs on another machine."""
         session_id = interrupted.session_id
         try:
+            if not await self._places.may_be_here(await self._store.read(session_id)):
+                return
             await self._live.load(session_id)
             if interrupted.turn is None:  # that of an agent, which is opened when it is needed
                 await self._live.unload(session_id)

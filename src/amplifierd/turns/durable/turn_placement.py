@@ -44,9 +44,14 @@ class TurnPlacement:
             if hold.member_id is None or not (hold.holder.kind in _DAEMONS or self.is_own(hold.member_id)):
                 raise held(hold)
             return hold.member_id
+        if await self.may_be_here(record):
+            return await self.own()
+        return choose(record, await self._members()).member_id
+
+    async def may_be_here(self, record: SessionRecord) -> bool:
+        """Say whether this member has what a session needs, its working directory above all."""
         own, members = await self.own(), await self._members()
-        is_here = any(member.member_id == own for member in eligible(record, members).members)
-        return own if is_here else choose(record, members).member_id
+        return any(member.member_id == own for member in eligible(record, members).members)
 
     async def another(self, record: SessionRecord) -> str:
         """Return the best member for a session that nobody holds; not this one, if it is being drained.

@@ -1,0 +1,137 @@
+"""A stream that follows a session from member to member: each event once and in order, wherever it comes from."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Collection, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from amplifierd.cluster.destination import Destination
+from amplifierd.cluster.whereabouts import Whereabouts
+from amplifierd.daemon.published_event import PublishedEvent, daemon_event, stored_event
+from amplifierd.daemon.stitched_watch import StitchedWatch
+from amplifierd.exceptions import MemberError, MemberUntrustedError
+from amplifierd.session_store.tree_place import TreePlace
+
+SESSION, OWN = "session_1", "member_a"
+KEEPALIVE_S = 30.0
+
+
+class Tree:
+    """A session that members tell of, one after the other."""
+
+    def __init__(self) -> None:
+        self.place = TreePlace(1, OWN, None, True)
+        self.events: list[PublishedEvent] = []
+        self.whereabouts = Whereabouts(self._find)
+        self._changed = asyncio.Event()
+        self._cuts = 0
+
+    async def _find(self, roots: Collection[str]) -> dict[str, TreePlace]:
+        return dict.fromkeys(roots, self.place)
+
+    def tell(self, name: str = "tool:pre") -> None:
+        line = {"event": name, "seq": len(self.events) + 1, "session_id": SESSION, "data": {}}
+        self.events.append(stored_event(line, SESSION))
+        self._wake()
+
+    def move(self, member_id: str | None) -> None:
+        """Let another member hold it, or nobody."""
+        self.place = TreePlace(self.place.epoch + 1, member_id, f"http://{member_id}", member_id is not None)
+        self.whereabouts.wake()
+
+    def cut(self) -> None:
+        """Break the connections to other members."""
+        self._cuts += 1
+        self._wake()
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def told(self, after: int | None, *, overlap: int = 0) -> AsyncIterator[Sequence[PublishedEvent]]:
+        """Yield what comes after an event, and some of what came before it again."""
+        place, cuts = self.place, self._cuts
+        position = max(0, (after or 0) - overlap)
+        if after is None:
+            position = len(self.events)
+            yield [daemon_event("stream:connected", {"sequence": position}, root_id=SESSION)]
+        while True:
+            waiting = self._changed.wait()
+            if cuts != self._cuts:
+                waiting.close()
+                raise MemberError("the connection is lost")
+            batch, position = self.events[position:], len(self.events)
+            if batch and self.place == place:
+                waiting.close()
+                yield batch
+            else:
+                await waiting
+
+    def watch(self) -> StitchedWatch:
+        @asynccontextmanager
+        async def open_there(to: Destination, after: int | None) -> AsyncIterator[AsyncIterator[Any]]:
+            if to.member_id == "impostor":
+                raise MemberUntrustedError("it does not know the token")
+            yield self.told(after, overlap=3)
+
+        async def open_here(after: int | None) -> Any:
+            return _Here(self.told(after))
+
+        return StitchedWatch(self.whereabouts, lambda: OWN, SESSION, SESSION, open_here, open_there)
+
+
+class _Here:
+    is_overflowed = False
+
+    def __init__(self, told: AsyncIterator[Any]) -> None:
+        self._told = told
+
+    def batches(self, keepalive_s: float) -> AsyncIterator[Any]:
+        return self._told
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_every_event_is_seen_once_wherever_the_session_goes(seed: int) -> None:
+    tree, chance, seen = Tree(), random.Random(seed), list[int]()
+    watch = tree.watch()
+    await watch.begin()
+
+    async def read() -> None:
+        async for batch in watch.batches(KEEPALIVE_S):
+            seen.extend(event.sequence or event.envelope()["data"]["sequence"] for event in batch)
+
+    looking, reading = asyncio.create_task(tree.whereabouts.run()), asyncio.create_task(read())
+    await asyncio.sleep(0)
+    for _ in range(12):
+        match chance.choice(("move", "move", "cut")):
+            case "move":
+                tree.move(chance.choice((OWN, "member_b", "member_c", None)))
+            case _:
+                tree.cut() if tree.place.member_id not in (OWN, None) else None
+        for _ in range(chance.randrange(4)):
+            tree.tell()
+        await asyncio.sleep(chance.choice((0, 0.002, 0.06)))
+    tree.tell("session:deleted")
+    async with asyncio.timeout(10):
+        await reading
+    looking.cancel()
+    assert seen == [*range(seen[0], len(tree.events) + 1)]  # from where it was connected
+
+
+async def test_someone_who_is_not_a_member_ends_the_stream_with_a_reason() -> None:
+    tree = Tree()
+    tree.move("impostor")
+    watch = tree.watch()
+    await watch.begin()
+
+    told = [event.name async for batch in watch.batches(KEEPALIVE_S) for event in batch]
+
+    assert told == ["stream:error"]
