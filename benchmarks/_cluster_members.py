@@ -21,6 +21,7 @@ from plain_http import Connection
 
 API = "/api/v1/sessions"
 LONG_MS = 600_000
+KIB = 1024
 _LOOK_S = 0.02
 _PATIENCE_S = 60.0
 
@@ -43,7 +44,7 @@ class Members:
     def __init__(self, folder: Path, server: Server, count: int) -> None:
         settings = {"store": server.new_store(), "checkpoints": {"enabled": False}}
         token = {"AMPLIFIERD_CLUSTER__TOKEN": secrets.token_hex(24)}
-        self._work = folder
+        self.server, self._work = server, folder
         self.daemons = [DaemonProcess(folder / f"member{n}", settings, environment=token) for n in range(count)]
 
     @asynccontextmanager
@@ -113,6 +114,31 @@ class Members:
                 await other.ask("DELETE", f"{API}/{session_id}?force=true")
         await asyncio.to_thread(self.daemons[victim].start)
         return [moment - killed for moment in ended.values()]
+
+
+class AtWork:
+    """What some members did: rates and times, and what a turn of theirs did to the database."""
+
+    def __init__(self) -> None:
+        self.rates: list[float] = []
+        self.commits: list[float] = []
+        self.log_kib: list[float] = []
+        self.resting: list[float] = []
+        self.connections: list[float] = []
+
+    async def measure(self, members: Members, sessions: int, seconds: float) -> None:
+        """Let members rest for a while, then work as long; what they do at rest is not counted to their turns."""
+        before = await asyncio.to_thread(members.server.count)
+        await asyncio.sleep(seconds)
+        between = await asyncio.to_thread(members.server.count)
+        rate = await members.turns_per_second(sessions, seconds)
+        after = await asyncio.to_thread(members.server.count)
+        turns, count = sessions + rate * seconds, len(members.daemons)  # every session warms up with a turn
+        self.rates.append(rate)
+        self.commits.append((after.commits - 2 * between.commits + before.commits) / turns)
+        self.log_kib.append((after.log_bytes - 2 * between.log_bytes + before.log_bytes) / turns / KIB)
+        self.resting.append((between.commits - before.commits) / seconds / count)
+        self.connections.append(after.connections / count)
 
 
 async def run_turn(connection: Connection, session_id: str) -> None:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from _cluster_members import Members
+from _cluster_members import AtWork, Members
 from _cluster_server import Server, running_server
 from _harness import Figure, Report, Row, Target
 
@@ -215,20 +215,27 @@ async def turn_rows(folder: Path, server: Server, size: Size) -> list[Row]:
 
 
 async def member_rows(folder: Path, server: Server, size: Size) -> list[Row]:
-    found: dict[int, list[float]] = {1: [], MEMBERS: []}
-    near, far = [], []
+    found, near, far = {1: AtWork(), MEMBERS: AtWork()}, [], []
     for number in range(size.clusters):
-        for count, rates in found.items():
+        for count, work in found.items():
             place = folder / f"{count}-{number}"
             place.mkdir()
             async with Members(place, server, count).running() as members:
-                rates.append(await members.turns_per_second(SESSIONS, size.seconds))
+                await work.measure(members, SESSIONS, size.seconds)
                 if count > 1:
                     near.append(await members.turn_ms(0, 0, size.turns))
                     far.append(await members.turn_ms(0, 1, size.turns))
+    rows = []
+    for count, work in found.items():
+        rows += [
+            Row(f"{count} member{'s' * (count > 1)}, turns", "/s", {"ours": fastest(work.rates)}),
+            Row("  commits of a turn", "", {"ours": Figure(work.commits)}),
+            Row("  log of a turn", "KiB", {"ours": Figure(work.log_kib)}),
+            Row("  connections of a member", "", {"ours": Figure(work.connections)}),
+            Row("  commits of one at rest", "/s", {"ours": Figure(work.resting)}),
+        ]
     return [
-        Row("turns, one member", "/s", {"ours": fastest(found[1])}),
-        Row(f"turns, {MEMBERS} members", "/s", {"ours": fastest(found[MEMBERS])}),
+        *rows,
         Row("turn at its holder", "ms", {"ours": Figure(near)}),
         Row("turn through another member", "ms", {"ours": Figure(far)}),
     ]

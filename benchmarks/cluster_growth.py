@@ -27,9 +27,9 @@ from amplifierd.session_store.postgres.members import LEASE_S, RENEWAL_S, Member
 from amplifierd.session_store.record import SessionRecord
 
 THINK_S, TURN_S, CALLS = 240.0, 40.0, 5.0  # a person reads and writes; a model works, with so many tool calls
-COMMITS, COMMITS_PER_CALL = 9.4, 6.3  # of a turn without tools, and of each call: measured by cluster.py
-KIB, KIB_PER_CALL = 18.0, 13.5  # of the database's log, likewise
-TAKE_S = 0.15  # to make one session whole: measured by cluster.py
+COMMITS, COMMITS_PER_CALL = 12.0, 4.8  # of a turn without tools, and of each call: measured by cluster.py
+KIB, KIB_PER_CALL = 30.0, 13.5  # of the database's log, likewise
+TAKE_S = 0.15  # to make one session whole, on a machine that has other work
 LOOK_S, AT_ONCE = 1.0, 8  # how often a member looks for dead ones, and how many sessions it takes at a time
 WORKERS = 2  # processes on a machine that hold sessions, beside the daemon
 

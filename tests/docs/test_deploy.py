@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 import yaml
 
+from amplifierd.control.main import app as daemon_app
 from amplifierd.settings import Settings, load_settings
 from amplifierd.settings_layers import read_environment
 
@@ -86,7 +88,7 @@ def test_images_and_ports_are_those_of_the_container_file() -> None:
     assert {*values_in(everything, "image")} == {IMAGE, *OTHERS}
     assert Settings.model_fields["port"].default == PORT
     commands = [*values_in(everything, "command"), *values_in(everything, "args")]
-    served = [command for command in commands if command[:1] == [IMAGE]]
+    served = [command for command in commands if command[:2] == ["amplifierd", "serve"]]
     assert served
     assert all(command[command.index("--port") + 1] == str(PORT) for command in served)
     published = [port for service in everything[-1]["services"].values() for port in service.get("ports", ())]
@@ -95,6 +97,20 @@ def test_images_and_ports_are_those_of_the_container_file() -> None:
     for found in (*of_kind("Service").values(), *of_kind("StatefulSet").values(), *of_kind("NetworkPolicy").values()):
         numbers = {*values_in(found, "containerPort"), *(n for n in values_in(found, "port") if isinstance(n, int))}
         assert numbers == {PORT if "amplifierd" in str(found) and found["metadata"]["name"] != "postgres" else 5432}
+
+
+def test_every_command_of_ours_exists() -> None:
+    everything = [*documents(), yaml.safe_load(COMPOSE.read_text())]
+    commands = [*values_in(everything, "command"), *values_in(everything, "args")]
+    ours = [command[1:] for command in commands if command[0] == "amplifierd"]
+
+    assert {command[0] for command in ours} == {"serve", "cluster"}
+    for words in ours:
+        found: Any = typer.main.get_command(daemon_app)
+        while words and words[0] in getattr(found, "commands", {}):
+            found, words = found.commands[words[0]], words[1:]
+        options = {name for parameter in found.params for name in parameter.opts}
+        assert {word for word in words if word.startswith("--")} <= options
 
 
 def test_probes_ask_for_what_the_daemon_answers() -> None:
