@@ -62,6 +62,16 @@ async def test_a_list_is_sorted_filtered_and_cut_into_pages(store: SessionStore,
         await store.list(SessionQuery(sort="owner; --"))
 
 
+async def test_texts_of_any_length_are_compared(store: SessionStore, me: Holder) -> None:
+    long = {"working_dir": f"/{'é' * 4000}", "bundle": "b" * 9000, "owner": "o" * 3000}
+    await store.create(new_session("s1", **long, tags=["t" * 9000]), me)
+    await store.create(new_session("s2", **{name: f"{text}x" for name, text in long.items()}, tags=["t" * 9001]), me)
+
+    for name, text in {**long, "tag": "t" * 9000}.items():
+        assert await ids(store, **{name: text}) == ["s1"], name
+        assert await ids(store, **{name: text[:-1]}) == [], name
+
+
 async def test_a_list_follows_every_change_at_once(store: SessionStore, open_store: OpenStore, me: Holder) -> None:
     hold = await store.create(new_session("s1"), me)
     assert await ids(store, status="active") == ["s1"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,6 +10,7 @@ from amplifier_sessions.search_text import Wanted, message_text, words
 from amplifierd.session_store.json_lines import encoded, parse_line
 
 _LONGEST_WORD = 500  # characters; the index takes no longer ones
+_LONGEST_COMPARED = 500
 _LARGEST = (1 << 63) - 1
 
 
@@ -27,10 +29,13 @@ def parsed(body: str) -> dict[str, Any]:
 
 
 def column_text(value: Any) -> str | None:
-    """Return a value as a column that is only compared has it."""
+    """Return a value as a column that is only compared has it; of one that no index takes, its beginning and a hash."""
     if value is None:
         return None
-    return str(value).encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
+    text = str(value).encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
+    if len(text) <= _LONGEST_COMPARED:
+        return text
+    return f"{text[:_LONGEST_COMPARED]}…{hashlib.sha256(text.encode()).hexdigest()}"
 
 
 def said_words(text: str) -> str | None:

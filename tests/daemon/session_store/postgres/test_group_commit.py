@@ -1,0 +1,56 @@
+"""Writes that wait at the same time share a commit, and yet each stands for itself."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from amplifierd.exceptions import HoldLostError
+from amplifierd.session_store.hold import Holder
+from amplifierd.session_store.postgres.store import PostgresStore
+
+sys.path.append(str(Path(__file__).parents[3] / "stand_ins"))
+from stored_sessions import event, new_session
+
+OpenPostgres = Callable[..., PostgresStore]
+ME = Holder.of_this_process("test")
+COMMITS = "SELECT count(DISTINCT xmin::text), count(*) FROM events"
+
+
+@pytest.mark.parametrize(("together", "most"), [(256, 30), (1, 200)])
+async def test_appends_to_many_sessions_go_in_few_commits(
+    open_postgres: OpenPostgres, sql: psycopg.Connection, together: int, most: int
+) -> None:
+    store = open_postgres(together=together)
+    holds = [await store.create(new_session(f"s{number}"), ME) for number in range(20)]
+
+    await asyncio.gather(*(store.append_events(hold, [event(n)]) for n in range(1, 11) for hold in holds))
+
+    commits, events = sql.execute(COMMITS).fetchone() or (0, 0)
+    assert (commits <= most, commits == 200, events) == (True, together == 1, 200)
+    for hold in holds:
+        assert [one["seq"] for one in await store.read_events(hold.session_id)] == list(range(1, 11))
+
+
+async def test_a_write_that_is_refused_or_fails_takes_none_of_the_others_with_it(
+    open_postgres: OpenPostgres, sql: psycopg.Connection
+) -> None:
+    store, other = open_postgres(), open_postgres()
+    holds = [await store.create(new_session(f"s{number}"), ME) for number in range(10)]
+    await other.acquire("s3", ME, take_over=True)
+    sql.execute("ALTER TABLE events ADD CHECK (seq <> 13)")  # a mistake that the store knows nothing of
+
+    done = await asyncio.gather(
+        *(store.append_events(hold, [event(13 if hold.session_id == "s7" else 1)]) for hold in holds),
+        return_exceptions=True,
+    )
+
+    failed = {hold.session_id: type(error) for hold, error in zip(holds, done, strict=True) if error is not None}
+    assert failed == {"s3": HoldLostError, "s7": psycopg.errors.CheckViolation}
+    stored = sql.execute("SELECT session_id FROM sessions JOIN events ON session = number ORDER BY 1").fetchall()
+    assert [name for (name,) in stored] == [f"s{number}" for number in range(10) if number not in (3, 7)]
