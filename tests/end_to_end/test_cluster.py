@@ -105,6 +105,27 @@ def test_who_is_not_a_member_and_who_does_not_own_a_session_is_refused(members: 
     assert "SECRET" not in str(heard.values())
 
 
+def test_logins_tickets_and_revoked_tokens_count_at_every_member(members: Members) -> None:
+    one, two, _ = members
+    token = one.new_token("carol")
+    page = {"Origin": one.process.url, "Sec-Fetch-Site": "same-origin", "X-Amplifier-Page": "1"}
+    cookie = httpx2.post(f"{one.process.url}/auth/login", json={"token": token}, headers=page).headers["Set-Cookie"]
+    browser = {"Cookie": cookie.partition(";")[0], "Sec-Fetch-Site": "same-origin"}
+    me, stream = f"{two.process.url}/api/v1/auth/me", f"{two.process.url}/api/v1/events"
+    assert httpx2.get(me, headers=browser).json()["name"] == "carol"
+
+    ticket = one.client(token).post("/auth/ticket").json()["ticket"]
+    for status in (200, 401):
+        with httpx2.stream("GET", f"{stream}?ticket={ticket}") as answer:
+            assert answer.status_code == status
+
+    bearer = {"Authorization": f"Bearer {token}"}
+    assert httpx2.get(me, headers=bearer).status_code == 200
+    assert one.api.delete("/tokens/carol").status_code == 204
+    until(lambda: httpx2.get(me, headers=bearer).status_code == 401)
+    assert httpx2.get(me, headers=browser).status_code == 401
+
+
 def _refused(answer: httpx2.Response) -> httpx2.Response | None:
     return answer if answer.status_code != 200 else None
 

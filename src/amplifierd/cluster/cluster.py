@@ -36,6 +36,7 @@ _ROOTS_KNOWN = 10_000
 _SLACK = 2.0
 """How many turns more than another member this one may run before it sends sessions there."""
 _CHECK = ("cluster", "token-check")
+_CLAIM = "claim"
 
 Load = Callable[[], Mapping[str, Any]]
 """Says how busy this daemon is."""
@@ -114,9 +115,10 @@ class Cluster:
             await self._join()
 
     async def _tell(self) -> None:
-        """Say how busy this daemon is."""
+        """Say how busy this daemon is, and let go of the ways to members that are gone."""
         while True:
             await asyncio.sleep(_TELL_S)
+            self.peers.keep(member.member_id for member in self.view.known if member.is_live)
             try:
                 await self.store.members.renew(self._load())
             except (StoreUnavailableError, MemberFencedError) as error:
@@ -186,6 +188,11 @@ class Cluster:
         if best.address is None or (is_able and _turns(self._load()) <= _turns(best.load) + _SLACK):
             return None
         return Destination(best.member_id, best.address) if best.member_id != self.member_id else None
+
+    async def claim(self, what: str, for_s: float) -> bool:
+        """Be the member that does something which one of them has to do in a time."""
+        there = await self.store.shared.put_if_absent(_CLAIM, what, self.member_id, expires_in_s=for_s)
+        return there in (None, self.member_id)
 
     async def lost(self, to: Destination) -> None:
         """Wait until a member cannot answer any more."""

@@ -132,6 +132,7 @@ class Peers:
         opening = self._channels.get(to)
         if opening is None or (opening.done() and (opening.cancelled() or opening.exception() is not None)):
             opening = self._channels[to] = asyncio.create_task(self._open(to))
+            opening.add_done_callback(_read_error)
         return opening
 
     async def _open(self, to: Destination) -> Channel:
@@ -149,10 +150,10 @@ class Peers:
             )
         return greeting.channel(Welcome(*(str(answer.get(name, "")) for name in ("channel_id", "nonce", "proof"))))
 
-    def forget(self, members: Iterable[str]) -> None:
-        """Let go of the channels to members that are gone."""
-        gone = {*members}
-        for to in [to for to in self._channels if to.member_id in gone]:
+    def keep(self, members: Iterable[str]) -> None:
+        """Let go of the channels to all but these members."""
+        there = {*members}
+        for to in [to for to in self._channels if to.member_id not in there]:
             self._channels.pop(to).cancel()
 
     async def close(self) -> None:
@@ -160,6 +161,12 @@ class Peers:
             opening.cancel()
         await asyncio.gather(*self._channels.values(), return_exceptions=True)
         await self._http.aclose()
+
+
+def _read_error(opening: asyncio.Task[Channel]) -> None:
+    """Take note of a failure that whoever waited for the channel may not hear of any more."""
+    if not opening.cancelled():
+        opening.exception()
 
 
 def _lost(to: Destination, error: Exception, *, was_sent: bool = False) -> MemberError:

@@ -90,7 +90,7 @@ class Daemon:
         self.settings_waiting: list[str] = []
         self._changing_settings = asyncio.Lock()
         self.freshness = Freshness(home, self.library_events.seen)
-        self.upkeep = Upkeep(home)
+        self.upkeep = Upkeep(self.home, self._removes_sessions)
         self.loop_lag = LoopLag()
         self.metrics = Metrics()
         self._show_metrics()
@@ -158,6 +158,10 @@ class Daemon:
         self._coming_up = asyncio.create_task(self._come_up())
         with suppress(TimeoutError):
             await asyncio.wait_for(self._is_ready.wait(), _MOMENT_S)
+
+    async def _removes_sessions(self, for_s: float) -> bool:
+        """Say whether this daemon is the one of its cluster that removes old sessions in a time."""
+        return self.cluster is None or await self.cluster.claim("upkeep", for_s)
 
     async def _join(self) -> None:
         """Be a member of the cluster that shares the store, if it is shared."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 
 from amplifier_core.exceptions import AmplifierError
 from amplifierd.home import Home
@@ -14,11 +15,18 @@ logger = logging.getLogger(__name__)
 _EVERY_S = 6 * 3600.0
 
 
-class Upkeep:
-    """Looks through the sessions of a home a few times a day, the first time when the daemon is ready."""
+async def _alone(seconds: float) -> bool:
+    return True
 
-    def __init__(self, home: Home) -> None:
-        self._home = home
+
+class Upkeep:
+    """Looks through the sessions of a home a few times a day, the first time when the daemon is ready.
+
+    `is_ours` says whether this daemon removes sessions in the next seconds, and no other one that shares them.
+    """
+
+    def __init__(self, home: Home, is_ours: Callable[[float], Awaitable[bool]] = _alone) -> None:
+        self._home, self._is_ours = home, is_ours
         self.cache_bytes = 0
         self._running: asyncio.Task[None] | None = None
 
@@ -40,10 +48,14 @@ class Upkeep:
 
     async def look(self) -> None:
         """Remove what is too old, as the settings say, and measure the cache."""
+        if await self._is_ours(_EVERY_S / 2):
+            await self._remove_old()
+        self.cache_bytes = sum(entry.bytes for entry, _ in await list_cache(self._home))
+
+    async def _remove_old(self) -> None:
         removed = [*await self._home.sessions.empty_trash()]
         if self._home.settings.sessions.retention_days is not None:
             removed += await self._home.sessions.cleanup()
         await self._home.sessions.runtime.store.tidy()
         if removed:
             logger.info("removed %d old sessions", len(removed))
-        self.cache_bytes = sum(entry.bytes for entry, _ in await list_cache(self._home))
