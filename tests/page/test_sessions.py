@@ -15,12 +15,13 @@ from playwright.sync_api import Locator, Page, expect
 from .chromium import Complaints
 from .page_daemon import PageDaemon
 from .sample_sessions import asking_session, delegating_session
+from .visits import visit
 
 
 @pytest.fixture
 def page(page: Page) -> Page:
     """A tab that shows the list."""
-    page.goto("/app/")
+    visit(page, "/app/")
     expect(page.get_by_role("navigation").first).to_be_visible()
     return page
 
@@ -93,7 +94,7 @@ def test_a_session_is_started_with_profile_directory_and_limits(page: Page, daem
 
 def test_a_directory_is_completed(page: Page, daemon: PageDaemon) -> None:
     (daemon.directory / "garden" / "roses").mkdir(parents=True)
-    page.goto("/app/new")
+    visit(page, "/app/new")
     field = page.get_by_role("combobox", name="Working directory")
 
     field.fill("gar")
@@ -220,6 +221,18 @@ def test_the_list_works_by_keyboard_alone(page: Page, daemon: PageDaemon) -> Non
     page.keyboard.press("Enter")
 
     expect(page.get_by_role("textbox", name="Message to the agent")).to_be_visible()
+
+
+def test_a_dialog_goes_with_the_view_that_it_belongs_to(page: Page) -> None:
+    visit(page, "/app/new")
+    visit(page, "/app/")
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog", name="Keyboard")).to_be_visible()
+
+    page.go_back()
+
+    expect(page.get_by_role("heading", name="New session")).to_be_visible()
+    expect(page.get_by_role("dialog")).to_have_count(0)
 
 
 def test_names_from_outside_stay_text(page: Page, daemon: PageDaemon) -> None:

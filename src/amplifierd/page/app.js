@@ -11,6 +11,7 @@ import { kept } from "./lib/state.js";
 import { connect, link, retry } from "./lib/stream.js";
 import { applyTheme } from "./lib/theme.js";
 import { emptyPage, failure, loading } from "./lib/view.js";
+import { closeDialogs } from "./components/dialog.js";
 import { Frame } from "./components/frame.js";
 import { SessionFrame } from "./components/session-frame.js";
 import { VIEWS } from "./views.js";
@@ -77,6 +78,7 @@ function load() {
 async function show(route, params, query) {
   if (!frame) return; // Somebody has to log in first.
   const turn = ++shown;
+  closeDialogs();
   frame.mark(route, params);
   if (!route) {
     document.title = "Not there · Amplifier";

@@ -45,6 +45,11 @@ export function openDialog({ title, build, actions = [], className = "", onSubmi
 
 let count = 0;
 
+/** Close what is open: somebody went elsewhere, by the browser's own buttons. */
+export function closeDialogs() {
+  document.querySelectorAll("dialog[open]").forEach((dialog) => dialog.close());
+}
+
 /** Ask for a line of text; null when it was dismissed. */
 export function askText({ title, label, value = "", action = "Save", hint, multiline = false }) {
   const field = h(multiline ? "textarea" : "input", { value, id: "dialog-text", rows: 4, autofocus: true });
