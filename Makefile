@@ -11,7 +11,7 @@ VENV := .venv
 PEER := .venv-peer
 BENCHMARKS := $(sort $(filter-out benchmarks/_%,$(wildcard benchmarks/*.py)))
 CACHES := .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
-SCENES := $(addprefix tests/,architecture cli daemon docs end_to_end foundation page)
+SCENES := $(addprefix tests/,page architecture cli daemon docs end_to_end foundation) # first what shares one browser
 MAKEFLAGS += --no-print-directory
 unexport PYTHONDONTWRITEBYTECODE # the tests start hundreds of interpreters, which share what one of them compiled
 

@@ -50,7 +50,7 @@ class Chromium:
     def __init__(self) -> None:
         self._playwright: Playwright | None = None
         self._browser: Browser | None = None
-        self._logged_in: BrowserContext | None = None
+        self._kept: dict[str, BrowserContext] = {}
 
     def browser(self) -> Browser:
         if self._browser is None:
@@ -61,21 +61,20 @@ class Chromium:
             self._browser = self._playwright.chromium.launch(executable_path=path, args=[*_ARGUMENTS])
         return self._browser
 
-    def logged_in(self, url: str, login_link: Callable[[], str]) -> BrowserContext:
-        """Return the tabs that a link has logged in, which is followed once; one stays, so that the next opens fast."""
-        if self._logged_in is None:
-            self._logged_in = new_context(self.browser(), url)
-            first = self._logged_in.new_page()
-            first.goto(login_link())
-            first.goto("/docs")
-        return self._logged_in
+    def kept(self, name: str, url: str, first: Callable[[], str]) -> BrowserContext:
+        """Return tabs that stay from test to test; one is there from the beginning, and shows the first address."""
+        if name not in self._kept:
+            self._kept[name] = new_context(self.browser(), url)
+            self._kept[name].new_page().goto(first())
+        return self._kept[name]
 
     def close(self) -> None:
         if self._browser is not None:
             self._browser.close()
         if self._playwright is not None:
             self._playwright.stop()
-        self._browser = self._playwright = self._logged_in = None
+        self._browser = self._playwright = None
+        self._kept.clear()
 
 
 def new_context(browser: Browser, url: str) -> BrowserContext:

@@ -1,4 +1,4 @@
-"""What tests of the page use: one browser, one login and one daemon for all of them, and a tab of its own for each.
+"""What tests of the page use: one browser, one login, one tab and one daemon for all of them.
 
 `page` is a tab that is logged in and shows nothing yet, `new_tab` opens further ones, `stranger` is one of a browser
 that nobody has logged in. `daemon` makes sessions for them to show, and whatever the browser complains of fails the
@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
-from .chromium import Chromium, Complaints, new_context
+from .chromium import Chromium, Complaints
 from .page_daemon import PageDaemon, page_daemon
+from .visits import leave
 
 _HERE = Path(__file__).parent
 _CHROMIUM = Chromium()
-_FORGET = "location.protocol.startsWith('http') && (localStorage.clear(), sessionStorage.clear())"
 
 expect.set_options(timeout=30_000)  # how long a busy machine may take to show something
 
@@ -54,27 +54,30 @@ def complaints(daemon: PageDaemon) -> Complaints:
 
 @pytest.fixture
 def context(browser: Browser, daemon: PageDaemon, complaints: Complaints) -> Iterator[BrowserContext]:
-    """Tabs of a browser that is logged in; it keeps nothing of what a test did but its files."""
-    context = _CHROMIUM.logged_in(daemon.url, daemon.login_link)
+    """Tabs of a browser that is logged in; it keeps nothing of what a test did but its first tab and its files."""
+    context = _CHROMIUM.kept("logged in", daemon.url, daemon.login_link)
     with complaints.watched(context):
         try:
             yield context
         finally:
             for page in context.pages[1:]:
-                page.evaluate(_FORGET)
                 page.close()
+            leave(context.pages[0])
     complaints.check()
 
 
 @pytest.fixture
 def stranger(browser: Browser, daemon: PageDaemon, complaints: Complaints) -> Iterator[Page]:
-    """A tab of another browser, which shares nothing with other tests."""
-    context = new_context(browser, daemon.url)
+    """A tab of another browser, where nobody is logged in."""
+    context = _CHROMIUM.kept("stranger", daemon.url, lambda: "/health")
     with complaints.watched(context):
         try:
             yield context.new_page()
         finally:
-            context.close()
+            for page in context.pages[1:]:
+                page.close()
+            context.clear_cookies()
+            context.pages[0].evaluate("localStorage.clear()")
     complaints.check()
 
 
@@ -86,5 +89,5 @@ def new_tab(context: BrowserContext) -> Callable[[], Page]:
 
 @pytest.fixture
 def page(context: BrowserContext) -> Page:
-    """A tab."""
-    return context.new_page()
+    """The tab that stays."""
+    return context.pages[0]

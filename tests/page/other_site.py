@@ -41,7 +41,7 @@ async (daemon) => {
   const json = { "Content-Type": "application/json" };
   const page = { ...json, "X-Amplifier-Page": "1" };
   const body = JSON.stringify({ name: "stolen", scope: "admin" });
-  const settled = (work) => Promise.race([work, new Promise((done) => setTimeout(done, 3000, "nothing"))]);
+  const settled = (work) => Promise.race([work, new Promise((done) => setTimeout(done, 20_000, "nothing"))]);
 
   const fetched = (path, options) => fetch(path, { credentials: "include", ...options })
     .then((answer) => (answer.type === "opaque" ? "opaque" : `read ${answer.status}`), () => "refused");

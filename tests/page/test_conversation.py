@@ -21,6 +21,7 @@ from .sample_sessions import (
     transcript_of,
     write_history,
 )
+from .visits import visit
 
 DOT = b"iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 """A picture of one dot."""
@@ -28,7 +29,7 @@ DOT = b"iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGA
 
 def show(page: Page, session_id: str) -> Locator:
     """Open a session, and return its conversation."""
-    page.goto(f"/app/sessions/{session_id}")
+    visit(page, f"/app/sessions/{session_id}")
     expect(field(page)).to_be_visible()
     return page.get_by_role("log")
 
@@ -94,7 +95,7 @@ def test_a_question_is_answered_in_place(page: Page, daemon: PageDaemon) -> None
 def test_a_question_waits_for_whoever_opens_the_session(page: Page, daemon: PageDaemon) -> None:
     session_id = asking_session(daemon, "waited.txt", "Asks nobody yet")
     daemon.begin(session_id, "write it")
-    page.goto("/app/")
+    visit(page, "/app/")
     expect(page.get_by_role("link", name="Waits for approval Asks nobody yet")).to_be_visible()
 
     log = show(page, session_id)
@@ -201,7 +202,7 @@ def test_an_agent_works_inside_the_card_of_its_call(page: Page, daemon: PageDaem
 def test_a_turn_can_be_joined_while_it_runs(page: Page, daemon: PageDaemon, new_tab: Callable[[], Page]) -> None:
     words = {"text": " ".join(f"word{number}" for number in range(60))}
     plan = plan_of(words)
-    plan["providers"][0]["config"]["stream_delay_ms"] = 100
+    plan["providers"][0]["config"]["stream_delay_ms"] = 50
     session_id = create(daemon, plan, "Joined late")
     log = show(page, session_id)
     say(page, "count")
@@ -386,12 +387,12 @@ def test_a_browser_without_shared_workers_is_live_too(stranger: Page, daemon: Pa
 
 def test_a_link_leads_to_its_message_however_old(page: Page, daemon: PageDaemon) -> None:
     session_id = daemon.session(name="Long past")
-    write_history(daemon, session_id, turns=300)
+    write_history(daemon, session_id, turns=120)
 
-    page.goto(f"/app/sessions/{session_id}?message=msg_000003_3")
+    visit(page, f"/app/sessions/{session_id}?message=msg_000003_3")
 
-    target = page.get_by_role("log").get_by_text("Answer 3.", exact=True)
-    expect(target).to_be_in_viewport()
+    expect(page.locator(".message.is-target")).to_be_in_viewport()
+    expect(page.locator(".message.is-target")).to_contain_text("Answer 3.")
 
 
 def test_a_long_conversation_opens_at_its_end_and_grows_upwards(page: Page, daemon: PageDaemon) -> None:

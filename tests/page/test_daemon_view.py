@@ -6,12 +6,13 @@ from playwright.sync_api import Page, expect
 
 from .chromium import Complaints
 from .page_daemon import PageDaemon
+from .visits import visit
 
 
 def test_state_workers_operations_and_log_are_seen(page: Page, daemon: PageDaemon) -> None:
     session = daemon.session("Hello.", name="Loaded in a worker")
     daemon.run(session, "hi")
-    page.goto("/app/")
+    visit(page, "/app/")
     page.get_by_role("link", name="Daemon").click()
 
     expect(page.get_by_role("heading", name="State")).to_be_visible()
@@ -28,7 +29,7 @@ def test_state_workers_operations_and_log_are_seen(page: Page, daemon: PageDaemo
 
 
 def test_a_token_is_made_shown_once_and_revoked(page: Page, daemon: PageDaemon) -> None:
-    page.goto("/app/daemon")
+    visit(page, "/app/daemon")
     page.get_by_role("button", name="New token").click()
     page.get_by_label("Name", exact=True).fill("laptop")
     page.get_by_label("Scope").select_option("read")
@@ -54,7 +55,7 @@ def test_whoever_may_only_run_is_told_what_is_not_shown(
     stranger.goto(daemon.login_link(daemon.token_of("run", "runner-of-view")))
     expect(stranger.get_by_role("navigation").first).to_be_visible()
 
-    stranger.goto("/app/daemon")
+    visit(stranger, "/app/daemon")
 
     expect(stranger.get_by_role("heading", name="Tokens")).to_be_visible()
     expect(stranger.get_by_text("it needs the scope admin").first).to_be_visible()

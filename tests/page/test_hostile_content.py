@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Dialog, Locator, Page, expect
 
 sys.path.append(str(Path(__file__).parents[1] / "rendering"))
 
@@ -14,7 +16,8 @@ from hostile import BROKEN, LINKS, ODD, SCRIPTS
 
 from .chromium import Complaints
 from .page_daemon import PageDaemon
-from .sample_sessions import calls, create, plan_of
+from .sample_sessions import calls, create, plan_of, transcript_of
+from .visits import visit
 
 END = "The end of it."
 KINDS = {"scripts": SCRIPTS, "links": LINKS, "broken markup": BROKEN, "odd characters": ODD}
@@ -49,13 +52,20 @@ OUT_OF_THE_BOX = """
 
 
 @pytest.fixture(autouse=True)
-def silence(page: Page, complaints: Complaints) -> None:
+def silence(page: Page, complaints: Complaints) -> Iterator[None]:
     """A script that runs says so with a dialog."""
-    page.on("dialog", lambda dialog: (complaints.found.append(f"a script ran: {dialog.message}"), dialog.dismiss()))
+
+    def complain(dialog: Dialog) -> None:
+        complaints.found.append(f"a script ran: {dialog.message}")
+        dialog.dismiss()
+
+    page.on("dialog", complain)
+    yield
+    page.remove_listener("dialog", complain)
 
 
 def show(page: Page, session_id: str) -> Locator:
-    page.goto(f"/app/sessions/{session_id}")
+    visit(page, f"/app/sessions/{session_id}")
     expect(page.get_by_role("textbox", name="Message to the agent")).to_be_visible()
     return page.get_by_role("log")
 
@@ -95,15 +105,16 @@ def test_names_of_sessions_and_files_and_outputs_of_tools_are_only_read(page: Pa
     card = log.locator("tool-card")
     card.locator("summary").first.click()
     expect(card).to_contain_text("onerror=alert(1)")
-    page.goto("/app/")
+    visit(page, "/app/")
     expect(page.get_by_text("<script>alert(1)</script>").first).to_be_visible()
 
     assert page.evaluate("document.querySelectorAll('script:not([src])').length") == 0
 
 
-def test_a_line_of_nine_megabytes_is_shown_without_its_end(page: Page, daemon: PageDaemon) -> None:
-    session_id = create(daemon, plan_of("x" * 9_000_000), "Long")
-    daemon.run(session_id, "go")
+def test_a_line_of_ten_megabytes_is_shown_without_its_end(page: Page, daemon: PageDaemon) -> None:
+    session_id = create(daemon, plan_of(), "Long")
+    said = {"id": "msg_long", "timestamp": "2026-01-01T00:00:00.000000Z", "turn": 1, "role": "assistant"}
+    transcript_of(daemon, session_id).write_text(f"{json.dumps({**said, 'content': 'x' * 10_000_000})}\n")
 
     log = show(page, session_id)
 

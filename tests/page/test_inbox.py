@@ -5,6 +5,7 @@ from __future__ import annotations
 from playwright.sync_api import Page, expect
 
 from .page_daemon import PageDaemon
+from .visits import visit
 
 GUARDED = {"tools": True, "hooks": [{"module": "hooks-approval"}]}
 
@@ -18,7 +19,7 @@ def writing(path: str) -> dict[str, object]:
 def test_questions_of_two_sessions_are_answered_and_go(page: Page, daemon: PageDaemon) -> None:
     yes = daemon.session(writing("allowed.txt"), "Written.", name="Asks first", **GUARDED)
     no = daemon.session(writing("denied.txt"), "Not written.", name="Asks second", **GUARDED)
-    page.goto("/app/")
+    visit(page, "/app/")
     page.get_by_role("link", name="Inbox").click()
     expect(page.get_by_text("Nothing waits for you")).to_be_visible()
 
@@ -42,7 +43,7 @@ def test_questions_of_two_sessions_are_answered_and_go(page: Page, daemon: PageD
     page.keyboard.press("Enter")
     expect(page.get_by_text("Nothing waits for you")).to_be_visible()
 
-    page.goto(f"/app/sessions/{no}")
+    visit(page, f"/app/sessions/{no}")
     expect(page.get_by_text("Not written.")).to_be_visible()
     assert (daemon.directory / "allowed.txt").read_text() == "x"
     assert not (daemon.directory / "denied.txt").exists()
@@ -51,7 +52,7 @@ def test_questions_of_two_sessions_are_answered_and_go(page: Page, daemon: PageD
 def test_questions_are_reached_and_answered_with_keys_alone(page: Page, daemon: PageDaemon) -> None:
     session = daemon.session(writing("keys.txt"), "Done.", name="Keys", **GUARDED)
     daemon.begin(session, "write")
-    page.goto("/app/")
+    visit(page, "/app/")
     expect(page.get_by_role("navigation").first).to_be_visible()
 
     page.keyboard.press("g")

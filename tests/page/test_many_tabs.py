@@ -10,8 +10,9 @@ from playwright.sync_api import Page, expect
 from .chromium import Complaints
 from .page_daemon import PageDaemon
 from .sample_sessions import create, plan_of
+from .visits import visit
 
-TABS = int(os.environ.get("AMPLIFIER_TABS", "4"))
+TABS = int(os.environ.get("AMPLIFIER_TABS", "2"))
 PORTS = 100
 JOIN = """
 ([ports, sessions]) => {
@@ -39,7 +40,7 @@ def test_all_tabs_share_two_streams(page: Page, new_tab: Callable[[], Page], dae
     served = 0
     tabs = [page, *(new_tab() for _ in range(TABS - 1))]
     for tab in tabs:
-        tab.goto("/app/")
+        visit(tab, "/app/")
         expect(tab.get_by_role("list", name="Sessions", exact=True)).to_be_visible()
         served = served or streams(daemon)
 
@@ -49,7 +50,7 @@ def test_all_tabs_share_two_streams(page: Page, new_tab: Callable[[], Page], dae
         expect(tab.get_by_text("Seen by every tab").first).to_be_visible()
     assert streams(daemon) <= served
     for tab in tabs[:3]:
-        tab.goto(f"/app/sessions/{session_id}")
+        visit(tab, f"/app/sessions/{session_id}")
         expect(tab.get_by_role("textbox", name="Message to the agent")).to_be_visible()
     daemon.run(session_id, "Say it.")
     for tab in tabs[:3]:
@@ -57,7 +58,8 @@ def test_all_tabs_share_two_streams(page: Page, new_tab: Callable[[], Page], dae
     assert streams(daemon) <= served + 1
 
 
-def test_a_hundred_clients_of_the_worker_share_two_streams(page: Page, daemon: PageDaemon) -> None:
+def test_a_hundred_clients_of_the_worker_share_two_streams(new_tab: Callable[[], Page], daemon: PageDaemon) -> None:
+    page = new_tab()
     session_id = create(daemon, plan_of("To all of them."), "Watched a hundred times")
     page.goto(f"/app/sessions/{session_id}")
     expect(page.get_by_role("textbox", name="Message to the agent")).to_be_visible()
@@ -70,7 +72,6 @@ def test_a_hundred_clients_of_the_worker_share_two_streams(page: Page, daemon: P
     for name in ("overview execution:done", "detail execution:done", "detail llm:response"):
         page.wait_for_function("(name) => window.heard.every((one) => one.has(name))", arg=name)
     assert streams(daemon) == served
-    page.evaluate("() => window.workers.forEach((worker) => worker.port.postMessage({ type: 'leave' }))")
 
 
 def test_a_session_that_is_gone_takes_the_events_of_no_other(
@@ -78,7 +79,7 @@ def test_a_session_that_is_gone_takes_the_events_of_no_other(
 ) -> None:
     complaints.expect("status of 404")
     gone, present = create(daemon, plan_of(), "Deleted elsewhere"), create(daemon, plan_of("Still heard."), "Stays")
-    page.goto(f"/app/sessions/{gone}")
+    visit(page, f"/app/sessions/{gone}")
     expect(page.get_by_role("textbox", name="Message to the agent")).to_be_visible()
     daemon.api.delete(f"/sessions/{gone}").raise_for_status()
 

@@ -7,6 +7,7 @@ from playwright.sync_api import Page, expect
 
 from .page_daemon import PageDaemon
 from .sample_sessions import session_of
+from .visits import visit
 
 
 @pytest.fixture(scope="module")
@@ -18,7 +19,7 @@ def offline(daemon: PageDaemon) -> str:
 
 
 def test_the_modules_are_a_picture_with_their_versions(page: Page, offline: str) -> None:
-    page.goto(f"/app/sessions/{offline}/plan")
+    visit(page, f"/app/sessions/{offline}/plan")
 
     for section, module in (
         *(("Loop", "loop-streaming"), ("Context", "context-simple"), ("Providers", "provider-mock")),
@@ -31,7 +32,7 @@ def test_the_modules_are_a_picture_with_their_versions(page: Page, offline: str)
 
 
 def test_a_module_shows_its_hash_and_the_line_that_set_each_value(page: Page, offline: str) -> None:
-    page.goto(f"/app/sessions/{offline}/plan")
+    visit(page, f"/app/sessions/{offline}/plan")
     page.locator("[data-module=tool-filesystem]").press("Enter")
 
     details = page.get_by_role("region", name="Details")
@@ -47,7 +48,7 @@ def test_a_module_shows_its_hash_and_the_line_that_set_each_value(page: Page, of
 
 
 def test_hooks_are_shown_by_event(page: Page, offline: str) -> None:
-    page.goto(f"/app/sessions/{offline}/plan")
+    visit(page, f"/app/sessions/{offline}/plan")
     row = page.get_by_role("row", name="hooks-logging")
     expect(row.get_by_role("cell").nth(1)).to_contain_text("event")
 
@@ -63,7 +64,7 @@ def test_a_newer_build_is_compared_and_taken(page: Page, daemon: PageDaemon) -> 
     tools = [{"module": "tool-bash"}, {"module": "tool-filesystem", "config": {"read_before_write": "warn"}}]
     changed = {"instruction": "Two.", "tools": tools}
     daemon.api.patch("/profiles/local/moving", json=changed).raise_for_status()
-    page.goto(f"/app/sessions/{session_id}/plan")
+    visit(page, f"/app/sessions/{session_id}/plan")
 
     expect(page.get_by_text("profile-changed")).to_be_visible()
     page.get_by_role("button", name="Compile the profile").click()
@@ -79,7 +80,7 @@ def test_a_newer_build_is_compared_and_taken(page: Page, daemon: PageDaemon) -> 
 
 def test_a_session_with_a_plan_of_its_own_says_so(page: Page, daemon: PageDaemon) -> None:
     session_id = daemon.session("Hello.")
-    page.goto(f"/app/sessions/{session_id}/plan")
+    visit(page, f"/app/sessions/{session_id}/plan")
 
     expect(page.get_by_text("The session runs a plan of its own")).to_be_visible()
     page.get_by_role("button", name="Load the session and show").click()
@@ -94,7 +95,7 @@ def test_whoever_may_only_read_is_told_what_is_not_shown(stranger: Page, daemon:
     daemon.run(session_id, "go")
     stranger.goto(daemon.login_link(daemon.token_of("read", "reader-of-plan", owner=owner)))
 
-    stranger.goto(f"/app/sessions/{session_id}/plan")
+    visit(stranger, f"/app/sessions/{session_id}/plan")
 
     expect(stranger.get_by_text("it needs the scope run")).to_be_visible()
     expect(stranger.get_by_text("provider-mock").first).to_be_visible()

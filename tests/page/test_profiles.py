@@ -8,10 +8,11 @@ from playwright.sync_api import Page, expect
 
 from .chromium import Complaints
 from .page_daemon import PageDaemon
+from .visits import visit
 
 
 def test_a_profile_is_copied_edited_compiled_and_deleted(page: Page, daemon: PageDaemon) -> None:
-    page.goto("/app/")
+    visit(page, "/app/")
     page.get_by_role("link", name="Profiles").click()
     page.get_by_label("Filter profiles").fill("offline")
     page.get_by_role("link", name="offline").click()
@@ -54,7 +55,7 @@ def test_a_change_that_somebody_else_made_is_not_overwritten_unasked(
 ) -> None:
     complaints.expect("status of 409")
     daemon.api.post("/profiles/foundation/offline/copy", json={"new_name": "shared"}).raise_for_status()
-    page.goto("/app/profiles/local/shared")
+    visit(page, "/app/profiles/local/shared")
     text = page.get_by_label("Text of the profile")
     expect(text).not_to_be_empty()
     daemon.api.patch("/profiles/local/shared", json={"description": "Theirs"}).raise_for_status()
@@ -70,7 +71,7 @@ def test_a_change_that_somebody_else_made_is_not_overwritten_unasked(
 
 
 def test_a_profile_is_begun_from_another_one(page: Page, daemon: PageDaemon) -> None:
-    page.goto("/app/profiles")
+    visit(page, "/app/profiles")
     page.get_by_role("button", name="New profile").click()
     page.get_by_label("Name", exact=True).fill("begun")
     page.get_by_label("Extends").select_option("foundation/offline")
@@ -81,7 +82,7 @@ def test_a_profile_is_begun_from_another_one(page: Page, daemon: PageDaemon) -> 
 
 
 def test_compiling_from_the_list_tells_how_it_went(page: Page) -> None:
-    page.goto("/app/profiles")
+    visit(page, "/app/profiles")
 
     page.get_by_role("button", name="Compile foundation/offline").click()
 
@@ -89,7 +90,7 @@ def test_compiling_from_the_list_tells_how_it_went(page: Page) -> None:
 
 
 def test_a_collection_that_cannot_be_had_says_so(page: Page) -> None:
-    page.goto("/app/profiles")
+    visit(page, "/app/profiles")
     page.get_by_role("button", name="Add collection").click()
     page.get_by_label("Name", exact=True).fill("nowhere")
     page.get_by_label("Source").fill("/nowhere/at/all")

@@ -13,7 +13,8 @@ from .chromium import Complaints, new_context
 from .page_daemon import page_daemon
 from .sample_sessions import ASKS, calls, create, plan_of
 
-_AWAY = "ERR_CONNECTION_(REFUSED|RESET)|ERR_EMPTY_RESPONSE|ERR_INCOMPLETE_CHUNKED_ENCODING|status of 503"
+_REFUSED = "CONNECTION_REFUSED|CONNECTION_RESET|SOCKET_NOT_CONNECTED|EMPTY_RESPONSE|INCOMPLETE_CHUNKED_ENCODING"
+_AWAY = f"ERR_({_REFUSED})|status of 503"
 
 
 def free_port() -> int:

@@ -13,6 +13,7 @@ from playwright.sync_api import Page, expect
 
 from .page_daemon import PageDaemon
 from .sample_sessions import session_with_a_hook
+from .visits import visit
 
 TURNS = 500
 ROWS = ".fall-row:not([data-kind=hook])"  # on a busy machine the hooks of any event may have a row, too
@@ -88,7 +89,7 @@ def rows(page: Page) -> list[str]:
 
 
 def test_a_turn_is_a_waterfall_of_models_tools_agents_and_waits(page: Page, busy: str) -> None:
-    page.goto(f"/app/sessions/{busy}/timeline?turn=1")
+    visit(page, f"/app/sessions/{busy}/timeline?turn=1")
     expect(page.get_by_role("button", name="Turn 1")).to_have_attribute("aria-expanded", "true")
     expect(page.locator(ROWS)).to_have_count(9)
 
@@ -106,7 +107,7 @@ def test_a_turn_is_a_waterfall_of_models_tools_agents_and_waits(page: Page, busy
 
 
 def test_a_row_shows_its_events_with_their_data(page: Page, busy: str) -> None:
-    page.goto(f"/app/sessions/{busy}/timeline?turn=1")
+    visit(page, f"/app/sessions/{busy}/timeline?turn=1")
 
     page.get_by_role("button", name="Tool write_file").click()
 
@@ -118,7 +119,7 @@ def test_a_row_shows_its_events_with_their_data(page: Page, busy: str) -> None:
 
 
 def test_the_timeline_is_used_by_keyboard_alone(page: Page, busy: str) -> None:
-    page.goto(f"/app/sessions/{busy}/timeline")
+    visit(page, f"/app/sessions/{busy}/timeline")
     latest = page.get_by_role("button", name="Turn 2")
     expect(page.locator(ROWS)).to_have_count(1)
 
@@ -139,7 +140,7 @@ def test_the_timeline_is_used_by_keyboard_alone(page: Page, busy: str) -> None:
 def test_what_hooks_took_is_shown(page: Page, daemon: PageDaemon) -> None:
     session_id = session_with_a_hook(daemon)
     daemon.run(session_id, "Hello")
-    page.goto(f"/app/sessions/{session_id}/timeline")
+    visit(page, f"/app/sessions/{session_id}/timeline")
 
     hooks = page.get_by_role("button", name="Hook Hooks at provider:request")
     expect(hooks).to_have_accessible_name(re.compile(r"took ([6-9]\d|\d{3,}) ms|took \d+\.\d s"))
@@ -153,7 +154,7 @@ def test_what_hooks_took_is_shown(page: Page, daemon: PageDaemon) -> None:
 
 
 def test_cost_and_tokens_are_plotted_and_told_as_a_table(page: Page, busy: str) -> None:
-    page.goto(f"/app/sessions/{busy}/timeline")
+    visit(page, f"/app/sessions/{busy}/timeline")
     expect(page.get_by_role("img", name="Cost per turn: $0.040 in all")).to_be_visible()
     expect(page.get_by_role("img", name="Tokens per turn")).to_be_visible()
 
@@ -167,7 +168,7 @@ def test_cost_and_tokens_are_plotted_and_told_as_a_table(page: Page, busy: str) 
 
 def test_a_running_turn_is_drawn_while_it_runs(page: Page, daemon: PageDaemon) -> None:
     session_id = daemon.session({"text": "Late.", "latency_ms": 60_000})
-    page.goto(f"/app/sessions/{session_id}/timeline")
+    visit(page, f"/app/sessions/{session_id}/timeline")
     expect(page.get_by_role("heading", name="Nothing happened yet")).to_be_visible()
 
     daemon.begin(session_id, "Take your time")
@@ -185,7 +186,7 @@ def test_a_running_turn_is_drawn_while_it_runs(page: Page, daemon: PageDaemon) -
 
 def test_a_night_of_waiting_is_drawn_shorter_than_the_work(page: Page) -> None:
     night = 8 * 3_600_000
-    page.goto("/app/")
+    visit(page, "/app/")
     drawn = page.evaluate(
         """async (night) => {
           const { TimeScale } = await import("/app/views/timeline/time-scale.js");
@@ -207,7 +208,7 @@ def test_five_hundred_turns_of_hostile_names_stay_usable(page: Page, daemon: Pag
     with (directory / "events.jsonl").open("a", encoding="utf-8") as file:
         file.writelines(json.dumps(event) + "\n" for event in many_events(session_id))
 
-    page.goto(f"/app/sessions/{session_id}/timeline?turn=250")
+    visit(page, f"/app/sessions/{session_id}/timeline?turn=250")
 
     expect(page.locator(".turn-item")).to_have_count(TURNS)
     row = page.locator(".fall-row", has_text="<img src=x onerror=alert(1)>")

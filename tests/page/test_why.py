@@ -8,6 +8,7 @@ from real_server import plan
 
 from .page_daemon import PageDaemon
 from .sample_sessions import session_of, session_with_a_hook
+from .visits import visit
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +22,7 @@ def told(daemon: PageDaemon) -> str:
 
 
 def test_an_answer_leads_to_what_its_request_was_made_of(page: Page, told: str) -> None:
-    page.goto(f"/app/sessions/{told}")
+    visit(page, f"/app/sessions/{told}")
     page.get_by_role("link", name="Why this answer").last.click()
 
     expect(page.get_by_label("Request", exact=True)).to_have_value("3")
@@ -36,7 +37,7 @@ def test_an_answer_leads_to_what_its_request_was_made_of(page: Page, told: str) 
 
 
 def test_a_part_says_its_file_and_hash_and_shows_its_text(page: Page, told: str) -> None:
-    page.goto(f"/app/sessions/{told}/why")
+    visit(page, f"/app/sessions/{told}/why")
 
     page.get_by_role("button", name="Mention").click()
     part = page.locator(".part-list .part")
@@ -49,7 +50,7 @@ def test_a_part_says_its_file_and_hash_and_shows_its_text(page: Page, told: str)
 
 
 def test_values_of_the_plan_name_the_file_and_line_that_set_them(page: Page, told: str) -> None:
-    page.goto(f"/app/sessions/{told}/why")
+    visit(page, f"/app/sessions/{told}/why")
 
     mode = page.locator("[data-key='providers[provider-mock].config.mode']")
     expect(mode).to_contain_text("foundation/offline, profile.md:")
@@ -61,7 +62,7 @@ def test_values_of_the_plan_name_the_file_and_line_that_set_them(page: Page, tol
 
 
 def test_requests_are_gone_through_by_keyboard(page: Page, told: str) -> None:
-    page.goto(f"/app/sessions/{told}/why")
+    visit(page, f"/app/sessions/{told}/why")
     picker = page.get_by_label("Request", exact=True)
     expect(picker).to_have_value("3")
 
@@ -78,7 +79,7 @@ def test_requests_are_gone_through_by_keyboard(page: Page, told: str) -> None:
 
 def test_an_injection_names_its_hook_and_a_new_answer_appears(page: Page, daemon: PageDaemon) -> None:
     session_id = session_with_a_hook(daemon)
-    page.goto(f"/app/sessions/{session_id}/why")
+    visit(page, f"/app/sessions/{session_id}/why")
     expect(page.get_by_role("heading", name="No request yet")).to_be_visible()
 
     daemon.run(session_id, "Hello")
@@ -98,7 +99,7 @@ def test_what_a_compaction_left_is_told_apart(page: Page, daemon: PageDaemon) ->
     session_id = daemon.api.post("/sessions", json=body).raise_for_status().json()["session_id"]
     daemon.run(session_id, "Read long.md")
 
-    page.goto(f"/app/sessions/{session_id}/why")
+    visit(page, f"/app/sessions/{session_id}/why")
     expect(page.locator(".part[data-origin=compaction]").first).to_be_visible()
 
     page.get_by_role("link", name="Its turn in the timeline").click()
