@@ -11,7 +11,6 @@ VENV := .venv
 PEER := .venv-peer
 BENCHMARKS := $(sort $(filter-out benchmarks/_%,$(wildcard benchmarks/*.py)))
 CACHES := .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
-SCENES := $(addprefix tests/,page architecture cli daemon docs end_to_end foundation) # first what shares one browser
 MAKEFLAGS += --no-print-directory
 unexport PYTHONDONTWRITEBYTECODE # the tests start hundreds of interpreters, which share what one of them compiled
 
@@ -53,7 +52,7 @@ endef
 # Scripts and tests that compare with the reference kernel find its interpreter in this variable.
 WITH_PEER := AMPLIFIER_PEER_PYTHON="$$(pwd -P)/$(PEER)/bin/python"
 
-.PHONY: help install run serve test check format lint types imports units scenes pages pictures bench compat soak fuzz clean peer browser
+.PHONY: help install run serve test check format lint types imports suite pages pictures bench compat soak fuzz clean peer browser
 
 help: ## List these verbs
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' Makefile
@@ -69,13 +68,10 @@ serve: install ## Serve the home of this user over HTTP until Ctrl-C
 	@$(VENV)/bin/python -m amplifierd serve
 
 test: lint ## Run everything CI runs: lint, types, imports and the test suite
-	@$(MAKE) --jobs 2 imports types units scenes # the types and the browser need one core for a while
+	@$(MAKE) --jobs 3 imports types suite
 
-units: install ## Run the tests of parts, which keep every core busy
-	@$(VENV)/bin/python -m pytest --numprocesses 2 --dist worksteal $(addprefix --ignore=,$(SCENES))
-
-scenes: install browser $(filter units,$(MAKECMDGOALS)) ## Run the tests with processes of their own, which often wait, so more of them at once
-	@$(VENV)/bin/python -m pytest --numprocesses 4 --dist worksteal $(SCENES)
+suite: install browser ## Run the tests, in twice as many processes as there are cores: many of them wait
+	@$(VENV)/bin/python -m pytest --processes $$((2 * $$(getconf _NPROCESSORS_ONLN)))
 
 check: lint types imports ## Run lint, types and imports
 

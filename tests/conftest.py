@@ -12,6 +12,10 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+sys.path.append(str(Path(__file__).parent / "stand_ins"))
+
+from .forked_run import ForkedRun
+
 settings.register_profile("suite", derandomize=True, deadline=None, max_examples=50)
 settings.register_profile("explore", deadline=None, max_examples=5_000)  # pytest --hypothesis-profile explore
 settings.load_profile("suite")
@@ -19,7 +23,15 @@ settings.load_profile("suite")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of a shell; what tests start inherits it
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-sys.path.append(str(Path(__file__).parent / "stand_ins"))
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--processes", type=int, default=1, help="run the tests in so many processes")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.option.processes > 1:
+        config.pluginmanager.register(ForkedRun(config.option.processes))
+
 
 gc.disable()  # until all tests are known: what is made until then stays
 
@@ -80,12 +92,12 @@ def home_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def postgres_server(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> str:
+def postgres_server(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> str:
     """The address, without a database, of the PostgreSQL server that the whole run shares; started when needed."""
     from postgres_server import shared_server  # its packages are loaded where they are used
 
     base = tmp_path_factory.getbasetemp()
-    is_alone = worker_id == "master"
+    is_alone = worker_id == "master" and pytestconfig.option.processes == 1
     return shared_server(base if is_alone else base.parent, os.getpid() if is_alone else os.getppid())
 
 
