@@ -14,6 +14,8 @@ from hypothesis import settings
 
 sys.path.append(str(Path(__file__).parent / "stand_ins"))
 
+import warm_python
+
 from .forked_run import ForkedRun
 
 settings.register_profile("suite", derandomize=True, deadline=None, max_examples=50)
@@ -31,6 +33,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if config.option.processes > 1:
         config.pluginmanager.register(ForkedRun(config.option.processes))
+        warm_python.shared_keeper()  # of all processes
 
 
 gc.disable()  # until all tests are known: what is made until then stays

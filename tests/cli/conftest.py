@@ -16,9 +16,9 @@ import pytest
 
 sys.path += [str(Path(__file__).parent), str(Path(__file__).parents[1] / "stand_ins")]
 
+import warm_python
 from daemon_home import served_home
-from terminal import WarmTerminal, in_terminal
-from warm_command import WarmCommand, WarmProcess
+from terminal import in_terminal, in_warm_terminal
 
 _OWN = ("AMPLIFIER", "ANTHROPIC_", "OPENAI_", "PYTEST_")
 
@@ -29,9 +29,10 @@ class Amplifier:
 
     home: Path
     work: Path
-    warm: WarmCommand
+    keeper: warm_python.Keeper
     is_warm: bool = True
     variables: dict[str, str] = field(default_factory=dict)
+    started: list[warm_python.Popen] = field(default_factory=list)
 
     @property
     def environment(self) -> dict[str, str]:
@@ -44,19 +45,24 @@ class Amplifier:
     ) -> subprocess.CompletedProcess[str]:
         """Run it to its end with pipes for a terminal."""
         environment = {**self.environment, **(variables or {})}
-        process = self.warm.start(arguments, cwd=cwd or self.work, environment=environment, stdin=True)
-        out, err = process.communicate(stdin, timeout=60)
-        return subprocess.CompletedProcess(arguments, process.wait(), out, err)
+        options: Any = {"input": stdin, "cwd": cwd or self.work, "env": environment, "keeper": self.keeper}
+        return warm_python.run(self.command(arguments), capture_output=True, text=True, timeout=60, **options)
 
-    def start(self, *arguments: str) -> WarmProcess:
-        """Start it with pipes, and with nothing to read."""
-        return self.warm.start(arguments, cwd=self.work, environment=self.environment)
+    def start(self, *arguments: str) -> warm_python.Popen:
+        """Start it with pipes, and with nothing to read; it is killed with the test."""
+        streams: Any = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        process = warm_python.Popen(
+            self.command(arguments), cwd=self.work, env=self.environment, keeper=self.keeper, **streams
+        )
+        self.started.append(process)
+        return process
 
     def in_terminal(self, arguments: Sequence[str], environment: Mapping[str, str], columns: int) -> Any:
         if not self.is_warm:
             return in_terminal(self.command(arguments), cwd=self.work, environment=environment, columns=columns)
-        process = self.warm.start(arguments, cwd=self.work, environment=environment, columns=columns)
-        return WarmTerminal(process)
+        terminal = in_warm_terminal(self.command(arguments), self.keeper, self.work, environment, columns)
+        self.started.append(terminal.process)
+        return terminal
 
     def executable(self, *arguments: str, variables: Mapping[str, str] | None = None) -> Any:
         """Run it to its end in a new interpreter."""
@@ -70,17 +76,21 @@ class Amplifier:
 
 
 @pytest.fixture(scope="session")
-def warm_command() -> Iterator[WarmCommand]:
-    with WarmCommand() as command:
-        yield command
+def keeper() -> warm_python.Keeper:
+    return warm_python.shared_keeper()
 
 
 @pytest.fixture
-def amplifier(tmp_path: Path, warm_command: WarmCommand) -> Amplifier:
+def amplifier(tmp_path: Path, keeper: warm_python.Keeper) -> Iterator[Amplifier]:
     work = tmp_path / "work"
     work.mkdir()
     (work / "notes.md").write_text("# Notes\n\n- buy milk\n")
-    return Amplifier(tmp_path / "home", work, warm_command)
+    amplifier = Amplifier(tmp_path / "home", work, keeper)
+    yield amplifier
+    for process in amplifier.started:
+        process.kill()
+        with process:  # closes its pipes
+            pass
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,10 @@
 """The command at a pseudo-terminal, with somebody who types."""
 
+from __future__ import annotations
+
 import fcntl
+import os
+import pty
 import re
 import signal
 import struct
@@ -15,7 +19,7 @@ import pexpect
 from pexpect.fdpexpect import fdspawn
 
 sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
-from warm_command import WarmProcess
+import warm_python
 
 _CODES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r|\x07")
 _PATIENCE_S = 45
@@ -38,12 +42,24 @@ def in_terminal(command: Sequence[str], *, cwd: Path, environment: Mapping[str, 
     )
 
 
-class WarmTerminal(fdspawn):  # type: ignore[misc] # the package has no types
-    """The same of a process that a `WarmCommand` started in a terminal."""
+def in_warm_terminal(
+    command: Sequence[str], keeper: warm_python.Keeper, cwd: Path, environment: Mapping[str, str], columns: int
+) -> WarmTerminal:
+    """Have a keeper start a program of Python in a terminal."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", _ROWS, columns, 0, 0))
+    streams = dict.fromkeys(("stdin", "stdout", "stderr"), theirs)
+    process = warm_python.Popen(command, cwd=cwd, env=environment, keeper=keeper, **streams)
+    os.close(theirs)
+    return WarmTerminal(process, ours)
 
-    def __init__(self, process: WarmProcess) -> None:
-        super().__init__(process.terminal, encoding="utf-8", timeout=_PATIENCE_S)
-        self._warm = process
+
+class WarmTerminal(fdspawn):  # type: ignore[misc] # the package has no types
+    """The terminal of a process that a keeper started."""
+
+    def __init__(self, process: warm_python.Popen, terminal: int) -> None:
+        super().__init__(terminal, encoding="utf-8", timeout=_PATIENCE_S)
+        self.process = process
         self.exitstatus: int | None = None
 
     def send(self, text: str) -> int:
@@ -52,14 +68,14 @@ class WarmTerminal(fdspawn):  # type: ignore[misc] # the package has no types
         return sent
 
     def kill(self, sig: int) -> None:
-        self._warm.send_signal(sig)
+        self.process.send_signal(sig)
 
     def setwinsize(self, rows: int, columns: int) -> None:
         fcntl.ioctl(self.child_fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def close(self) -> None:
         super().close()
-        code = self._warm.wait()
+        code = self.process.wait(_PATIENCE_S)
         self.exitstatus = code if code >= 0 else None
 
 

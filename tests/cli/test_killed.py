@@ -6,12 +6,12 @@ from pathlib import Path
 sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
 
 from command_soak import soak
-from warm_command import WarmCommand
+from warm_python import Keeper
 
 
 def test_amplifier_continue_goes_on_after_five_kills_and_nothing_is_lost_or_done_twice(
-    tmp_path: Path, warm_command: WarmCommand
+    tmp_path: Path, keeper: Keeper
 ) -> None:
-    met = soak(tmp_path / "killed", 5, 1, "continue", warm_command)
+    met = soak(tmp_path / "killed", 5, 1, "continue", keeper)
 
     assert met.total() == 5

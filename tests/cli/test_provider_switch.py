@@ -12,14 +12,14 @@ sys.path += [str(Path(__file__).parent), str(Path(__file__).parents[1] / "stand_
 
 from anthropic_server import MESSAGES, AnthropicServer, reply, text, thinking, tool_use
 from openai_server import KEY, RESPONSES, OpenAIServer, failed
-from warm_command import WarmCommand
+from warm_python import Keeper
 
 
 @pytest.fixture(scope="module")
-def warm_command(warm_command: WarmCommand) -> Iterator[WarmCommand]:
-    """The command with the vendors' packages imported, which takes longer than a turn."""
-    with warm_command.importing("anthropic", "openai") as command:
-        yield command
+def keeper(keeper: Keeper) -> Iterator[Keeper]:
+    """Has the vendors' packages imported, which takes longer than a turn."""
+    with keeper.importing("anthropic", "openai") as other:
+        yield other
 
 
 def plan(work: Path, anthropic: AnthropicServer, openai: OpenAIServer) -> str:

@@ -14,6 +14,7 @@ from amplifier_core import AmplifierSession
 
 sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
 
+import warm_python
 from git_repository import Repository, use_plain_git
 
 LOOP = """
@@ -356,12 +357,10 @@ async def main():
 
 asyncio.run(main())
 """
-    child = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", code, str(home.paths.share), stdin=-1, stdout=-1, stderr=-1
-    )
-    out, err = await child.communicate(json.dumps(plan).encode())
-    assert child.returncode == 0, err.decode()
-    return out.decode().strip()
+    command = [sys.executable, "-c", code, home.paths.share]
+    done = await asyncio.to_thread(warm_python.run, command, input=json.dumps(plan), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return str(done.stdout).strip()
 
 
 async def test_a_moved_home_keeps_its_portable_plans(world: World) -> None:

@@ -1,13 +1,14 @@
 """The smallest example starts a session from nothing, and tells what happens."""
 
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
+
+import warm_python
 from offline_example import run_offline
 
 ROOT = Path(__file__).parents[2]
@@ -61,7 +62,7 @@ def test_a_file_that_is_not_there_is_told_in_the_answer(tmp_path: Path) -> None:
 def test_every_example_module_passes_the_validation_command(module: Path) -> None:
     command = [sys.executable, "-m", "amplifier_core", "validate", str(module)]
 
-    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    run = warm_python.run(command, capture_output=True, text=True, check=False)
 
     assert (run.returncode, run.stderr) == (0, ""), run.stdout
     assert "(0 errors, 0 warnings)" in run.stdout

@@ -12,6 +12,10 @@ from typing import Any
 
 import pytest
 
+sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
+
+import warm_python
+
 SECRET = "sk-ant-" + "a1B2c3D4e5F6g7H8i9J0k1L2"
 
 PROVIDER = """
@@ -124,7 +128,7 @@ class Home:
 
     def start(self, *prompts: str, turns: int = 1, plans: Sequence[Any] = ()) -> "subprocess.Popen[str]":
         command = [sys.executable, "run.py", json.dumps(plans or [self.plan]), "s1", str(turns), *prompts]
-        return subprocess.Popen(
+        return warm_python.Popen(
             command, cwd=self.root, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
         )
 

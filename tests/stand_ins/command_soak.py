@@ -22,8 +22,8 @@ from typing import Any, Literal
 
 sys.path.append(str(Path(__file__).parents[1] / "cli"))
 
-from terminal import CTRL_D, Terminal, WarmTerminal, in_terminal
-from warm_command import WarmCommand, WarmProcess
+import warm_python
+from terminal import CTRL_D, Terminal, in_terminal, in_warm_terminal
 
 Way = Literal["run", "continue"]
 
@@ -51,11 +51,11 @@ _PLAN = {
 class Command:
     """The command with a home and a working directory below a folder, and one session in it.
 
-    Each call starts an interpreter, unless a warm command is given to fork from.
+    Each call starts an interpreter, unless there is a keeper to fork them.
     """
 
-    def __init__(self, folder: Path, warm: WarmCommand | None = None) -> None:
-        self._warm = warm
+    def __init__(self, folder: Path, keeper: warm_python.Keeper | None = None) -> None:
+        self._keeper = keeper
         self.work = folder / "work"
         self.work.mkdir(parents=True)
         self.plan = folder / "plan.json"
@@ -73,23 +73,16 @@ class Command:
     def command(arguments: Sequence[str]) -> list[str]:
         return [sys.executable, "-m", "amplifier_cli", *arguments]
 
-    def start(self, *arguments: str) -> subprocess.Popen[str] | WarmProcess:
-        if self._warm is not None:
-            return self._warm.start(arguments, cwd=self.work, environment=self.environment)
-        return subprocess.Popen(
-            self.command(arguments),
-            cwd=self.work,
-            env=self.environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        options: Any = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        options |= {"cwd": self.work, "env": self.environment}
+        if self._keeper is not None:
+            return warm_python.Popen(self.command(arguments), keeper=self._keeper, **options)
+        return subprocess.Popen(self.command(arguments), **options)
 
     def in_terminal(self, arguments: Sequence[str], environment: Mapping[str, str], columns: int) -> Any:
-        if self._warm is not None:
-            process = self._warm.start(arguments, cwd=self.work, environment=environment, columns=columns)
-            return WarmTerminal(process)
+        if self._keeper is not None:
+            return in_warm_terminal(self.command(arguments), self._keeper, self.work, environment, columns)
         return in_terminal(self.command(arguments), cwd=self.work, environment=environment, columns=columns)
 
     def answer(self, *arguments: str) -> Any:
@@ -155,13 +148,13 @@ class Command:
             self.asked.append(prompt)
 
 
-def soak(folder: Path, kills: int, seed: int, way: Way, warm: WarmCommand | None = None) -> Counter[str]:
+def soak(folder: Path, kills: int, seed: int, way: Way, keeper: warm_python.Keeper | None = None) -> Counter[str]:
     """Kill so many commands; returns how often each moment was hit.
 
     Raises:
         SystemExit: a session does not go on, or something of it is lost, or done twice.
     """
-    chance, command, met = random.Random(seed), Command(folder, warm), Counter[str]()
+    chance, command, met = random.Random(seed), Command(folder, keeper), Counter[str]()
     moments, kill = (_EVENTS, command.run_until) if way == "run" else (_SEEN, command.continue_until)
     number = 0
     while met.total() < kills:

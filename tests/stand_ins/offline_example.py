@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
+
+import warm_python
 
 _GUARD = """
 import os, sys
@@ -39,7 +40,7 @@ def offline_environment(folder: Path) -> dict[str, str]:
 
 def run_offline(script: Path, *arguments: str, folder: Path) -> str:
     """Run a script in a folder and return what it printed; it must succeed and complain about nothing."""
-    run = subprocess.run(
+    run = warm_python.run(
         [sys.executable, str(script), *arguments],
         cwd=folder,
         env=offline_environment(folder),

@@ -18,6 +18,10 @@ from typing import Any
 
 import pytest
 
+sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
+
+import warm_python
+
 from amplifierd.builds.lock import ProfileLock
 from amplifierd.exceptions import ProfileCompilationError, RefResolutionError
 
@@ -267,7 +271,7 @@ def run(program: str, machines: Machines, home: Any, build_id: str, most: int = 
     arguments = [home.paths.home, machines.bench.tmp_path / "shipped", machines.depot, build_id, most]
     command = [sys.executable, "-c", program, *map(str, arguments)]
     environment = {**os.environ, "PYTHONPATH": str(STAND_INS)}
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+    return warm_python.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
 
 
 async def test_two_processes_a_kill_and_a_full_disk_leave_a_whole_build_or_none(machines: Machines) -> None:

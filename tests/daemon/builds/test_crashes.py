@@ -3,12 +3,15 @@
 import asyncio
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
+
+import warm_python
 
 STAND_INS = Path(__file__).parents[2] / "stand_ins"
 
@@ -99,7 +102,7 @@ async def test_wherever_it_is_killed(bench: Any, compiled_before: bool, points: 
     command = [sys.executable, "-c", PROGRAM, *map(str, arguments)]
     environment = {**os.environ, "PYTHONPATH": str(STAND_INS)}
     done = await asyncio.to_thread(
-        subprocess.run, command, capture_output=True, text=True, timeout=120, env=environment
+        warm_python.run, command, capture_output=True, text=True, timeout=120, env=environment
     )
 
     assert done.returncode == 0, done.stderr

@@ -13,6 +13,10 @@ from typing import Any
 
 import pytest
 
+sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
+
+import warm_python
+
 from amplifier_foundation.sources import ProgressEvent
 from amplifierd import open_home
 from amplifierd.builds.publication import remove_profile, replace_profile_text
@@ -88,7 +92,7 @@ def start() -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
 
     def run(program: str, *arguments: object) -> "subprocess.Popen[str]":
         command = [sys.executable, "-c", program, *map(str, arguments)]
-        running.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
+        running.append(warm_python.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
         return running[-1]
 
     yield run

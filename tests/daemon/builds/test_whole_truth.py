@@ -4,12 +4,15 @@ import json
 import os
 import shutil
 import stat
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
+
+import warm_python
 
 from amplifierd.builds.publication import seal
 from amplifierd.exceptions import ProfileCompilationError, ProfileValidationError
@@ -48,7 +51,9 @@ asyncio.run(main(*sys.argv[1:]))
 
 
 def ask(home: Path, build_id: str) -> Any:
-    done = subprocess.run([sys.executable, "-c", ASK, str(home), build_id], capture_output=True, text=True, timeout=120)
+    done = warm_python.run(
+        [sys.executable, "-c", ASK, str(home), build_id], capture_output=True, text=True, timeout=120
+    )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

@@ -1,12 +1,15 @@
 """Killed in the middle, at every single step that changes a file: the next one goes on as if nothing had happened."""
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
+
+import warm_python
 
 PROGRAM = r'''
 import asyncio, json, os, shutil, signal, sys
@@ -143,7 +146,7 @@ print(json.dumps({"total": total, "tried": len(chosen), "wrong": wrong}))
 def test_what_was_killed_in_the_middle_is_done_again(what: str, tmp_path: Path) -> None:
     command = [sys.executable, "-c", PROGRAM, what, str(tmp_path), str(Path(__file__).parent), "12"]
 
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    done = warm_python.run(command, capture_output=True, text=True, timeout=240, check=False)
 
     assert done.returncode == 0, done.stderr
     report: dict[str, Any] = json.loads(done.stdout)

@@ -11,6 +11,10 @@ from pathlib import Path
 
 import pytest
 
+sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
+
+import warm_python
+
 from amplifierd.checkpoints import Checkpoints
 from amplifierd.exceptions import CheckpointError, FormatUnsupportedError
 
@@ -339,7 +343,7 @@ asyncio.run(main())
 def test_a_full_disk_is_said_and_what_was_not_stored_does_not_count_as_stored(tmp_path: Path, work: Path) -> None:
     command = [sys.executable, "-c", DISK_FULL, work, tmp_path / "state"]
 
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    done = warm_python.run(command, capture_output=True, text=True, check=True)
 
     first, second = done.stdout.splitlines()
     assert first.startswith("the checkpoint cannot be stored: ")
@@ -382,6 +386,6 @@ def test_without_permission_files_are_reported_and_read_only_directories_are_ope
             folder.mkdir(exist_ok=True)
             os.chown(folder, NOBODY, NOBODY)
         command = [sys.executable, "-c", UNPRIVILEGED, work, state]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = warm_python.run(command, capture_output=True, text=True, check=False)
 
     assert done.stdout == "as it should be\n", done.stderr

@@ -2,12 +2,15 @@
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
+
+import warm_python
 
 from amplifierd import Home
 from amplifierd.exceptions import CollectionError, ProfileValidationError
@@ -144,7 +147,7 @@ def test_a_move_that_is_killed_loses_nothing(home: Home, text: Callable[..., str
     before = tree(older)
 
     command = [sys.executable, "-c", KILLED, str(home.paths.home), str(point)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = warm_python.run(command, capture_output=True, text=True, timeout=120)
 
     assert done.returncode == -9, (done.stdout, done.stderr)
     left = {**{name: entry for name, entry in tree(older).items() if name in before}, **tree(own)}

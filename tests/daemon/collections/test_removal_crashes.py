@@ -3,13 +3,16 @@
 import asyncio
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+
+sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
+
+import warm_python
 
 from amplifierd import Home, open_home
 
@@ -165,7 +168,7 @@ async def test_wherever_a_removal_is_killed(
     command = [sys.executable, "-c", PROGRAM, *map(str, arguments)]
     environment = {**os.environ, "PYTHONPATH": str(STAND_INS)}
     done = await asyncio.to_thread(
-        subprocess.run, command, capture_output=True, text=True, timeout=240, env=environment
+        warm_python.run, command, capture_output=True, text=True, timeout=240, env=environment
     )
 
     assert done.returncode == 0, done.stderr

@@ -3,13 +3,16 @@
 import asyncio
 import json
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
+
+import warm_python
 
 from amplifier_foundation.sources import ProgressEvent
 from amplifierd import Home, ProfileId
@@ -405,10 +408,9 @@ async def test_syncs_in_several_processes_agree(
     )
     command = [sys.executable, "-c", program, str(home.paths.home), str(shipped)]
 
-    processes = [await asyncio.create_subprocess_exec(*command, stderr=subprocess.PIPE) for _ in range(2)]
-    outputs = [(await process.communicate())[1].decode() for process in processes]
+    runs = [asyncio.to_thread(warm_python.run, command, capture_output=True, text=True) for _ in range(2)]
 
-    assert (outputs, [process.returncode for process in processes]) == ([""] * 2, [0] * 2)
+    assert [(done.returncode, done.stderr) for done in await asyncio.gather(*runs)] == [(0, "")] * 2
     assert len(home.collections.profile_ids()) == 4
     lock = json.loads(home.paths.collections_lock.read_text())
     assert sorted(lock["collections"]) == ["c0", "c1", "c2", "foundation"]

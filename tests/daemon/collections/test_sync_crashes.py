@@ -3,11 +3,14 @@
 import asyncio
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
+
+import warm_python
 
 from amplifierd import Home, open_home
 
@@ -80,7 +83,7 @@ async def test_wherever_a_sync_is_killed(
     command = [sys.executable, "-c", PROGRAM, home.paths.home, tmp_path / "work", shipped, str(POINTS)]
     environment = {**os.environ, "PYTHONPATH": str(STAND_INS)}
     done = await asyncio.to_thread(
-        subprocess.run, command, capture_output=True, text=True, timeout=240, env=environment
+        warm_python.run, command, capture_output=True, text=True, timeout=240, env=environment
     )
 
     assert done.returncode == 0, done.stderr

@@ -21,6 +21,8 @@ from amplifierd.store_address import StoreAddress
 
 sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
 
+import warm_python
+
 OpenStore = Callable[[], SessionStore]
 
 
@@ -86,7 +88,7 @@ def start_python() -> Iterator[StartPython]:
 
     def start(code: str, *arguments: object, bare: bool = False) -> subprocess.Popen[str]:
         command = [sys.executable, "-c", code if bare else f"{PREAMBLE}\n{code}", *map(str, arguments)]
-        process = subprocess.Popen(
+        process = warm_python.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
         )
         started.append(process)

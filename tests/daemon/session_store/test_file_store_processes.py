@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -30,7 +32,9 @@ def store(file_store: FileStore) -> FileStore:
 
 
 def wait_until_stopped(process: Any) -> None:
-    os.waitpid(process.pid, os.WUNTRACED)
+    ps = ["ps", "-o", "stat=", "-p", str(process.pid)]
+    while not subprocess.run(ps, capture_output=True, text=True, check=True).stdout.startswith("T"):
+        time.sleep(0.005)
 
 
 CONTENDING = """

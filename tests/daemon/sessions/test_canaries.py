@@ -19,6 +19,10 @@ from typing import Any
 
 import keyring
 import pytest
+
+sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
+
+import warm_python
 from agents_at_work import Agent, Kind, call
 from memory_keyring import MemoryKeyring
 
@@ -128,8 +132,8 @@ async def do_everything(home: Home, source: dict[str, Any], work: Path, tmp_path
         assert failed.status == "failed"
     session_id = session.session_id
     program = [sys.executable, "-c", CRASHING, str(home.paths.home), session_id]
-    crashing = await asyncio.create_subprocess_exec(*program)
-    assert await crashing.wait() == -9
+    crashed = await asyncio.to_thread(warm_python.run, program)
+    assert crashed.returncode == -9
     async with home.sessions.resume(session_id) as session:
         await session.execute("And again")
     fork = await home.sessions.fork(session_id, 1)

@@ -4,7 +4,6 @@ import asyncio
 import json
 import resource
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -12,6 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+
+sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
+
+import warm_python
 from agents_at_work import Agent, call, open_home
 
 from amplifier_core.utils.tool_messages import calls_in, results_in
@@ -197,7 +200,7 @@ async def test_a_read_only_home_is_read_and_says_why_nothing_can_be_opened(work:
         _let_everyone(home.paths.home, 0o555, 0o444)
         _let(home.paths.home.parent, 0o755)
         command = [sys.executable, "-c", READ_ONLY, Path(name) / "copy", home.paths.home]
-        ran = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True)
+        ran = await asyncio.to_thread(warm_python.run, command, capture_output=True, text=True)
         _let_everyone(home.paths.home, 0o755, 0o644)
 
     said = ran.stdout.rpartition("--\n")[2].splitlines()

@@ -13,6 +13,7 @@ import pytest
 
 sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
 
+import warm_python
 from crashing_sessions import make_place, open_home, plan
 
 from amplifier_core.utils.tool_messages import calls_in, results_in
@@ -26,7 +27,7 @@ class SessionProcess:
 
     def __init__(self, folder: Path, session_id: str, how: str) -> None:
         command = [sys.executable, PROGRAM, folder, session_id, how]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._process = warm_python.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.pid = self._process.pid
 
     def send(self, prompt: str) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
 
+import warm_python
 from processes import Started, leaving_nothing
 
 PREPARE = """
@@ -136,7 +137,7 @@ class Preparation:
 
     def __init__(self, home: Path, source: str, variables: Mapping[str, str]) -> None:
         pipe = subprocess.PIPE
-        self.process = subprocess.Popen(
+        self.process = warm_python.Popen(
             [sys.executable, "-c", PREPARE, str(home), source],
             stdout=pipe,
             stderr=pipe,

@@ -2,10 +2,13 @@
 
 import copy
 import pickle
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+
+sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
+
+import warm_python
 
 from amplifier_foundation.bundle import Bundle, PreparedBundle
 
@@ -31,7 +34,7 @@ asyncio.run(main())
 def run(program: str, *arguments: str) -> list[str]:
     """Run a program in a process of its own and return the lines it prints."""
     command = [sys.executable, "-c", program, *arguments]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
+    return warm_python.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
 
 
 async def test_a_prepared_bundle_runs_in_another_process(

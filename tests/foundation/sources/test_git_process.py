@@ -14,6 +14,10 @@ from typing import Any
 
 import pytest
 
+sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
+
+import warm_python
+
 from amplifier_foundation.exceptions import RefResolutionError
 from amplifier_foundation.sources import Limits, ProgressEvent, Sources
 
@@ -324,7 +328,7 @@ async def test_a_tree_with_too_many_bytes_is_refused(repository: Any, cache_dir:
 
 def _start(cache_dir: Path, source: str) -> "subprocess.Popen[str]":
     pipe = subprocess.PIPE
-    return subprocess.Popen(
+    return warm_python.Popen(
         [sys.executable, "-c", _RESOLVE, str(cache_dir), source], stdout=pipe, stderr=pipe, text=True
     )
 

@@ -15,6 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
+
+import warm_python
 from filelock import FileLock
 
 from amplifier_foundation.exceptions import RefResolutionError
@@ -122,7 +126,7 @@ async def test_a_redirect_from_https_to_http_is_refused(server: Any, other_serve
 
     async def run(path: str) -> str:
         arguments = [sys.executable, "-c", _RESOLVE, str(tmp_path / "c"), f"https://127.0.0.1:{server.port}{path}"]
-        done = await asyncio.to_thread(subprocess.run, arguments, env=environment, capture_output=True, text=True)
+        done = await asyncio.to_thread(warm_python.run, arguments, env=environment, capture_output=True, text=True)
         return done.stdout.strip()
 
     assert await run("/fine") == "fine"

@@ -8,6 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
+
+import warm_python
 from amplifier_module_context_persistent import PersistentContextManager
 
 Open = Callable[..., Awaitable[PersistentContextManager]]
@@ -73,7 +77,7 @@ def start_python() -> Callable[..., subprocess.Popen[str]]:
 
     def start(code: str, *arguments: object) -> subprocess.Popen[str]:
         prelude = f"import sys; sys.path[:] = {sys.path!r}\n"
-        return subprocess.Popen(
+        return warm_python.Popen(
             [sys.executable, "-c", prelude + code, *map(str, arguments)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -8,6 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
+
+import warm_python
 from amplifier_module_hooks_backup import read_backup
 
 MODULES = Path(__file__).parents[3] / "modules"
@@ -61,7 +65,7 @@ asyncio.run(main())
 def run(folder: Path, *, before: str = "") -> subprocess.CompletedProcess[str]:
     """Run the session in a process of its own, which keeps its backups in `folder`."""
     paths = [str(path) for path in MODULES.iterdir() if path.is_dir()]
-    return subprocess.run(
+    return warm_python.run(
         [sys.executable, "-c", before + SESSION, str(folder)],
         env={"PYTHONPATH": os.pathsep.join([*paths, *sys.path]), "PYTHONDONTWRITEBYTECODE": "1"},
         cwd=folder.parent,

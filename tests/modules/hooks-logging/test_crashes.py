@@ -9,6 +9,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
+
+import warm_python
+
 LOGS = """
 import asyncio, os, sys
 from amplifier_core.testing import MockCoordinator
@@ -62,7 +66,7 @@ asyncio.run(main())
 
 
 def start(program: str, *arguments: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
+    return warm_python.Popen(
         [sys.executable, "-c", LOGS + program, *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
