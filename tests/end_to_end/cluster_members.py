@@ -22,6 +22,7 @@ import psycopg
 
 sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
 
+import warm_python
 from daemon_process import DaemonProcess
 
 from amplifierd.store_address import StoreAddress
@@ -41,7 +42,7 @@ class Member:
     def __init__(self, home: Path, store: str, token: str = TOKEN) -> None:
         settings = {"store": store, "security": {"module_roots": [str(MODULES)]}, "workers": {"max_processes": 2}}
         environment = {"AMPLIFIERD_CLUSTER__TOKEN": token}
-        self.process = DaemonProcess(home, settings, environment=environment)
+        self.process = DaemonProcess(home, settings, environment=environment, keeper=warm_python.shared_keeper())
         self._stopped: list[int] = []
         self._clients: list[httpx2.Client] = []
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
 
+import warm_python
 from daemon_load import SETTINGS
 from daemon_process import DaemonProcess
 from daemon_soak import soak
@@ -14,7 +15,7 @@ async def test_nothing_is_lost_under_load_and_everything_is_back_after_a_crash(t
     work = tmp_path / "work"
     work.mkdir()
 
-    with DaemonProcess(tmp_path / "home", SETTINGS) as daemon:
+    with DaemonProcess(tmp_path / "home", SETTINGS, keeper=warm_python.shared_keeper()) as daemon:
         seen = await soak(daemon, work, streaming=10, idle=100, turns=2, delay_ms=5)
 
     assert seen.events > 1000

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.request import urlopen
 
+import warm_python
 import yaml
 
 from amplifierd.daemon.run_file import find_running
@@ -24,7 +25,8 @@ _PAUSE_S = 0.005
 class DaemonProcess:
     """Serves a home while the block runs. `ready_s` is how long its last start took until it was ready.
 
-    It has `environment` beside that of this process, and calls `before_start` between fork and exec.
+    It has `environment` beside that of this process, and calls `before_start` between fork and exec. If there is a
+    `keeper`, that forks it instead.
     """
 
     def __init__(
@@ -34,9 +36,10 @@ class DaemonProcess:
         *,
         environment: Mapping[str, str] | None = None,
         before_start: Callable[[], None] | None = None,
+        keeper: warm_python.Keeper | None = None,
     ) -> None:
         self._paths = Paths.from_environment(home)
-        self._environment, self._before_start = dict(environment or {}), before_start
+        self._environment, self._before_start, self._keeper = dict(environment or {}), before_start, keeper
         self._process: subprocess.Popen[bytes] | None = None
         self.url = ""
         self.ready_s = 0.0
@@ -68,13 +71,13 @@ class DaemonProcess:
         dropped = ("AMPLIFIER", "ANTHROPIC_", "OPENAI_", "PYTHONDONTWRITEBYTECODE")
         environment = {name: value for name, value in os.environ.items() if not name.startswith(dropped)}
         environment["AMPLIFIER_HOME"] = str(self._paths.home / "ecosystem")  # no sessions of other applications
-        self._process = subprocess.Popen(
-            [*command, "--port", "0", "--offline"],
-            env={**environment, **self._environment},
-            preexec_fn=self._before_start,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            start_new_session=True,
+        options: Any = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "start_new_session": True}
+        options |= {"env": {**environment, **self._environment}, "preexec_fn": self._before_start}
+        command += ["--port", "0", "--offline"]
+        self._process = (
+            warm_python.Popen(command, keeper=self._keeper, **options)
+            if self._keeper
+            else subprocess.Popen(command, **options)
         )
         while (running := find_running(self._paths)) is None or running.process.pid != self._process.pid:
             self._check(begun)
