@@ -14,14 +14,15 @@ class Repository:
     def __init__(self, path: Path) -> None:
         self.path = path
         path.mkdir(parents=True)
-        self.git("init", "--quiet", "--initial-branch=main")
+        self.git("init", "--quiet", "--initial-branch=main", "--template=")
 
     @property
     def source(self) -> str:
         return f"git+{self.path.as_uri()}"
 
     def git(self, *arguments: str) -> str:
-        done = subprocess.run(["git", *arguments], cwd=self.path, check=True, capture_output=True, text=True)
+        command = ["git", "-c", "maintenance.auto=false", *arguments]  # which would start more processes
+        done = subprocess.run(command, cwd=self.path, check=True, capture_output=True, text=True)
         return done.stdout.strip()
 
     def commit(self, files: Mapping[str, str | bytes | None], *, tag: str | None = None) -> str:
