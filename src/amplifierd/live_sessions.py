@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from .session_store.record import Activity
 from .sessions.client_turns import ClientTurn
@@ -64,8 +64,7 @@ class SubmittedTurn:
     is_repeated: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class LiveEvent:
+class LiveEvent(NamedTuple):
     """An event of a live session. `envelope` is the whole of it as JSON, on one line, as clients get it.
 
     `sequence` is None for what no session could store: that it was deleted, and the end of a turn that never ran or

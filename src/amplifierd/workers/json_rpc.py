@@ -2,17 +2,19 @@
 
 A call that is cancelled cancels the work on the other side (notification `cancel`). When the other side is gone, every
 call that waits raises `PeerGoneError`, and every request that is being answered is cancelled.
+
+A notification may have lines of its own: `lines` says how many of those that follow it belong to it. They are passed on
+as they are, so that what is text already is neither written nor read once more.
 """
 
 from __future__ import annotations
 
 import asyncio
-import inspect
 import json
 import logging
 import socket
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from amplifierd.session_store.json_lines import encoded_for_others
 
@@ -33,6 +35,14 @@ class PeerGoneError(ConnectionError):
     """The process on the other side is gone, or does not listen any more."""
 
 
+class Notification(NamedTuple):
+    """Something that the other side is told; `lines` follow it."""
+
+    method: str
+    params: Mapping[str, Any]
+    lines: Sequence[bytes] = ()
+
+
 class Peer(asyncio.Protocol):
     """One end of a connection. `methods` answer requests, `hears` take notifications, both by name.
 
@@ -50,6 +60,8 @@ class Peer(asyncio.Protocol):
         self._methods, self._hears, self._at_end = methods or {}, hears or {}, at_end
         self._transport: asyncio.Transport | None = None
         self._received = bytearray()
+        self._begun: tuple[str, dict[str, Any]] | None = None  # a notification whose lines have not all come yet
+        self._missing_lines = 0
         self._last_id = 0
         self._asked: dict[int, asyncio.Future[Any]] = {}
         self._answering: dict[int, asyncio.Task[None]] = {}
@@ -97,21 +109,26 @@ class Peer(asyncio.Protocol):
 
     def notify(self, method: str, /, **params: Any) -> None:
         """Tell the other side; one that is gone is told nothing."""
-        self.notify_all([(method, params)])
+        self.notify_all([Notification(method, params)])
 
-    def notify_all(self, told: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
+    def notify_all(self, told: Iterable[Notification]) -> None:
         """Tell the other side several things in one write."""
-        if not self._is_over:
-            self._send(*({"jsonrpc": "2.0", "method": method, "params": params} for method, params in told))
+        if self._is_over or self._transport is None:
+            return
+        written: list[bytes] = []
+        for method, params, lines in told:
+            message = {"jsonrpc": "2.0", "method": method, "params": params}
+            written += (encoded_for_others({**message, "lines": len(lines)} if lines else message), *lines)
+        self._transport.write(b"\n".join((*written, b"")))
 
     def close(self) -> None:
         """End the connection once everything that was said is sent."""
         if self._transport is not None:
             self._transport.close()
 
-    def _send(self, *messages: Mapping[str, Any]) -> None:
+    def _send(self, message: Mapping[str, Any]) -> None:
         if self._transport is not None:
-            self._transport.write(b"".join(encoded_for_others(message) + b"\n" for message in messages))
+            self._transport.write(encoded_for_others(message) + b"\n")
 
     # --- the connection
 
@@ -129,7 +146,10 @@ class Peer(asyncio.Protocol):
         *lines, rest = bytes(self._received).split(b"\n")
         self._received = bytearray(rest)
         for line in lines:
-            self._take(line)
+            if self._begun is None:
+                self._take(line)
+            else:
+                self._take_line_of(*self._begun, line)
 
     def eof_received(self) -> bool:
         return False
@@ -154,8 +174,11 @@ class Peer(asyncio.Protocol):
         match message:
             case {"method": str(method), "id": int(request_id)}:
                 self._begin_answer(request_id, method, message.get("params"))
+            case {"method": str(method), "lines": int(count)} if count > 0:
+                self._begun = method, {**(message.get("params") or {}), "lines": []}
+                self._missing_lines = count
             case {"method": str(method)}:
-                self._hear(method, message.get("params"))
+                self._hear(method, message.get("params") or {})
             case {"id": int(request_id), "result": result}:
                 if (asked := self._asked.get(request_id)) is not None and not asked.done():
                     asked.set_result(result)
@@ -167,9 +190,16 @@ class Peer(asyncio.Protocol):
             case _:
                 self._refuse(None, INVALID_REQUEST, "neither a request nor an answer")
 
-    def _hear(self, method: str, params: Any) -> None:
+    def _take_line_of(self, method: str, params: dict[str, Any], line: bytes) -> None:
+        params["lines"].append(line)
+        self._missing_lines -= 1
+        if not self._missing_lines:
+            self._begun = None
+            self._hear(method, params)
+
+    def _hear(self, method: str, params: Mapping[str, Any]) -> None:
         if method == CANCEL:
-            task = self._answering.get(int((params or {}).get("id") or 0))
+            task = self._answering.get(int(params.get("id") or 0))
             if task is not None:
                 task.cancel()
             return
@@ -177,7 +207,7 @@ class Peer(asyncio.Protocol):
         if hear is None:
             logger.warning("the other process tells %r, which nothing here hears", method)
             return
-        hear(**(params or {}))
+        hear(**params)
 
     def _begin_answer(self, request_id: int, method: str, params: Any) -> None:
         function = self._methods.get(method)
@@ -185,11 +215,10 @@ class Peer(asyncio.Protocol):
             self._refuse(request_id, METHOD_NOT_FOUND, f"there is no method {method!r}")
             return
         try:
-            arguments = inspect.signature(function).bind(**(params or {}))
+            work = function(**(params or {}))  # which does nothing before it is awaited
         except TypeError as error:
             self._refuse(request_id, INVALID_PARAMS, f"{method}: {error}")
             return
-        work = function(*arguments.args, **arguments.kwargs)
         task = self._answering[request_id] = asyncio.ensure_future(self._answer(request_id, work))
         task.add_done_callback(lambda done: self._answering.pop(request_id, None))
 

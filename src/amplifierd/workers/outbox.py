@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Mapping
 from typing import Any
 
 from amplifierd.session_store.json_lines import encoded_for_others
 from amplifierd.sessions.tree_events import Event, is_delta
 
-from .json_rpc import Peer
+from .json_rpc import Notification, Peer
 
 _PAUSE_S = 0.004
 """How long an event may wait for others; a person does not notice it."""
@@ -17,12 +18,12 @@ _PAUSE_S = 0.004
 MOST_BACKLOG = 8 << 20
 """How many bytes may wait for the daemon before pieces of answers are left out."""
 
-DescribedEvent = tuple[str, str, str, int | None, bool, str]
-"""`[name, session_id, root_session_id, sequence, is_delta, envelope]`; the envelope is JSON, as clients get it."""
+DescribedEvent = tuple[str, str, str, int | None, bool]
+"""`[name, session_id, root_session_id, sequence, is_delta]`: what must be known of an event without reading it."""
 
 
 class Outbox:
-    """Collects events and other news for the daemon. An event is made into text here, once for all who read it.
+    """Collects events and other news for the daemon. An event is made into JSON here, once for all who read it.
 
     While the daemon takes nothing, pieces of answers are left out: whoever watches gets the whole block. The rest
     waits; there is no more of it than the running turns make.
@@ -30,23 +31,26 @@ class Outbox:
 
     def __init__(self, peer: Peer) -> None:
         self._peer = peer
-        self._waiting: list[tuple[str, Mapping[str, Any]]] = []
+        self._waiting: list[Notification] = []
         self._events: list[DescribedEvent] = []
+        self._envelopes: list[bytes] = []
         self._timer: asyncio.TimerHandle | None = None
+        self._due_s = 0.0
 
     def put_event(self, event: Event) -> None:
         """Tell an event, soon."""
         if is_delta(event["event"]) and self._peer.backlog > MOST_BACKLOG:
             return
         if not self._events:
-            self._waiting.append(("events", {"events": self._events}))
+            self._waiting.append(Notification("events", {"events": self._events}, self._envelopes))
         self._events.append(described_event(event))
+        self._envelopes.append(encoded_for_others(event))
         self._flush_soon()
 
     def put_soon(self, method: str, params: Mapping[str, Any]) -> None:
         """Tell something else, after what was put so far, together with what comes in a moment."""
-        self._waiting.append((method, params))
-        self._events = []
+        self._waiting.append(Notification(method, params))
+        self._events, self._envelopes = [], []
         self._flush_soon()
 
     def put(self, method: str, params: Mapping[str, Any]) -> None:
@@ -60,16 +64,20 @@ class Outbox:
             self._timer.cancel()
             self._timer = None
         if self._waiting:
-            waiting, self._waiting, self._events = self._waiting, [], []
+            waiting, self._waiting, self._events, self._envelopes = self._waiting, [], [], []
             self._peer.notify_all(waiting)
 
     def _flush_soon(self) -> None:
+        """Send it after a pause; where the event loop is too busy to notice that it is over, with what comes next."""
+        now_s = time.monotonic()
         if self._timer is None:
+            self._due_s = now_s + _PAUSE_S
             self._timer = asyncio.get_running_loop().call_later(_PAUSE_S, self.flush)
+        elif now_s > self._due_s:
+            self.flush()
 
 
 def described_event(event: Event) -> DescribedEvent:
-    """Return an event as text, and what must be known about it without reading that."""
+    """Return what must be known of an event without reading it."""
     name = event["event"]
-    envelope = encoded_for_others(event).decode()
-    return name, event["session_id"], event["root_session_id"], event["sequence"], is_delta(name), envelope
+    return name, event["session_id"], event["root_session_id"], event["sequence"], is_delta(name)

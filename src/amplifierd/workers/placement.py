@@ -175,9 +175,9 @@ class Placement:
             "unloaded": self._hear_unloaded,
         }
 
-    def _hear_events(self, events: Sequence[Sequence[Any]]) -> None:
-        for name, session_id, root_id, sequence, is_delta, envelope in events:
-            self._on_event(LiveEvent(name, session_id, root_id, sequence, is_delta, envelope.encode()))
+    def _hear_events(self, events: Sequence[Sequence[Any]], lines: Sequence[bytes]) -> None:
+        for (name, session_id, root_id, sequence, is_delta), envelope in zip(events, lines, strict=True):
+            self._on_event(LiveEvent(name, session_id, root_id, sequence, is_delta, envelope))
 
     def _hear_state(self, session_id: str, **told: Any) -> None:
         placed = self.placed.get(session_id)

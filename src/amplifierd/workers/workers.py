@@ -20,6 +20,7 @@ from amplifierd.live_sessions import (
     TurnRequest,
     WorkerState,
 )
+from amplifierd.session_store.json_lines import encoded_for_others
 from amplifierd.sessions.compaction import Compaction
 from amplifierd.sessions.prompt_queue import DOCUMENT as QUEUE
 from amplifierd.sessions.tree_events import Event, Subscription
@@ -280,6 +281,5 @@ class Workers:
 
     def _hear_own(self, event: Event) -> bool:
         """Pass on what happens to a session that is not loaded."""
-        name, session_id, root_id, sequence, is_delta, envelope = described_event(event)
-        self._on_event(LiveEvent(name, session_id, root_id, sequence, is_delta, envelope.encode()))
+        self._on_event(LiveEvent(*described_event(event), encoded_for_others(event)))
         return False

@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from amplifierd.exceptions import RemoteError, SessionStateError
-from amplifierd.workers.json_rpc import INVALID_PARAMS, METHOD_NOT_FOUND, PARSE_ERROR, Peer, PeerGoneError
+from amplifierd.workers.json_rpc import INVALID_PARAMS, METHOD_NOT_FOUND, PARSE_ERROR, Notification, Peer, PeerGoneError
 
 
 class Server:
@@ -47,6 +47,9 @@ class Server:
     def hear(self, what: Any) -> None:
         self.heard.append(what)
 
+    def hear_lines(self, what: Any, lines: list[bytes]) -> None:
+        self.heard.append((what, lines))
+
 
 @pytest_asyncio.fixture
 async def server() -> Server:
@@ -60,7 +63,7 @@ async def client(server: Server) -> AsyncIterator[Peer]:
 
     near, far = socket.socketpair()
     methods = {name: getattr(server, name) for name in ("echo", "wait", "refuse", "fail", "ask_back")}
-    server.peer = await Peer.connect(far, methods, {"hear": server.hear})
+    server.peer = await Peer.connect(far, methods, {"hear": server.hear, "hear_lines": server.hear_lines})
     client = await Peer.connect(near, {"double": double})
     yield client
     client.close()
@@ -92,6 +95,15 @@ async def test_notifications_are_heard_in_order_before_a_later_call(client: Peer
     await client.call("echo", value=None)
 
     assert server.heard == list(range(10))
+
+
+async def test_lines_of_a_notification_arrive_as_they_were(client: Peer, server: Server) -> None:
+    first, second = [b'{"a":1}', b"no JSON, \xff", b"x" * 1_000_000], [b""]
+    client.notify_all([Notification("hear_lines", {"what": 1}, first), Notification("hear", {"what": 2})])
+    client.notify_all([Notification("hear_lines", {"what": 3}, second)])
+    await client.call("echo", value=None)
+
+    assert server.heard == [(1, first), 2, (3, second)]
 
 
 async def test_an_error_of_the_library_is_raised_as_what_it_is(client: Peer) -> None:
