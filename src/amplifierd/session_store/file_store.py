@@ -46,6 +46,7 @@ T = TypeVar("T")
 
 _MOST_OPEN = 64  # sessions whose files stay open; each has up to four descriptors
 _ON_LOOP_BYTES = 1 << 18  # more is written in a thread
+_READ_ON_LOOP_BYTES = 1 << 14  # a record is read for nearly every request: getting it from a thread takes much longer
 
 
 class FileStore:
@@ -126,6 +127,8 @@ class FileStore:
 
     async def read(self, session_id: str) -> SessionRecord:
         files = self._files(session_id)
+        if files.size(METADATA) <= _READ_ON_LOOP_BYTES:
+            return files.read_record()
         return await in_thread(lambda _: files.read_record())
 
     async def existing(self, session_ids: Sequence[str]) -> Collection[str]:

@@ -7,6 +7,7 @@ moment it takes effect; then each file is moved out of it. Whoever reads looks t
 from __future__ import annotations
 
 import json
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,6 +49,13 @@ class SessionFiles:
 
     def exists(self) -> bool:
         return self.path(METADATA).exists()
+
+    def size(self, name: str) -> int:
+        """Return how many bytes a file has, 0 when there is none."""
+        try:
+            return os.stat(f"{self.directory}/{name}").st_size  # noqa: PTH116 - for nearly every request
+        except OSError:
+            return 0
 
     def read(self, name: str) -> bytes | None:
         """Return what a file that is replaced as a whole says, None when there is none."""
