@@ -11,7 +11,7 @@ from amplifierd.exceptions import SessionError
 from amplifierd.stored_json import KEY, StoredFormat
 
 from .json_lines import encoded_file
-from .record import SessionRecord, now
+from .record import SessionRecord, now, slim
 
 
 def _from_the_foundation(value: dict[str, Any]) -> dict[str, Any]:
@@ -60,7 +60,7 @@ def parse_record(content: bytes, session_id: str, place: Path | None = None) -> 
         fields = METADATA_FORMAT.parse(content, where)
         for name in _NOT_OF_THE_RECORD:
             fields.pop(name, None)
-        return SessionRecord.model_validate({**fields, "session_id": session_id})
+        return slim(SessionRecord.model_validate({**fields, "session_id": session_id}))
     except (ValidationError, ValueError) as error:
         raise SessionError(
             f"{where} is not the metadata of a session: {error}", hint="restore it, or delete"

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from amplifier_core.utils.assembly import set_fields_set
 from amplifier_sessions.session_directory import is_session_id
 from amplifierd.exceptions import InvalidSessionIdError, SessionStateError
 
@@ -16,6 +17,8 @@ SessionState = Literal["created", "active", "completed", "failed", "terminated"]
 Activity = Literal["idle", "queued", "executing", "waiting_approval", "cancelling"]
 OnTakeover = Literal["ask", "continue", "stop"]
 WorkingDirScope = Literal["host", "pool", "shared"]
+
+_NO_FIELDS: set[str] = set()
 
 
 class SessionRecord(BaseModel):
@@ -103,10 +106,16 @@ def checked_record(**fields: Any) -> SessionRecord:
         SessionStateError: a value cannot be used.
     """
     try:
-        return SessionRecord.model_validate(fields)
+        return slim(SessionRecord.model_validate(fields))
     except ValidationError as error:
         wrong = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()]
         raise SessionStateError(f"what a session says of itself cannot be stored: {'; '.join(wrong)}") from error
+
+
+def slim(record: SessionRecord) -> SessionRecord:
+    """Let a record forget which of its fields were given: that takes half as much memory as what they say."""
+    set_fields_set(record, _NO_FIELDS)
+    return record
 
 
 def new_session_id() -> str:

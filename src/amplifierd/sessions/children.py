@@ -68,8 +68,9 @@ class Children:
         known = {key: options[key] for key in _OPTIONS if key in options}
         from .spawning import plan_child  # loaded with the first child
 
+        stored_plan = await runner.runtime.store.read_plan(runner.session_id)
         child = await plan_child(
-            runner.kernel.session, runner.equipment.bundle, agent_name, stored_plan=runner.kernel.plan, **known
+            runner.kernel.session, runner.equipment.bundle, agent_name, stored_plan=stored_plan, **known
         )
         hold = await runner.runtime.announcements.create(
             self._new(child),

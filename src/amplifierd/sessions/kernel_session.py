@@ -51,7 +51,6 @@ class KernelSession:
 
     def __init__(self, runner: ExecutionRunner) -> None:
         self.runner = runner
-        self.plan: dict[str, Any] = {}
         self.messages: list[Message] = []
         self.load_failures: list[dict[str, Any]] = []
         self.settled: dict[str, Any] = {}
@@ -68,9 +67,8 @@ class KernelSession:
     async def load(self, plan: Mapping[str, Any]) -> None:
         """Make the session and load its modules; nothing is stored."""
         runner, runtime = self.runner, self.runner.runtime
-        self.plan = dict(plan)
         self.messages = await runtime.store.read_messages(runner.session_id)
-        injected = await asyncio.to_thread(self._inject)
+        injected = await asyncio.to_thread(self._inject, plan)
         self.session = AmplifierSession(
             session_plan(injected),
             session_id=runner.session_id,
@@ -82,7 +80,7 @@ class KernelSession:
         self._has_session = True
         coordinator = self.session.coordinator
         await coordinator.mount("module-source-resolver", runner.equipment.resolver)
-        policy = self._register_capabilities()
+        policy = self._register_capabilities(plan)
         await runner.journal.listen(coordinator)
         self._calls = RunningCalls(coordinator)
         coordinator.hooks.register(PROMPT_SUBMIT, self._hear_prompt, priority=PRIORITY, name="session-prompt")
@@ -119,7 +117,7 @@ class KernelSession:
             self.runner.transcript.expect(prompt)
         return GO_ON
 
-    def _inject(self) -> dict[str, Any]:
+    def _inject(self, plan: Mapping[str, Any]) -> dict[str, Any]:
         runner, runtime = self.runner, self.runner.runtime
         paths = runtime.paths
         session_dir = runtime.store.workspace(runner.session_id)
@@ -130,7 +128,7 @@ class KernelSession:
             approvals_file=paths.logs / "approvals.jsonl",
         )
         injected, warnings = inject_runtime(
-            self.plan,
+            plan,
             profile_id=runner.equipment.profile_id,
             places=places,
             environment=runtime.environment,
@@ -142,7 +140,7 @@ class KernelSession:
             logger.warning("session %s: %s", runner.session_id, warning)
         return injected
 
-    def _register_capabilities(self) -> Any:
+    def _register_capabilities(self, plan: Mapping[str, Any]) -> Any:
         runner, coordinator = self.runner, self.session.coordinator
         set_working_dir(coordinator, runner.working_dir)
         coordinator.register_capability("session.spawn", runner.children.spawn)
@@ -151,7 +149,7 @@ class KernelSession:
         coordinator.register_capability("session_manager", runner.runtime)
         coordinator.register_capability("redaction.scrub", runner.runtime.secrets.scrubbed)
         build, paths = runner.equipment.build, runner.runtime.paths
-        policy = session_policy_for(self.plan, paths=paths, working_dir=runner.working_dir, build=build)
+        policy = session_policy_for(plan, paths=paths, working_dir=runner.working_dir, build=build)
         coordinator.register_capability(_POLICY, policy)
         if runner.parent is not None:
             hand_down_guards(runner.parent.kernel.session, self.session)

@@ -12,9 +12,10 @@ from amplifierd.live_sessions import Part
 from amplifierd.sessions.session import Session
 
 Listed = list[dict[str, Any]]
+Plan = dict[str, Any]
 
 
-def _modules(session: Session) -> Listed:
+def _modules(session: Session, plan: Plan) -> Listed:
     kernel = session.runner.kernel
     failed = {str(one.get("module_id")): one for one in kernel.load_failures}
     return [
@@ -25,11 +26,11 @@ def _modules(session: Session) -> Listed:
             "status": "failed" if entry.module_id in failed else "loaded",
             "error": failed.get(entry.module_id),
         }
-        for entry in MountPlan(kernel.plan).entries()
+        for entry in MountPlan(plan).entries()
     ]
 
 
-def _tools(session: Session) -> Listed:
+def _tools(session: Session, plan: Plan) -> Listed:
     tools: Mapping[str, Any] = _coordinator(session).get("tools") or {}
     return [
         {
@@ -41,24 +42,24 @@ def _tools(session: Session) -> Listed:
     ]
 
 
-def _hooks(session: Session) -> Listed:
+def _hooks(session: Session, plan: Plan) -> Listed:
     handlers = _coordinator(session).hooks.list_handlers()
     return [{"event": event, "handlers": names} for event, names in sorted(handlers.items()) if names]
 
 
-def _capabilities(session: Session) -> Listed:
+def _capabilities(session: Session, plan: Plan) -> Listed:
     return [{"name": name} for name in sorted(_coordinator(session).to_dict()["capabilities"])]
 
 
-def _agents(session: Session) -> Listed:
-    agents: Mapping[str, Any] = session.runner.kernel.plan.get("agents") or {}
+def _agents(session: Session, plan: Plan) -> Listed:
+    agents: Mapping[str, Any] = plan.get("agents") or {}
     return [
         {"name": name, "description": agent.get("description") if isinstance(agent, Mapping) else None}
         for name, agent in sorted(agents.items())
     ]
 
 
-INSPECTIONS: Mapping[Part, Callable[[Session], Listed]] = {
+INSPECTIONS: Mapping[Part, Callable[[Session, Plan], Listed]] = {
     "modules": _modules,
     "tools": _tools,
     "hooks": _hooks,

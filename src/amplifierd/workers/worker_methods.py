@@ -239,7 +239,7 @@ class WorkerMethods:
         """List what is mounted in a session."""
         session = self._session(session_id)
         await session.load()
-        return INSPECTIONS[part](session)
+        return INSPECTIONS[part](session, await self._home.sessions.runtime.store.read_plan(session_id))
 
     async def compact(self, session_id: str) -> dict[str, Any]:
         """Leave older parts of a conversation out of what the model sees."""
