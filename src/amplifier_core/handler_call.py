@@ -17,6 +17,7 @@ logger = logging.getLogger(__name__)
 Handler = Callable[[str, EventData], Any]
 
 _ONLY_ACTION = frozenset({"action"})
+_OTHER_DATA = frozenset({"action", "data"})
 
 
 class Registration(Protocol):
@@ -135,6 +136,15 @@ def _verdict(answer: Any, name: str, event: str) -> HookResult | None:
 
 def _check_fields(result: HookResult) -> None:
     """Raise if a field holds a value of the wrong type: pydantic does not look at what is assigned."""
+    if _is_other_data(result):
+        return
     HookResult.model_validate(vars(result), strict=True)
     for item in result.context_injections:
         ContextInjection.model_validate(vars(item), strict=True)
+
+
+def _is_other_data(result: HookResult) -> bool:
+    """Say whether a result has other data and nothing else: hooks that rewrite events answer every one of them so."""
+    if type(result) is not HookResult or result.__pydantic_fields_set__ != _OTHER_DATA or result.action != "modify":
+        return False
+    return type(result.data) is dict and all([type(key) is str for key in result.data])

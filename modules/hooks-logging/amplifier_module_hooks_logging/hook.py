@@ -16,6 +16,8 @@ from .settings import LEVELS, MODULE_ID, LogSettings
 
 logger = logging.getLogger(__name__)
 
+_GO_ON = HookResult(action="continue")
+
 
 class LoggingHook:
     """Logs the events of one coordinator."""
@@ -48,7 +50,7 @@ class LoggingHook:
                 logger.exception("%s could not be logged", event)
         if event == SESSION_END:
             self._end()
-        return HookResult(action="continue")
+        return _GO_ON
 
     def cleanup(self) -> None:
         """Unregister and close the files; `session:end` is still awaited when it has not come yet."""

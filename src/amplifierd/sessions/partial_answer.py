@@ -31,6 +31,7 @@ class PartialAnswer:
         self._after: str | None = None
         self._unsaved: list[str] = []
         self._heard_from: str | None = None
+        self._timer: asyncio.TimerHandle | None = None
         self._saving: asyncio.Task[None] | None = None
 
     def hear(self, event: str, data: Mapping[str, Any]) -> None:
@@ -40,8 +41,8 @@ class PartialAnswer:
         if isinstance(text, str) and text and kind == "text" and self._heard_from in (None, event):
             self._heard_from = event  # a loop may repeat what its provider streams
             self._take(text, data.get("request_id"))
-            if self._saving is None or self._saving.done():
-                self._saving = asyncio.create_task(self._save_later())
+            if self._timer is None and (self._saving is None or self._saving.done()):
+                self._timer = asyncio.get_running_loop().call_later(_INTERVAL_S, self._begin_to_save)
 
     def _take(self, text: str, request_id: object) -> None:
         answer = (self._transcript.answers, request_id)
@@ -49,8 +50,11 @@ class PartialAnswer:
             self._answer, self._after, self._unsaved = answer, self._transcript.last_id, []
         self._unsaved.append(text)
 
-    async def _save_later(self) -> None:
-        await asyncio.sleep(_INTERVAL_S)
+    def _begin_to_save(self) -> None:
+        self._timer = None
+        self._saving = asyncio.create_task(self._save())
+
+    async def _save(self) -> None:
         text, self._unsaved = "".join(self._unsaved), []
         if text and self._answer is not None and self._answer[0] == self._transcript.answers:
             piece = {"text": text, "after": self._after, "request_id": self._answer[1]}
@@ -63,6 +67,9 @@ class PartialAnswer:
         """Forget what is unsaved: the turn has ended."""
         self._unsaved.clear()
         self._answer = self._heard_from = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         if self._saving is not None:
             self._saving.cancel()
             await asyncio.gather(self._saving, return_exceptions=True)
