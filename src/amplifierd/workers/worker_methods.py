@@ -35,6 +35,9 @@ logger = logging.getLogger(__name__)
 _CHANGING = ("session:", "approval:", TURN_DONE)
 """The beginnings of the names of events after which a session may do something else than before."""
 
+_LOADING = 2
+"""How many sessions are opened at a time: each keeps the event loop for long, and others are at work."""
+
 
 class WorkerMethods:
     """The methods of one worker. `open` comes first; everything else is about one session of that home."""
@@ -46,6 +49,7 @@ class WorkerMethods:
         self._sessions: dict[str, Session] = {}
         self._told: dict[str, Mapping[str, Any]] = {}
         self._turns: set[asyncio.Task[None]] = set()
+        self._few = asyncio.Semaphore(_LOADING)
         self._untold: set[tuple[str, str]] = set()
 
     def begin(self, outbox: Outbox) -> None:
@@ -130,7 +134,8 @@ class WorkerMethods:
             self._home.sessions.runtime.learn(environment)
             try:
                 with logging_about(session_id=session_id):
-                    opened = await self._home.sessions.resume(session_id, approver=ClientsAnswer())
+                    async with self._few:
+                        opened = await self._home.sessions.resume(session_id, approver=ClientsAnswer())
             except RuntimeError as error:  # the kernel's word for a module that it cannot do without
                 raise ModuleLoadError(describe(error)) from error
             if session_id in self._sessions:
