@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from amplifierd.session_store.json_lines import encoded_for_others
@@ -14,19 +15,21 @@ from amplifierd.sessions.tree_events import is_delta
 _RESERVED = frozenset({"error", "open", "message"})
 """Names that browsers give a meaning of their own."""
 
+_NAMES_REMEMBERED = 1024
+
 _OF_A_LINE = ("seq", "ts", "lvl", "event", "session_id", "parent_id", "correlation_id", "data")
 
 
 class PublishedEvent:
     """One event. `sequence` numbers it within its tree; a daemon event has none. `number` is that of the global stream.
 
-    One with `owners` is told only to them. One that `is_relayed` happened at another member. Its bytes are never
-    changed, so that all who get it share them.
+    One with `owners` is told only to them. One that `is_relayed` happened at another member. Its bytes, `size` of them,
+    are never changed, so that all who get it share them.
     """
 
     __slots__ = (
         *("_envelope_from", "body", "is_delta", "is_relayed", "name", "number", "owners", "root_id", "sequence"),
-        "session_id",
+        *("session_id", "size"),
     )
 
     def __init__(
@@ -43,13 +46,10 @@ class PublishedEvent:
         self.name, self.session_id, self.root_id = name, session_id, root_id
         self.sequence, self.is_delta, self.owners = sequence, is_delta, owners
         self.number, self.is_relayed = 0, False
-        head = b"event: %b\ndata: " % _field(name)
+        head = _head(name)
         self._envelope_from = len(head)
         self.body = b"%b%b\n\n" % (head, envelope)
-
-    @property
-    def size(self) -> int:
-        return len(self.body)
+        self.size = len(self.body)
 
     def frame(self) -> bytes:
         """Return the frame on the stream of a session; a daemon event leaves the client's last id as it is."""
@@ -111,7 +111,8 @@ def stored_event(line: StoredEvent, root_id: str) -> PublishedEvent:
     )
 
 
-def _field(name: str) -> bytes:
-    """Return a name as one line that no browser takes for something of its own."""
+@lru_cache(maxsize=_NAMES_REMEMBERED)
+def _head(name: str) -> bytes:
+    """Return what comes before an envelope: the name as one line that no browser takes for something of its own."""
     line = " ".join(name.splitlines())
-    return (f"event:{line}" if line in _RESERVED else line).encode(errors="replace")
+    return f"event: {f'event:{line}' if line in _RESERVED else line}\ndata: ".encode(errors="replace")

@@ -51,7 +51,7 @@ class Subscriber:
         self._queue: deque[Item] = deque()
         self._size = 0
         self._is_shedding = False
-        self._news = asyncio.Event()
+        self._waiting: asyncio.Future[None] | None = None
 
     def wants(self, event: PublishedEvent) -> bool:
         return self._wants(event)
@@ -73,7 +73,7 @@ class Subscriber:
         self._size += item.size
         if self._is_full():
             self._make_room()
-        self._news.set()
+        self._wake()
 
     def take(self, most_bytes: int = 1 << 16) -> list[Item]:
         """Return what has come first, about as much as fits, and forget it."""
@@ -84,19 +84,24 @@ class Subscriber:
             taken.append(item)
             size += item.size
         self._size -= size
-        if not self._queue:
-            self._news.clear()
         return taken
 
     async def news(self, timeout_s: float) -> bool:
         """Wait until something has come or the subscription is closed; False when nothing did in time."""
         if not self._queue and not self.is_closed:
+            loop = asyncio.get_running_loop()
+            self._waiting = loop.create_future()
+            timer = loop.call_later(timeout_s, self._wake)
             try:
-                async with asyncio.timeout(timeout_s):
-                    await self._news.wait()
-            except TimeoutError:
-                return False
-        return True
+                await self._waiting
+            finally:
+                self._waiting = None
+                timer.cancel()
+        return bool(self._queue) or self.is_closed
+
+    def _wake(self) -> None:
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
 
     @property
     def waiting(self) -> int:
@@ -110,7 +115,7 @@ class Subscriber:
     def close(self) -> None:
         """Take nothing more; what has come already can be read."""
         self.is_closed = True
-        self._news.set()
+        self._wake()
 
     def clear(self) -> None:
         """Free what is queued."""

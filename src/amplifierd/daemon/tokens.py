@@ -70,6 +70,7 @@ class Tokens:
         self._paths, self._configured = paths, tuple(map(parse_configured, configured))
         self.others: Callable[[], tuple[Token, ...]] = tuple
         self._lock = paths.locks / "tokens.lock"
+        self._files = (str(paths.token_file), str(paths.tokens_file))
         self._seen: object = None
         self._known: tuple[Token, ...] = ()
 
@@ -110,7 +111,7 @@ class Tokens:
             SettingsError: a file cannot be read.
             FormatUnsupportedError: a newer version wrote the file.
         """
-        seen = (_stamp(self._paths.token_file), _stamp(self._paths.tokens_file))
+        seen = [*map(_stamp, self._files)]
         if seen != self._seen:
             first = _read_first(self._paths.token_file)
             self._known = (*first, *self._configured, *_read_named(self._paths.tokens_file))
@@ -239,7 +240,7 @@ def _new_secret() -> str:
     return _PREFIX + secrets.token_urlsafe(32)
 
 
-def _stamp(file: Path) -> tuple[int, int, int] | None:
+def _stamp(file: str) -> tuple[int, int, int] | None:
     try:
         status = os.stat(file)  # noqa: PTH116 - asked for every request
     except OSError:

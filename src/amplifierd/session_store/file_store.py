@@ -46,7 +46,7 @@ T = TypeVar("T")
 
 _MOST_OPEN = 64  # sessions whose files stay open; each has up to four descriptors
 _ON_LOOP_BYTES = 1 << 18  # more is written in a thread
-_READ_ON_LOOP_BYTES = 1 << 14  # a record is read for nearly every request: getting it from a thread takes much longer
+_READ_ON_LOOP_BYTES = 1 << 16  # a record is read for nearly every request: getting it from a thread takes much longer
 
 
 class FileStore:

@@ -145,11 +145,13 @@ class Peer(asyncio.Protocol):
             return
         *lines, rest = bytes(self._received).split(b"\n")
         self._received = bytearray(rest)
-        for line in lines:
+        place = 0
+        while place < len(lines):
             if self._begun is None:
-                self._take(line)
+                self._take(lines[place])
+                place += 1
             else:
-                self._take_line_of(*self._begun, line)
+                place += self._take_lines_of(*self._begun, lines[place : place + self._missing_lines])
 
     def eof_received(self) -> bool:
         return False
@@ -190,12 +192,14 @@ class Peer(asyncio.Protocol):
             case _:
                 self._refuse(None, INVALID_REQUEST, "neither a request nor an answer")
 
-    def _take_line_of(self, method: str, params: dict[str, Any], line: bytes) -> None:
-        params["lines"].append(line)
-        self._missing_lines -= 1
+    def _take_lines_of(self, method: str, params: dict[str, Any], lines: Sequence[bytes]) -> int:
+        """Take lines of a notification, and hear it with the last of them; returns how many they are."""
+        params["lines"] += lines
+        self._missing_lines -= len(lines)
         if not self._missing_lines:
             self._begun = None
             self._hear(method, params)
+        return len(lines)
 
     def _hear(self, method: str, params: Mapping[str, Any]) -> None:
         if method == CANCEL:
