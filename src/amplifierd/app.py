@@ -113,6 +113,7 @@ def create_app(settings: Settings | None = None, *, home: Home | None = None, ad
         openapi_url=None,
         docs_url=None,
         redoc_url=None,
+        telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
     )
     app.state.daemon, app.state.failure = daemon, None
     app.state.login_cookie = LoginCookie(_cookie_name(served), served.settings, daemon.credentials)

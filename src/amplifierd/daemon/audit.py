@@ -16,6 +16,8 @@ KEPT = 5
 
 logger = logging.getLogger(__name__)
 
+_encode = json.JSONEncoder(ensure_ascii=False).encode
+
 
 class AuditLog:
     """The record of a daemon's mutating calls; private, and bounded like the log."""
@@ -26,7 +28,7 @@ class AuditLog:
 
     def record(self, **facts: Any) -> None:
         """Append a line; a disk that takes none is told in the log, and stops no request."""
-        line = json.dumps({"time": now(), **facts}, ensure_ascii=False) + "\n"
+        line = f"{_encode({'time': now(), **facts})}\n"
         try:
             file = self._opened()
             file.append(line)

@@ -12,6 +12,7 @@ import re
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,7 @@ class Token:
     created_at: str | None = None
     limits: Limits | None = None
 
-    @property
+    @cached_property
     def caller(self) -> Caller:
         return Caller(self.name, self.owner, self.scope, limits=self.limits, token_hash=self.hash)
 

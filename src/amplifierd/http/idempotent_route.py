@@ -11,7 +11,6 @@ from typing import Any
 from fastapi import Request, Response
 from fastapi.dependencies.models import Dependant
 from fastapi.exceptions import RequestValidationError
-from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
 from amplifier_core import llm_errors
@@ -25,6 +24,7 @@ from amplifierd.turns.turn_queue import TurnKey
 from .dependencies import requires
 from .models import problems
 from .problem_answers import error_answer
+from .quick_route import QuickRoute
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
@@ -45,7 +45,7 @@ _PARAMETER = {
 logger = logging.getLogger(__name__)
 
 
-class IdempotentRoute(APIRoute):
+class IdempotentRoute(QuickRoute):
     """A route that answers a repeated POST as it did the first, also while the first is still at work.
 
     A stream cannot be repeated: its response needs an attribute `repeat`, the response that stands for it.
@@ -70,7 +70,7 @@ class SubmittingRoute(IdempotentRoute):
     """
 
     def get_route_handler(self) -> Handler:
-        handle, repeatable = APIRoute.get_route_handler(self), super().get_route_handler()
+        handle, repeatable = QuickRoute.get_route_handler(self), super().get_route_handler()
         scopes = _scopes(self.dependant)
 
         async def handler(request: Request) -> Response:

@@ -7,11 +7,12 @@ import shutil
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
 from amplifier_foundation.sources import Progress
-from amplifier_sessions.session_directory import TRANSCRIPT
+from amplifier_sessions.session_directory import METADATA, TRANSCRIPT
 from amplifier_system.tasks import run_to_end
 from amplifier_system.threads import Stop, in_thread
 from amplifierd.exceptions import HoldLostError, SessionError, SessionExistsError, SessionNotFoundError
@@ -45,6 +46,7 @@ from .whole_session import read_whole, session_contents
 T = TypeVar("T")
 
 _MOST_OPEN = 64  # sessions whose files stay open; each has up to four descriptors
+_MOST_KNOWN = 1024  # sessions whose paths are not put together again
 _ON_LOOP_BYTES = 1 << 18  # more is written in a thread
 _READ_ON_LOOP_BYTES = 1 << 16  # a record is read for nearly every request: getting it from a thread takes much longer
 
@@ -60,6 +62,7 @@ class FileStore:
         self._trash = Trash(paths.sessions)
         self._index = SessionIndex(paths, progress)
         self._writers: OrderedDict[str, SessionWriter] = OrderedDict()
+        self._files = lru_cache(maxsize=_MOST_KNOWN)(self._files_of)
         remove_leftovers(paths.sessions)
         self._trash.remove_leftovers()
 
@@ -326,7 +329,7 @@ class FileStore:
         writer = self._writer(hold.session_id)
         return await writer.in_turn(lambda: work(writer))
 
-    def _files(self, session_id: str) -> SessionFiles:
+    def _files_of(self, session_id: str) -> SessionFiles:
         return SessionFiles(self._sessions / checked_session_id(session_id))
 
     def _writer(self, session_id: str) -> SessionWriter:

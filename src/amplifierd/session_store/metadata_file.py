@@ -53,9 +53,9 @@ def parse_metadata(content: bytes, path: Path) -> SessionRecord:
     return parse_record(content, path.parent.name, path)
 
 
-def parse_record(content: bytes, session_id: str, place: Path | None = None) -> SessionRecord:
+def parse_record(content: bytes, session_id: str, place: Path | str | None = None) -> SessionRecord:
     """Return the record of a session that is stored at a place, and raise what `parse_metadata` raises."""
-    where = place or Path(f"session {session_id}")
+    where = place or f"session {session_id}"
     try:
         fields = METADATA_FORMAT.parse(content, where)
         for name in _NOT_OF_THE_RECORD:

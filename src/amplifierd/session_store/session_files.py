@@ -19,7 +19,7 @@ from amplifierd.exceptions import MountPlanMissingError, SessionError, SessionNo
 from .hold import Hold, Holder
 from .json_lines import read_lines, read_since
 from .message_page import MessagePage, Place
-from .metadata_file import parse_metadata
+from .metadata_file import parse_record
 from .record import SessionRecord
 
 EVENTS = "events.jsonl"
@@ -65,7 +65,7 @@ class SessionFiles:
         content = self.read(METADATA)
         if content is None:
             raise self.not_found()
-        return parse_metadata(content, self.path(METADATA))
+        return parse_record(content, self.session_id, f"{self.directory}/{METADATA}")
 
     def read_plan(self, number: int | None) -> dict[str, Any]:
         name = PLAN if number is None else archived_plan_name(number)
