@@ -29,7 +29,8 @@ logger = logging.getLogger(__name__)
 _LOOK_S = 10.0
 """How often members look at what they share, even if none says that something has changed."""
 
-_NOT_AGAIN_S = 0.25
+_MOMENT_S = 0.25
+"""Those who are not known here and ask within so short a time are looked for together."""
 
 
 class TicketBook(Protocol):
@@ -66,6 +67,7 @@ class Credentials:
         self._shared_tokens: SharedTokens | None = None
         self._looking: asyncio.Task[None] | None = None
         self._looked_at = 0.0
+        self._alone = asyncio.Lock()
         self._woken = asyncio.Event()
 
     async def load(self) -> None:
@@ -83,12 +85,15 @@ class Credentials:
         store.notifications.subscribe("amplifier_cluster", lambda word: self._woken.set())
         self._looking = asyncio.create_task(self._keep_looking())
 
-    async def look(self) -> None:
-        """Learn what other members know."""
-        if self._shared_tokens is not None and isinstance(self.logins, SharedLogins):
-            self._looked_at = time.monotonic()
-            await self._shared_tokens.look()
-            await self.logins.look()
+    async def look(self, *, unless_since: float = float("inf")) -> None:
+        """Learn what other members know, unless that was begun after a moment and is done."""
+        async with self._alone:
+            if self._shared_tokens is None or not isinstance(self.logins, SharedLogins):
+                return
+            if self._looked_at <= unless_since:
+                self._looked_at = time.monotonic()
+                await self._shared_tokens.look()
+                await self.logins.look()
 
     async def find(self, presented: str) -> Caller | None:
         """Return whose token it is, also if another member made it just now."""
@@ -99,9 +104,12 @@ class Credentials:
         return caller
 
     async def look_again(self) -> None:
-        """Look whether others know a caller who is not known here, unless that was done just now."""
-        if self._store is not None and time.monotonic() - self._looked_at > _NOT_AGAIN_S:
-            await self.look()
+        """Look whether others know a caller who is not known here; a member may have let them in just now."""
+        if self._store is None:
+            return
+        asked_at = time.monotonic()
+        await asyncio.sleep(self._looked_at + _MOMENT_S - asked_at)
+        await self.look(unless_since=asked_at)
 
     async def _keep_looking(self) -> None:
         while True:
