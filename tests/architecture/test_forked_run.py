@@ -13,7 +13,7 @@ import plain_pytest
 
 CONFTEST = f"""
 import sys
-sys.path.append({str(Path(__file__).parents[1])!r})
+sys.path.append({str(Path(__file__).parents[1] / "stand_ins")!r})
 from forked_run import ForkedRun
 def pytest_configure(config):
     config.pluginmanager.register(ForkedRun(3))

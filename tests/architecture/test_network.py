@@ -43,12 +43,13 @@ def test_unix_socket(tmp_path, monkeypatch):
 def test_a_test_that_tries_to_leave_the_machine_fails_even_if_it_hides_the_refusal(tmp_path: Path) -> None:
     shutil.copy(CONFTEST, tmp_path)
     (tmp_path / "test_sockets.py").write_text(SUITE)
+    stand_ins = str(CONFTEST.parent / "stand_ins")
     options = ["-q", "-rE", "-p", "no:cacheprovider", "-p", "no:schemathesis", "--rootdir", "."]
 
     run = subprocess.run(
         [sys.executable, "-m", "pytest", *options, "test_sockets.py"],
         cwd=tmp_path,
-        env={**os.environ, "COLUMNS": "200"},  # so that no line of the summary is cut
+        env={**os.environ, "PYTHONPATH": stand_ins, "COLUMNS": "200"},  # so that no line of the summary is cut
         capture_output=True,
         text=True,
         check=False,

@@ -16,7 +16,7 @@ from amplifier_core import __version__
 ROOT = Path(__file__).parents[2]
 
 VERBS = {
-    "help", "install", "run", "test", "units", "scenes", "check", "format", "lint", "types", "imports",
+    "help", "install", "run", "test", "suite", "check", "format", "lint", "types", "imports",
     "serve", "pages", "pictures", "bench", "compat", "soak", "fuzz", "clean",
 }  # fmt: skip
 

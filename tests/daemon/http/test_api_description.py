@@ -58,6 +58,8 @@ def test_every_creating_post_takes_a_key(served: Served) -> None:
 
     assert without <= {
         "/api/v1/auth/ticket",
+        "/api/v1/cluster/members/{member_id}/drain",
+        "/api/v1/cluster/members/{member_id}/fence",
         "/api/v1/render",
         "/api/v1/tokens",
         "/api/v1/trust",

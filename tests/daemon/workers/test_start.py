@@ -84,8 +84,8 @@ async def start() -> AsyncIterator[WorkerStart]:
     await start.close()
 
 
-def find_template(*workers: Started) -> int:
-    """Return the pid of the template that workers were forked from."""
+def templates() -> set[int]:
+    """Return the pids of the templates, and of what was forked from them, that this process has."""
 
     def is_template(pid: int) -> bool:
         try:
@@ -94,8 +94,13 @@ def find_template(*workers: Started) -> int:
         except OSError:
             return False
 
-    (template,) = {*filter(is_template, all_pids())} - {worker.tree.pid for worker in workers}
-    return template
+    return {*filter(is_template, all_pids())}
+
+
+@pytest.fixture
+def others() -> set[int]:
+    """What other tests of this process have at work."""
+    return templates()
 
 
 async def test_a_forked_worker_is_like_one_that_was_executed(start: WorkerStart) -> None:
@@ -109,9 +114,10 @@ async def test_a_forked_worker_is_like_one_that_was_executed(start: WorkerStart)
     assert await forked.end() == await executed.end() == -signal.SIGKILL
 
 
-async def test_a_template_that_is_gone_is_replaced_and_its_workers_stay(start: WorkerStart) -> None:
+async def test_a_template_that_is_gone_is_replaced_and_its_workers_stay(others: set[int], start: WorkerStart) -> None:
     first = await Started.by(start)
-    os.kill(find_template(first), signal.SIGKILL)
+    (template,) = templates() - others - {first.tree.pid}
+    os.kill(template, signal.SIGKILL)
 
     second = await Started.by(start)
     third = await Started.by(start)
@@ -122,9 +128,9 @@ async def test_a_template_that_is_gone_is_replaced_and_its_workers_stay(start: W
         assert await worker.end() == -signal.SIGKILL
 
 
-async def test_closing_ends_the_template_and_no_worker(start: WorkerStart) -> None:
+async def test_closing_ends_the_template_and_no_worker(others: set[int], start: WorkerStart) -> None:
     worker = await Started.by(start)
-    template = find_template(worker)
+    (template,) = templates() - others - {worker.tree.pid}
 
     await start.close()
 

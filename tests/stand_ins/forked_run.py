@@ -20,7 +20,7 @@ import pytest
 
 Numbers = Sequence[int]  # tests, by their place among those that were collected
 
-_TESTS = Path(__file__).parent
+_TESTS = Path(__file__).parents[1]
 _BUSY = tuple(_TESTS / name for name in ("core", "kit", "modules", "rendering", "sessions", "system"))
 """Folders whose tests keep a core busy. Those of the others often wait, for processes that they started."""
 
