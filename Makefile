@@ -105,11 +105,13 @@ bench: install peer ## Run every benchmark, side by side with the reference kern
 compat: install peer ## Run our contract suites on the reference kernel, and explain every difference
 	@$(WITH_PEER) $(VENV)/bin/python -m pytest tests/compat
 
-soak: install ## Kill sessions, commands and a loaded daemon, and look at what is left; wants a quiet machine
+soak: install ## Kill sessions, commands, a loaded daemon and a cluster, and look at what is left; wants a quiet machine
 	@$(VENV)/bin/python tests/stand_ins/crash_soak.py --kills 100
 	@$(VENV)/bin/python tests/stand_ins/command_soak.py --kills 100 --way continue
 	@$(VENV)/bin/python tests/stand_ins/command_soak.py --kills 100 --way run
 	@$(VENV)/bin/python tests/stand_ins/daemon_soak.py --streaming 100 --idle 1000 --turns 5 --limits
+	@$(VENV)/bin/python tests/stand_ins/cluster_gate.py --rounds 100
+	@$(VENV)/bin/python tests/stand_ins/cluster_soak.py --sessions 200 --minutes 10
 
 fuzz: install ## Send the daemon thousands of requests that nobody would write
 	@AMPLIFIER_FUZZ_EXAMPLES=300 $(VENV)/bin/python -m pytest -q tests/daemon/http/test_fuzz.py

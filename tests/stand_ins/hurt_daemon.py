@@ -16,7 +16,7 @@ from typing import Any
 import httpx2
 from daemon_process import DaemonProcess
 
-CLOCK = Path(__file__).parent / "shifted_clock"
+CLOCK = Path(__file__).parent / "other_machine"
 PATIENCE_S = 60.0
 _DROP_CAPABILITY = 24  # PR_CAPBSET_DROP
 

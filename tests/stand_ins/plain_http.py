@@ -51,19 +51,21 @@ class Connection:
     async def get(self, path: str) -> Answer:
         return await self.ask("GET", path)
 
-    async def post(self, path: str, body: Mapping[str, Any] | None = None) -> Answer:
-        return await self.ask("POST", path, json.dumps(dict(body or {})).encode())
+    async def post(
+        self, path: str, body: Mapping[str, Any] | None = None, headers: Mapping[str, str] | None = None
+    ) -> Answer:
+        return await self.ask("POST", path, json.dumps(dict(body or {})).encode(), headers)
 
-    async def ask(self, method: str, path: str, body: bytes = b"") -> Answer:
+    async def ask(self, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None) -> Answer:
         """Send a request and return its answer."""
-        self._send(method, path, body)
-        status, headers = await self._begin()
-        length = int(headers.get(b"content-length", b"0"))
+        self._send(method, path, body, headers)
+        status, answered = await self._begin()
+        length = int(answered.get(b"content-length", b"0"))
         return Answer(status, await self._reader.readexactly(length))
 
-    async def chunks(self, path: str) -> AsyncIterator[bytes]:
+    async def chunks(self, path: str, headers: Mapping[str, str] | None = None) -> AsyncIterator[bytes]:
         """Yield what a stream sends, piece by piece as it was written, until the server ends it."""
-        self._send("GET", path)
+        self._send("GET", path, b"", headers)
         status, _ = await self._begin()
         if status != 200:
             raise AssertionError(f"GET {path} was answered with {status}")
@@ -75,8 +77,9 @@ class Connection:
         self._send("GET", path)
         await self._begin()
 
-    def _send(self, method: str, path: str, body: bytes = b"") -> None:
+    def _send(self, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None) -> None:
         kind = b"Content-Type: application/json\r\nContent-Length: %d\r\n" % len(body) if body else b""
+        kind += "".join(f"{name}: {value}\r\n" for name, value in (headers or {}).items()).encode()
         self._writer.write(b"%b %b HTTP/1.1\r\n%b%b\r\n%b" % (method.encode(), path.encode(), self._head, kind, body))
 
     async def _begin(self) -> tuple[int, dict[bytes, bytes]]:

@@ -1,7 +1,7 @@
 """tool-traced: three tools that leave a line in `runs.txt` of a folder when they begin and when they end.
 
 `look` only reads, `note` writes, and `send` puts a file into `outbox`, where it finds out afterwards whether it did.
-Configuration: `folder`.
+Configuration: `folder`, and `pause_s`, how long each of them takes.
 """
 
 import asyncio
@@ -20,18 +20,18 @@ class TracedTool:
     description = "For tests."
     input_schema = _SCHEMA
 
-    def __init__(self, name: str, folder: Path) -> None:
-        self.name, self._folder = name, folder
+    def __init__(self, name: str, folder: Path, pause_s: float) -> None:
+        self.name, self._folder, self._pause_s = name, folder, pause_s
         self.retry = {"look": "safe", "send": "check"}.get(name, "never")
         self.effects = frozenset({"read"} if name == "look" else {"write"})
 
     async def execute(self, input: dict[str, Any]) -> ToolResult:
         token = input["token"]
         self._mark("begin", token)
-        await asyncio.sleep(0.02)
+        await asyncio.sleep(self._pause_s)
         if self.name == "send":
             (self._folder / "outbox" / token).touch()
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(self._pause_s)
         self._mark("end", token)
         return ToolResult(output=f"{self.name} {token} done")
 
@@ -45,7 +45,8 @@ class TracedTool:
 
 
 async def mount(coordinator: ModuleCoordinator, config: dict[str, Any] | None = None) -> None:
-    folder = Path((config or {})["folder"])
+    given = config or {}
+    folder, pause_s = Path(given["folder"]), float(given.get("pause_s", 0.02))
     (folder / "outbox").mkdir(exist_ok=True)
     for name in ("look", "note", "send"):
-        await coordinator.mount("tools", TracedTool(name, folder), name=name)
+        await coordinator.mount("tools", TracedTool(name, folder, pause_s), name=name)

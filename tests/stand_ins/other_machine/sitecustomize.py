@@ -1,9 +1,11 @@
-"""A clock that can be set while a process runs: put this directory on PYTHONPATH, and the seconds by which it is to be
-wrong into the file that SHIFTED_CLOCK names. Only the time of day is wrong, as it is when somebody sets a clock."""
+"""A process that takes itself for one on another machine: put this directory on PYTHONPATH. OTHER_HOST is the name of
+the machine, and the file that SHIFTED_CLOCK names has the seconds by which its clock is wrong, which can be set while
+the process runs. Only the time of day is wrong, as it is when somebody sets a clock."""
 
 import datetime
 import os
 import time
+import warnings
 from typing import Any, Self
 
 _exact, _real = time.time, datetime.datetime
@@ -29,5 +31,11 @@ class _Shifted(_real, metaclass=_Meta):
 
 
 if "SHIFTED_CLOCK" in os.environ:
+    warnings.filterwarnings("ignore", "datetime.datetime size changed")  # what is compiled compares it
     time.time = _time
     datetime.datetime = _Shifted  # type: ignore[misc]
+
+if "OTHER_HOST" in os.environ:
+    import socket
+
+    socket.gethostname = lambda: os.environ["OTHER_HOST"]

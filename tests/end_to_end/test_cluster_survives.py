@@ -1,0 +1,23 @@
+"""One round of what `make soak` does to a cluster a hundred times: machines and databases fail while sessions work."""
+
+import sys
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
+
+from cluster_gate import SCENES, Gate, play
+from cluster_place import ClusterPlace
+from cluster_tampering import unseen
+
+
+async def test_nothing_is_lost_or_done_twice_whatever_fails(tmp_path: Path) -> None:
+    async with ClusterPlace(seed=1) as place:
+        gate = Gate(place)
+
+        counted = await play(gate, SCENES, load=2, rest_s=4.0)
+
+        assert counted["interrupted turns"] >= 3
+        assert counted["completed turns"] > counted["interrupted turns"]
+        taken_over = next(each.session_id for each in place.clients if each.session_id.startswith("power"))
+        with place.databases.connect() as connection:
+            assert not unseen(connection, place.folder, taken_over, tmp_path)
