@@ -15,7 +15,6 @@ from hypothesis import settings
 sys.path.append(str(Path(__file__).parent / "stand_ins"))
 
 import warm_python
-
 from forked_run import ForkedRun
 
 settings.register_profile("suite", derandomize=True, deadline=None, max_examples=50)
