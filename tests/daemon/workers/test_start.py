@@ -1,6 +1,5 @@
 """How workers come to be: as forks of a template, or as programs of their own, which makes no difference to them."""
 
-import asyncio
 import os
 import signal
 import socket
@@ -49,12 +48,10 @@ class Started:
 
     async def facts(self) -> dict[str, Any]:
         """Return what the system says about it once it answers."""
-        is_over = asyncio.Event()
-        peer = await Peer.connect(self._connection.dup(), at_end=is_over.set)
+        peer = await Peer.connect(self._connection.dup())
         with pytest.raises(Exception, match="no home"):
             await peer.call("load", session_id="none", environment={})
         peer.close()
-        await is_over.wait()
         stat = (self._proc / "stat").read_bytes().rpartition(b")")[2].split()
         variables = dict(one.split(b"=", 1) for one in (self._proc / "environ").read_bytes().split(b"\0")[:-1])
         marker = self.tree.marker.encode()
