@@ -159,9 +159,9 @@ def test_ctrl_c_stops_the_turn_in_the_daemon(amplifier: Any) -> None:
     process.send_signal(signal.SIGINT)
     assert "Ctrl-C again" in process.stderr.readline()
     process.send_signal(signal.SIGINT)
-    rest = [json.loads(line) for line in process.communicate(timeout=60)[0].splitlines()]
+    rest = [json.loads(line) for line in process.stdout]
 
-    assert process.wait() == 130
+    assert process.wait(timeout=60) == 130
     assert rest[-1]["data"]["status"] == "cancelled"
 
 
