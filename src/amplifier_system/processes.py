@@ -30,7 +30,6 @@ import logging
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 import uuid
@@ -39,6 +38,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, NoReturn, Protocol
 
+from .process_members import MEMBERS, MarkedMembers, MembersOf, is_running
 from .tasks import run_to_end
 
 logger = logging.getLogger(__name__)
@@ -48,10 +48,6 @@ MARKER_PREFIX = "AMPLIFIER_CHILD_"
 _KILL_LIMIT_S = 5.0
 _REAP_LIMIT_S = 1.0
 _POLL_S = 0.02
-_CHASE_LIMIT_S = 0.2
-_QUIET_S = 0.005
-_DEAD_STATES = (b"Z", b"X")
-_PROC = Path("/proc")
 
 # Starting waits for file systems and ending for processes; neither may wait for the event loop's own worker threads.
 _workers = ThreadPoolExecutor(max_workers=32, thread_name_prefix="process-tree")
@@ -76,130 +72,6 @@ class Child(Protocol):
     def wait(self) -> int:
         """Wait until it has exited, and reap it."""
         ...
-
-
-class Members(Protocol):
-    """The living processes of a tree."""
-
-    def find(self) -> list[int]:
-        """Return their pids."""
-        ...
-
-    def signal(self, number: int) -> list[int]:
-        """Signal each process in the moment in which it is found, and return their pids."""
-        ...
-
-    def signal_group(self, number: int) -> None:
-        """Signal the child's process group, all of it in one step."""
-        ...
-
-
-class MarkedMembers:
-    """The processes of the group or with the marker, as `/proc` shows them."""
-
-    def __init__(self, pid: int, marker: str, is_reaped: Callable[[], bool]) -> None:
-        self._group = str(pid).encode()
-        self._leader = _PROC / str(pid)
-        self._marker = f"{marker}=".encode()
-        self._is_reaped = is_reaped
-
-    def find(self) -> list[int]:
-        return [pid for pid in all_pids() if self._is_member(pid)]
-
-    def signal(self, number: int) -> list[int]:
-        newest = _newest_pid()
-        signalled = [pid for pid in all_pids() if self._is_member(pid) and self._signal(pid, number)]
-        return signalled + self._signal_newborn(newest, number)
-
-    def _signal_newborn(self, newest: int, number: int) -> list[int]:
-        """Signal what has been started since `newest`, until a while has passed without a member among it.
-
-        A process that forks and exits is gone before a scan of all others gets to it; its child has to be met here. On
-        a busy machine that while can pass before anything is looked at. So the last look must have found that nothing
-        at all was started since the one before: a child that was missed would have been.
-        """
-        signalled: list[int] = []
-        limit = time.monotonic() + _CHASE_LIMIT_S
-        quiet_end = time.monotonic() + _QUIET_S
-        while True:
-            before, newest = newest, _newest_pid()
-            for pid in range(before + 1, newest + 1):
-                if self._is_member(pid) and self._signal(pid, number):
-                    signalled.append(pid)
-                    quiet_end = time.monotonic() + _QUIET_S
-            now = time.monotonic()
-            if (now >= quiet_end and newest == before) or now >= limit:
-                return signalled
-
-    def signal_group(self, number: int) -> None:
-        if self._owns_group():
-            with contextlib.suppress(ProcessLookupError, PermissionError):  # none is left, or none of ours
-                os.killpg(int(self._group), number)
-
-    def _signal(self, pid: int, number: int) -> bool:
-        """Signal the process if it is still a member; a descriptor stands for one process, a pid for many in turn."""
-        descriptor = _open_process(pid)
-        try:
-            if not self._is_member(pid):
-                return False
-            if descriptor is None:
-                os.kill(pid, number)
-            else:
-                signal.pidfd_send_signal(descriptor, number)
-        except ProcessLookupError:
-            return False
-        except PermissionError:  # it runs as another user, and is reported as left
-            return True
-        finally:
-            if descriptor is not None:
-                os.close(descriptor)
-        return True
-
-    def _is_member(self, pid: int) -> bool:
-        try:
-            stat = (_PROC / str(pid) / "stat").read_bytes()
-            state, _, group, session = stat.rpartition(b")")[2].split()[:4]
-            if state in _DEAD_STATES:
-                return False
-            if group == session == self._group and self._owns_group():
-                return True
-            environment = (_PROC / str(pid) / "environ").read_bytes()
-        except (OSError, ValueError):
-            return False
-        return environment.startswith(self._marker) or b"\0" + self._marker in environment
-
-    def _owns_group(self) -> bool:
-        """Say whether the group's number is still this tree's: once the leader is reaped a new process may have it."""
-        return not self._is_reaped() or not self._leader.exists()
-
-
-class GroupMembers:
-    """The process group, where no more can be known; its members are not told apart."""
-
-    def __init__(self, pid: int, marker: str, is_reaped: Callable[[], bool]) -> None:
-        self._pid = pid
-        self._is_reaped = is_reaped
-
-    def find(self) -> list[int]:
-        return self.signal(0)
-
-    def signal(self, number: int) -> list[int]:
-        try:
-            if self._is_reaped() and _is_running(self._pid):
-                return []  # the number belongs to another process by now
-            os.killpg(self._pid, number)
-        except (ProcessLookupError, PermissionError):  # none is left, or only dead ones
-            return []
-        return [self._pid]
-
-    def signal_group(self, number: int) -> None:
-        self.signal(number)
-
-
-# Makes the members of a tree from the child's pid, the marker, and what tells whether the child is reaped.
-MembersOf = Callable[[int, str, Callable[[], bool]], Members]
-
-MEMBERS: MembersOf = MarkedMembers if sys.platform == "linux" else GroupMembers
 
 
 class ProcessTree:
@@ -371,7 +243,7 @@ class ProcessTree:
 
 def kill_tree(pid: int, marker: str) -> None:
     """Kill a process that another one started, and everything that has the marker in its environment."""
-    members = MEMBERS(pid, marker, lambda: not _is_running(pid))
+    members = MEMBERS(pid, marker, lambda: not is_running(pid))
     members.signal_group(signal.SIGKILL)
     limit = time.monotonic() + _KILL_LIMIT_S
     while members.signal(signal.SIGKILL) and time.monotonic() < limit:
@@ -406,32 +278,3 @@ async def reading(pipe: IO[bytes] | None) -> AsyncIterator[asyncio.StreamReader]
         yield stream
     finally:
         transport.close()
-
-
-def all_pids() -> list[int]:
-    """Return the numbers of all processes."""
-    with os.scandir(_PROC) as entries:
-        return [int(entry.name) for entry in entries if entry.name.isdigit()]
-
-
-def _newest_pid() -> int:
-    """Return the number that the latest process of all was given."""
-    return int((_PROC / "loadavg").read_bytes().split()[-1])
-
-
-def _open_process(pid: int) -> int | None:
-    """Return a descriptor of the process, None when it is gone or the system has no such descriptors."""
-    try:
-        return os.pidfd_open(pid)
-    except OSError:
-        return None
-
-
-def _is_running(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:  # it runs as another user
-        pass
-    return True

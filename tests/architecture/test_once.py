@@ -11,7 +11,7 @@ SOURCES = [*(ROOT / "src").rglob("*.py"), *(ROOT / "modules").rglob("*.py")]
 @pytest.mark.parametrize(
     ("words", "owner"),
     [
-        ("killpg", "src/amplifier_system/processes.py"),
+        ("killpg", "src/amplifier_system/process_members.py"),
         ("start_new_session", "src/amplifier_system/processes.py"),
         ("removeprefix('profiles/')", "src/amplifierd/documents/extends.py"),  # the forms of `extends`
         ('"amplifier.modules"', "src/amplifier_core/packages.py"),

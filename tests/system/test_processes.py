@@ -17,7 +17,8 @@ sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
 from processes import Started, leaving_nothing
 
 from amplifier_core.testing import wait_for
-from amplifier_system.processes import MARKER_PREFIX, GroupMembers, MarkedMembers, ProcessTree, reading
+from amplifier_system.process_members import GroupMembers, MarkedMembers
+from amplifier_system.processes import MARKER_PREFIX, ProcessTree, reading
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nothing but the process group can be seen")
 

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO
 
-from amplifier_system.processes import MEMBERS, Members, ProcessTree
+from amplifier_system.process_members import MEMBERS, Members
+from amplifier_system.processes import ProcessTree
 from amplifier_system.tasks import run_to_end
 
 from .confinement import Confinement

@@ -13,7 +13,8 @@ import pytest_asyncio
 from agents_at_work import call
 from worker_bench import FAULTS, PROMPT, WorkerBench
 
-from amplifier_system.processes import ProcessTree, all_pids
+from amplifier_system.process_members import all_pids
+from amplifier_system.processes import ProcessTree
 from amplifierd.workers.json_rpc import Peer
 from amplifierd.workers.worker_start import WorkerStart
 
