@@ -13,9 +13,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
+from .process_table import DEAD_STATES, all_pids, environment_of, newest_pid, stat_of
+
 _CHASE_LIMIT_S = 0.2
 _QUIET_S = 0.005
-_DEAD_STATES = (b"Z", b"X")
 _PROC = Path("/proc")
 
 
@@ -48,7 +49,7 @@ class MarkedMembers:
         return [pid for pid in all_pids() if self._is_member(pid)]
 
     def signal(self, number: int) -> list[int]:
-        newest = _newest_pid()
+        newest = newest_pid()
         signalled = [pid for pid in all_pids() if self._is_member(pid) and self._signal(pid, number)]
         return signalled + self._signal_newborn(newest, number)
 
@@ -63,7 +64,7 @@ class MarkedMembers:
         limit = time.monotonic() + _CHASE_LIMIT_S
         quiet_end = time.monotonic() + _QUIET_S
         while True:
-            before, newest = newest, _newest_pid()
+            before, newest = newest, newest_pid()
             for pid in range(before + 1, newest + 1):
                 if self._is_member(pid) and self._signal(pid, number):
                     signalled.append(pid)
@@ -98,13 +99,12 @@ class MarkedMembers:
 
     def _is_member(self, pid: int) -> bool:
         try:
-            stat = (_PROC / str(pid) / "stat").read_bytes()
-            state, _, group, session = stat.rpartition(b")")[2].split()[:4]
-            if state in _DEAD_STATES:
+            state, _, group, session = stat_of(pid)[:4]
+            if state in DEAD_STATES:
                 return False
             if group == session == self._group and self._owns_group():
                 return True
-            environment = (_PROC / str(pid) / "environ").read_bytes()
+            environment = environment_of(pid)
         except (OSError, ValueError):
             return False
         return environment.startswith(self._marker) or b"\0" + self._marker in environment
@@ -141,17 +141,6 @@ class GroupMembers:
 MembersOf = Callable[[int, str, Callable[[], bool]], Members]
 
 MEMBERS: MembersOf = MarkedMembers if sys.platform == "linux" else GroupMembers
-
-
-def all_pids() -> list[int]:
-    """Return the numbers of all processes."""
-    with os.scandir(_PROC) as entries:
-        return [int(entry.name) for entry in entries if entry.name.isdigit()]
-
-
-def _newest_pid() -> int:
-    """Return the number that the latest process of all was given."""
-    return int((_PROC / "loadavg").read_bytes().split()[-1])
 
 
 def _open_process(pid: int) -> int | None:

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from amplifier_system.process_table import DEAD_STATES, all_pids, environment_of, stat_of
+
 _PATIENCE_S = 30.0
 
 _starts = 0
@@ -32,7 +34,7 @@ class Started:
 
     def pids(self) -> list[int]:
         """Return the pids of all that is alive; the dead whom nobody reaped do not count."""
-        return [int(name) for name in os.listdir("/proc") if name.isdigit() and self._is_ours(name)]  # noqa: PTH208 - fast
+        return [pid for pid in all_pids() if self._is_ours(pid)]
 
     def wait_for(self, count: int) -> list[int]:
         """Wait until so many are alive."""
@@ -49,12 +51,9 @@ class Started:
                 os.kill(pid, signal.SIGKILL)
         self.wait_for(0)
 
-    def _is_ours(self, pid: str) -> bool:
+    def _is_ours(self, pid: int) -> bool:
         try:
-            with open(f"/proc/{pid}/environ", "rb", buffering=0) as environment:  # noqa: PTH123 - there are hundreds
-                if self._marker not in environment.read():
-                    return False
-            return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
+            return self._marker in environment_of(pid) and stat_of(pid)[0] not in DEAD_STATES
         except (OSError, IndexError):
             return False
 

@@ -10,7 +10,8 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from amplifier_system.process_members import GroupMembers, all_pids
+from amplifier_system.process_members import GroupMembers
+from amplifier_system.process_table import all_pids
 
 from .enclosure import Reports
 

@@ -8,8 +8,9 @@ from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 
+from amplifier_system.process_table import DEAD_STATES, stat_of
+
 _PROC = Path("/proc")
-_DEAD_STATES = (b"Z", b"X")
 _START_FIELD = 19  # of /proc/<pid>/stat, counted from the state, which follows the name
 
 
@@ -43,10 +44,10 @@ def _has_proc() -> bool:
 
 def _start_from_proc(pid: int) -> float | None:
     try:
-        fields = (_PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()
+        fields = stat_of(pid)
     except (FileNotFoundError, ProcessLookupError):
         return None
-    return None if fields[0] in _DEAD_STATES else int(fields[_START_FIELD]) / os.sysconf("SC_CLK_TCK")
+    return None if fields[0] in DEAD_STATES else int(fields[_START_FIELD]) / os.sysconf("SC_CLK_TCK")
 
 
 def find_start_from_ps(pid: int) -> float | None:

@@ -6,6 +6,7 @@ import logging
 from pathlib import Path
 from typing import Any
 
+from amplifier_system.process_table import stat_of
 from amplifier_system.processes import is_marker, kill_tree
 from amplifierd.session_store.hold import Holder
 
@@ -34,7 +35,7 @@ def _find_orphan_marker(pid: int) -> str | None:
     """Return the marker of a worker whose parent is not the daemon that started it."""
     try:
         _, daemon, marker, _ = (_PROC / str(pid) / "cmdline").read_bytes().split(b"\0")[-4:]
-        parent = (_PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()[1]
+        parent = stat_of(pid)[1]
     except (OSError, ValueError, IndexError):
         return None
     is_orphan = daemon.isdigit() and daemon != parent and is_marker(marker.decode())

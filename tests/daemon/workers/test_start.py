@@ -13,7 +13,7 @@ import pytest_asyncio
 from agents_at_work import call
 from worker_bench import FAULTS, PROMPT, WorkerBench
 
-from amplifier_system.process_members import all_pids
+from amplifier_system.process_table import all_pids, stat_of
 from amplifier_system.processes import ProcessTree
 from amplifierd.workers.json_rpc import Peer
 from amplifierd.workers.worker_start import WorkerStart
@@ -53,7 +53,7 @@ class Started:
         with pytest.raises(Exception, match="no home"):
             await peer.call("load", session_id="none", environment={})
         peer.close()
-        stat = (self._proc / "stat").read_bytes().rpartition(b")")[2].split()
+        stat = stat_of(self.tree.pid)
         variables = dict(one.split(b"=", 1) for one in (self._proc / "environ").read_bytes().split(b"\0")[:-1])
         marker = self.tree.marker.encode()
         status = dict(line.split(":\t", 1) for line in (self._proc / "status").read_text().splitlines() if "\t" in line)
@@ -90,8 +90,8 @@ def templates() -> set[int]:
 
     def is_template(pid: int) -> bool:
         try:
-            parent = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[1]
-            return int(parent) == os.getpid() and b"workers.template" in Path(f"/proc/{pid}/cmdline").read_bytes()
+            parent = int(stat_of(pid)[1])
+            return parent == os.getpid() and b"workers.template" in Path(f"/proc/{pid}/cmdline").read_bytes()
         except OSError:
             return False
 
