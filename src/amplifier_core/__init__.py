@@ -1,8 +1,10 @@
 """The Amplifier kernel: sessions assembled from modules, and everything a module imports.
 
-The names below are the public surface; the test kit is imported when one of its names is first used.
+The names below are the public surface, with the submodules as attributes; the test kit and the submodules that no agent
+needs are imported when one of their names is first used.
 """
 
+from importlib import import_module as _import_module
 from typing import TYPE_CHECKING, Any
 
 from . import capabilities
@@ -189,13 +191,17 @@ _TEST_KIT = frozenset(
 )
 
 
+# Part of the surface, and nothing that a running agent needs: the test kit brings unittest.mock with it.
+_LATE_SUBMODULES = frozenset({"cli", "display", "module_sources", "testing"})
+
+
 def __getattr__(name: str) -> Any:
     if name in _TEST_KIT:
-        from . import testing  # it needs unittest.mock, which a running agent does not
-
-        return getattr(testing, name)
+        return getattr(_import_module(".testing", __name__), name)
+    if name in _LATE_SUBMODULES:
+        return _import_module(f".{name}", __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_TEST_KIT})
+    return sorted({*globals(), *_TEST_KIT, *_LATE_SUBMODULES})

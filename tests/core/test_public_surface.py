@@ -219,6 +219,14 @@ def test_submodules_can_be_imported_as_names_of_the_package() -> None:
     assert interpret(code) == "True"
 
 
+def test_submodules_are_attributes_of_the_package() -> None:
+    names = [path for path in SUBMODULES if "." not in path and path != "pytest_plugin"]  # that one is pytest's to import
+    code = f"import amplifier_core; print([name for name in {names} if not hasattr(amplifier_core, name)])"
+
+    assert interpret(code) == "[]"
+    assert set(names) <= set(dir(amplifier_core))
+
+
 @pytest.mark.parametrize("name", NOT_TOP_LEVEL)
 def test_a_name_of_a_submodule_is_not_at_top_level(name: str) -> None:
     assert not hasattr(amplifier_core, name)
