@@ -140,7 +140,7 @@ class Delegations:
         if failure.code == "delegation_failed":
             logger.error("the delegation to session %s failed", delegation.sub_session_id, exc_info=error)
         problem = (TOOL_ERROR, {"tool": "task", **delegation.subject, "error": reason})
-        await self._announcer.tell_surely(*told, problem, _completed(delegation, error=reason))
+        await self._announcer.tell_surely(*told, _completed(delegation, error=reason), problem)
         return failure.result()
 
 

@@ -42,7 +42,7 @@ async def test_a_spawn_that_raises_is_a_failed_result_with_spawned_completed_and
 
     assert problem_of(result) == ("delegation_failed", "Delegation failed: boom")
     assert result.error["type"] == "RuntimeError"
-    assert sorted(desk.events) == ["task:agent_completed", "task:agent_spawned", "tool:error"]
+    assert desk.events == ["task:agent_spawned", "task:agent_completed", "tool:error"]
     assert desk.data("task:agent_completed") == {**identity(desk), "success": False, "error": "boom"}
     assert desk.data("tool:error") == {"tool": "task", **identity(desk), "error": "boom"}
 
@@ -76,7 +76,7 @@ async def test_when_the_time_is_over_the_child_is_cancelled(make_desk: Any, prob
     assert result.error["session_id"] == desk.application.call["sub_session_id"]
     assert result.error["agent"] == "bug-hunter"
     assert desk.application.was_cancelled
-    assert desk.events == ["task:agent_spawned", "task:agent_timeout", "tool:error", "task:agent_completed"]
+    assert desk.events == ["task:agent_spawned", "task:agent_timeout", "task:agent_completed", "tool:error"]
     assert desk.data("task:agent_timeout") == {**identity(desk), "timeout": 0.01}
     assert desk.data("task:agent_completed")["success"] is False
 
