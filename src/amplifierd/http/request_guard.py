@@ -24,6 +24,7 @@ from amplifierd.exceptions import RequestRefusedError
 from .authentication import Authentication
 from .client_address import UNIX, peer_of
 from .cross_site import SAFE_METHODS, CrossSite
+from .entrance import Entrance
 from .member_gate import MEMBER, accept, is_of_member
 from .problem_answers import error_answer
 from .request_body import bounded, check_body
@@ -37,6 +38,9 @@ AUDIT_DETAILS = "audit_details"
 """Where an endpoint puts, in the state of its request, what the audit log should say beside the path."""
 
 Headers = Mapping[bytes, bytes]
+
+_AT_ONCE = frozenset({"/health", "/ready"})
+"""What is answered at once, whatever crowd there is."""
 
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}")
 _REFUSALS = {
@@ -66,9 +70,12 @@ class RequestGuard:
         self._app, self._authentication, self._cross_site = app, authentication, cross_site
         self._audit, self._metrics, self._find_channels = audit, metrics, find_channels
         self._open: Counter[str] = Counter()
+        self._entrance = Entrance()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
+            if scope["path"] not in _AT_ONCE:
+                await self._entrance.enter()
             request_id = _request_id(scope)
             with logging_about(request_id=request_id):
                 await self._serve(scope, receive, send, request_id)
