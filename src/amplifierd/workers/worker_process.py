@@ -27,6 +27,9 @@ logger = logging.getLogger(__name__)
 BLOCKED_S = 2.0
 """After how long without a sign of life a worker counts as blocked."""
 
+_BEGINNINGS = 2
+"""How many turns are given to a worker before it has taken them on. Those that begin are followed by their events."""
+
 _LOOK_S = 0.1
 _OPEN_S = 60.0
 _STOP_S = 30.0
@@ -51,6 +54,7 @@ class WorkerProcess:
         self.sessions: set[str] = set()
         self.turns: set[str] = set()
         self.loading = 0
+        self.taking_on = asyncio.Semaphore(_BEGINNINGS)
         self.is_retiring = self.is_stopping = self.is_over = False
         self.idle_since = self.used_at = self._beat_at = time.monotonic()
         self.rss_bytes, self.lag_ms = 0, 0.0

@@ -150,7 +150,8 @@ class Workers:
         await placed.worker.wait_until_free(self._patience_s)
         submission = placed.reserve(turn, is_repeated=is_repeated)
         try:
-            answer = await placed.worker.call("submit", **submission.params())
+            async with placed.worker.taking_on:
+                answer = await placed.worker.call("submit", **submission.params())
         except NotReadyError:  # the worker ended; whether the turn had begun is known when the session is brought back
             return SubmittedTurn(session_id, submission.correlation_id, "accepted", submission.result)
         except BaseException:
