@@ -45,6 +45,7 @@ class ProfileDetails(ProfileInfo):
 
 class ProfilePage(Page):
     profiles: list[ProfileInfo]
+    default_id: str | None = Field(description="the profile of a session that names none; null when it is not known")
 
 
 class ProfileChange(Body):

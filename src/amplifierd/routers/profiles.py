@@ -11,7 +11,7 @@ from fastapi.responses import PlainTextResponse
 from amplifierd.builds.profile import Profile
 from amplifierd.daemon.daemon import Daemon
 from amplifierd.daemon.profile_edits import ProfileEdits, name_in
-from amplifierd.exceptions import ProfileNotFoundError, RequestRefusedError
+from amplifierd.exceptions import ProfileNotFoundError, ProfileValidationError, RequestRefusedError, SettingsError
 from amplifierd.http.dependencies import Admin, TheDaemon, requires
 from amplifierd.http.idempotent_route import IdempotentRoute
 from amplifierd.http.models import PageLimit, PageOffset, paged, problems
@@ -59,7 +59,7 @@ async def list_profiles(
         checked_collection_id(collection)
     found = await asyncio.to_thread(_list, daemon, collection, valid)
     part, facts = paged(found, limit, offset)
-    return ProfilePage(profiles=[ProfileInfo(**each) for each in part], **facts)
+    return ProfilePage(profiles=[ProfileInfo(**each) for each in part], default_id=await _default(daemon), **facts)
 
 
 @router.post("", status_code=201, dependencies=_ADMIN, responses=problems(409))
@@ -245,6 +245,13 @@ def _describe(daemon: Daemon, profile_id: ProfileId, *, resolved: bool) -> Profi
 def _create(daemon: Daemon, body: ProfileText) -> ProfileId:
     text = body.text()
     return ProfileEdits(daemon.home).create(body.name or name_in(text), text)
+
+
+async def _default(daemon: Daemon) -> str | None:
+    try:
+        return await daemon.home.sessions.default_profile()
+    except (ProfileNotFoundError, ProfileValidationError, SettingsError):
+        return None  # whoever starts a session without a profile is told what is wrong
 
 
 def _list(daemon: Daemon, collection: str | None, valid: bool | None) -> list[dict[str, Any]]:

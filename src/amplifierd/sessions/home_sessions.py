@@ -67,7 +67,7 @@ class Sessions(SessionRemoval):
         source = await self._source_of(checked_session_id(session_id))
         record = await source.read(session_id)
         if source is self._elsewhere and profile is None:
-            profile = str(await self._defaults.profile())
+            profile = await self.default_profile()
         return await self._branches.fork(
             source, record, turn, profile=profile, name=name, handle_orphaned_tools=handle_orphaned_tools
         )

@@ -151,6 +151,16 @@ class OpenSessions(SessionReading):
             self._resume(checked_session_id(session_id), approver or DenyAll(), display, take_over, layers)
         )
 
+    async def default_profile(self) -> str:
+        """Return the profile of a session that names none.
+
+        Raises:
+            ProfileNotFoundError: it is not there.
+            ProfileValidationError: whether it can be used is not known, because it cannot be read.
+            SettingsError: a file that says which one it is cannot be read.
+        """
+        return str(await self._defaults.profile())
+
     async def _request(
         self,
         profile: str | None,
@@ -160,7 +170,7 @@ class OpenSessions(SessionReading):
         options: Mapping[str, Any],
     ) -> SessionRequest:
         if profile is None and bundle is None and plan is None:
-            profile = str(await self._defaults.profile())
+            profile = await self.default_profile()
         directory = _absolute(working_dir) if working_dir else self._defaults.working_dir()
         limits = Limits.read(options.get("limits")).within(Limits.read(self.runtime.settings.sessions.limits))
         on_takeover = options.get("on_takeover") or self.runtime.settings.sessions.on_takeover
@@ -258,7 +268,7 @@ class OpenSessions(SessionReading):
                 return await self._creation.plan_for(SessionRequest(bundle=record.bundle, working_dir=directory))
             except (BundleError, OSError, ValueError) as error:
                 logger.warning("bundle %s of session %s cannot be used: %s", record.bundle, record.session_id, error)
-        profile = str(await self._defaults.profile())
+        profile = await self.default_profile()
         return await self._creation.plan_for(SessionRequest(profile=profile, working_dir=directory))
 
     async def _runner_of(self, record: SessionRecord, hold: Hold, equipment: Equipment) -> ExecutionRunner:

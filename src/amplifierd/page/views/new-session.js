@@ -2,7 +2,9 @@
 
 import { get, ofSession, submit } from "../lib/api.js";
 import { fill, h } from "../lib/dom.js";
-import { navigate } from "../lib/navigation.js";
+import { showSession } from "../lib/navigation.js";
+import { canRun } from "../lib/profiles.js";
+import { href } from "../lib/router.js";
 import { keep } from "../lib/sessions.js";
 import { describe } from "../lib/shortcuts.js";
 import { kept } from "../lib/state.js";
@@ -10,6 +12,7 @@ import { failure, View } from "../lib/view.js";
 import { DirectoryField } from "../components/directory-field.js";
 import { toastError } from "../components/toast.js";
 
+const OFFLINE = "foundation/offline"; // what the daemon takes by itself when it has no key for a model
 const LIMITS = [
   { name: "cost_usd", label: "Cost", unit: "US dollars", step: "0.01" },
   { name: "total_tokens", label: "Tokens", step: "1" },
@@ -47,15 +50,15 @@ class NewSessionView extends View {
         h("div.limit-grid", this.#limits.map(({ name, label, unit, field }) => h("div.field",
           h("label", { htmlFor: `limit-${name}` }, label, unit && h("span.muted", ` (${unit})`)), field)))),
       this.#problem,
-      h("div.form-foot", this.#button, h("a.button", { href: "/app/" }, "Cancel"))));
+      h("div.form-foot", this.#button, h("a.button", { href: href("/") }, "Cancel"))));
     describe("Ctrl+Enter", "Start the session", { signal: this.signal, group: "New session" });
     this.#prompt.focus();
-    const { profiles } = await get("/profiles", { limit: 1000 }, { signal: this.signal });
-    this.#showProfiles(profiles);
+    const { profiles, default_id: unnamed } = await get("/profiles", { limit: 1000 }, { signal: this.signal });
+    this.#showProfiles(profiles, unnamed);
   }
 
-  #showProfiles(profiles) {
-    const usable = profiles.filter((one) => one.valid && !one.issues.some(({ code }) => code === "providers-missing"));
+  #showProfiles(profiles, unnamed) {
+    const usable = profiles.filter(canRun);
     const chosen = this.query.get("profile") ?? usable.find((one) => one.is_active)?.id ?? kept.get("new.profile", "");
     const known = usable.some((one) => one.id === chosen) ? chosen : "";
     const option = (id, title, text, tag) => h("label.profile-option",
@@ -63,8 +66,9 @@ class NewSessionView extends View {
       h("span", h("strong", title), tag && h("span.tag", tag), h("span.detail", text)));
     fill(this.#profiles, h("legend", "Profile"),
       h("div.profile-options",
-        option("", "Default", "The profile that the daemon's settings name"),
+        option("", "Default", unnamed ? `Now ${unnamed}` : "The profile that the daemon's settings name"),
         usable.map((one) => option(one.id, one.id, one.description, tagOf(one)))),
+      unnamed === OFFLINE && h("p.muted.small", "It needs no model. For the others, ", h("a", { href: href("/daemon#daemon-keys") }, "store the key of a provider"), "."),
       profiles.length > usable.length && h("p.muted.small",
         `Not shown, because they cannot run: ${profiles.filter((one) => !usable.includes(one)).map((one) => one.id).join(", ")}.`));
   }
@@ -100,7 +104,7 @@ class NewSessionView extends View {
       kept.set("new.directory", this.#directory.value);
       kept.set("draft.new", null);
       if (prompt) await this.#ask(session.session_id, prompt);
-      if (this.isConnected) navigate(`/sessions/${encodeURIComponent(session.session_id)}`, { replace: true });
+      if (this.isConnected) showSession(session.session_id, { replace: true });
     } catch (error) {
       fill(this.#problem, failure(error));
     } finally {
