@@ -3,10 +3,10 @@
 import { fill, h, icon } from "../../lib/dom.js";
 import { dollars, duration, moment, number, plain } from "../../lib/format.js";
 import { sessionHref } from "../../lib/router.js";
+import { usageOf } from "../../lib/usage.js";
 import { failure, loading } from "../../lib/view.js";
 import { factList } from "../../components/inspector.js";
 import { longText } from "../../components/long-text.js";
-import { usageOf } from "./waterfall.js";
 
 const STATES = { running: "running", done: "done", completed: "completed", error: "failed", failed: "failed", cut: "cut off", cancelled: "stopped" };
 const OPENED = ["tool:pre", "tool:outcome", "provider:response", "provider:error", "tool:error", "approval:pending"];

@@ -1,18 +1,18 @@
 // The timeline of a session: what every turn did when, what it waited for, and what it cost.
 
-import { fill, h, icon } from "../../lib/dom.js";
-import { cost, dollars, duration, number, plain, time, tokens } from "../../lib/format.js";
+import { fill, h } from "../../lib/dom.js";
+import { cost, duration, number, plain, time, tokens } from "../../lib/format.js";
 import { describe, shortcut } from "../../lib/shortcuts.js";
 import { perFrame } from "../../lib/state.js";
-import { emptyState, failure, loading, View } from "../../lib/view.js";
+import { totalOf } from "../../lib/usage.js";
+import { emptyState, loading, View } from "../../lib/view.js";
 import { Inspector } from "../../components/inspector.js";
 import { TurnPlots } from "./plots.js";
 import { spanDetails, turnDetails } from "./span-details.js";
+import { TurnBox } from "./turn-box.js";
 import { Turns } from "./turns.js";
-import { Waterfall } from "./waterfall.js";
 
 const TICK_MS = 250;
-const STATES = { running: "Running", completed: "", failed: "Failed", cancelled: "Stopped", cut: "Cut off" };
 
 class TimelineView extends View {
   #turns;
@@ -71,19 +71,14 @@ class TimelineView extends View {
   }
 
   #summarise(list) {
-    const worked = list.reduce((sum, turn) => sum + (turn.end ? turn.end - turn.begin : 0), 0);
-    const total = (read) => list.reduce((sum, turn) => sum + (turn.usage ? read(turn.usage) : 0), 0);
-    const priced = list.filter((turn) => turn.usage && turn.usage.cost_usd !== null);
-    const usage = {
-      cost_usd: priced.length ? total((one) => Number(one.cost_usd ?? 0)) : null,
-      unpriced_tokens: total((one) => one.unpriced_tokens ?? 0),
-      tokens: { total: total((one) => one.tokens.total) },
-    };
+    const worked = list.reduce((sum, turn) => sum + (turn.end ?? Date.now()) - turn.begin, 0);
+    const used = list.map((turn) => turn.usage ?? turn.spans?.usage() ?? null);
+    const usage = totalOf(used.map((one) => ({ usage: one })));
     fill(this.#summary, [
       ["Turns", number(list.length)],
       ["Time in turns", duration(worked)],
       ["Tokens", tokens(usage.tokens.total)],
-      ["Tool calls", number(total((one) => one.tool_calls))],
+      ["Tool calls", number(used.reduce((sum, one) => sum + (one?.tool_calls ?? 0), 0))],
       ["Cost", cost(usage)],
     ].map(([name, value]) => h("div.figure", h("span.figure-value", value), h("span.figure-name", name))));
   }
@@ -137,84 +132,10 @@ class TimelineView extends View {
       if (this.signal.aborted) return;
       const { last: now } = this.#turns;
       if (now) this.#boxes.get(now.seq)?.update(now);
+      this.#summarise(this.#turns.list);
       this.#tick();
     }, TICK_MS);
   }
-}
-
-/** A turn in the list: a line about it and, when it is open, its waterfall. */
-class TurnBox {
-  #turn;
-  #open;
-  #inspect;
-  #fall = null;
-  #place = h("div.turn-fall");
-  #print = "";
-
-  constructor(turn, { open, inspect }) {
-    this.#turn = turn;
-    this.#open = open;
-    this.#inspect = inspect;
-    this.head = h("button.turn-head", { type: "button", "aria-expanded": "false", onclick: () => this.toggle() });
-    this.element = h("li.turn-item", this.head, this.#place);
-  }
-
-  get isOpen() {
-    return this.head.getAttribute("aria-expanded") === "true";
-  }
-
-  update(turn) {
-    this.#turn = turn;
-    const { usage } = turn;
-    const took = (turn.end ?? Date.now()) - turn.begin;
-    const print = JSON.stringify([turn.status, Math.round(took / 100), usage?.tokens.total, turn.wasTakenBack]);
-    if (print !== this.#print) {
-      this.#print = print;
-      this.element.dataset.state = turn.status;
-      fill(this.head, icon("chevron", "fold"), h("span.turn-number", `Turn ${turn.number}`),
-        h("span.turn-prompt", { dir: "auto" }, plain(turn.prompt)),
-        (STATES[turn.status] || turn.wasTakenBack) && h("span.tag", turn.wasTakenBack ? "Taken back" : STATES[turn.status]),
-        h("span.turn-figure", { title: "Time" }, duration(took)),
-        h("span.turn-figure", { title: "Tokens" }, usage ? `${tokens(usage.tokens.total)} tok` : ""),
-        h("span.turn-figure", { title: "Cost" }, usage?.cost_usd ? dollars(usage.cost_usd) : ""));
-    }
-    if (this.isOpen && turn.spans && this.#fall) this.#fall.update(turn.spans);
-  }
-
-  toggle() {
-    if (!this.isOpen) return this.open();
-    this.head.setAttribute("aria-expanded", "false");
-    this.#fall = null;
-    fill(this.#place);
-    return null;
-  }
-
-  async open() {
-    if (this.isOpen) return;
-    this.head.setAttribute("aria-expanded", "true");
-    fill(this.#place, loading());
-    try {
-      const spans = await this.#open(this.#turn);
-      if (!this.isOpen) return;
-      this.#fall = new Waterfall((span, how) => this.#inspect(span, how));
-      fill(this.#place, this.#fall, h("p.turn-foot-line", h("button.link.small", {
-        type: "button",
-        onclick: (event) => this.#inspect(null, { from: event.currentTarget, takeFocus: event.detail === 0 }),
-      }, "All events of this turn"), legend()));
-      this.#fall.update(spans);
-    } catch (error) {
-      if (error.name !== "AbortError") fill(this.#place, failure(error, () => { this.toggle(); this.open(); }));
-    }
-  }
-
-  choose(span) {
-    this.#fall?.choose(span);
-  }
-}
-
-function legend() {
-  const keys = [["model", "model"], ["first", "until its first word"], ["tool", "tool"], ["delegation", "agent"], ["wait", "waiting"], ["hook", "hook"]];
-  return h("span.fall-legend", { "aria-hidden": "true" }, keys.map(([kind, name]) => h("span.key", { dataset: { kind } }, name)));
 }
 
 customElements.define("view-timeline", TimelineView);

@@ -3,6 +3,7 @@
 // Built from events in their order, so that it makes no difference whether they are read from the store or heard live.
 
 import { toolSubject } from "../../lib/tool-subject.js";
+import { totalOf } from "../../lib/usage.js";
 
 const MOMENTS = {
   "context:post_compact": ({ message_count: count, token_count: tokens }) => [COMPACTED, count ? `to ${count} messages, ${tokens} tokens` : ""],
@@ -95,6 +96,12 @@ export class TurnSpans {
     };
     visit(this.#top, 0);
     return rows;
+  }
+
+  /** What the turn has used until now, in the words in which its end tells it. */
+  usage() {
+    const spans = this.rows().map(({ span }) => span);
+    return { ...totalOf(spans.filter(({ kind }) => kind === "model")), tool_calls: spans.filter(({ callId }) => callId).length };
   }
 
   #span(facts, session) {
@@ -249,6 +256,6 @@ export class TurnSpans {
 }
 
 /** The agent's name in the id of its session: `<parent>-<16 hex digits>_<agent>`. */
-export function agentName(session) {
+function agentName(session) {
   return /-[0-9a-f]{8,}_(.+)$/.exec(session)?.[1] ?? "agent";
 }

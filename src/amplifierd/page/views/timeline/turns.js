@@ -1,6 +1,7 @@
 // The turns of a session: how each began and ended, and, for those that are looked at, everything that happened.
 
 import { get, ofSession } from "../../lib/api.js";
+import { isAtWork } from "../../lib/sessions.js";
 import { onGap, watchSession } from "../../lib/stream.js";
 import { normal, TurnSpans } from "./turn-spans.js";
 
@@ -82,8 +83,7 @@ export class Turns {
   /** A turn that nothing works on any more, and whose end was not told, was cut off. */
   async #closeCutOff() {
     if (!this.last || this.last.end !== null) return;
-    const { activity } = await get(ofSession(this.#id), {}, { signal: this.#signal });
-    if (!activity || activity === "idle") Object.assign(this.last, { end: this.last.begin, status: "cut" });
+    if (!isAtWork(await get(ofSession(this.#id), {}, { signal: this.#signal }))) Object.assign(this.last, { end: this.last.begin, status: "cut" });
   }
 
   async *#stored(query) {

@@ -2,6 +2,7 @@
 
 import { fill, h, icon } from "../../lib/dom.js";
 import { dollars, duration, plain, tokens } from "../../lib/format.js";
+import { usageOf } from "../../lib/usage.js";
 import { TimeScale } from "./time-scale.js";
 
 const ICONS = { model: "model", tool: "tool", delegation: "agent", agent: "agent", wait: "wait", hook: "hook", moment: "moment" };
@@ -150,15 +151,6 @@ class Row {
     this.#shape = shape;
     fill(this.#track, segments.map(([kind, from, to]) => h(`span.fall-${kind}`, { style: { "--at": from, "--size": to - from } })));
   }
-}
-
-/** Tokens and cost of a span; a call of a model tells them in other words than an agent's turn. */
-export function usageOf({ usage }) {
-  if (!usage) return { tokens: 0, input: 0, output: 0, cost: null };
-  const input = usage.input_tokens ?? usage.tokens?.input ?? 0;
-  const output = usage.output_tokens ?? usage.tokens?.output ?? 0;
-  const cost = usage.cost_usd === null || usage.cost_usd === undefined ? null : Number(usage.cost_usd);
-  return { tokens: usage.total_tokens ?? usage.tokens?.total ?? input + output, input, output, cost };
 }
 
 function sentence(span, used, after, end, isPoint) {
