@@ -8,7 +8,20 @@ from playwright.sync_api import Page, expect
 
 from .chromium import Complaints
 from .page_daemon import PageDaemon
-from .visits import visit
+from .visits import tab_to, visit
+
+SHARED = """---
+profile: {name: NAME, version: 1.0.0, description: Shared, extends: foundation/offline, schema_version: 2}
+---
+"""
+REMEMBER_PROGRESS = """
+() => {
+  window.progress = [];
+  const see = () => document.querySelectorAll(".progress-line").forEach((line) => progress.push(line.textContent));
+  new MutationObserver(see).observe(document.querySelector("main"), { childList: true, subtree: true });
+}
+"""
+"""Keeps what the page says about long work, however short that was."""
 
 
 def test_a_profile_is_copied_edited_compiled_and_deleted(page: Page, daemon: PageDaemon) -> None:
@@ -97,3 +110,73 @@ def test_a_collection_that_cannot_be_had_says_so(page: Page) -> None:
     page.get_by_role("button", name="Add", exact=True).click()
 
     expect(page.locator('.toast[data-kind="error"]')).to_be_visible()
+
+
+def test_a_collection_is_added_and_synced_with_progress(page: Page, daemon: PageDaemon) -> None:
+    shelf = daemon.directory / "shelf/profiles"
+    shelf.mkdir(parents=True)
+    (shelf / "first.md").write_text(SHARED.replace("NAME", "first"))
+    visit(page, "/app/profiles")
+    page.get_by_role("button", name="Add collection").click()
+    page.get_by_label("Name", exact=True).fill("shelf")
+    page.get_by_label("Source").fill(str(shelf.parent))
+    page.get_by_role("button", name="Add", exact=True).click()
+    section = page.get_by_role("region", name="shelf")
+    expect(section.get_by_role("link", name="first")).to_be_visible()
+    expect(page.locator("#toasts")).to_contain_text("Added shelf")
+
+    (shelf / "second.md").write_text(SHARED.replace("NAME", "second"))
+    page.evaluate(REMEMBER_PROGRESS)
+    section.get_by_role("button", name="Actions for shelf").click()
+    page.get_by_role("menuitem", name="Sync").click()
+
+    expect(page.locator("#toasts")).to_contain_text("Synced shelf")
+    expect(section.get_by_role("link", name="second")).to_be_visible()
+    expect(section.locator(".progress-line")).to_have_count(0)
+    assert page.evaluate("progress.some((line) => line.includes('shelf'))"), page.evaluate("progress")
+
+    (shelf.parent / "profiles").rename(shelf.parent / "gone")
+    shelf.parent.rename(daemon.directory / "moved")
+    page.get_by_role("button", name="Sync all").click()
+    expect(page.locator('.toast[data-kind="error"]')).to_contain_text("Not synced: shelf")
+    section.get_by_role("button", name="Actions for shelf").click()
+    page.get_by_role("menuitem", name="Remove…").click()
+    page.get_by_role("button", name="Remove", exact=True).click()
+    expect(section).to_have_count(0)
+
+
+def test_profiles_are_found_made_edited_and_compiled_with_keys_alone(page: Page, daemon: PageDaemon) -> None:
+    press = page.keyboard.press
+    visit(page, "/app/")
+    expect(page.get_by_role("navigation").first).to_be_visible()
+    press("g")
+    press("p")
+    expect(page.get_by_role("link", name="offline").first).to_be_visible()
+    press("/")
+    expect(page.get_by_label("Filter profiles")).to_be_focused()
+    page.keyboard.type("offline")
+    press("Tab")
+    press("j")
+    expect(page.get_by_role("link", name="offline").first).to_be_focused()
+    press("Enter")
+    expect(page.get_by_role("heading", name="foundation/offline")).to_be_visible()
+
+    tab_to(page, page.get_by_role("button", name="Copy to edit"))
+    press("Enter")
+    expect(page.get_by_label("Name of the copy")).to_be_focused()
+    press("ControlOrMeta+a")
+    page.keyboard.type("by-keys")
+    press("Enter")
+    expect(page.get_by_role("heading", name="local/by-keys")).to_be_visible()
+
+    tab_to(page, page.get_by_label("Text of the profile"))
+    expect(page.get_by_label("Text of the profile")).not_to_be_empty()
+    press("ControlOrMeta+End")
+    page.keyboard.type("Be brief.")
+    press("ControlOrMeta+s")
+    expect(page.locator("#toasts")).to_contain_text("Saved local/by-keys")
+    tab_to(page, page.get_by_role("button", name="Compile", exact=True))
+    press("Enter")
+    expect(page.get_by_text("Fresh")).to_be_visible()
+    assert daemon.api.get("/profiles/local/by-keys", params={"raw": True}).text.endswith("Be brief.")
+    daemon.api.delete("/profiles/local/by-keys").raise_for_status()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from playwright.sync_api import Page
+import pytest
+from playwright.sync_api import Locator, Page
 
 _FOLLOW = """
 async (path) => {
@@ -39,3 +40,12 @@ def leave(page: Page) -> None:
     page.evaluate(_FORGET)
     if page.viewport_size != _SIZE:
         page.set_viewport_size({"width": 1280, "height": 720})
+
+
+def tab_to(page: Page, wanted: Locator, most: int = 60) -> None:
+    """Go on with the tabulator until something has the focus."""
+    for _ in range(most):
+        if wanted.evaluate("element => element === document.activeElement"):
+            return
+        page.keyboard.press("Tab")
+    pytest.fail(f"not reached by {most} tabulators: {wanted}")

@@ -66,6 +66,24 @@ export function askText({ title, label, value = "", action = "Save", hint, multi
   });
 }
 
+/** Ask for something and send it; while it is refused the dialog stays and says why. Null when it was dismissed. */
+export function askAndSend({ title, fields, action, send }) {
+  const problem = h("p.field-error", { role: "alert" });
+  return openDialog({
+    title,
+    build: () => [fields, problem],
+    actions: [{ label: action }],
+    onSubmit: async (close) => {
+      problem.textContent = "";
+      try {
+        close(await send());
+      } catch (error) {
+        problem.textContent = [error.message, error.hint].filter(Boolean).join(" · ");
+      }
+    },
+  });
+}
+
 /** Ask whether to do something; true when it is to be done. */
 export async function confirm({ title, text, details, action = "OK", kind = "primary" }) {
   const build = () => [h("p", text), details];

@@ -27,6 +27,9 @@ export async function load() {
 export const ofProfile = (id, rest = "") => `/profiles/${id.split("/").map(encodeURIComponent).join("/")}${rest}`;
 export const profileAddress = (id) => `/profiles/${id.split("/").map(encodeURIComponent).join("/")}`;
 
+/** Whether sessions can be begun with a profile; some are there to be extended only. */
+export const canRun = (profile) => profile.valid && !profile.issues.some(({ code }) => code === "providers-missing");
+
 const WORDS = {
   compiled: "Compiled", fresh: "Fresh", missing: "Not compiled", stale: "Stale", degraded: "Degraded", invalid: "Invalid",
   orphaned: "Orphaned",

@@ -3,7 +3,7 @@
 import { get, post, remove } from "../../lib/api.js";
 import { fill, h, icon, iconButton } from "../../lib/dom.js";
 import { ago, moment } from "../../lib/format.js";
-import { confirm, openDialog } from "../../components/dialog.js";
+import { askAndSend, confirm, openDialog } from "../../components/dialog.js";
 import { copyText } from "../../lib/clipboard.js";
 import { attempt, toast } from "../../components/toast.js";
 import { failure } from "../../lib/view.js";
@@ -47,24 +47,16 @@ async function create(look) {
   const name = h("input", { id: "token-name", required: true, pattern: "[A-Za-z0-9][A-Za-z0-9._\\-]{0,63}", autocomplete: "off", autofocus: true });
   const owner = h("input", { id: "token-owner", placeholder: "same as the name", pattern: "[A-Za-z0-9][A-Za-z0-9._\\-]{0,63}", autocomplete: "off" });
   const scope = h("select", { id: "token-scope" }, Object.entries(SCOPES).map(([key, text]) => h("option", { value: key, selected: key === "run" }, `${key} — ${text}`)));
-  const problem = h("p.field-error", { role: "alert" });
-  const made = await openDialog({
+  const made = await askAndSend({
     title: "New token",
-    build: () => [
+    fields: [
       h("div.field", h("label", { htmlFor: "token-name" }, "Name"), name),
       h("div.field", h("label", { htmlFor: "token-scope" }, "Scope"), scope),
       h("div.field", h("label", { htmlFor: "token-owner" }, "Owner"), owner,
         h("p.muted.small", "Whose sessions it sees. Tokens of one owner see the same ones.")),
-      problem,
     ],
-    actions: [{ label: "Create" }],
-    onSubmit: async (close) => {
-      try {
-        close(await post("/tokens", { name: name.value, scope: scope.value, ...(owner.value && { owner: owner.value }) }));
-      } catch (error) {
-        problem.textContent = error.message;
-      }
-    },
+    action: "Create",
+    send: () => post("/tokens", { name: name.value, scope: scope.value, ...(owner.value && { owner: owner.value }) }),
   });
   if (!made) return;
   look();

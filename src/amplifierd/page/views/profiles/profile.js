@@ -16,9 +16,9 @@ import { progressLine } from "../../components/operation.js";
 import { attempt, toast } from "../../components/toast.js";
 import { ProfileEditor } from "./editor.js";
 import { inheritedPanel } from "./inherited.js";
+import { compile } from "./library-work.js";
 import { lockPanel } from "./lock.js";
 import { copyProfile } from "./new-profile.js";
-import { compile } from "./profiles.js";
 
 class ProfileView extends View {
   #profile = null;

@@ -1,17 +1,16 @@
 // All profiles by collection: what each is, how its build stands, and bringing collections in step with their sources.
 
-import { patch, remove } from "../../lib/api.js";
 import { fill, h, icon, refill } from "../../lib/dom.js";
 import { moment, plural } from "../../lib/format.js";
-import { load as loadOperations, operations, run, underWay } from "../../lib/operations.js";
+import { load as loadOperations, operations, underWay } from "../../lib/operations.js";
 import { library, load, profileAddress, statusWord } from "../../lib/profiles.js";
 import { href } from "../../lib/router.js";
+import { shortcut } from "../../lib/shortcuts.js";
 import { perFrame } from "../../lib/state.js";
 import { emptyState, loading, View } from "../../lib/view.js";
-import { confirm, openDialog } from "../../components/dialog.js";
 import { menuButton } from "../../components/menu.js";
 import { progressLine } from "../../components/operation.js";
-import { attempt, toast } from "../../components/toast.js";
+import { addCollection, compile, enable, removeCollection, sync } from "./library-work.js";
 import { newProfile } from "./new-profile.js";
 
 const LOCAL = "local";
@@ -36,8 +35,19 @@ class ProfilesView extends View {
       this.#words = this.#search.value.trim().toLowerCase();
       render();
     });
+    const options = { signal: this.signal, group: "Profiles" };
+    shortcut("/", "Filter", () => this.#search.select(), options);
+    shortcut("j", "Next profile", () => this.#step(1), options);
+    shortcut("k", "Profile before", () => this.#step(-1), options);
+    shortcut("c", "New profile", newProfile, options);
     this.listen(library, render);
     this.listen(operations, render);
+  }
+
+  #step(by) {
+    const links = [...this.#body.querySelectorAll(".profile-name")];
+    const at = links.findIndex((link) => link.closest("li").contains(document.activeElement));
+    links[at < 0 ? 0 : Math.max(0, Math.min(links.length - 1, at + by))]?.focus();
   }
 
   #render() {
@@ -85,61 +95,6 @@ function profileRow(profile) {
     h("span.cell.extends", profile.extends ? `extends ${profile.extends}` : ""),
     h("span.cell.status", { dataset: { state: profile.status } }, work ? work.progress?.message || "Compiling…" : statusWord(profile.status)),
     h("button", { type: "button", disabled: Boolean(work) || !profile.valid, "aria-label": `Compile ${profile.id}`, onclick: () => compile(profile.id) }, "Compile"));
-}
-
-/** Compile a profile, and say what came of it. */
-export async function compile(id, { force = false } = {}) {
-  const done = await attempt(() => run(`/profiles/${id}/compile`, force ? { force } : {}), "Not compiled");
-  if (!done) return null;
-  if (done.status === "succeeded") {
-    const { result } = done;
-    toast(result?.status === "unchanged" ? `${id}: nothing has changed` : `Compiled ${id}${result?.degraded?.length ? `, without ${result.degraded.join(", ")}` : ""}`);
-    load().catch(() => {});
-  } else if (done.status === "failed") {
-    toast(`${id}: ${done.error?.detail ?? "the compile failed"}`, { kind: "error" });
-  }
-  return done;
-}
-
-async function sync(id) {
-  const done = await attempt(() => run(id ? `/collections/${encodeURIComponent(id)}/sync` : "/collections/sync"), "Not synced");
-  if (!done) return;
-  if (done.status === "failed") toast(done.error?.detail ?? "The sync failed", { kind: "error" });
-  else if (done.status === "succeeded") toast(id ? `Synced ${id}` : "Synced all collections");
-  load().catch(() => {});
-}
-
-async function addCollection() {
-  const id = h("input", { id: "collection-id", required: true, pattern: "[a-z0-9][a-z0-9._\\-]*", autofocus: true, autocomplete: "off" });
-  const source = h("input", { id: "collection-source", required: true, placeholder: "git+https://host/team/collection@main", autocomplete: "off" });
-  const given = await openDialog({
-    title: "Add collection",
-    build: () => [
-      h("p", "A collection is a repository or a directory with profiles. Its profiles name modules, and modules are programs that run on this machine: add only what you trust."),
-      h("div.field", h("label", { htmlFor: "collection-id" }, "Name"), id),
-      h("div.field", h("label", { htmlFor: "collection-source" }, "Source"), source,
-        h("p.muted.small", "A git reference, an address of an archive, or a directory of the daemon's machine.")),
-    ],
-    actions: [{ label: "Add" }],
-    onSubmit: (close) => close({ identifier: id.value.trim(), source: source.value.trim() }),
-  });
-  if (!given) return;
-  const done = await attempt(() => run("/collections", given), "Not added");
-  if (done?.status === "failed") toast(done.error?.detail ?? "It could not be added", { kind: "error" });
-  else if (done?.status === "succeeded") toast(`Added ${given.identifier}`);
-  load().catch(() => {});
-}
-
-async function enable(collection) {
-  await attempt(() => patch(`/collections/${encodeURIComponent(collection.identifier)}`, { enabled: !collection.enabled }), "Not changed");
-  load().catch(() => {});
-}
-
-async function removeCollection(id) {
-  const text = "Its profiles go from this home. Sessions that exist keep the builds they run with.";
-  if (!(await confirm({ title: `Remove ${id}?`, text, action: "Remove", kind: "danger" }))) return;
-  await attempt(() => remove(`/collections/${encodeURIComponent(id)}`).then(() => toast(`Removed ${id}`)), "Not removed");
-  load().catch(() => {});
 }
 
 customElements.define("view-profiles", ProfilesView);
