@@ -1,4 +1,4 @@
-// The daemon itself: how it is, who shares its store, its workers, its long work, its log, and who may use it.
+// The daemon itself: how it is, who shares its store, its workers, its long work, its log, the keys of its providers, and who may use it.
 
 import { get } from "../../lib/api.js";
 import { fill, h, refill } from "../../lib/dom.js";
@@ -6,11 +6,13 @@ import { ago, bytes, duration, moment, number, plural, sessionName } from "../..
 import { load as loadOperations, operations } from "../../lib/operations.js";
 import { sessionHref } from "../../lib/router.js";
 import { sessions } from "../../lib/sessions.js";
+import { shortcut } from "../../lib/shortcuts.js";
 import { perFrame } from "../../lib/state.js";
 import { failure, loading, View } from "../../lib/view.js";
 import { operationRow } from "../../components/operation.js";
 import { spark } from "../../components/spark.js";
 import { clusterPanel } from "./cluster.js";
+import { keysPanel } from "./keys.js";
 import { logPanel } from "./log.js";
 import { heading, refused } from "./panel.js";
 import { tokensPanel } from "./tokens.js";
@@ -30,8 +32,10 @@ class DaemonView extends View {
     fill(this, h("header.view-head", h("h1", "Daemon")), loading());
     await this.#look();
     this.lastElementChild.replaceWith(
-      h("div.daemon-grid", this.#state, this.#operations, clusterPanel(this.signal), this.#workers, logPanel(this.signal), tokensPanel(this.signal)));
+      h("div.daemon-grid", this.#state, this.#operations, clusterPanel(this.signal), this.#workers, keysPanel(this.signal), logPanel(this.signal), tokensPanel(this.signal)));
+    document.getElementById(location.hash.slice(1))?.scrollIntoView();
     this.signal.addEventListener("abort", () => clearTimeout(this.#timer));
+    shortcut("/", "Filter the log", () => this.querySelector("#log-words")?.select(), { signal: this.signal, group: "Daemon" });
     await loadOperations().catch((error) => fill(this.#operations, heading("daemon-operations", "Operations"), failure(error)));
     this.listen(operations, perFrame(() => this.#renderOperations()));
   }

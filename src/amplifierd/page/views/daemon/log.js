@@ -10,7 +10,7 @@ const LINES = 400;
 const LEVELS = { all: /./, warnings: /\b(WARNING|ERROR|CRITICAL)\b/, errors: /\b(ERROR|CRITICAL)\b/ };
 
 export function logPanel(signal) {
-  const words = h("input", { type: "search", placeholder: "Filter", "aria-label": "Filter the log" });
+  const words = h("input", { id: "log-words", type: "search", placeholder: "Filter", "aria-label": "Filter the log" });
   const level = h("select", { "aria-label": "Level" }, Object.keys(LEVELS).map((name) => h("option", { value: name }, name)));
   const follow = h("input", { type: "checkbox", checked: true });
   const text = h("pre.log", { tabIndex: 0, "aria-label": "Log", role: "log", "aria-live": "off" });
