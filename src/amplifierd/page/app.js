@@ -4,12 +4,14 @@ import "./early.js";
 import { isLetIn, onUnauthorized } from "./lib/api.js";
 import { load as loadApprovals } from "./lib/approvals.js";
 import { announce, fill, h } from "./lib/dom.js";
-import { Router } from "./lib/router.js";
+import { listenForNotices } from "./lib/notices.js";
+import { href, Router } from "./lib/router.js";
 import { load as loadSessions } from "./lib/sessions.js";
 import { listenForShortcuts, shortcut } from "./lib/shortcuts.js";
 import { kept } from "./lib/state.js";
 import { connect, link, retry } from "./lib/stream.js";
 import { applyTheme } from "./lib/theme.js";
+import { setTitle } from "./lib/title.js";
 import { emptyPage, failure, loading } from "./lib/view.js";
 import { closeDialogs } from "./components/dialog.js";
 import { Frame } from "./components/frame.js";
@@ -60,6 +62,7 @@ function start() {
   if (!isStarted) {
     isStarted = true;
     listenForShortcuts();
+    listenForNotices();
     shortcut("n", "New session", () => router.navigate("/new"));
     shortcut("/", "Search sessions", () => router.navigate("/?focus=search"));
     for (const { nav, path } of VIEWS) if (nav) shortcut(nav.keys, `Go to ${nav.label}`, () => router.navigate(path));
@@ -81,8 +84,8 @@ async function show(route, params, query) {
   closeDialogs();
   frame.mark(route, params);
   if (!route) {
-    document.title = "Not there · Amplifier";
-    frame.show(emptyPage("Nothing here", "There is no page at this address.", h("a.button", { href: "/app/" }, "Sessions")));
+    setTitle("Not there");
+    frame.show(emptyPage("Nothing here", "There is no page at this address.", h("a.button", { href: href("/") }, "Sessions")));
     return;
   }
   const target = route.tab ? SessionFrame.in(frame, params.id, VIEWS) : frame;
@@ -92,7 +95,7 @@ async function show(route, params, query) {
     if (turn !== shown) return;
     const view = new module.default();
     Object.assign(view, { params, query });
-    document.title = `${route.title} · Amplifier`;
+    setTitle(route.title);
     target.show(view, route);
     if (turn > 1) announce(route.title);
   } catch (error) {

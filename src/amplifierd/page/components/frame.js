@@ -4,6 +4,7 @@ import { request } from "../lib/api.js";
 import { approvals } from "../lib/approvals.js";
 import { fill, h, icon, iconButton, LOGO, refill } from "../lib/dom.js";
 import { ago, plural, sessionName } from "../lib/format.js";
+import { canNotify, notices, toggleNotices } from "../lib/notices.js";
 import { href, sessionHref } from "../lib/router.js";
 import { sessions } from "../lib/sessions.js";
 import { showHelp } from "../lib/shortcuts.js";
@@ -11,6 +12,7 @@ import { perFrame } from "../lib/state.js";
 import { link } from "../lib/stream.js";
 import { isDark, theme, toggleTheme } from "../lib/theme.js";
 import { statusDot } from "./status.js";
+import { toast } from "./toast.js";
 
 const RECENT = 12;
 
@@ -34,6 +36,8 @@ export class Frame extends HTMLElement {
   connectedCallback() {
     const themeButton = iconButton("moon", "Switch between light and dark", toggleTheme);
     theme.subscribe(() => fill(themeButton, icon(isDark() ? "sun" : "moon")), { signal: this.#abort.signal });
+    const noticesButton = iconButton("bell", "Notify me when an agent asks or has answered", changeNotices);
+    notices.subscribe((isOn) => noticesButton.setAttribute("aria-pressed", String(isOn)), { signal: this.#abort.signal });
     fill(this,
       h("header.top-bar",
         iconButton("menu", "Navigation", () => this.#toggleSide(), { class: "side-toggle" }),
@@ -44,7 +48,7 @@ export class Frame extends HTMLElement {
         this.#nav,
         this.#recentTitle,
         this.#recent,
-        h("div.side-foot", themeButton,
+        h("div.side-foot", themeButton, canNotify && noticesButton,
           iconButton("help", "Keyboard shortcuts", showHelp),
           iconButton("logout", "Log out", () => this.#logOut()))),
       h("div.side-shade", { onclick: () => this.#toggleSide(false) }),
@@ -119,9 +123,15 @@ export class Frame extends HTMLElement {
     try {
       await request("POST", "/auth/logout", { body: {} });
     } finally {
-      location.assign("/app/");
+      location.assign(href("/"));
     }
   }
+}
+
+async function changeNotices() {
+  const isAllowed = await toggleNotices();
+  if (!isAllowed) toast("The browser does not let this page notify you. Its settings for this site do.", { kind: "error" });
+  else toast(notices.value ? "You are told when an agent asks or has answered, while you look elsewhere" : "No more notices");
 }
 
 customElements.define("page-frame", Frame);

@@ -2,13 +2,14 @@
 
 import { request } from "../lib/api.js";
 import { fill, h, LOGO } from "../lib/dom.js";
+import { setTitle } from "../lib/title.js";
 import { View } from "../lib/view.js";
 
 class LoginView extends View {
   onLogin = () => {};
 
   open() {
-    document.title = "Log in · Amplifier";
+    setTitle("Log in");
     const who = h("input", { type: "text", name: "username", autocomplete: "username", value: "amplifier", hidden: true, readOnly: true });
     const field = h("input", {
       id: "token", type: "password", autocomplete: "current-password", required: true, spellcheck: false, "aria-describedby": "token-help",
