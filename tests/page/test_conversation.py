@@ -66,14 +66,46 @@ def test_an_answer_is_shown_with_its_thinking_folded_and_its_tools_as_cards(page
     expect(status(page)).to_have_text("Idle")
 
 
-def test_an_edit_is_shown_as_a_difference(page: Page, daemon: PageDaemon) -> None:
+def test_messages_and_code_are_copied_and_a_link_leads_to_its_message(page: Page, daemon: PageDaemon) -> None:
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"], origin=daemon.url)
+    said = "Use *this*:\n\n```python\nprint(1)\n```"
+    session_id = daemon.session(said, name="Copied")
+    daemon.run(session_id, "how do I print?")
+    log = show(page, session_id)
+    messages = log.get_by_role("article")
+    prompt, answer = messages.filter(has_text="how do"), messages.filter(has_text="Use")
+
+    def copied_by(button: Locator) -> str:
+        button.focus()
+        button.press("Enter")
+        expect(page.locator(".toast").last).to_contain_text("opied")
+        text: str = page.evaluate("navigator.clipboard.readText()")
+        return text
+
+    assert copied_by(answer.get_by_role("button", name="Copy text")) == said
+    assert copied_by(answer.get_by_role("button", name="Copy code")) == "print(1)\n"
+    assert copied_by(prompt.get_by_role("button", name="Copy text")) == "how do I print?"
+    prompt.get_by_role("button", name="More for this message").press("Enter")
+    address = copied_by(page.get_by_role("menuitem", name="Copy link"))
+    visit(page, "/app/")
+    page.goto(address)
+    expect(page.locator(".message.is-target")).to_contain_text("how do I print?")
+
+
+def test_steps_are_shown_as_a_list_and_an_edit_as_a_difference(page: Page, daemon: PageDaemon) -> None:
     (daemon.directory / "sum.py").write_text("total = a - b\n")
+    steps = [("Read it", "completed"), ("Correct it", "in_progress")]
+    todos = [{"content": what, "status": status, "activeForm": what} for what, status in steps]
+    plans = calls("todo", action="create", todos=todos)
     reads = calls("read_file", file_path="sum.py")
     edits = calls("edit_file", file_path="sum.py", old_string="a - b", new_string="a + b")
-    log = show(page, create(daemon, plan_of(reads, edits, "Corrected."), "Edit"))
+    tools = [{"module": "tool-filesystem"}, {"module": "tool-todo"}]
+    log = show(page, create(daemon, plan_of(plans, reads, edits, "Corrected.", tools=tools), "Edit"))
 
     say(page, "correct it")
 
+    expect(log.get_by_role("list", name="Steps").get_by_role("listitem")).to_have_text(["Read it", "Correct it"])
+    expect(log.get_by_role("img", name="under way")).to_be_visible()
     difference = log.get_by_role("group", name="Difference")
     expect(difference.locator('[data-kind="del"]')).to_contain_text("a - b")
     expect(difference.locator('[data-kind="add"]')).to_contain_text("a + b")
@@ -83,12 +115,15 @@ def test_a_question_is_answered_in_place(page: Page, daemon: PageDaemon) -> None
     log = show(page, asking_session(daemon, "answered.txt", "Asks"))
     say(page, "write it")
     expect(status(page)).to_have_text("Waits for approval")
+    meter = page.locator("turn-meter")
+    expect(meter).to_contain_text(re.compile(r"Waits for approval.* s · \d+ tokens · cost unknown"))
     assert not (daemon.directory / "answered.txt").exists()
 
     page.get_by_role("region", name="Approval needed").get_by_role("button", name="Allow once").click()
 
     expect(log.get_by_text("The end:")).to_be_visible()
     expect(page.get_by_role("region", name="Approval needed")).to_have_count(0)
+    expect(meter).to_be_hidden()
     assert (daemon.directory / "answered.txt").read_text() == "written\n"
 
 
@@ -176,13 +211,20 @@ def test_a_turn_is_stopped_gracefully_and_then_at_once(page: Page, daemon: PageD
     expect(log.get_by_text("Too late.")).to_have_count(0)
 
 
-def test_a_turn_that_fails_says_why(page: Page, daemon: PageDaemon) -> None:
+def test_a_turn_that_fails_says_why_and_is_run_again(page: Page, daemon: PageDaemon) -> None:
     fails = {"error": {"type": "auth", "message": "the key is not valid"}}
-    log = show(page, create(daemon, plan_of(fails), "Fails"))
-
+    session_id = create(daemon, plan_of(fails, "You said: {{last_user}}"), "Fails")
+    log = show(page, session_id)
     say(page, "go")
-
     expect(log.get_by_role("alert")).to_contain_text("The key is not valid")
+    expect(log.get_by_role("link", name="Provider keys")).to_be_visible()
+
+    log.get_by_role("button", name="Try again").click()
+
+    expect(log.get_by_text("You said: go")).to_be_visible()
+    expect(log.get_by_role("alert")).to_have_count(0)
+    said = daemon.api.get(f"/sessions/{session_id}/messages").json()["messages"]
+    assert [one["role"] for one in said] == ["user", "assistant"]
 
 
 def test_an_agent_works_inside_the_card_of_its_call(page: Page, daemon: PageDaemon) -> None:
@@ -191,6 +233,8 @@ def test_an_agent_works_inside_the_card_of_its_call(page: Page, daemon: PageDaem
     say(page, "ask the reviewer")
 
     nested = log.get_by_role("group", name="The agent's conversation")
+    expect(nested).to_contain_text("read_file")
+    page.reload()
     expect(nested).to_contain_text("read_file")
     nested.get_by_role("region", name="Approval needed").get_by_role("button", name="Allow once").click()
     expect(nested).to_contain_text("Nothing to complain of.")
@@ -282,6 +326,9 @@ def test_an_edited_prompt_branches_and_leaves_the_session_as_it_was(page: Page, 
     assert "another second" not in said
 
 
+LONG_PROMPT = f"make a file{' and think about it' * 40}"
+
+
 def made_a_file(daemon: PageDaemon, name: str) -> tuple[str, Path]:
     """Return a session whose turn made a file, and the directory it is in, beside one that was there before."""
     project = daemon.directory / name
@@ -291,7 +338,7 @@ def made_a_file(daemon: PageDaemon, name: str) -> tuple[str, Path]:
     writes = calls("write_file", file_path="made.txt", content="new\n")
     body = {"mount_plan": plan_of(writes, "Made."), "working_dir": str(project), "name": name}
     session_id = daemon.api.post("/sessions", json=body).raise_for_status().json()["session_id"]
-    daemon.run(session_id, "make a file")
+    daemon.run(session_id, LONG_PROMPT)
     assert (project / "made.txt").exists()
     return session_id, project
 
@@ -310,7 +357,8 @@ def test_a_turn_is_undone_in_files_and_conversation(page: Page, daemon: PageDaem
     undo_the_last_turn(page, session_id)
 
     expect(page.get_by_text("Nothing said yet")).to_be_visible()
-    expect(field(page)).to_have_value("make a file")
+    expect(field(page)).to_have_value(LONG_PROMPT)
+    expect(page.get_by_role("button", name="Send")).to_be_enabled()
     assert [file.name for file in project.iterdir()] == ["kept.txt"]
 
 

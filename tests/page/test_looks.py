@@ -49,7 +49,7 @@ def test_everything_can_be_read_named_and_fits(
     shown: dict[str, tuple[Locator, Callable[[], None]]] = {
         "/": (page.get_by_text("Looked at").first, lambda: None),
         "/?focus=search": (page.get_by_role("searchbox"), page.get_by_role("button", name="Deleted sessions").click),
-        "/new": (page.get_by_label("foundation/offline"), page.get_by_text("Limits", exact=True).click),
+        "/new": (page.get_by_role("radio").nth(1), page.get_by_text("Limits", exact=True).click),
         f"/sessions/{busy}": (page.get_by_role("region", name="Approval needed"), lambda: open_all(page)),
         f"/sessions/{busy}/timeline?turn=1": (turn, page.get_by_role("button", name="Tool read_file").first.click),
         f"/sessions/{of_profile}/why": (page.locator(".part-list .part").first, lambda: open_all(page)),
@@ -60,7 +60,7 @@ def test_everything_can_be_read_named_and_fits(
         "/inbox": (page.get_by_role("button", name="Allow once"), lambda: None),
         "/profiles": (page.get_by_role("link", name="offline"), lambda: None),
         "/profiles/foundation/offline": (page.get_by_text("Valid", exact=True), lambda: None),
-        "/daemon": (page.get_by_role("row", name="default"), page.get_by_role("button", name="New token").click),
+        "/daemon": (page.get_by_text("none stored").first, page.get_by_role("button", name="New token").click),
         "/sessions/none": (page.get_by_role("heading", name="No such session"), lambda: None),
     }
     found = {}

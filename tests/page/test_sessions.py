@@ -78,7 +78,10 @@ def test_a_session_is_started_with_profile_directory_and_limits(page: Page, daem
     (daemon.directory / "milk.md").write_text("buy milk\n")
     page.keyboard.press("n")
     page.get_by_label("First prompt").fill("read milk.md")
-    page.get_by_label("foundation/offline").check()
+    expect(page.get_by_label("Default")).to_be_checked()
+    expect(page.get_by_text("Now foundation/offline")).to_be_visible()
+    expect(page.get_by_role("link", name="store the key of a provider")).to_be_visible()
+    page.get_by_role("radio", name="foundation/offline Real tools").check()
     page.get_by_label("Working directory").fill(str(daemon.directory))
     page.get_by_text("Limits", exact=True).click()
     page.get_by_label("Turns").fill("3")
@@ -117,6 +120,19 @@ def test_a_session_is_renamed(page: Page, daemon: PageDaemon) -> None:
     assert daemon.api.get(f"/sessions/{session_id}").json()["name"] == "New <b>name</b>"
 
 
+def test_a_session_goes_on_with_another_profile(page: Page, daemon: PageDaemon) -> None:
+    daemon.api.post("/profiles/foundation/offline/copy", json={"new_name": "taken-over"}).raise_for_status()
+    body = {"profile_name": "foundation/offline", "name": "Changes its profile", "working_dir": str(daemon.directory)}
+    session_id = daemon.api.post("/sessions", json=body).raise_for_status().json()["session_id"]
+
+    choose(page, "Changes its profile", "Change profile…")
+    page.get_by_role("dialog").get_by_label("Profile").select_option("local/taken-over")
+    page.get_by_role("button", name="Change", exact=True).click()
+
+    expect(row(page, "Changes its profile")).to_contain_text("local/taken-over")
+    assert daemon.api.get(f"/sessions/{session_id}").json()["profile_name"] == "local/taken-over"
+
+
 def test_a_fork_goes_on_from_the_last_turn(page: Page, daemon: PageDaemon) -> None:
     daemon.run(daemon.session("The first answer.", name="To be forked"), "begin")
 
@@ -136,15 +152,29 @@ def test_a_session_that_cannot_be_forked_says_why(page: Page, daemon: PageDaemon
     expect(page.locator("#toasts")).to_contain_text("Not forked · turn 0 is out of range")
 
 
-def test_a_session_is_exported(page: Page, daemon: PageDaemon) -> None:
-    session_id = daemon.session(name="To be exported")
+def test_a_session_is_exported_and_imported(page: Page, daemon: PageDaemon, complaints: Complaints) -> None:
+    complaints.expect("status of 4")
+    session_id = daemon.session("Packed up.", name="To be exported")
+    daemon.run(session_id, "pack")
     expect(row(page, "To be exported")).to_be_visible()
 
     with page.expect_download() as download:
         choose(page, "To be exported", "Export")
-
     assert download.value.suggested_filename == f"{session_id}.zip"
-    assert download.value.path().read_bytes().startswith(b"PK")
+    file = {"name": f"{session_id}.zip", "mimeType": "application/zip", "buffer": download.value.path().read_bytes()}
+    with page.expect_file_chooser() as chooser:
+        page.get_by_role("button", name="Import a session").press("Enter")
+    chooser.value.set_files(file)
+    expect(page.get_by_role("log")).to_contain_text("Packed up.")
+    imported = page.url.rpartition("/")[2]
+    assert imported != session_id
+    assert daemon.api.get(f"/sessions/{imported}").json()["imported_from"] == session_id
+
+    visit(page, "/app/")
+    with page.expect_file_chooser() as chooser:
+        page.get_by_role("button", name="Import a session").click()
+    chooser.value.set_files({**file, "buffer": b"not an exported session"})
+    expect(page.locator('.toast[data-kind="error"]')).to_contain_text("Not imported")
 
 
 @pytest.fixture
@@ -240,4 +270,4 @@ def test_names_from_outside_stay_text(page: Page, daemon: PageDaemon) -> None:
     daemon.session(name=name)
 
     expect(row(page, '<img src=x onerror="document.title=1">')).to_be_visible()
-    assert page.title() == "Sessions · Amplifier"
+    assert page.title().endswith("Sessions · Amplifier")

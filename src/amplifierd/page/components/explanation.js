@@ -8,7 +8,7 @@ import { longText } from "./long-text.js";
 const NOBODY = { request: "the settings of this session", default: "the product's default" };
 
 /** Who set a value, in words: the file and its line, or who else. */
-export function originWord(origin) {
+function originWord(origin) {
   if (!origin) return "whoever made this session";
   if (!origin.file) return NOBODY[origin.profile] ?? origin.profile ?? "nobody";
   return `${origin.profile}, ${origin.file.split("/").at(-1)}${origin.line ? `:${origin.line}` : ""}`;

@@ -19,7 +19,7 @@ function toggle(anchor, items) {
 }
 
 /** Open a menu below an element. */
-export function openMenu(anchor, items) {
+function openMenu(anchor, items) {
   const label = anchor.getAttribute("aria-label");
   const menu = h("div.menu", { role: "menu", "aria-label": label });
   const abort = new AbortController();

@@ -1,11 +1,12 @@
-// What can be done with a session anywhere it is shown: rename, fork, export, end, delete.
+// What can be done with a session anywhere it is shown: rename, another profile, fork, export, end, delete.
 
 import { get, ofSession, patch, post, remove } from "../lib/api.js";
 import { copyText } from "../lib/clipboard.js";
 import { h } from "../lib/dom.js";
 import { moment, sessionName, since } from "../lib/format.js";
-import { navigate } from "../lib/navigation.js";
-import { forget, keep, refresh } from "../lib/sessions.js";
+import { showSession } from "../lib/navigation.js";
+import { forget, isAtWork, keep, refresh } from "../lib/sessions.js";
+import { changeProfile } from "./change-profile.js";
 import { askText, confirm, openDialog } from "./dialog.js";
 import { attempt, toast } from "./toast.js";
 
@@ -17,6 +18,7 @@ export function sessionMenu(session, { onDeleted } = {}) {
   const isOurs = !session.origin;
   return [
     { label: "Rename…", icon: "edit", run: () => rename(session), disabled: !isOurs },
+    { label: "Change profile…", icon: "profiles", run: () => changeProfile(session), disabled: !isOurs },
     { label: "Fork from the last turn", icon: "fork", run: () => fork(session) },
     { label: "Export", icon: "download", run: () => exportSession(session) },
     { label: "Copy id", icon: "copy", run: () => copyText(session.session_id, "Id copied") },
@@ -35,13 +37,12 @@ export async function rename(session) {
 }
 
 /** Fork a session at a turn, by default its last, and go there. */
-export async function fork(session, { turn, name, draft } = {}) {
-  const body = { ...(turn !== undefined && { turn }), name: name ?? `${sessionName(session)} (fork)` };
+export async function fork(session, { turn } = {}) {
+  const body = { ...(turn !== undefined && { turn }), name: `${sessionName(session)} (fork)` };
   const made = await attempt(() => post(ofSession(session.session_id, "/fork"), body), "Not forked");
-  if (!made) return null;
+  if (!made) return;
   toast(`Forked at turn ${made.forked_from_turn}`);
-  if (!draft) navigate(`/sessions/${made.session_id}`);
-  return made;
+  showSession(made.session_id);
 }
 
 function exportSession(session) {
@@ -70,8 +71,7 @@ async function deleteSession(session, onDeleted) {
 
 /** Move a session into the trash; one that is at work only when that is confirmed. Returns whether it is there. */
 async function removeOrAsk(id) {
-  const { activity } = await refresh(id);
-  const isBusy = Boolean(activity) && activity !== "idle";
+  const isBusy = isAtWork(await refresh(id));
   const question = { title: "Delete session?", text: "It is working. Its turn is stopped first.", action: "Stop and delete", kind: "danger" };
   if (isBusy && !(await confirm(question))) return false;
   await remove(ofSession(id), isBusy ? { force: true } : {});
@@ -84,7 +84,7 @@ async function restore(session) {
   const back = await attempt(() => post(path), "Not restored");
   if (!back) return false;
   keep(back);
-  toast(`Restored “${sessionName(back)}”`, { action: { label: "Open", run: () => navigate(`/sessions/${encodeURIComponent(back.session_id)}`) } });
+  toast(`Restored “${sessionName(back)}”`, { action: { label: "Open", run: () => showSession(back.session_id) } });
   return true;
 }
 

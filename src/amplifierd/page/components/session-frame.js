@@ -7,6 +7,7 @@ import { navigate } from "../lib/navigation.js";
 import { href, sessionHref } from "../lib/router.js";
 import { hold, refresh, sessions } from "../lib/sessions.js";
 import { perFrame } from "../lib/state.js";
+import { setTitle } from "../lib/title.js";
 import { menuButton } from "./menu.js";
 import { rename, sessionMenu } from "./session-actions.js";
 import { statusBadge } from "./status.js";
@@ -64,7 +65,7 @@ export class SessionFrame extends HTMLElement {
     const session = sessions.value.byId.get(this.#id);
     if (!session || !this.isConnected) return;
     const name = sessionName(session);
-    if (!this.#current) document.title = `${name} · Amplifier`;
+    if (!this.#current) setTitle(name);
     const usage = session.usage_tree ?? session.usage;
     const parent = session.parent_session_id;
     refill(this.#head,
@@ -81,6 +82,7 @@ export class SessionFrame extends HTMLElement {
         h("span", { title: `Created ${moment(session.created_at)}` }, plural(session.turn_count, "turn")),
         h("span", { title: "Tokens of the session and its agents" }, `${tokens(usage?.tokens?.total ?? 0)} tokens`),
         h("span", { title: costTitle(usage) }, costWord(usage)),
+        session.load_warnings.length > 0 && h("span.tag", { title: session.load_warnings.map(warningWord).join("\n") }, plural(session.load_warnings.length, "warning")),
         session.stale && h("span.tag", { title: "The profile has a newer build" }, "newer build"),
         session.origin && h("span.tag", { title: "Stored by another program; it is copied with the first turn" }, session.origin)),
       this.#tabs.length > 1 && h("nav.tabs", { "aria-label": "Session" }, this.#tabs.map(({ label, path }) => h("a.tab", {
@@ -92,6 +94,9 @@ export class SessionFrame extends HTMLElement {
 function missing(id) {
   return emptyPage("No such session", `There is no session ${plain(id)}, or it was deleted.`, h("a.button", { href: href("/") }, "Sessions"));
 }
+
+/** A module that could not be loaded tells it in other words than everything else. */
+const warningWord = ({ message, module_id: module, error }) => plain(message ?? `${module}: ${error}`);
 
 function costTitle(usage) {
   const unpriced = usage?.unpriced_tokens ?? 0;

@@ -2,17 +2,23 @@
 
 import { approvals, ofTree } from "../lib/approvals.js";
 import { h } from "../lib/dom.js";
+import { isAtWork, sessions } from "../lib/sessions.js";
 
 const WORDS = {
   waiting: "Waits for approval", executing: "Working", queued: "Queued", cancelling: "Stopping", idle: "Idle",
   failed: "Failed", completed: "Completed", terminated: "Ended", created: "Not started", error: "Last turn failed",
 };
 
-/** Return one word for how a session stands; questions of its agents count as its own. */
+/**
+ * Return one word for how a session stands; questions of its agents count as its own. What an agent does is not in its
+ * record: one that has no turn behind it is at work while its root is.
+ */
 export function stateOf(session) {
   if (session.activity === "waiting_approval" || ofTree(approvals.value, session.session_id).length) return "waiting";
   if (["executing", "queued", "cancelling"].includes(session.activity)) return session.activity;
   if (session.status !== "active") return session.status;
+  const root = session.created_by === "agent" && !session.turn_count ? sessions.value.byId.get(session.root_session_id) : null;
+  if (root && isAtWork(root)) return "executing";
   return session.last_error ? "error" : "idle";
 }
 

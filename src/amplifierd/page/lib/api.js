@@ -110,7 +110,7 @@ export async function submit(path, body, { attempts = 4, ...options } = {}) {
 export const ofSession = (id, rest = "") => `/sessions/${encodeURIComponent(id)}${rest}`;
 
 /** A name that no other request has. (`crypto.randomUUID` is there in secure contexts only.) */
-export function newKey() {
+function newKey() {
   const bytes = crypto.getRandomValues(new Uint8Array(16));
   return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 }

@@ -13,7 +13,7 @@ export function h(selector, ...rest) {
 }
 
 /** Set properties, attributes, listeners (`onclick`), `dataset`, and custom properties (`style: {"--depth": 1}`). */
-export function assign(element, props) {
+function assign(element, props) {
   for (const [name, value] of Object.entries(props)) {
     if (value === null || value === undefined) continue;
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
@@ -98,6 +98,8 @@ const ICONS = {
   warn: "M8 2.5 14 13H2zM8 6.5v3M8 11.3h.01",
   folder: "M2.5 4h4l1.5 1.5h5.5v7h-11z",
   image: "M2.5 3.5h11v9h-11zM2.5 11l3-3 2.5 2.5L10.5 8l3 3M6 6h.01",
+  bell: "M3.5 11.5c1-1 1-2 1-4a3.5 3.5 0 0 1 7 0c0 2 0 3 1 4zM6.8 13.5h2.4",
+  upload: "M8 10V2.5M5 5.5l3-3 3 3M3 13h10",
   logout: "M6.5 3H3v10h3.5M7 8h6.5M11 5.5 13.5 8 11 10.5",
   down: "M8 3v9M4 8.5 8 12.5l4-4",
   model: "M8 2l1.5 4.5L14 8l-4.5 1.5L8 14l-1.5-4.5L2 8l4.5-1.5z",

@@ -4,3 +4,6 @@
 export function navigate(address, options = {}) {
   dispatchEvent(new CustomEvent("amplifier:navigate", { detail: { address, ...options } }));
 }
+
+/** Go to a session. */
+export const showSession = (id, options) => navigate(`/sessions/${encodeURIComponent(id)}`, options);

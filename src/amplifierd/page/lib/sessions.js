@@ -59,6 +59,9 @@ export async function refresh(id, options) {
   return session;
 }
 
+/** Whether a session does something now. */
+export const isAtWork = ({ activity }) => Boolean(activity) && activity !== "idle";
+
 /** Take over a session that the daemon just answered with. */
 export function keep(session) {
   sessions.update((state) => ({ ...state, byId: new Map(state.byId).set(session.session_id, session) }));

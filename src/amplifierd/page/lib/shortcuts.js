@@ -54,7 +54,7 @@ export function showHelp() {
 }
 
 /** Keys as key caps: "g s" → g, s. */
-export function keyCaps(keys) {
+function keyCaps(keys) {
   return keys.split(" ").map((stroke) => stroke.split("+").map((key) => h("kbd", NAMES[key] ?? key)));
 }
 

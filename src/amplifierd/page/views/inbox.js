@@ -3,12 +3,15 @@
 import { approvals, load } from "../lib/approvals.js";
 import { fill, h, refill } from "../lib/dom.js";
 import { moment, plain, plural, sessionName, since } from "../lib/format.js";
+import { parsed } from "../lib/json.js";
 import { sessionHref } from "../lib/router.js";
 import { refresh, sessions } from "../lib/sessions.js";
 import { shortcut } from "../lib/shortcuts.js";
 import { perFrame } from "../lib/state.js";
+import { toolSubject } from "../lib/tool-subject.js";
 import { emptyState, loading, View } from "../lib/view.js";
 import { approvalBox } from "../components/approval-box.js";
+import { toolInput } from "../components/tool-input.js";
 
 class InboxView extends View {
   #items = new Map();
@@ -79,11 +82,14 @@ class InboxView extends View {
   }
 }
 
-/** What is asked about, below the line that the question itself shows. */
-function detailsOf({ prompt, action }) {
+/** What is asked about, below the line that the question itself shows: the input of its tool where it has one. */
+function detailsOf({ prompt, action, tool_name: name }) {
   const [first, ...rest] = (prompt ?? "").split("\n");
   const text = first.startsWith(action ?? first) ? rest.join("\n") : prompt;
-  return text.trim() && h("pre.data", plain(text));
+  if (!text.trim()) return null;
+  const input = parsed(text);
+  if (typeof input !== "object") return h("pre.data", plain(text));
+  return h("div.inbox-input", h("p", h("code", plain(toolSubject(input)).slice(0, 200))), toolInput({ name, input }));
 }
 
 customElements.define("view-inbox", InboxView);

@@ -11,6 +11,7 @@ import { kept, perFrame, settled } from "../lib/state.js";
 import { emptyState, failure, loading, View } from "../lib/view.js";
 import { menuButton } from "../components/menu.js";
 import { sessionMenu, showTrash } from "../components/session-actions.js";
+import { importSession } from "../components/session-import.js";
 import { stateOf, statusDot, stateWord } from "../components/status.js";
 import { attempt } from "../components/toast.js";
 
@@ -40,7 +41,7 @@ class SessionsView extends View {
     fill(this,
       h("header.view-head", h("h1", "Sessions"), h("a.button.primary.narrow-only", { href: href("/new") }, icon("plus"), "New session")),
       h("div.toolbar", h("div.search-field", icon("search"), this.#search), this.#filters, this.#profiles,
-        iconButton("trash", "Deleted sessions", showTrash)),
+        iconButton("upload", "Import a session", importSession), iconButton("trash", "Deleted sessions", showTrash)),
       this.#list, this.#foot);
     const render = perFrame(() => this.#render());
     this.listen(this.#search, "input", find);

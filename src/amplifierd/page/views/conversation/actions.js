@@ -3,23 +3,38 @@
 import { get, ofSession, post, submit } from "../../lib/api.js";
 import { fill, h } from "../../lib/dom.js";
 import { plural, sessionName } from "../../lib/format.js";
-import { navigate } from "../../lib/navigation.js";
+import { showSession } from "../../lib/navigation.js";
 import { keep, refresh, sessions } from "../../lib/sessions.js";
 import { askText, confirm, openDialog } from "../../components/dialog.js";
 import { unifiedDiff } from "../../components/diff.js";
 import { fork } from "../../components/session-actions.js";
 import { attempt, toast } from "../../components/toast.js";
-import { textOf } from "./message.js";
+import { isImage } from "./images.js";
+import { blocksOf, textOf } from "./message.js";
 
-/** The actions of a session's turns. `reload` shows the conversation anew, `write` puts text into the composer. */
-export function turnActions(id, { reload, write }) {
+/** The actions of the turns of a conversation (`model`). `write` puts text into the composer. */
+export function turnActions(model, { write }) {
+  const { id } = model;
   const session = () => sessions.value.byId.get(id) ?? { session_id: id };
   return {
     fork: (turn) => fork(session(), { turn }),
     edit: (message) => editAndBranch(session(), message),
     changes: (turn) => showChanges(id, turn),
-    undo: (turn) => undo(id, turn, { reload, write }),
+    undo: (turn) => undo(model, turn, write),
+    again: (turn) => runAgain(model, turn),
   };
+}
+
+/** Send the prompt of a turn that failed again, in place of that turn; files stay as they are. */
+async function runAgain(model, turn) {
+  const said = model.messages.filter((one) => one.turn === turn && one.role === "user");
+  const images = said.flatMap((one) => blocksOf(one).filter(isImage));
+  const body = { prompt: textOf(model.promptOf(turn)), auto_resume: true, ...(images.length && { images }) };
+  await attempt(async () => {
+    await post(ofSession(model.id, "/undo"), { turn, what: "conversation" });
+    await submit(ofSession(model.id, "/execute/stream"), body);
+    await model.load();
+  }, "Not sent again");
 }
 
 /** Ask for another wording of a prompt and go on with it in a new session; this one stays as it is. */
@@ -32,7 +47,7 @@ async function editAndBranch(session, message) {
   const branch = await attempt(() => branchBefore(session, message.turn), "Not branched");
   if (!branch) return;
   await attempt(() => submit(ofSession(branch, "/execute/stream"), { prompt: text.trim() }), "Not sent");
-  navigate(`/sessions/${encodeURIComponent(branch)}`);
+  showSession(branch);
 }
 
 /** Return the id of a new session with everything before a turn; before the first one that is nothing. */
@@ -67,10 +82,10 @@ const WHAT = {
   conversation: ["Conversation only", "The files stay as they are"],
 };
 
-async function undo(id, turn, { reload, write }) {
+async function undo(model, turn, write) {
   const preview = h("div.undo-preview", h("p.muted", "Looking what changed…"));
-  get(ofSession(id, "/changes"), { turn }).then(
-    ({ added, modified, deleted }) => fill(preview, h("p.muted.small", summary(added, modified, deleted))),
+  get(ofSession(model.id, "/changes"), { turn }).then(
+    ({ added, modified, deleted, reason }) => fill(preview, reason && h("p.notice", reason), h("p.muted.small", summary(added, modified, deleted))),
     () => fill(preview, h("p.muted.small", "What the turn changed in files is not known here.")),
   );
   const what = await openDialog({
@@ -84,25 +99,25 @@ async function undo(id, turn, { reload, write }) {
     actions: [{ label: "Undo", kind: "primary" }],
     onSubmit: (close) => close(document.querySelector('dialog input[name="what"]:checked').value),
   });
-  if (what) await takeBack(id, turn, what, { reload, write });
+  if (what) await takeBack(model, turn, what, write);
 }
 
-async function takeBack(id, turn, what, { reload, write }, force = false) {
-  const { turns } = await get(ofSession(id, "/turns")).catch(() => ({ turns: [] }));
+async function takeBack(model, turn, what, write, force = false) {
+  const { id } = model;
+  const prompt = model.promptOf(turn);
   const done = await attempt(() => post(ofSession(id, "/undo"), { turn, what, force }), "Not undone");
   if (!done) return;
   if (!done.done) {
     const text = "Somebody else changed these files since. Undo overwrites them:";
     const details = h("ul.paths", done.foreign.map((path) => h("li", h("code", path))));
     const isMeant = await confirm({ title: "Files changed since", text, details, action: "Undo anyway", kind: "danger" });
-    if (isMeant) await takeBack(id, turn, what, { reload, write }, true);
+    if (isMeant) await takeBack(model, turn, what, write, true);
     return;
   }
   toast(done.restored.length ? `Turn ${turn} undone; ${plural(done.restored.length, "file")} restored` : `Turn ${turn} undone`);
   await refresh(id).catch(() => {});
-  await reload();
-  const prompt = turns.find((one) => one.turn === turn)?.user_preview;
-  if (what !== "files" && prompt) write(prompt);
+  await model.load();
+  if (what !== "files" && prompt) write(textOf(prompt));
 }
 
 function summary(added, modified, deleted) {

@@ -60,6 +60,7 @@ export class Composer extends HTMLElement {
     this.#field.value = [text, this.#field.value].filter(Boolean).join("\n\n");
     this.#keep();
     this.#resize();
+    this.update(this.#session);
     this.#field.focus();
   }
 

@@ -12,6 +12,7 @@ import { turnActions } from "./actions.js";
 import { Composer } from "./composer.js";
 import { ConversationLog } from "./log.js";
 import { PromptQueue } from "./queue.js";
+import { TurnMeter } from "./turn-meter.js";
 
 const NEAR_END_PX = 90;
 
@@ -21,6 +22,7 @@ class ConversationView extends View {
   #jump = h("button.jump", { type: "button", hidden: true, onclick: () => this.#toEnd() }, icon("down"), "Latest");
   #composer;
   #log;
+  #actions;
   #isAtEnd = true;
   #isWatched = false;
   #target = null;
@@ -31,17 +33,22 @@ class ConversationView extends View {
     const { id } = this.params;
     const { signal } = this;
     this.#composer = new Composer(id, signal);
-    const actions = turnActions(id, { reload: () => this.#log.model.load(), write: (text) => this.#composer.write(text) });
-    this.#log = new ConversationLog(id, { signal, actions, onChange: () => this.#changed() });
+    this.#log = new ConversationLog(id, { signal, onChange: () => this.#changed() });
+    this.#actions = this.#log.actions = turnActions(this.#log.model, { write: (text) => this.#composer.write(text) });
     const queue = new PromptQueue(id, { signal, edit: (text) => this.#composer.write(text) });
     fill(this.#scroller, loading("Loading the conversation…"));
-    fill(this, this.#scroller, h("div.jump-place", this.#jump), h("div.dock", queue, this.#composer));
+    const meter = new TurnMeter(id, signal);
+    fill(this, this.#scroller, h("div.jump-place", this.#jump), h("div.dock", queue, meter, this.#composer));
     const ready = () => {
       this.#isWatched = true;
       this.#log.model.catchUp().catch(() => {});
     };
     watchSession(id, () => {}, { signal, ready });
-    const update = perFrame(() => this.#composer.update(sessions.value.byId.get(id) ?? null));
+    const update = perFrame(() => {
+      const session = sessions.value.byId.get(id) ?? null;
+      this.#composer.update(session);
+      meter.update(session);
+    });
     this.listen(sessions, update);
     this.listen(approvals, update);
     this.listen(this.#scroller, "scroll", () => this.#scrolled());
@@ -156,11 +163,10 @@ class ConversationView extends View {
 
   #lastPrompt(what) {
     const { model } = this.#log;
-    const message = model.messages.findLast((one) => one.role === "user" && model.messages.find((first) => first.turn === one.turn) === one);
+    const message = model.messages.findLast((one) => one.role === "user" && model.promptOf(one.turn) === one);
     if (!message) return;
-    const actions = turnActions(this.params.id, { reload: () => model.load(), write: (text) => this.#composer.write(text) });
-    if (what === "edit") actions.edit(message);
-    else actions.undo(message.turn);
+    if (what === "edit") this.#actions.edit(message);
+    else this.#actions.undo(message.turn);
   }
 
   #step(by) {

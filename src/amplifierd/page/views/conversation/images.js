@@ -1,5 +1,6 @@
 // Pictures in a conversation: only kinds that cannot hold a script, never from another place.
 
+import { base64Of } from "../../lib/base64.js";
 import { h } from "../../lib/dom.js";
 
 const KINDS = new Set(["image/png", "image/jpeg", "image/gif", "image/webp"]);
@@ -20,8 +21,5 @@ export function imageOf(block) {
 /** Read an image file as a content block; null when it is of a kind that models do not read. */
 export async function readImage(file) {
   if (!KINDS.has(file.type)) return null;
-  const bytes = new Uint8Array(await file.arrayBuffer());
-  let text = "";
-  for (let at = 0; at < bytes.length; at += 0x8000) text += String.fromCharCode(...bytes.subarray(at, at + 0x8000));
-  return { type: "image", source: { type: "base64", media_type: file.type, data: btoa(text) } };
+  return { type: "image", source: { type: "base64", media_type: file.type, data: await base64Of(file) } };
 }

@@ -3,15 +3,16 @@
 import { approvals } from "../../lib/approvals.js";
 import { fill, h, icon } from "../../lib/dom.js";
 import { costWord, duration, plural, sentence } from "../../lib/format.js";
+import { href, sessionHref } from "../../lib/router.js";
 import { perFrame } from "../../lib/state.js";
 import { LiveMessage, messageElement } from "./message.js";
 import { Conversation } from "./model.js";
 import { ToolCards } from "./tool-card.js";
 
-/** Shows a conversation and keeps it current. `actions` are what can be done with messages; an agent's has none. */
+/** Shows a conversation and keeps it current. `actions` are what can be done with its turns; an agent's has none. */
 export class ConversationLog extends HTMLElement {
   model;
-  #actions;
+  actions = null;
   #isAgent;
   #onChange;
   #signal;
@@ -22,11 +23,10 @@ export class ConversationLog extends HTMLElement {
   #dirty = new Set();
   #render = perFrame(() => this.#flush());
 
-  constructor(id, { signal, actions = null, isAgent = false, onChange = () => {} }) {
+  constructor(id, { signal, isAgent = false, onChange = () => {} }) {
     super();
     this.#isAgent = isAgent;
     this.#signal = signal;
-    this.#actions = actions;
     this.#onChange = onChange;
     this.model = new Conversation(id, { signal, changed: (kind) => this.#mark(kind) });
     this.#cards = new ToolCards(this.model, (agent) => nestedAgent(agent, signal));
@@ -137,18 +137,21 @@ export class ConversationLog extends HTMLElement {
   }
 
   #context(isSteering) {
-    return { model: this.model, actions: this.#actions, cards: this.#cards, isSteering, isAgent: this.#isAgent };
+    return { model: this.model, actions: this.actions, cards: this.#cards, isSteering, isAgent: this.#isAgent };
   }
 
   #renderFoot(section, turn) {
     const facts = this.model.turns.get(turn);
-    const print = JSON.stringify(facts ?? null);
+    const canRunAgain = this.actions !== null && facts?.status === "failed" && turn === this.model.lastTurn && Boolean(this.model.promptOf(turn));
+    const print = JSON.stringify([facts, canRunAgain]);
     if (section.print === print) return;
     section.print = print;
     fill(section.foot, facts && [
       (facts.notices ?? []).map(({ text, level }) => h("p.notice", { dataset: { level } }, icon(level === "info" ? "chevron" : "warn"), text)),
       facts.status === "failed" && h("div.turn-error", { role: "alert" }, h("strong", "The turn failed"),
-        h("p", sentence(facts.error?.detail ?? "no reason was given")), facts.error?.hint && h("p.muted", sentence(facts.error.hint))),
+        h("p", sentence(facts.error?.detail ?? "no reason was given")), facts.error?.hint && h("p.muted", sentence(facts.error.hint)),
+        canRunAgain && h("div.form-foot", h("button", { type: "button", onclick: () => this.actions.again(turn) }, icon("undo"), "Try again"),
+          facts.error?.code === "provider-auth" && h("a.button", { href: href("/daemon#daemon-keys") }, "Provider keys"))),
       facts.status === "cancelled" && h("p.notice", icon("stop"), "Stopped."),
       facts.usage && h("p.turn-usage", [
         facts.usage.seconds ? duration(facts.usage.seconds * 1000) : null,
@@ -169,7 +172,7 @@ function nestedAgent(id, signal) {
   const box = h("div.nested", { role: "group", "aria-label": "The agent's conversation" }, h("p.muted.small", "Loading…"));
   const log = new ConversationLog(id, { signal, isAgent: true });
   log.model.load().then(
-    () => fill(box, h("p.small", h("a", { href: `/app/sessions/${encodeURIComponent(id)}` }, "Open as a session")), log),
+    () => fill(box, h("p.small", h("a", { href: sessionHref(id) }, "Open as a session")), log),
     (error) => error.name !== "AbortError" && fill(box, h("p.muted.small", `Its conversation cannot be shown: ${error.message}`)),
   );
   return box;

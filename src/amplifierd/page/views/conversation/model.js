@@ -7,6 +7,8 @@
 import { get, ofSession } from "../../lib/api.js";
 import { messagesOf } from "../../lib/messages.js";
 import { readStream } from "../../lib/event-source.js";
+import { lastEvents } from "../../lib/session-events.js";
+import { isAtWork } from "../../lib/sessions.js";
 import { onEvents, onGap } from "../../lib/stream.js";
 import { settled } from "../../lib/state.js";
 import { LiveStep } from "./live-step.js";
@@ -110,8 +112,7 @@ export class Conversation {
   /** Events come from now on: fetch what happened since the conversation was loaded. */
   async catchUp() {
     await this.#loading;
-    const { activity } = await get(ofSession(this.#id), {}, { signal: this.#signal });
-    if (activity && activity !== "idle") await this.load();
+    if (isAtWork(await this.#record(this.#id))) await this.load();
     else this.#fetchNew();
   }
 
@@ -140,14 +141,25 @@ export class Conversation {
     return this.messages.at(-1)?.turn ?? 0;
   }
 
+  /** The message that began a turn; undefined when it is not loaded. */
+  promptOf(turn) {
+    return this.messages.find((one) => one.turn === turn && one.role === "user");
+  }
+
   #page(query) {
     return get(...messagesOf(this.#id, query), { signal: this.#signal });
   }
 
-  /** Return the event that began the step that is running; null when none is. */
+  /** Return the event that began the step that is running; null when none is. An agent is at work while its root is. */
   async #runningRequest() {
-    const { activity } = await get(ofSession(this.#id), {}, { signal: this.#signal });
-    return activity && activity !== "idle" ? (await this.#lastEvents("provider:request")).at(-1) : null;
+    const session = await this.#record(this.#id);
+    const { root_session_id: root } = session;
+    const isBusy = isAtWork(session) || (root && root !== this.#id && isAtWork(await this.#record(root)));
+    return isBusy ? (await this.#lastEvents("provider:request")).at(-1) : null;
+  }
+
+  #record(id) {
+    return get(ofSession(id), {}, { signal: this.#signal });
   }
 
   /** Return what happened from an event on: nothing stores the pieces of a step while it runs. */
@@ -157,11 +169,8 @@ export class Conversation {
     return found.filter((event) => event.session_id === this.#id);
   }
 
-  async #lastEvents(type) {
-    const query = { event_type: type, limit: LARGE_PAGE };
-    const read = (offset) => get(ofSession(this.#id, "/events"), { ...query, offset }, { signal: this.#signal });
-    const first = await read(0);
-    return (first.has_more ? await read(first.total - LARGE_PAGE) : first).events;
+  #lastEvents(type) {
+    return lastEvents(this.#id, type, { signal: this.#signal });
   }
 
   async #reconcile() {

@@ -4,19 +4,17 @@ import { approvals, questionOf } from "../../lib/approvals.js";
 import { fill, h, icon } from "../../lib/dom.js";
 import { duration, plain } from "../../lib/format.js";
 import { toolSubject } from "../../lib/tool-subject.js";
-import { textDiff } from "../../components/diff.js";
-import { longText } from "../../components/long-text.js";
 import { approvalBox } from "../../components/approval-box.js";
-import { imageOf, isImage } from "./images.js";
-import { parse } from "./tool-states.js";
+import { toolInput } from "../../components/tool-input.js";
+import { toolOutput } from "./tool-output.js";
 
-const ICONS = { bash: "terminal", task: "agent", delegate: "agent", read_file: "file", write_file: "edit", edit_file: "edit", grep: "search", glob: "search", web_search: "search" };
+const ICONS = { bash: "terminal", task: "agent", delegate: "agent", read_file: "file", write_file: "edit", edit_file: "edit", grep: "search", glob: "search", web_search: "search", todo: "check" };
 const STATES = {
   pending: "Not run yet", running: "Running", waiting: "Waits for approval", done: "Done", error: "Failed", cut: "Cut off",
 };
 
 /** A card of one call. It is updated in place, so that what a person opened stays open. */
-export class ToolCard extends HTMLElement {
+class ToolCard extends HTMLElement {
   #call;
   #model;
   #turn;
@@ -72,9 +70,9 @@ export class ToolCard extends HTMLElement {
     if (this.#isFilled && !anew) return;
     this.#isFilled = true;
     const known = this.#model.tools.get(this.#turn, this.#call.id);
-    const content = [inputOf(this.#call)];
+    const content = [toolInput(this.#call)];
     if (known?.child) content.push(this.#agent ??= this.#nested(known.child));
-    else if (known?.output !== undefined && known?.output !== null) content.push(outputOf(this.#call.name, known.output));
+    else if (known?.output !== undefined && known?.output !== null) content.push(toolOutput(this.#call, known.output));
     else if (known?.status === "cut") content.push(h("p.muted", "It was cut off; there is no result."));
     fill(this.#body, content);
   }
@@ -105,52 +103,12 @@ export class ToolCards {
   }
 }
 
-/** Edits show what they change without being asked; so does an agent at work. */
+/** Edits and lists of steps are shown without being asked; so is an agent at work. */
 function opensItself(name, state, input) {
   if (state === "waiting") return true;
   if (["task", "delegate"].includes(name)) return state === "running";
+  if (name === "todo") return Array.isArray(input?.todos);
   return name === "edit_file" && String(input?.new_string ?? "").length < 4000;
-}
-
-function inputOf({ name, input }) {
-  if (!input || typeof input !== "object") return input ? longText(String(input), { label: "Input" }) : null;
-  if (name === "bash" && typeof input.command === "string") {
-    return h("div.tool-part", longText(`$ ${input.command}`, { label: "Command" }));
-  }
-  if (name === "edit_file" && typeof input.old_string === "string") {
-    return h("div.tool-part", textDiff(input.old_string, input.new_string ?? ""));
-  }
-  if (name === "write_file" && typeof input.content === "string") {
-    return h("div.tool-part", textDiff("", input.content));
-  }
-  const rest = Object.entries(input);
-  if (!rest.length) return null;
-  return h("dl.tool-input", rest.map(([key, value]) => h("div", h("dt", key),
-    h("dd", typeof value === "string" && value.length < 300 ? plain(value) : longText(value, { lines: 12, label: key })))));
-}
-
-function outputOf(name, output) {
-  if (Array.isArray(output)) {
-    return h("div.tool-part", output.map((block) => (isImage(block) ? imageOf(block) : longText(block.text ?? block))));
-  }
-  const value = parse(output);
-  if (value === null || typeof value !== "object") return h("div.tool-part", longText(String(output)));
-  if (typeof value.stdout === "string" || typeof value.stderr === "string") return commandOutput(value);
-  if (name === "read_file" && typeof value.content === "string") return h("div.tool-part", longText(value.content, { lines: 24 }));
-  if (name === "edit_file" && !value.error) return h("p.muted.small", `${value.replacements_made ?? 1} changed, from line ${value.first_line ?? "?"} on`);
-  if (["task", "delegate"].includes(name) && typeof value.response === "string") {
-    return h("div.tool-part", h("h4.tool-part-title", "Answer"), longText(value.response));
-  }
-  if (Array.isArray(value.files)) return h("div.tool-part", longText(value.files.join("\n") || "nothing found"));
-  return h("div.tool-part", longText(value));
-}
-
-function commandOutput({ stdout, stderr, returncode }) {
-  return h("div.tool-part",
-    stdout && longText(stdout),
-    stderr && h("div.is-stderr", longText(stderr, { label: "Errors" })),
-    !stdout && !stderr && h("p.muted.small", "No output."),
-    returncode ? h("p.small.is-bad", `Exit code ${returncode}`) : null);
 }
 
 customElements.define("tool-card", ToolCard);

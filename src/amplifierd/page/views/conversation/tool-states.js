@@ -2,6 +2,8 @@
 //
 // A call is known by its turn and its id: some providers begin to count anew when a session is loaded again.
 
+import { parsed } from "../../lib/json.js";
+
 const AGENT_TOOLS = new Set(["task", "delegate"]);
 
 export class ToolStates {
@@ -81,25 +83,15 @@ export class ToolStates {
 }
 
 function outcome(content) {
-  const parsed = parse(content);
-  if (parsed && typeof parsed === "object") {
-    if (parsed.error && !parsed.output) return "error";
-    if (typeof parsed.returncode === "number" && parsed.returncode !== 0) return "error";
+  const value = parsed(content);
+  if (value && typeof value === "object") {
+    if (value.error && !value.output) return "error";
+    if (typeof value.returncode === "number" && value.returncode !== 0) return "error";
   }
   return typeof content === "string" && /^(Error|Denied)\b/i.test(content) ? "error" : "done";
 }
 
 function sessionIn(content) {
-  const parsed = parse(content);
-  return typeof parsed?.session_id === "string" ? parsed.session_id : null;
-}
-
-/** What a tool said: parsed where it is JSON, else as it is. */
-export function parse(content) {
-  if (typeof content !== "string" || !/^\s*[[{]/.test(content)) return content;
-  try {
-    return JSON.parse(content);
-  } catch {
-    return content;
-  }
+  const value = parsed(content);
+  return typeof value?.session_id === "string" ? value.session_id : null;
 }

@@ -68,7 +68,7 @@ export class NewestBuild extends HTMLElement {
 }
 
 /** A comparison of two plans as lists of what was added, removed, changed and moved. */
-export function difference(found) {
+function difference(found) {
   const modules = Object.entries(ACTIONS).flatMap(([kind, word]) => found[kind].map((one) => entry(kind, word, one)));
   const agents = Object.entries(found.agents).flatMap(([kind, names]) => names.map((name) => entry(kind, ACTIONS[kind] ?? kind, { module: name, section: "agents" })));
   const session = found.session.map(({ path, before, after }) => entry("changed", "Changed", { module: path, section: "session", before, after }));

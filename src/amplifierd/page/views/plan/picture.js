@@ -35,7 +35,7 @@ function column(title, section, cards) {
 const wire = (word, className = "") => h("div.wire", { class: className, "aria-hidden": "true" }, h("span", word));
 
 /** A module as a card. */
-export function moduleCard(module, onOpen) {
+function moduleCard(module, onOpen) {
   const state = stateOf(module);
   const count = Object.keys(module.config).length;
   return h("button.module-card", { type: "button", dataset: { state, module: module.name }, onclick: (event) => onOpen(module, { from: event.currentTarget, takeFocus: event.detail === 0 }) },
