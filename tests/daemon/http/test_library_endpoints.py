@@ -301,6 +301,7 @@ class TestProfiles:
         chosen = client.put(f"{API}/profiles/active", json={"profile_id": "mine"})
 
         assert (chosen.json()["id"], chosen.json()["is_active"]) == (mine, True)
+        assert client.get(f"{API}/profiles").json()["default_id"] == mine
         assert code_of(client.delete(f"{API}/profiles/{mine}")) == (409, "profile-in-use")
         assert client.delete(f"{API}/profiles/active").status_code == 204
         assert client.get(f"{API}/profiles/active").json() is None
