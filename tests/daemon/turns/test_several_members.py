@@ -18,6 +18,7 @@ from amplifierd.paths import Paths
 from amplifierd.session_store.postgres.store import PostgresStore
 from amplifierd.store_address import StoreAddress
 from amplifierd.turns.durable.job_schema import prepare
+from amplifierd.turns.durable.turn_rows import CHANNEL
 from amplifierd.turns.turn_queue import TurnKey
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -75,6 +76,33 @@ async def test_who_lost_a_session_in_the_middle_of_a_turn_leaves_its_end_to_othe
 
     assert "user_message:saved" in one.workers.told(session_id)
     assert "execution:done" not in one.workers.told(session_id)
+
+
+async def test_a_turn_that_comes_back_to_a_member_which_was_fenced_is_known_to_run_there(
+    postgres_address: str, tmp_path: Path
+) -> None:
+    async with open_durable(tmp_path, postgres_address) as one:
+        session_id, folder = await one.workers.session([*faulty("wait"), "Said."])
+        await one.workers.live.load(session_id)
+        await one.workers.live.unload(session_id)
+        runtime = one.workers.home.sessions.runtime
+        store = runtime.store
+        assert isinstance(store, PostgresStore)
+        await store.acquire(session_id, runtime.holder)
+        submitted = await one.turns.submit(session_id, TurnRequest(PROMPT))
+        await asyncio.sleep(0.5)  # it cannot begin, and is about to be tried again
+        assert await store.members.fence(store.members.own_id or "", by_operator=True)
+        await one.workers.live.abandon()
+        await store.members.join()
+        await one.turns.take_over(session_id)
+        await until((folder / "begun").exists)
+
+        await asyncio.sleep(1.0)
+        await store.notifications.notify(CHANNEL)  # something may have been missed
+        await asyncio.sleep(0.3)
+        (folder / "go").touch()
+
+        assert (await one.workers.result(submitted))["status"] == "completed"
 
 
 async def test_what_no_member_may_run_is_refused_at_once(members: tuple[TurnBench, TurnBench]) -> None:

@@ -56,8 +56,7 @@ class TurnRuns:
     ) -> None:
         self._rows, self._store, self._live, self._asked = rows, store, live, asked
         self._find_member, self._on_event = find_member, on_event
-        self._running: dict[str, asyncio.Task[object]] = {}
-        self._sessions: dict[str, str] = {}
+        self._running: dict[asyncio.Task[object], TurnRow] = {}
         self._wake = asyncio.Event()
         self._is_unsure = True
         self._taking: asyncio.Task[None] | None = None
@@ -79,12 +78,12 @@ class TurnRuns:
     @property
     def sessions(self) -> frozenset[str]:
         """The sessions whose turns run here."""
-        return frozenset(self._sessions.values())
+        return frozenset(row.session_id for row in self._running.values())
 
     async def wait(self, seconds: float | None = None) -> bool:
         """Wait until a turn has ended; False when none runs."""
         if self._running:
-            await asyncio.wait(self._running.values(), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(tuple(self._running), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         return bool(self._running)
 
     async def close(self) -> None:
@@ -113,18 +112,16 @@ class TurnRuns:
         is_unsure, self._is_unsure = self._is_unsure, False
         while (row := await self._rows.take(member_id, worker_id)) is not None:
             self._begin(row, self._run(row) if row.state == "running" else self.refuse(row, _late(row)))
+        known = {row.turn_id for row in self._running.values()}  # one that ends while we ask may have gone elsewhere
         for row in await self._rows.running(member_id) if is_unsure else ():
-            if row.turn_id not in self._running:  # it was taken, and the answer was lost
+            if row.turn_id not in known:  # it was taken, and the answer was lost
                 self._begin(row, self._find_out(row))
 
     def _begin(self, row: TurnRow, work: Coroutine[Any, Any, object]) -> None:
-        task = self._running[row.turn_id] = asyncio.create_task(work)
-        self._sessions[row.turn_id] = row.session_id
-
-        def done(_: object) -> None:
-            del self._running[row.turn_id], self._sessions[row.turn_id]
-
-        task.add_done_callback(done)
+        """Do something about a turn, even if an earlier attempt, which others took from here, has not ended yet."""
+        task = asyncio.create_task(work)
+        self._running[task] = row
+        task.add_done_callback(self._running.pop)
 
     # --- running
 
