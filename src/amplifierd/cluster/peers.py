@@ -112,6 +112,7 @@ class Peers:
         number, seal = channel.seal(request)
         sent = [*headers, (CHANNEL, f"{channel.channel_id} {number} {request.body_hash} {seal}")]
         url = httpx2.URL(to.address).copy_with(raw_path=target.encode("latin-1"))
+        self._check_open(to)
         try:
             response = await self._http.send(
                 httpx2.Request(method, url, headers=sent, content=body or None), stream=True
@@ -137,6 +138,7 @@ class Peers:
 
     async def _open(self, to: Destination) -> Channel:
         greeting = Greeting(self._token, self.member_id, to.member_id)
+        self._check_open(to)
         try:
             async with asyncio.timeout(_PATIENCE_S):
                 response = await self._http.post(f"{to.address}{HELLO}", json=asdict(greeting.hello))
@@ -149,6 +151,11 @@ class Peers:
                 hint="see that all have the same cluster token",
             )
         return greeting.channel(Welcome(*(str(answer.get(name, "")) for name in ("channel_id", "nonce", "proof"))))
+
+    def _check_open(self, to: Destination) -> None:
+        """Refuse to send for a member that this daemon is not any more: it stops, or has joined anew."""
+        if self._http.is_closed:
+            raise MemberError(f"{to.address} was not asked: the member {self.member_id} is gone")
 
     def keep(self, members: Iterable[str]) -> None:
         """Let go of the channels to all but these members."""

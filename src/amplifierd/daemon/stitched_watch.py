@@ -14,7 +14,7 @@ from typing import Any
 
 from amplifierd.cluster.destination import Destination
 from amplifierd.cluster.whereabouts import WatchedTree, Whereabouts, daemon_at
-from amplifierd.exceptions import MemberError, MemberUntrustedError, StoreUnavailableError
+from amplifierd.exceptions import MemberError, MemberUntrustedError, StoreUnavailableError, TooManySubscribersError
 from amplifierd.problems import public_document
 from amplifierd.session_store.tree_place import NOWHERE
 from amplifierd.sessions.announcements import DELETED
@@ -137,7 +137,11 @@ class StitchedWatch:
             await events.aclose()
 
     async def _from_here(self, keepalive_s: float) -> AsyncGenerator[Batch, None]:
-        watch = self._here = self._here or await self._open_here(self._position)
+        try:
+            watch = self._here = self._here or await self._open_here(self._position)
+        except TooManySubscribersError as error:  # or this daemon is about to end; whoever watches asks again
+            logger.info("session %s is not watched on: %s", self._session_id, error)
+            return
         try:
             async for batch in watch.batches(keepalive_s):
                 yield batch

@@ -14,7 +14,7 @@ from amplifierd.cluster.destination import Destination
 from amplifierd.cluster.whereabouts import Whereabouts
 from amplifierd.daemon.published_event import PublishedEvent, daemon_event, stored_event
 from amplifierd.daemon.stitched_watch import StitchedWatch
-from amplifierd.exceptions import MemberError, MemberUntrustedError
+from amplifierd.exceptions import MemberError, MemberUntrustedError, TooManySubscribersError
 from amplifierd.session_store.tree_place import TreePlace
 
 SESSION, OWN = "session_1", "member_a"
@@ -72,7 +72,7 @@ class Tree:
             else:
                 await waiting
 
-    def watch(self) -> StitchedWatch:
+    def watch(self, *, may_come_back: bool = True) -> StitchedWatch:
         @asynccontextmanager
         async def open_there(to: Destination, after: int | None) -> AsyncIterator[AsyncIterator[Any]]:
             if to.member_id == "impostor":
@@ -80,6 +80,8 @@ class Tree:
             yield self.told(after, overlap=3)
 
         async def open_here(after: int | None) -> Any:
+            if after is not None and not may_come_back:
+                raise TooManySubscribersError("the daemon is about to end")
             return _Here(self.told(after))
 
         return StitchedWatch(self.whereabouts, lambda: OWN, SESSION, SESSION, open_here, open_there)
@@ -135,3 +137,22 @@ async def test_someone_who_is_not_a_member_ends_the_stream_with_a_reason() -> No
     told = [event.name async for batch in watch.batches(KEEPALIVE_S) for event in batch]
 
     assert told == ["stream:error"]
+
+
+async def test_a_daemon_that_takes_no_more_watchers_ends_a_stream_that_comes_back_to_it() -> None:
+    tree = Tree()
+    watch = tree.watch(may_come_back=False)
+    await watch.begin()
+    names = [event.name async for batch in _moving(tree, watch) for event in batch]
+    assert names == ["stream:connected"]
+
+
+async def _moving(tree: Tree, watch: StitchedWatch) -> AsyncIterator[Any]:
+    """Yield what is shown of a session that goes to another member, and comes back when it has been seen there."""
+    looking = asyncio.create_task(tree.whereabouts.run())
+    async for batch in watch.batches(KEEPALIVE_S):
+        yield batch
+        tree.move("member_b")
+        await asyncio.sleep(0.2)
+        tree.move(None)
+    looking.cancel()

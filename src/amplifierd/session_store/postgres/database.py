@@ -98,11 +98,21 @@ class Database:
     # --- from any event loop
 
     async def call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine in the database's own event loop; whoever is cancelled cancels it."""
-        loop = self._running_loop()
+        """Run a coroutine in the database's own event loop; whoever is cancelled cancels it.
+
+        Raises:
+            StoreUnavailableError: it was closed meanwhile.
+        """
+        loop, caller = self._running_loop(), asyncio.current_task()
         if loop is asyncio.get_running_loop():
             return await work
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop))
+        running = asyncio.run_coroutine_threadsafe(work, loop)
+        try:
+            return await asyncio.wrap_future(running)
+        except asyncio.CancelledError:
+            if running.cancelled() and caller is not None and not caller.cancelling():
+                raise StoreUnavailableError(f"{self} was closed meanwhile", hint="ask again") from None
+            raise
 
     async def finish(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine there to its end, also when its caller is cancelled meanwhile."""
@@ -115,13 +125,14 @@ class Database:
     async def close(self) -> None:
         with self._starting:
             loop, thread, self._loop, self._thread = self._loop, self._thread, None, None
+            connections = self._connections
+            self._begin()
         if loop is None or thread is None:
             return
-        await run_to_end(asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._close(), loop)))
+        await run_to_end(asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_close(connections), loop)))
         loop.call_soon_threadsafe(loop.stop)
         await asyncio.to_thread(thread.join)
         loop.close()
-        self._begin()
 
     # --- in the database's event loop
 
@@ -192,14 +203,6 @@ class Database:
         words = [word for pair in settings.items() for word in pair]
         await connection.execute(f"SELECT {calls}", words)
 
-    async def _close(self) -> None:
-        rest = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-        for task in rest:
-            task.cancel()
-        if rest:
-            await asyncio.wait(rest, timeout=_CLOSE_S)
-        await self._connections.close()
-
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         with self._starting:
             if self._loop is None:
@@ -220,6 +223,15 @@ def _is_refusal(error: BaseException) -> bool:
     """Say whether a server refuses us for good; while a connection is made it gives no code, only words."""
     has_code = getattr(error, "sqlstate", None) is not None
     return not has_code and any(words in str(error) for words in _REFUSALS)
+
+
+async def _close(connections: Connections) -> None:
+    rest = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+    for task in rest:
+        task.cancel()
+    if rest:
+        await asyncio.wait(rest, timeout=_CLOSE_S)
+    await connections.close()
 
 
 def _run(loop: asyncio.AbstractEventLoop) -> None:

@@ -152,3 +152,16 @@ async def test_a_refusal_is_told_at_once(open_postgres: OpenPostgres, postgres_a
             await open_postgres(address).read("s1")
         assert "wrong" not in str(refused.value)
     assert time.monotonic() - began < 15
+
+
+async def test_who_asks_a_store_that_is_being_closed_is_answered_or_told_so(open_postgres: OpenPostgres) -> None:
+    await open_postgres().create(new_session("s1"), ME)
+    store = open_postgres()
+    await store.existing([])
+
+    for _ in range(3):
+        closing = asyncio.create_task(store.close())
+        while not closing.done():
+            asked = [store.existing(["s1"]) for _ in range(8)]  # more than there are connections
+            for answer in await asyncio.gather(*asked, return_exceptions=True):
+                assert isinstance(answer, StoreUnavailableError) or answer == {"s1"}
