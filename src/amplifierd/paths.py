@@ -133,6 +133,11 @@ class Paths:
         return self.state / "operations.jsonl"
 
     @property
+    def follow_ups(self) -> Path:
+        """What is to follow turns that were interrupted."""
+        return self.state / "follow_ups.json"
+
+    @property
     def logins_file(self) -> Path:
         return self.state / "logins.json"
 

@@ -28,7 +28,7 @@ from .branches import Branches, OrphanedTools
 from .checkpointing import Undone, changes_of, undo_files
 from .creation import SessionRequest
 from .equipment import Equipment
-from .interrupted_turns import InterruptedTurn, InterruptedTurns
+from .interrupted_turns import InterruptedTurn, InterruptedTurns, Keep
 from .interruption import RepairReport
 from .session_removal import SessionRemoval
 from .transcript import Transcript, last_turn, new_message
@@ -236,17 +236,22 @@ class Sessions(SessionRemoval):
         async with self.resume(session_id) as session:
             return session.repaired
 
-    async def mark_interrupted(self) -> Sequence[InterruptedTurn]:
-        """Mark and tell all turns that ended with the process that ran them, and say what is to follow."""
-        return await self._interrupted_turns.mark_all()
+    async def mark_interrupted(self, *keep: Keep) -> Sequence[InterruptedTurn]:
+        """Mark and tell all turns that ended with the process that ran them, and say what is to follow.
 
-    async def take_over(self, session_id: str) -> InterruptedTurn | None:
+        Before that, `keep` hears what is to follow.
+        """
+        return await self._interrupted_turns.mark_all(*keep)
+
+    async def take_over(self, session_id: str, *keep: Keep) -> InterruptedTurn | None:
         """Take a session from a process that is gone; a turn that ended with it is marked and told.
+
+        Before that, `keep` hears what is to follow.
 
         Raises:
             SessionHeldError: the process is there.
         """
-        return await self._interrupted_turns.take_over(checked_session_id(session_id))
+        return await self._interrupted_turns.take_over(checked_session_id(session_id), *keep)
 
     # --- what turns did to files
 

@@ -42,6 +42,16 @@ class InterruptedTurn:
     session_id: str
     turn: int | None = None
     action: OnTakeover | None = None
+    correlation_id: str | None = None
+
+
+Keep = Callable[[Sequence[InterruptedTurn]], Awaitable[None]]
+"""Makes sure that what is to follow some turns will, whatever becomes of this process. Called before they are marked:
+once they are, nobody finds them again. A turn of which this was said may turn out to be marked by somebody else."""
+
+
+async def _trust(interrupted: Sequence[InterruptedTurn]) -> None:
+    """Leave it to the caller, who does at once what follows."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +62,15 @@ class _Found:
     messages: Sequence[Message]
     broken: BrokenTurn | None
     last_sequence: int
+
+    @property
+    def interrupted(self) -> InterruptedTurn:
+        record, broken = self.history.record, self.broken
+        if broken is None:
+            return InterruptedTurn(record.session_id)
+        has_answered = broken.done(self.messages)["status"] == "completed"
+        action = None if has_answered else _action(record, self.messages, broken.number)
+        return InterruptedTurn(record.session_id, broken.number, action, broken.correlation_id)
 
 
 class InterruptedTurns:
@@ -64,16 +83,18 @@ class InterruptedTurns:
     def __init__(self, store: SessionStore, holder: Holder, announcements: Announcements) -> None:
         self._store, self._holder, self._announcements = store, holder, announcements
 
-    async def mark_all(self) -> Sequence[InterruptedTurn]:
+    async def mark_all(self, keep: Keep = _trust) -> Sequence[InterruptedTurn]:
         """Mark the interrupted turns of all abandoned sessions.
 
         All are looked at before the first is changed: each change has to be in the index before that is asked next.
         """
         latest = await self._store.last_events(await self._store.abandoned(), (TURN_BEGUN, TURN_DONE))
         unended = [session_id for session_id, event in latest.items() if event["event"] == TURN_BEGUN]
-        return await _for_each(self._mark, await _for_each(self._look, unended))
+        found = await _for_each(self._look, unended)
+        await keep([one.interrupted for one in found])
+        return await _for_each(self._mark, found)
 
-    async def take_over(self, session_id: str) -> InterruptedTurn | None:
+    async def take_over(self, session_id: str, keep: Keep = _trust) -> InterruptedTurn | None:
         """Mark the interrupted turn of a session, if it has one, and let nobody hold it.
 
         It is held while it is looked at: others may take sessions of the same tree over, which share its numbers.
@@ -81,7 +102,10 @@ class InterruptedTurns:
         hold = await self._store.acquire(session_id, self._holder)
         try:
             found = await self._look(session_id, closely=True)
-            return None if found is None else await self._mark_held(hold, found)
+            if found is None:
+                return None
+            await keep([found.interrupted])
+            return await self._mark_held(hold, found)
         finally:
             await self._store.release(hold)
 
@@ -112,24 +136,18 @@ class InterruptedTurns:
             await self._store.release(hold)
 
     async def _mark_held(self, hold: Hold, found: _Found) -> InterruptedTurn:
-        if found.broken is not None:
-            return await self._mark_turn(hold, found, found.broken)
-        await self._store.update(hold, last_error=interrupted_document(hold.session_id))
-        return InterruptedTurn(hold.session_id)
-
-    async def _mark_turn(self, hold: Hold, found: _Found, broken: BrokenTurn) -> InterruptedTurn:
-        record, messages = found.history.record, found.messages
-        done, number = broken.done(messages), broken.number
-        told: list[tuple[str, dict[str, Any]]] = [(TURN_DONE, done)]
+        record, interrupted = found.history.record, found.interrupted
         changes: dict[str, Any] = {"last_error": interrupted_document(record.session_id)}
-        action = None if done["status"] == "completed" else _action(record, messages, number)
-        if action is not None:
-            told.append((TAKEN_OVER, {"turn": number, "action": action}))
-            changes["takeover"] = {"turn": number, "action": action, "at": now()}
+        policy = {"turn": interrupted.turn, "action": interrupted.action}
+        if interrupted.action is not None:
+            changes["takeover"] = {**policy, "at": now()}
         await self._store.update(hold, **changes)
-        tree = self._announcements.tree(record.root_id, found.last_sequence)
-        await self._announcements.tell(hold, record, *told, tree=tree, correlation_id=broken.correlation_id)
-        return InterruptedTurn(record.session_id, number, action)
+        if found.broken is not None:
+            told: list[tuple[str, dict[str, Any]]] = [(TURN_DONE, found.broken.done(found.messages))]
+            told += [(TAKEN_OVER, policy)] if interrupted.action is not None else []
+            tree = self._announcements.tree(record.root_id, found.last_sequence)
+            await self._announcements.tell(hold, record, *told, tree=tree, correlation_id=interrupted.correlation_id)
+        return interrupted
 
 
 async def _for_each(work: Callable[[T], Awaitable[R | None]], of: Iterable[T]) -> list[R]:

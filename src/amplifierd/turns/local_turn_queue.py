@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 
 from amplifierd.live_sessions import LiveSessions, QueuedPrompts, SubmittedTurn, TurnRequest
 from amplifierd.sessions.home_sessions import Sessions
 from amplifierd.sessions.interrupted_turns import InterruptedTurn
 
+from .follow_up_file import FollowUpFile
 from .takeover import follow
 from .turn_queue import TurnKey
 
@@ -20,19 +20,21 @@ class LocalTurnQueue:
 
     def __init__(self, sessions: Sessions, live: LiveSessions) -> None:
         self._sessions, self._live = sessions, live
-        self._following: set[asyncio.Task[None]] = set()
+        self._follow_ups = FollowUpFile(sessions.runtime.paths.follow_ups)
+        self._following: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        interrupted = await self._sessions.mark_interrupted()
-        self._begin(interrupted)
+        await self._follow_ups.load()
+        await self._sessions.mark_interrupted(self._follow_ups.keep)
+        self._following = asyncio.create_task(self._go_on())
 
     async def drain(self) -> None:
         """Do nothing: there are no others."""
 
     async def stop(self) -> None:
-        for task in self._following:
-            task.cancel()
-        await asyncio.gather(*self._following, return_exceptions=True)
+        if self._following is not None:
+            self._following.cancel()
+            await asyncio.gather(self._following, return_exceptions=True)
 
     async def close(self) -> None:
         """Do nothing: what became of a turn is in its session."""
@@ -47,17 +49,14 @@ class LocalTurnQueue:
         return await self._live.remove_queued(session_id, position)
 
     async def take_over(self, session_id: str) -> None:
-        interrupted = await self._sessions.take_over(session_id)
+        interrupted = await self._sessions.take_over(session_id, self._follow_ups.keep)
         if interrupted is not None:
-            await follow(interrupted, self._live, self.submit)
+            await self._follow(interrupted)
 
-    def _begin(self, interrupted: Sequence[InterruptedTurn]) -> None:
+    async def _go_on(self) -> None:
         """Let sessions go on one after the other, while the daemon comes up."""
+        for interrupted in await self._follow_ups.left():
+            await self._follow(interrupted)
 
-        async def go_on() -> None:
-            for one in interrupted:
-                await follow(one, self._live, self.submit)
-
-        task = asyncio.create_task(go_on())
-        self._following.add(task)
-        task.add_done_callback(self._following.discard)
+    async def _follow(self, interrupted: InterruptedTurn) -> None:
+        await follow(interrupted, self._follow_ups, self._sessions.runtime.store, self._live, self.submit)

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
 
 from amplifier_core.exceptions import AmplifierError
+from amplifierd.exceptions import (
+    MemberFencedError,
+    NotReadyError,
+    NowhereToRunError,
+    SessionHeldError,
+    SessionNotFoundError,
+    StoreUnavailableError,
+)
 from amplifierd.live_sessions import LiveSessions, SubmittedTurn, TurnRequest
+from amplifierd.session_store.protocol import SessionStore
 from amplifierd.sessions.interrupted_turns import CONTINUES, InterruptedTurn
 
 logger = logging.getLogger(__name__)
@@ -20,17 +31,74 @@ GO_ON = (
     "to do."
 )
 
+_LATER = (MemberFencedError, NotReadyError, NowhereToRunError, SessionHeldError, StoreUnavailableError)
+"""What keeps something from following now, and may not the next time."""
+
 Submit = Callable[[str, TurnRequest], Awaitable[SubmittedTurn]]
 
 
-async def follow(interrupted: InterruptedTurn, live: LiveSessions, submit: Submit) -> None:
-    """Do what the policy of a session says: nothing while a person is asked, else go on, or end the session."""
-    session_id, turn = interrupted.session_id, interrupted.turn
+class FollowUps(Protocol):
+    """What is to follow interrupted turns, kept from before they are marked until it has followed."""
+
+    async def keep(self, interrupted: Sequence[InterruptedTurn]) -> None:
+        """Have it done by somebody else if this process ends before it has done it."""
+        ...
+
+    async def left(self) -> Sequence[InterruptedTurn]:
+        """Return what is kept, unless another process that is there will do it."""
+        ...
+
+    async def drop(self, interrupted: InterruptedTurn) -> None:
+        """Keep it no longer: it has followed, or is not to any more."""
+        ...
+
+
+def has_follow_up(interrupted: InterruptedTurn) -> bool:
+    """Say whether something follows a turn by itself, rather than that a person is asked."""
+    return interrupted.action in ("continue", "stop")
+
+
+async def follow(
+    interrupted: InterruptedTurn, follow_ups: FollowUps, store: SessionStore, live: LiveSessions, submit: Submit
+) -> None:
+    """Do what the policy of a session says: nothing while a person is asked, else go on, or end the session.
+
+    It bears being done twice, also by two processes.
+    """
+    if not has_follow_up(interrupted):
+        return
+    session_id = interrupted.session_id
     try:
-        if interrupted.action == "continue":
-            await submit(session_id, TurnRequest(GO_ON, metadata={CONTINUES: turn}, queue=True, priority=FIRST))
-        elif interrupted.action == "stop":
-            reason = f"turn {turn} ended with the process that ran it, and on_takeover is stop"
-            await live.perform(session_id, "end", status="failed", error_message=reason)
+        if await _is_due(interrupted, store):
+            await _follow(interrupted, live, submit)
+    except _LATER as error:
+        logger.info("session %s does not %s yet after its takeover: %s", session_id, interrupted.action, error)
+        return
     except (AmplifierError, OSError) as error:
         logger.warning("session %s does not %s after its takeover: %s", session_id, interrupted.action, error)
+    await follow_ups.drop(interrupted)
+
+
+async def _is_due(interrupted: InterruptedTurn, store: SessionStore) -> bool:
+    """Say whether a session was taken over after that turn, and nothing has come of it yet."""
+    try:
+        record = await store.read(interrupted.session_id)
+    except SessionNotFoundError:
+        return False
+    taken = record.takeover or {}
+    return record.status == "active" and (taken.get("turn"), taken.get("action")) == (
+        interrupted.turn,
+        interrupted.action,
+    )
+
+
+async def _follow(interrupted: InterruptedTurn, live: LiveSessions, submit: Submit) -> None:
+    session_id, turn = interrupted.session_id, interrupted.turn
+    if interrupted.action == "stop":
+        reason = f"turn {turn} ended with the process that ran it, and on_takeover is stop"
+        await live.perform(session_id, "end", status="failed", error_message=reason)
+        return
+    broken_off = hashlib.sha256(f"{interrupted.correlation_id} {turn}".encode()).hexdigest()
+    next_id = f"prompt_{session_id}_{broken_off[:16]}"  # the same one, whoever submits it
+    metadata = {CONTINUES: turn}
+    await submit(session_id, TurnRequest(GO_ON, metadata, queue=True, priority=FIRST, correlation_id=next_id))

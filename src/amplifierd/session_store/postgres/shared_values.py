@@ -71,12 +71,13 @@ class SharedValues:
             if (there := await self.get(kind, key)) is not None:
                 return there
 
-    async def delete(self, kind: str, key: str) -> bool:
-        """Remove a value; False when there was none."""
+    async def delete(self, kind: str, key: str, value: Any | None = None) -> bool:
+        """Remove a value, if one is given only that one; False when it was not there."""
+        text = None if value is None else json_text(value)
 
         async def remove(connection: AsyncConnection) -> bool:
-            statement = "DELETE FROM shared_values WHERE kind = %s AND key = %s"
-            return bool((await connection.execute(statement, [column_text(kind), column_text(key)])).rowcount)
+            statement = "DELETE FROM shared_values WHERE kind = %s AND key = %s AND value = coalesce(%s, value)"
+            return bool((await connection.execute(statement, [column_text(kind), column_text(key), text])).rowcount)
 
         return await self._change(remove)
 

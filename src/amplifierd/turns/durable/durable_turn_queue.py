@@ -19,6 +19,7 @@ from amplifierd.workers.untold_end import unnumbered
 from . import job_schema, jobs
 from .asked_turns import AskedTurns
 from .left_turns import LeftTurns
+from .shared_follow_ups import SharedFollowUps
 from .turn_placement import TurnPlacement
 from .turn_rows import CHANNEL, NewTurn, TurnRow, TurnRows
 from .turn_runs import TurnRuns
@@ -41,7 +42,9 @@ class DurableTurnQueue:
         self._rows = TurnRows(store.database)
         self._asked = AskedTurns(self._rows)
         self._runs = TurnRuns(self._rows, store, live, self._asked, self._places.find, on_event)
-        self._left = LeftTurns(self._rows, self._runs, self._places, sessions, live, self.submit)
+        self._left = LeftTurns(
+            self._rows, self._runs, self._places, SharedFollowUps(store), sessions, live, self.submit
+        )
         self._tasks: set[asyncio.Task[None]] = set()
         self._looking: asyncio.Task[None] | None = None
         self._subscriptions: list[Callable[[], None]] = []
@@ -101,7 +104,7 @@ class DurableTurnQueue:
         if self._is_stopped:
             raise NotReadyError("the daemon takes no further turns", hint="try again when it is back")
         own, record = await asyncio.gather(self._places.own(), self._read(session_id))
-        turn_id = f"prompt_{session_id}_{uuid.uuid4().hex[:16]}"
+        turn_id = turn.correlation_id or f"prompt_{session_id}_{uuid.uuid4().hex[:16]}"
         new = NewTurn(turn_id, session_id, await self._places.find(record), own, turn, key)
         result = self._asked.future(turn_id)
         try:

@@ -15,6 +15,7 @@ from amplifierd.sessions.home_sessions import Sessions
 from amplifierd.sessions.interrupted_turns import InterruptedTurn
 from amplifierd.turns.takeover import Submit, follow
 
+from .shared_follow_ups import SharedFollowUps
 from .turn_placement import TurnPlacement
 from .turn_rows import TurnRow, TurnRows
 from .turn_runs import LOOK_S, TurnRuns
@@ -33,11 +34,12 @@ class LeftTurns:
         rows: TurnRows,
         runs: TurnRuns,
         places: TurnPlacement,
+        follow_ups: SharedFollowUps,
         sessions: Sessions,
         live: LiveSessions,
         submit: Submit,
     ) -> None:
-        self._rows, self._runs, self._places = rows, runs, places
+        self._rows, self._runs, self._places, self._follow_ups = rows, runs, places, follow_ups
         self._sessions, self._live, self._submit = sessions, live, submit
         self._store = sessions.runtime.store
         self._changed = asyncio.Event()
@@ -53,6 +55,8 @@ class LeftTurns:
             try:
                 await self._rows.forget_old()
                 await self._take_all()
+                for interrupted in await self._follow_ups.left():
+                    await self._go_on(interrupted.session_id, interrupted)
             except (AmplifierError, OSError) as error:
                 logger.warning("turns that other members left are not taken over: %s", error)
             with suppress(TimeoutError):
@@ -82,12 +86,15 @@ class LeftTurns:
         Raises:
             SessionHeldError: somebody does.
         """
-        interrupted = await self._sessions.take_over(session_id)
+        await self._go_on(session_id, await self._sessions.take_over(session_id, self._follow_ups.keep))
+
+    async def _go_on(self, session_id: str, interrupted: InterruptedTurn | None) -> None:
+        """Have a session run on after it was taken over, and its turn, if one was interrupted, was marked."""
         if interrupted is not None:
             await self._repair(interrupted)
         unbegun = await self._unbegun(session_id)
         if interrupted is not None:  # what follows comes before what waits
-            await follow(interrupted, self._live, self._submit)
+            await follow(interrupted, self._follow_ups, self._store, self._live, self._submit)
         await self._have_run(session_id, unbegun)
 
     async def _repair(self, interrupted: InterruptedTurn) -> None:
