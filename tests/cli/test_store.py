@@ -14,6 +14,7 @@ from stored_sessions import event, message, new_session
 
 from amplifierd.paths import Paths
 from amplifierd.session_store.file_store import FileStore
+from amplifierd.session_store.fingerprint import fingerprint
 from amplifierd.session_store.hold import Holder
 from amplifierd.session_store.postgres.store import PostgresStore
 from amplifierd.session_store.protocol import SessionStore
@@ -93,6 +94,50 @@ def test_sessions_are_moved_to_a_database_and_back_and_verified_on_the_way(
     assert json.loads(say("store", "status", "--json").out)["sessions"] == 8
     same = say("store", "migrate", postgres_address)
     assert (same.code, "both places are the same" in same.err) == (2, True)
+
+
+def test_deleted_sessions_travel_in_both_directions_and_can_be_brought_back_there(
+    say: Say, postgres_address: str, database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = paths_of(tmp_path / "home")
+    asyncio.run(fill(FileStore(home), 2))
+    whole = asyncio.run(discarded(FileStore(home)))
+
+    copied = json.loads(say("store", "migrate", postgres_address, "--json").out)
+    assert copied == {"counts": {"copied": 1, "copied (deleted)": 2}, "wrong": []}
+    assert say("store", "verify", postgres_address).out == "1 same, 2 same (deleted)\n"
+
+    async def look(store: SessionStore) -> None:
+        again, first = await store.trash()
+        assert [one.record.session_id for one in (first, again)] == ["s001", "s001"]
+        assert [fingerprint(await store.read_trashed(one)) for one in (first, again)] == whole
+        await store.restore("s001")
+        assert fingerprint(await store.read_whole("s001")) == whole[1]
+        assert (store.workspace("s001") / "log.jsonl").read_text() == "kept by a module\n"
+        await store.discard(await store.acquire("s001", ME))
+        await store.purge("s001")
+        await store.close()
+
+    monkeypatch.setenv("AMPLIFIERD_STORE", postgres_address)
+    asyncio.run(FileStore(home).purge("s001"))
+    assert "2 copied (deleted)" in say("store", "migrate", "files", "--move").out
+    assert json.loads(say("store", "status", "--json").out)["deleted"] == 0
+    assert "2 copied (deleted)" in say("store", "migrate", postgres_address, "--from", "files").out
+    asyncio.run(look(FileStore(home)))
+    asyncio.run(look(database()))
+
+
+async def discarded(store: FileStore) -> list[str]:
+    """Delete a session, and another one of that id, and return their fingerprints."""
+    found = []
+    for name in ("s001", "again"):
+        if name == "again":
+            await store.add(new_session("s001", name=name, messages=[message("once more")]), ME)
+            (store.workspace("s001") / "log.jsonl").write_text("kept by a module\n")
+        found.append(fingerprint(await store.read_whole("s001")))
+        await store.discard(await store.acquire("s001", ME))
+    await store.close()
+    return found
 
 
 def test_a_backup_is_written_at_one_moment_and_read_back_anywhere(

@@ -20,7 +20,7 @@ from amplifier_cli.options import Json
 from amplifier_cli.render import counted, write, write_fields, write_json, write_table
 from amplifierd.home import Home
 from amplifierd.session_store.backup import Backup, write_backup
-from amplifierd.session_store.copying import SessionCopies, SessionOutcome, compare
+from amplifierd.session_store.copying import SessionCopies, SessionOutcome, compare, compare_trash
 from amplifierd.session_store.hold import Holder
 from amplifierd.session_store.opening import open_store
 from amplifierd.session_store.protocol import SessionStore, StoreSnapshot
@@ -80,7 +80,8 @@ def migrate(
     """Copy sessions to another place, each verified by its hash; stopped and called again, it goes on.
 
     A session that is there already stays as it is there. One that a process works on is left out: close it, or stop the
-    daemon, and call this again. Deleted sessions are not copied. Afterwards the setting store says which place counts.
+    daemon, and call this again. Without ids, deleted sessions that can be brought back are copied as well, into the
+    trash there. Afterwards the setting store says which place counts.
     """
 
     async def work(home: Home) -> None:
@@ -94,6 +95,8 @@ def migrate(
                 wanted = sessions or await snapshot.session_ids()
             copies = SessionCopies(here, there, Holder.of_this_process("command"), move=move)
             outcomes = [outcome async for outcome in copies.run(wanted)]
+            if not sessions:
+                outcomes += [outcome async for outcome in copies.run_trash()]
         _report(outcomes, as_json=as_json)
         if target.place != home.settings.store.place and not as_json:
             write(f"to use them there, set store to {target.place} in {home.paths.settings_file}")
@@ -109,16 +112,23 @@ def verify(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Read every session and, with another place, compare the two by hash."""
+    """Read every session and, with another place, compare the two by hash.
+
+    Of two stores the deleted sessions are compared as well that can be brought back.
+    """
 
     async def work(home: Home) -> None:
         async with AsyncExitStack() as opened:
-            here = await opened.enter_async_context(home.sessions.runtime.store.snapshot())
+            store = home.sessions.runtime.store
+            place: SessionStore | Backup = store
+            here = await opened.enter_async_context(store.snapshot())
             there: StoreSnapshot = here
             if other is not None:
                 place = await opened.enter_async_context(_place(home, other))
                 there = await opened.enter_async_context(_snapshot(place))
             outcomes = [outcome async for outcome in compare(here, there, await here.session_ids())]
+            if not isinstance(place, Backup):
+                outcomes += [outcome async for outcome in compare_trash(store, place)]
         _report(outcomes, as_json=as_json)
 
     in_home(ctx, work)
@@ -193,7 +203,7 @@ async def _snapshot(place: SessionStore | Backup) -> AsyncIterator[StoreSnapshot
 def _report(outcomes: Sequence[SessionOutcome], *, as_json: bool) -> None:
     """Say what became of sessions; something that is wrong with one is a failure of the command."""
     wrong = [outcome for outcome in outcomes if not outcome.is_good]
-    counts = Counter(outcome.outcome for outcome in outcomes)
+    counts = Counter(f"{one.outcome} (deleted)" if one.deleted_at else one.outcome for one in outcomes)
     if as_json:
         write_json({"counts": counts, "wrong": [asdict(outcome) for outcome in wrong]})
     else:

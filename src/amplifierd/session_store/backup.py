@@ -20,13 +20,12 @@ from amplifierd.exceptions import FormatUnsupportedError, SessionError
 from amplifierd.stored_json import StoredFormat
 
 from .fingerprint import fingerprint
-from .hold import FREE, fence
 from .listing import session_names
 from .protocol import NewSession, StoreSnapshot
 from .record import now
-from .session_files import GATE, SessionFiles
+from .session_files import SessionFiles
 from .staging import create_directory, remove_leftovers
-from .whole_session import read_whole, session_contents
+from .whole_session import free_contents, read_whole
 
 MANIFEST = "backup.json"
 _SESSIONS = "sessions"
@@ -114,7 +113,7 @@ def _write(sessions: Path, whole: NewSession) -> str:
             return wanted
     shutil.rmtree(files.directory, ignore_errors=True)
     try:
-        create_directory(sessions, session_id, {GATE: fence(0, FREE), **session_contents(whole)})
+        create_directory(sessions, session_id, free_contents(whole))
     except OSError as error:
         raise SessionError(f"session {session_id!r} cannot be written: {error}", hint="make room there") from error
     if fingerprint(read_whole(files)) != wanted:

@@ -294,6 +294,16 @@ class FileStore:
     async def purge(self, session_id: str, *, before: str | None = None) -> None:
         await in_thread(lambda _: self._trash.purge(checked_session_id(session_id), before))
 
+    async def read_trashed(self, trashed: TrashedSession) -> NewSession:
+        return await in_thread(lambda _: self._trash.read(trashed))
+
+    async def add_trashed(self, new: NewSession, deleted_at: str) -> None:
+        checked_session_id(new.record.session_id)
+        await in_thread(lambda _: self._trash.add(new, deleted_at))
+
+    def trashed_workspace(self, trashed: TrashedSession) -> Path:
+        return self._trash.place_of(trashed.record.session_id, trashed.deleted_at)
+
     async def join(self) -> None:
         """Return at once: that a process is gone is seen on its machine."""
 

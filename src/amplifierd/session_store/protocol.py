@@ -260,6 +260,22 @@ class SessionStore(Protocol):
         """
         ...
 
+    async def read_trashed(self, trashed: TrashedSession) -> NewSession:
+        """Return everything that a session in the trash has.
+
+        Raises:
+            SessionNotFoundError: it is not there.
+        """
+        ...
+
+    async def add_trashed(self, new: NewSession, deleted_at: str) -> None:
+        """Put a session into the trash that was deleted in another store; one of that id and moment stays."""
+        ...
+
+    def trashed_workspace(self, trashed: TrashedSession) -> Path:
+        """Return where the files are that modules and checkpoints kept of a session in the trash."""
+        ...
+
     async def join(self) -> str | None:
         """Return the id under which this process, and those that it starts, hold sessions; None where none is needed.
 

@@ -10,7 +10,7 @@ import shutil
 import uuid
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -20,9 +20,11 @@ from amplifier_system.files import sync_directory
 from amplifierd.exceptions import SessionExistsError, SessionNotFoundError
 
 from .listing import find_record
-from .protocol import TrashedSession
+from .protocol import NewSession, TrashedSession
 from .record import SessionRecord
-from .staging import rename_directory
+from .session_files import SessionFiles
+from .staging import create_directory, rename_directory
+from .whole_session import free_contents, read_whole
 
 _MOMENT = "%Y%m%dT%H%M%S.%fZ"
 _BETWEEN = "~"  # no id has it
@@ -53,6 +55,32 @@ class Trash:
         """Return what can be brought back, the last deleted first; what cannot be read is left out."""
         found = ((entry, find_record(entry.path)) for entry in self._entries())
         return tuple(_trashed(entry, record) for entry, record in found if record is not None)
+
+    def place_of(self, session_id: str, deleted_at: str) -> Path:
+        """Return where a session is, or is to be put, that was deleted at a moment."""
+        moment = datetime.fromisoformat(deleted_at).astimezone(UTC).strftime(_MOMENT)
+        return self._directory / f"{moment}{_BETWEEN}{session_id}"
+
+    def read(self, trashed: TrashedSession) -> NewSession:
+        """Return everything that a session has.
+
+        Raises:
+            SessionNotFoundError: it is not here.
+        """
+        session_id = trashed.record.session_id
+        path = self.place_of(session_id, trashed.deleted_at)
+        if not path.is_dir():
+            raise _not_here(session_id)
+        whole = read_whole(SessionFiles(path))
+        return replace(whole, record=_named(whole.record, session_id))
+
+    def add(self, new: NewSession, deleted_at: str) -> None:
+        """Put a session here; one that is here already stays."""
+        place = self.place_of(new.record.session_id, deleted_at)
+        make_directory(self._directory)
+        with suppress(FileExistsError):
+            create_directory(self._sessions, str(place.relative_to(self._sessions)), free_contents(new))
+        sync_directory(self._directory)
 
     def restore(self, session_id: str) -> None:
         """Move a session back, the last one of that id.
@@ -109,7 +137,11 @@ class Trash:
 
 def _trashed(entry: _Entry, record: SessionRecord) -> TrashedSession:
     """Return a session as it was: its record is named after its directory, which has another name here."""
-    return TrashedSession(record.model_copy(update={"session_id": entry.session_id}), entry.deleted_at)
+    return TrashedSession(_named(record, entry.session_id), entry.deleted_at)
+
+
+def _named(record: SessionRecord, session_id: str) -> SessionRecord:
+    return record.model_copy(update={"session_id": session_id})
 
 
 def _read_name(path: Path) -> _Entry | None:

@@ -7,11 +7,12 @@ import os
 from amplifier_sessions.session_directory import METADATA, TRANSCRIPT
 from amplifierd.exceptions import SessionError
 
+from .hold import FREE, fence
 from .json_lines import encoded_file, encoded_lines
 from .metadata_file import metadata_text
 from .parts_file import PartsFile, part_lines
 from .protocol import NewSession
-from .session_files import EVENTS, PARTS, PLAN, SessionFiles, archived_plan_name, document_file_name
+from .session_files import EVENTS, GATE, PARTS, PLAN, SessionFiles, archived_plan_name, document_file_name
 
 _ATTEMPTS = 10
 
@@ -49,6 +50,11 @@ def session_contents(new: NewSession) -> dict[str, bytes]:
     for number, plan in enumerate(new.archived_plans, start=1):
         contents[archived_plan_name(number)] = encoded_file(plan)
     return contents
+
+
+def free_contents(new: NewSession) -> dict[str, bytes]:
+    """Return the files of a session that no one holds; raises what `session_contents` raises."""
+    return {GATE: fence(0, FREE), **session_contents(new)}
 
 
 def _read(files: SessionFiles) -> NewSession:

@@ -25,7 +25,9 @@ _CREATE = f"""
 WITH own AS (
     SELECT address FROM members WHERE member_id = %(own)s AND state IN ('active', 'draining')
 ), created AS (
-    INSERT INTO sessions ({INSERTED}) SELECT {INSERTED_VALUES} WHERE %(own)s::text IS NULL OR EXISTS (SELECT FROM own)
+    INSERT INTO sessions ({INSERTED}, deleted_at) SELECT {INSERTED_VALUES}, %(deleted_at)s
+    WHERE (%(own)s::text IS NULL OR EXISTS (SELECT FROM own))
+    AND NOT EXISTS (SELECT FROM sessions WHERE session_id = %(session_id)s AND deleted_at = %(deleted_at)s::text)
     ON CONFLICT (session_id) WHERE deleted_at IS NULL DO NOTHING RETURNING number AS session
 ), a AS (
     INSERT INTO holds SELECT session, %(epoch)s, %(holder)s::json, %(own)s, %(since)s FROM created
@@ -60,7 +62,7 @@ class Creation:
     async def create(self, new: NewSession, values: Mapping[str, Any], holder: Holder) -> Hold:
         """Store a session, given with its values, and hold it."""
         own, since, record = await self._members.require(), now(), new.record
-        held = {"own": own, "holder": json.dumps(asdict(holder)), "epoch": _HELD, "since": since}
+        held = {"own": own, "holder": json.dumps(asdict(holder)), "epoch": _HELD, "since": since, "deleted_at": None}
         number, is_member, address = await self._writes.execute(_CREATE, {**values, **held}, size=_size(values))
         if not is_member:
             raise fenced()
@@ -73,10 +75,17 @@ class Creation:
 
     async def add(self, new: NewSession, values: Mapping[str, Any]) -> None:
         """Store a session that no one holds."""
-        free = {"own": None, "holder": None, "epoch": _FREE, "since": now()}
-        number, *_ = await self._writes.execute(_CREATE, {**values, **free}, size=_size(values))
-        if number is None:
+        if await self._add(values, deleted_at=None) is None:
             raise _exists(new.record.session_id)
+
+    async def add_trashed(self, values: Mapping[str, Any], deleted_at: str) -> None:
+        """Store a session in the trash, unless it is there."""
+        await self._add(values, deleted_at=deleted_at)
+
+    async def _add(self, values: Mapping[str, Any], *, deleted_at: str | None) -> int | None:
+        free = {"own": None, "holder": None, "epoch": _FREE, "since": now(), "deleted_at": deleted_at}
+        number, *_ = await self._writes.execute(_CREATE, {**values, **free}, size=_size(values))
+        return None if number is None else int(number)
 
 
 def creation_values(new: NewSession) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from .stored_text import parsed
 
 _IDS = "SELECT session_id FROM sessions WHERE deleted_at IS NULL ORDER BY session_id"
 _SESSION = "SELECT number, record FROM sessions WHERE session_id = %s AND deleted_at IS NULL"
+_TRASHED = "SELECT number, record FROM sessions WHERE session_id = %s AND deleted_at = %s"
 _ROWS = {
     "messages": "SELECT body FROM messages WHERE session = %s ORDER BY line",
     "events": "SELECT body FROM events WHERE session = %s ORDER BY line",
@@ -62,23 +63,26 @@ async def _open(database: Database) -> AsyncConnection:
     return await database.patiently(attempt)
 
 
-async def read_at_once(database: Database, session_id: str) -> NewSession:
-    """Return everything that one session has at this moment."""
+async def read_at_once(database: Database, session_id: str, deleted_at: str | None = None) -> NewSession:
+    """Return everything that one session has at this moment; with `deleted_at`, one that is in the trash since then."""
 
     async def select(connection: AsyncConnection) -> NewSession:
         await connection.set_isolation_level(IsolationLevel.REPEATABLE_READ)
         try:
             async with connection.transaction():
-                return await read_whole(connection, session_id, str(database))
+                return await read_whole(connection, session_id, str(database), deleted_at)
         finally:
             await connection.set_isolation_level(None)
 
     return await database.run(select)
 
 
-async def read_whole(connection: AsyncConnection, session_id: str, where: str) -> NewSession:
+async def read_whole(
+    connection: AsyncConnection, session_id: str, where: str, deleted_at: str | None = None
+) -> NewSession:
     """Return everything that a session has, seen from one transaction."""
-    found = await _fetch(connection, _SESSION, [session_id])
+    statement, moment = (_SESSION, []) if deleted_at is None else (_TRASHED, [deleted_at])
+    found = await _fetch(connection, statement, [session_id, *moment])
     if not found:
         raise not_found(session_id, where)
     ((number, body),) = found

@@ -265,6 +265,17 @@ class PostgresStore:
         await self.database.finish(self._removal.purge(checked_session_id(session_id), before))
         await in_thread(lambda _: self._workspaces.purge(session_id, before))
 
+    async def read_trashed(self, trashed: TrashedSession) -> NewSession:
+        session_id = checked_session_id(trashed.record.session_id)
+        return await self.database.call(read_at_once(self.database, session_id, trashed.deleted_at))
+
+    async def add_trashed(self, new: NewSession, deleted_at: str) -> None:
+        checked_session_id(new.record.session_id)
+        await self.database.finish(self._creation.add_trashed(creation_values(new), deleted_at))
+
+    def trashed_workspace(self, trashed: TrashedSession) -> Path:
+        return self._workspaces.trashed(trashed.record.session_id, trashed.deleted_at)
+
     async def join(self) -> str:
         return await self.database.finish(self.members.require())
 

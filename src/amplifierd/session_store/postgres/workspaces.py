@@ -45,11 +45,11 @@ class Workspaces:
 
     def discard(self, session_id: str, deleted_at: str) -> None:
         with suppress(OSError):  # it has none on this machine, or it stays for the next session of that id
-            (self._directory / session_id).rename(self._trashed(session_id, deleted_at))
+            (self._directory / session_id).rename(self.trashed(session_id, deleted_at))
 
     def restore(self, session_id: str, deleted_at: str) -> None:
         with suppress(OSError):  # it was deleted on another machine, or there is a new one here
-            self._trashed(session_id, deleted_at).rename(self._directory / session_id)
+            self.trashed(session_id, deleted_at).rename(self._directory / session_id)
 
     def remove(self, session_id: str) -> None:
         self._remove(self._directory / session_id)
@@ -60,7 +60,8 @@ class Workspaces:
             if before is None or path.name.partition(_BETWEEN)[0] < before:
                 self._remove(path)
 
-    def _trashed(self, session_id: str, deleted_at: str) -> Path:
+    def trashed(self, session_id: str, deleted_at: str) -> Path:
+        """Return where that of a deleted session waits, if it has one on this machine."""
         return make_directory(self._directory / _TRASH) / f"{deleted_at}{_BETWEEN}{session_id}"
 
     def _remove(self, path: Path) -> None:
