@@ -96,7 +96,8 @@ class ExecutionRunner:
             find_injector=lambda text: self.kernel.session.coordinator.find_injector(text),
         )
         self.tools, self.client_turns = StoppableTools(), ClientTurns()
-        own = (self.tools, self.summary, self.requests, self.budget, Receipts(self.journal.write))
+        kept = (self.summary, self.requests, self.budget, Receipts(self.journal.write))
+        own = (self.tools.gate, *kept, self.tools)
         self._layers: tuple[CallLayer, ...] = (*layers, self.client_turns, *own)
         self._kernel: KernelSession | None = None
         self._loading = asyncio.Lock()

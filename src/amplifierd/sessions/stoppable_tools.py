@@ -10,6 +10,9 @@ from amplifier_core import ChatResponse, ToolResult
 
 from .calls import CallLayer, ProviderCall, ProviderStep, ToolCall, ToolStep
 
+CANCELLED = "cancelled"
+"""The code of the error of a tool that was stopped."""
+
 
 @dataclass(frozen=True)
 class Patience:
@@ -30,41 +33,56 @@ class Patience:
 
 
 class StoppableTools(CallLayer):
-    """Cancels running tools on request. A tool that stops has a result that says so, and its loop ends the turn."""
+    """Cancels running tools on request. A tool that stops has a result that says so, and its loop ends the turn.
+
+    It is the layer next to the tools: what has come out of one counts, while others still store it. `gate` is the
+    layer before all others, at which calls end that have not begun.
+    """
 
     def __init__(self) -> None:
         self._running: set[asyncio.Task[Any]] = set()
-        self._is_stopped = False
+        self.is_stopped = False
+        self.gate: CallLayer = _Gate(self)
 
     def begin(self) -> None:
         """Let the calls of another turn pass."""
-        self._is_stopped = False
+        self.is_stopped = False
 
     def stop(self) -> None:
         """Stop every tool that runs; no call of this turn is begun any more."""
-        self._is_stopped = True
+        self.is_stopped = True
         for task in self._running:
             task.cancel()
 
-    async def provider_call(self, call: ProviderCall, proceed: ProviderStep) -> ChatResponse:
-        if self._is_stopped:
-            raise asyncio.CancelledError
-        return await proceed(call)
-
     async def tool_call(self, call: ToolCall, proceed: ToolStep) -> Any:
         task = asyncio.current_task()
-        if self._is_stopped or task is None or task in self._running:
-            return _stopped(call) if self._is_stopped else await proceed(call)
+        if self.is_stopped or task is None or task in self._running:
+            return _stopped(call) if self.is_stopped else await proceed(call)
         self._running.add(task)
         try:
             return await proceed(call)
         except asyncio.CancelledError:
-            if not self._is_stopped or task.uncancel():  # someone else cancels the turn as well
+            if not self.is_stopped or task.uncancel():  # someone else cancels the turn as well
                 raise
             return _stopped(call)
         finally:
             self._running.discard(task)
 
 
+class _Gate(CallLayer):
+    """Lets nothing begin that is stopped."""
+
+    def __init__(self, tools: StoppableTools) -> None:
+        self._tools = tools
+
+    async def provider_call(self, call: ProviderCall, proceed: ProviderStep) -> ChatResponse:
+        if self._tools.is_stopped:
+            raise asyncio.CancelledError
+        return await proceed(call)
+
+    async def tool_call(self, call: ToolCall, proceed: ToolStep) -> Any:
+        return _stopped(call) if self._tools.is_stopped else await proceed(call)
+
+
 def _stopped(call: ToolCall) -> ToolResult:
-    return ToolResult(success=False, error={"message": f"{call.name} was cancelled", "code": "cancelled"})
+    return ToolResult(success=False, error={"message": f"{call.name} was cancelled", "code": CANCELLED})

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from amplifier_core import ChatResponse
+from amplifier_core import ChatResponse, ToolResult
 from amplifier_core.utils.tool_messages import Call, calls_in, results_in
 from amplifier_kit.messages.results import as_tool_result
 
 from .calls import CallLayer, ProviderCall, ProviderStep, ToolCall, ToolStep
+from .stoppable_tools import CANCELLED
 from .turn_result import ToolCallSummary, ToolStatus
 
 
@@ -53,7 +54,7 @@ class TurnSummary(CallLayer):
         status: ToolStatus = "cancelled"
         try:
             returned = await proceed(call)
-            status = "done" if as_tool_result(returned).success else "failed"
+            status = _status_of(as_tool_result(returned))
         except Exception:
             status = "failed"
             raise
@@ -63,3 +64,9 @@ class TurnSummary(CallLayer):
 
     def _note(self, call_id: str, name: str, status: ToolStatus) -> None:
         self._calls[call_id] = ToolCallSummary(call_id, name, status)
+
+
+def _status_of(result: ToolResult) -> ToolStatus:
+    if result.success:
+        return "done"
+    return "cancelled" if (result.error or {}).get("code") == CANCELLED else "failed"

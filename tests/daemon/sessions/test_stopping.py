@@ -10,6 +10,7 @@ from agents_at_work import Agent, call
 from waiting_tool import WaitingTool
 
 from amplifier_foundation.session import find_orphaned_tool_calls
+from amplifierd import open_home
 from amplifierd.home import Home
 from amplifierd.sessions.stoppable_tools import Patience
 
@@ -90,3 +91,24 @@ async def test_a_tool_that_ignores_everything_is_left_behind(home: Home, work: P
         messages = list(await session.messages())
         assert not find_orphaned_tool_calls(messages)
         assert [message["turn"] for message in messages] == sorted(message["turn"] for message in messages)
+
+
+async def test_the_result_of_a_tool_that_has_finished_is_kept_while_its_receipt_is_being_stored(
+    postgres_address: str, tmp_path: Path, work: Path
+) -> None:
+    home = open_home(tmp_path / "home", offline=True, overrides={"store": postgres_address})
+    plan = Agent([call("wait_here"), "Never."]).sections()
+    async with home.sessions.open(plan=plan, working_dir=work) as session:
+        tool = await WaitingTool().mount(session)
+        turn = asyncio.create_task(session.execute("Wait"))
+        await tool.is_running.wait()
+
+        tool.go.set()
+        while not tool.has_ended:  # noqa: ASYNC110 - the moment after it, when its outcome is on its way
+            await asyncio.sleep(0)
+        await session.cancel(immediate=True)
+
+        assert (await turn).status == "cancelled"
+        (answer,) = [one["content"] for one in await session.messages() if one["role"] == "tool"]
+        assert "waited" in answer
+    await home.sessions.close()

@@ -7,7 +7,7 @@ from amplifierd.sessions.session import Session
 
 
 class WaitingTool:
-    """`is_running` is set once it was called; `go` lets it return."""
+    """`is_running` is set once it was called; `go` lets it return, and it `has_ended` then."""
 
     name = "wait_here"
     description = "Waits."
@@ -15,7 +15,7 @@ class WaitingTool:
 
     def __init__(self) -> None:
         self.is_running, self.go = asyncio.Event(), asyncio.Event()
-        self.was_cancelled = False
+        self.was_cancelled = self.has_ended = False
 
     def get_schema(self) -> dict[str, Any]:
         return self.input_schema
@@ -27,6 +27,7 @@ class WaitingTool:
         except asyncio.CancelledError:
             self.was_cancelled = True
             raise
+        self.has_ended = True
         return {"waited": True}
 
     async def mount(self, session: Session) -> "WaitingTool":
