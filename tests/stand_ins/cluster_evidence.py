@@ -69,6 +69,11 @@ class StoredSession:
             if event["event"] == name and correlation_id in (None, event.get("correlation_id"))
         ]
 
+    def member_of(self, event: Json) -> str | None:
+        """Return the member that wrote an event."""
+        line = next(line for line, seq, _ in self.events if seq == event["seq"])
+        return next((write.member_id for write in self.writes["events"] if write.line == line), None)
+
 
 @dataclass(frozen=True)
 class Submission:
@@ -144,6 +149,11 @@ class Evidence:
         """The role of each member's daemon."""
         first = "SELECT DISTINCT ON (member_id) member_id, who FROM audit.members ORDER BY member_id, at"
         return {member_id: who for member_id, who in self._rows(first)}
+
+    @cached_property
+    def left(self) -> frozenset[str]:
+        """The members that were told to stop, and said so when they did."""
+        return frozenset(row[0] for row in self._rows("SELECT member_id FROM audit.members WHERE state = 'left'"))
 
     @cached_property
     def submissions(self) -> list[Submission]:

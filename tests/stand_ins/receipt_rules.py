@@ -51,14 +51,23 @@ def _receipt(
         yield "the outcome does not follow an intent"
     if intents and intents[0][1]["data"]["input_hash"] != _input_hash(call["arguments"]):
         yield "the intent is that of another input"
+    if "cancelled" in str(result.get("content")):  # in a turn that a daemon cancelled which was told to stop
+        yield from ["it had succeeded, and was cancelled" for _, event in outcomes if event["data"]["success"]]
+        return
     retry = intents[0][1]["data"]["retry"] if intents else None
     expected = {None, "done"} if outcomes else {_LEFT[retry]}
     if state not in expected:
         yield f"its result says {state}, its receipts say {sorted(map(str, expected))}"
     if outcomes and result.get("content") != outcomes[0][1]["data"]["content"]:
         yield f"its result is not what its receipt says: {result.get('content')!r:.80}"
-    if token is None:
-        return
+    if token is not None:
+        yield from _run(token, intents, outcomes, runs)
+
+
+def _run(
+    token: str, intents: Sequence[tuple[int, Json]], outcomes: Sequence[tuple[int, Json]], runs: frozenset[str]
+) -> Breaches:
+    """What is said of a call is what its tool has written down."""
     if not intents and f"begin {token}" in runs:
         yield "it ran without an intent"
     if outcomes and outcomes[0][1]["data"]["success"] and f"end {token}" not in runs:

@@ -45,7 +45,7 @@ def turns(evidence: Evidence, session: StoredSession, counted: Counter[str]) -> 
         if len(ends) != 1 and (session.is_root or session.of(BEGUN, correlation_id)):
             yield f"turn {message['turn']} ended {len(ends)} times"
         for end in ends:
-            yield from _end(session, message, end["data"], counted)
+            yield from _end(evidence, session, message, end, counted)
     if len(begun) != len({event["data"]["turn"] for _, event in begun}):
         yield f"a turn was begun twice: {[event['data']['turn'] for _, event in begun]}"
     running: object = None
@@ -58,7 +58,8 @@ def turns(evidence: Evidence, session: StoredSession, counted: Counter[str]) -> 
             running = None
 
 
-def _end(session: StoredSession, prompt: Json, data: Json, counted: Counter[str]) -> Breaches:
+def _end(evidence: Evidence, session: StoredSession, prompt: Json, event: Json, counted: Counter[str]) -> Breaches:
+    data = event["data"]
     turn, code = prompt["turn"], (data.get("error") or {}).get("code")
     own = [message for _, message in session.messages if message["turn"] == turn]
     if data["status"] == "completed":
@@ -69,6 +70,8 @@ def _end(session: StoredSession, prompt: Json, data: Json, counted: Counter[str]
         counted["interrupted turns"] += 1
         if own[-1]["role"] != "assistant":
             yield f"turn {turn} was interrupted, and its last message is of the {own[-1]['role']}"
+    elif data["status"] == "cancelled" and session.member_of(event) in evidence.left:
+        counted["turns cancelled by a daemon that was told to stop"] += 1
     else:
         yield f"turn {turn} ended as {data['status']}: {data.get('error')}"
 

@@ -33,6 +33,7 @@ class Recovery:
 
     def __init__(self, home: Home, load: Load, submit: Submit, on_event: OnEvent) -> None:
         self._store = home.sessions.runtime.store
+        self._is_shared = not home.settings.store.is_files
         self._load, self._submit, self._on_event = load, submit, on_event
 
     async def run(self, lost: PlacedSession) -> None:
@@ -47,28 +48,30 @@ class Recovery:
         except (AmplifierError, OSError) as error:
             logger.error("session %s could not be brought back: %s", lost.session_id, error)  # noqa: TRY400 - an operator can act on the text alone
             for submission in waiting:
-                submission.settle({**self._told(submission, lost.root_id), UNKNOWN: True}, None)
+                if not self._is_shared:  # else whoever has it next tells how the turn ended
+                    self._tell(submission, lost.root_id)
+                submission.settle({**_outcome(submission), UNKNOWN: True}, None)
             return
         begun = {message.get("correlation_id") for message in messages}
         for submission in waiting:
             if submission.correlation_id in begun:
                 submission.settle(_outcome(submission, events), None)
             elif submission.is_repeated:
-                submission.settle(self._told(submission, lost.root_id), None)
+                self._tell(submission, lost.root_id)
+                submission.settle(_outcome(submission), None)
             else:
                 await self._again(submission, lost.root_id)
 
-    def _told(self, submission: Submission, root_id: str, error: AmplifierError | None = None) -> dict[str, Any]:
-        """Tell the end of a turn that nobody can run or end properly, and return its result."""
+    def _tell(self, submission: Submission, root_id: str, error: AmplifierError | None = None) -> None:
+        """Tell the end of a turn that nobody can run or end properly."""
         self._on_event(untold_end(submission.session_id, submission.correlation_id, root_id, error))
-        return _outcome(submission)
 
     async def _again(self, submission: Submission, root_id: str) -> None:
         """Submit a turn that had not begun, once; when that fails, or its worker ends as well, it has failed."""
         try:
             again = await self._submit(submission.session_id, submission.turn, is_repeated=True)
         except AmplifierError as error:
-            self._told(submission, root_id, error)
+            self._tell(submission, root_id, error)
             submission.settle(None, error)
             return
         again.result.add_done_callback(lambda done: _pass_on(done, submission))

@@ -73,7 +73,7 @@ class LeftTurns:
                 try:
                     await self.take_over(session_id)
                 except SessionHeldError:
-                    await self._have_run(session_id, await self._unbegun(session_id))
+                    await self._have_run(session_id, await self._unbegun(session_id, is_over=False))
                 except SessionNotFoundError as error:
                     for row in await self._rows.left_in(session_id):
                         await self._runs.refuse(row, error)
@@ -92,7 +92,7 @@ class LeftTurns:
         """Have a session run on after it was taken over, and its turn, if one was interrupted, was marked."""
         if interrupted is not None:
             await self._repair(interrupted)
-        unbegun = await self._unbegun(session_id)
+        unbegun = await self._unbegun(session_id, is_over=True)
         if interrupted is not None:  # what follows comes before what waits
             await follow(interrupted, self._follow_ups, self._store, self._live, self._submit)
         await self._have_run(session_id, unbegun)
@@ -109,10 +109,15 @@ class LeftTurns:
         except (AmplifierError, OSError) as error:
             logger.warning("session %s is repaired when it is opened next: %s", session_id, error)
 
-    async def _unbegun(self, session_id: str) -> list[TurnRow]:
-        """Return the turns that have not begun; of those that had is said how they ended."""
+    async def _unbegun(self, session_id: str, *, is_over: bool) -> list[TurnRow]:
+        """Return the turns that have not begun; of those that had is said how they ended.
+
+        `is_over` says that nobody is about to tell that any more.
+        """
         left = await self._rows.left_in(session_id)
-        return [row for row in left if row.state == "waiting" or not await self._runs.end_begun(row)]
+        return [
+            row for row in left if row.state == "waiting" or await self._runs.end_begun(row, is_over=is_over) == "no"
+        ]
 
     async def _have_run(self, session_id: str, unbegun: list[TurnRow]) -> None:
         """Have turns run by a member that can."""

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 from amplifier_core.exceptions import AmplifierError
 from amplifierd.exceptions import (
@@ -24,6 +24,7 @@ from amplifierd.problems import REFUSALS, find_problem
 from amplifierd.session_store.protocol import SessionStore
 from amplifierd.session_store.record import SessionRecord
 from amplifierd.sessions.prompt_queue import deadline_passed
+from amplifierd.sessions.uncounted import TURN_DONE
 from amplifierd.workers.untold_end import UNKNOWN, stored_outcome, untold_end
 
 from .asked_turns import AskedTurns
@@ -34,6 +35,9 @@ logger = logging.getLogger(__name__)
 
 FindMember = Callable[[SessionRecord], Awaitable[str]]
 """Returns the member that is to run the turns of a session; raises if none can."""
+
+Begun = Literal["no", "untold", "ended"]
+"""Whether a turn had begun: not at all, without that its end is told, or with an end that is known."""
 
 LOOK_S = 10.0
 """How often is looked for what no notification told."""
@@ -177,22 +181,36 @@ class TurnRuns:
             await self.refuse(row, reason)
 
     async def _find_out(self, row: TurnRow) -> None:
-        """Run a turn that nobody runs, unless it had begun."""
-        if not await self.end_begun(row):
+        """Run a turn that nobody runs, unless it had begun; how one ended is told when its session is opened."""
+        begun = await self.end_begun(row)
+        if begun == "untold":
+            try:
+                await self._live.load(row.session_id)
+            except (AmplifierError, OSError) as error:
+                await self._leave(row, error)
+                return
+            begun = await self.end_begun(row, is_over=True)
+        if begun == "no":
             await self._run(row)
 
     # --- ending
 
-    async def end_begun(self, row: TurnRow) -> bool:
-        """End a turn that was broken off as its session tells it; False when it had not begun."""
+    async def end_begun(self, row: TurnRow, *, is_over: bool = False) -> Begun:
+        """End a turn that was broken off as its session tells it, if it had begun.
+
+        While its end is untold, someone may be about to tell it; `is_over` says that nobody is.
+        """
         messages = await self._store.read_messages(row.session_id)
         own = [message for message in messages if message.get("correlation_id") == row.turn_id]
         if not own:
-            return False
+            return "no"
         events = await self._store.read_events(row.session_id)
+        is_told = any(one.get("event") == TURN_DONE and one.get("correlation_id") == row.turn_id for one in events)
+        if not is_told and not is_over:
+            return "untold"
         outcome = stored_outcome(row.session_id, row.turn_id, int(own[0].get("turn") or 0), events)
         await self.end(row, result_text(outcome))
-        return True
+        return "ended"
 
     async def end(self, row: TurnRow, result: str) -> None:
         """Keep what came of a turn, and let whoever waits know it."""
