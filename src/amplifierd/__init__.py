@@ -8,21 +8,25 @@ from typing import TYPE_CHECKING
 from amplifier_system.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from .app import create_app
     from .builds.module_resolver import DaemonModuleSourceResolver
     from .home import Home, open_home
     from .identifiers import ProfileId
     from .issues import Issue
     from .paths import Paths
     from .plans.validation import validate_mount_plan
+    from .sessions.runner import ExecutionRunner
     from .settings import Settings
 
 __all__ = [
     "DaemonModuleSourceResolver",
+    "ExecutionRunner",
     "Home",
     "Issue",
     "Paths",
     "ProfileId",
     "Settings",
+    "create_app",
     "open_home",
     "validate_mount_plan",
 ]
@@ -30,12 +34,14 @@ __all__ = [
 __getattr__ = lazy_names(
     __name__,
     {
+        ".app": ("create_app",),
         ".builds.module_resolver": ("DaemonModuleSourceResolver",),
         ".home": ("Home", "open_home"),
         ".identifiers": ("ProfileId",),
         ".issues": ("Issue",),
         ".paths": ("Paths",),
         ".plans.validation": ("validate_mount_plan",),
+        ".sessions.runner": ("ExecutionRunner",),
         ".settings": ("Settings",),
     },
 )

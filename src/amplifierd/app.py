@@ -83,11 +83,11 @@ _VERSIONED = (  # looked through in this order for every request: first what is 
 def create_app(settings: Settings | None = None, *, home: Home | None = None, address: str | None = None) -> FastAPI:
     """Return an application with a daemon of its own: several can be in one process.
 
-    It serves `home`, else the home that the environment names, with `settings` in place of those it finds there. The
-    daemon starts and stops with the application's lifespan. `address` is where it is reached, for other members of a
-    cluster, unless the settings name another one.
+    It serves `home`, else that of the settings, else the one that the environment names; `settings` stand for those
+    that are found there. The daemon starts and stops with the application's lifespan. `address` is where it is reached,
+    for other members of a cluster, unless the settings name another one.
     """
-    served = home or open_home()
+    served = home or open_home(settings.home if settings else None)
     if settings is not None:
         served = served.with_settings(settings)
     daemon = Daemon(served, address=address)

@@ -240,7 +240,7 @@ def problem_document(
     if hint := hint_for(error):
         document["hint"] = _without_directories(hint) if is_ours else hint
     if issues := getattr(error, "issues", None):
-        document["issues"] = [_without_directories(str(issue)) if is_ours else str(issue) for issue in issues]
+        document["issues"] = [issue.to_dict() for issue in issues]
     return {**document, **{name: getattr(error, name) for name in _FACTS if getattr(error, name, None) is not None}}
 
 

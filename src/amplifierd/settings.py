@@ -21,7 +21,7 @@ from pydantic import (
     ValidationError,
     WithJsonSchema,
 )
-from pydantic_settings import BaseSettings, InitSettingsSource, SettingsConfigDict
+from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from .exceptions import SettingsError
 from .identifiers import ProfileId
@@ -124,6 +124,9 @@ class BuildSettings(Section):
 class CacheSettings(Section):
     keep_days: Annotated[float, Field(ge=0)] = Field(
         default=30, description="days for which `amplifier source prune` keeps what is not used"
+    )
+    max_bytes: AtLeastOne | None = Field(
+        default=None, description="size beyond which that command removes, of what is not used, the oldest as well"
     )
     http_max_bytes: AtLeastOne = Field(default=52428800, description="largest single download")
 
@@ -245,11 +248,15 @@ class MetricsSettings(Section):
 class Settings(BaseSettings):
     """What an owner of a home can set; frozen. `model_fields_set` has the keys that were set.
 
-    A setting is here when something reads it. `warnings` names the keys that were given and mean nothing.
+    A setting is here when something reads it. `warnings` names the keys that were given and mean nothing. One that is
+    made by hand has what it is given and the defaults; `load_settings` reads the environment and a file.
     """
 
     model_config = SettingsConfigDict(frozen=True, extra="ignore", validate_default=True)
 
+    home: AbsolutePath | None = Field(
+        default=None, exclude=True, description="the home to serve with these settings; unset: AMPLIFIERD_HOME"
+    )
     host: str = Field(default="127.0.0.1", description="address that the daemon listens on")
     port: Annotated[Whole, Field(ge=0, le=65535)] = Field(
         default=8420, description="port of the daemon; 0 takes any; unset: the next of ten when it is taken"
@@ -293,6 +300,12 @@ class Settings(BaseSettings):
     @property
     def warnings(self) -> tuple[str, ...]:
         return self._warnings
+
+    @classmethod
+    def settings_customise_sources(
+        cls, settings_cls: type[BaseSettings], init_settings: PydanticBaseSettingsSource, **others: Any
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return (init_settings,)
 
 
 def load_settings(

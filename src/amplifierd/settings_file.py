@@ -14,7 +14,7 @@ from amplifier_foundation.sources.locks import locked_now
 
 from .exceptions import SettingsError
 from .settings import Settings, build_settings
-from .settings_layers import NESTED, keys_of, parse_file
+from .settings_layers import NESTED, keys_of, parse_file, settings_of
 from .store_address import StoreAddress
 from .yaml_edits import edited, mapping_in, replace_text
 
@@ -72,7 +72,7 @@ def _set(document: CommentedMap, path: list[str], value: Any) -> None:
 
 def _commented_defaults() -> list[str]:
     lines: list[str] = []
-    for name, info in Settings.model_fields.items():
+    for name, info in settings_of(Settings):
         if not isinstance(info.default, BaseModel):
             lines.append(f"# {name}: {_text(info.default)}  # {info.description}")
             continue

@@ -106,11 +106,16 @@ def parse_file(model: type[BaseModel], text: str, path: Path) -> Layer:
 
 def keys_of(model: type[BaseModel]) -> Iterator[tuple[KeyPath, FieldInfo]]:
     """Yield the path of every setting."""
-    for name, info in model.model_fields.items():
+    for name, info in settings_of(model):
         if isinstance(info.default, BaseModel):
             yield from (((name, key), inner) for key, inner in type(info.default).model_fields.items())
         else:
             yield (name,), info
+
+
+def settings_of(model: type[BaseModel]) -> Iterator[tuple[str, FieldInfo]]:
+    """Yield the settings and sections of a model; what only an argument can say is none."""
+    return ((name, info) for name, info in model.model_fields.items() if not info.exclude)
 
 
 def _variables(path: KeyPath) -> tuple[str, ...]:

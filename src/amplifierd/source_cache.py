@@ -23,10 +23,16 @@ async def list_cache(home: Home) -> tuple[tuple[CachedSource, bool], ...]:
 
 
 async def prune_cache(home: Home, *, keep_days: float | None = None, dry_run: bool = False) -> PruneResult:
-    """Remove what nothing in the home refers to and was not used for some days, by default `cache.keep_days`."""
+    """Remove what nothing in the home refers to and was not used for some days, by default `cache.keep_days`.
+
+    Of what is left, the oldest goes until the rest fits into `cache.max_bytes`.
+    """
     days = home.settings.cache.keep_days if keep_days is None else keep_days
+    most = home.settings.cache.max_bytes
     return await in_thread(
-        lambda stop: prune(home.paths.cache, in_use=tuple(_in_use(home)), keep_days=days, dry_run=dry_run)
+        lambda stop: prune(
+            home.paths.cache, in_use=tuple(_in_use(home)), keep_days=days, max_bytes=most, dry_run=dry_run
+        )
     )
 
 

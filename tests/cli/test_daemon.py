@@ -172,7 +172,7 @@ def test_the_daemon_is_looked_at_by_the_command(amplifier: Any, served: Path) ->
     logs = amplifier("daemon", "logs", "-n", "100000")
 
     assert (status.returncode, json.loads(status.stdout)["url"]) == (0, running and running.url)
-    assert "serves it already" in again.stderr
+    assert "another amplifierd" in again.stderr
     assert "ready after" in logs.stdout
 
 

@@ -19,8 +19,8 @@ def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_public_names() -> None:
     assert amplifierd.__all__ == [
-        *("DaemonModuleSourceResolver", "Home", "Issue", "Paths", "ProfileId", "Settings"),
-        *("open_home", "validate_mount_plan"),
+        *("DaemonModuleSourceResolver", "ExecutionRunner", "Home", "Issue", "Paths", "ProfileId", "Settings"),
+        *("create_app", "open_home", "validate_mount_plan"),
     ]
     assert all(getattr(amplifierd, name) for name in amplifierd.__all__)
     assert amplifierd.DaemonModuleSourceResolver is DaemonModuleSourceResolver

@@ -40,10 +40,12 @@ def prune(
     *,
     in_use: Iterable[Path | str] = (),
     keep_days: float = DEFAULT_KEEP_DAYS,
+    max_bytes: int | None = None,
     dry_run: bool = False,
 ) -> PruneResult:
     """Remove the entries that are not in use and were not used for `keep_days`, and what crashes left behind.
 
+    If all of them are larger than `max_bytes` together, those that were not used for longest go as well.
     `in_use` holds commits, names of entries, or paths: of an entry, or of anything inside one. When an entry was
     last used is when its sidecar was last read, where the file system keeps that time, else when it was written. An
     entry that is being worked on stays. With `dry_run` the result says what would be removed.
@@ -53,11 +55,13 @@ def prune(
     oldest = time.time() - keep_days * _DAY_S
     removed: list[Path] = []
     freed = 0
-    for entry in cache_entries(cache_dir):
+    entries = sorted(cache_entries(cache_dir), key=_last_used)
+    excess = 0 if max_bytes is None else sum(tree_bytes(entry.path) for entry in entries) - max_bytes
+    for entry in entries:
         real = entry.path.resolve()
         if entry.path.name in used or any(path.is_relative_to(real) for path in used_paths):
             continue
-        if _last_used(entry) > oldest:
+        if _last_used(entry) > oldest and freed >= excess:
             continue
         lock_path = cache_dir / "locks" / f"{entry.lock}.lock"
         with locked_now(lock_path) as held:

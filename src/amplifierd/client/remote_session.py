@@ -201,7 +201,7 @@ class RemoteSession:
 
     async def tools(self) -> list[dict[str, Any]]:
         """Return the tools that its model is offered, as `{name, description, input_schema}`."""
-        return list((await self.client.get(f"{self.path}/tools"))["items"])
+        return list((await self.client.get(f"{self.path}/tools", limit=1000))["tools"])
 
     async def last_request(self) -> Sequence[RequestPart]:
         """Return what the last request to a model was made of, empty when there was none."""

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from amplifier_foundation.sources.store import make_directory
 from amplifierd.daemon.log_files import LOG_FILE
-from amplifierd.daemon.run_file import RunningDaemon, find_running
-from amplifierd.exceptions import HomeInUseError, SettingsError
+from amplifierd.daemon.run_file import RunningDaemon, find_running, home_in_use
+from amplifierd.exceptions import SettingsError
 from amplifierd.paths import Paths
 
 from .exit_codes import ExitCode
@@ -40,7 +40,7 @@ def start(paths: Paths, arguments: Sequence[str]) -> RunningDaemon:
         StartFailedError: it ended at once.
     """
     if (running := find_running(paths)) is not None:
-        raise HomeInUseError(f"{running.process} serves it already at {running.url}", hint="stop it: amplifierd stop")
+        raise home_in_use(paths, running)
     make_directory(paths.logs)
     output = paths.logs / _OUTPUT
     pid = _spawn([sys.executable, "-m", "amplifierd", *arguments], output)

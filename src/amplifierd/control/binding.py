@@ -26,6 +26,10 @@ class Binding:
     url: str
     uds: Path | None = None
 
+    @property
+    def port(self) -> int | None:
+        return None if self.uds else self.listener.getsockname()[1]
+
     def remove(self) -> None:
         """Leave no socket in the file system behind; what others put there is not touched."""
         if self.uds is not None:

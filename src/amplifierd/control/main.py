@@ -151,7 +151,7 @@ def status(ctx: typer.Context, as_json: Annotated[bool, typer.Option("--json", h
     elif running is None:
         typer.echo(f"no daemon serves {chosen.paths.home}; start one: amplifierd start")
     else:
-        typer.echo(f"{running.process} serves {chosen.paths.home} at {running.url} since {running.since}")
+        typer.echo(f"{running.process} serves {chosen.paths.home} at {running.url} since {running.started_at}")
     raise typer.Exit(ExitCode.OK if running else ExitCode.FAILURE)
 
 

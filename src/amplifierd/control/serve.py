@@ -47,10 +47,11 @@ def serve(home_dir: Path | None, config: Path | None, flags: Mapping[str, Any], 
             allow_many_files()
             binding = bind(settings)
             try:
+                app = create_app(home=home, address=binding.url)
                 server = Server(
-                    create_app(home=home, address=binding.url),
+                    app,
                     find_tls=lambda: _tls_files(home),
-                    on_started=lambda: _announce(home, binding, quiet=quiet),
+                    on_started=lambda: _announce(home, binding, app.state.daemon.boot_id, quiet=quiet),
                 )
                 keep_what_is_there()
                 server.run(sockets=[binding.listener])
@@ -68,9 +69,17 @@ def _tls_files(home: Home) -> tuple[Path, Path] | None:
     return tls_files(home.settings, home.paths)
 
 
-def _announce(home: Home, binding: Binding, *, quiet: bool) -> None:
-    uds = str(binding.uds) if binding.uds else None
-    write_run_file(home.paths, url=binding.url, uds=uds, version=__version__, options=_options())
+def _announce(home: Home, binding: Binding, boot_id: str, *, quiet: bool) -> None:
+    write_run_file(
+        home.paths,
+        boot_id=boot_id,
+        host=home.settings.host,
+        port=binding.port,
+        url=binding.url,
+        uds=str(binding.uds) if binding.uds else None,
+        version=__version__,
+        options=_options(),
+    )
     if not quiet:
         sys.stdout.write(f"amplifierd {__version__} serves {home.paths.home} at {binding.url}\n")
         sys.stdout.write(f"API: {binding.url}/docs; token: {home.paths.token_file}; stop with Ctrl-C\n")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from amplifier_core.exceptions import AmplifierError
 from amplifier_foundation.sources import ProgressEvent
+from amplifierd.exceptions import NotReadyError
 from amplifierd.home import Home
 from amplifierd.live_sessions import LiveEvent
 from amplifierd.sessions.announcements import DELETED
@@ -56,6 +57,7 @@ Phase = Literal["starting", "ready", "draining", "stopping"]
 logger = logging.getLogger(__name__)
 
 _MOMENT_S = 0.5
+_PATIENCE_S = 5.0
 _FETCH_PATIENCE_S = 2.0
 
 
@@ -158,6 +160,18 @@ class Daemon:
         self._coming_up = asyncio.create_task(self._come_up())
         with suppress(TimeoutError):
             await asyncio.wait_for(self._is_ready.wait(), _MOMENT_S)
+
+    async def be_ready(self) -> None:
+        """Wait a little for a daemon that comes up.
+
+        Raises:
+            NotReadyError: it takes longer, or it goes down.
+        """
+        if self.phase == "starting":
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._is_ready.wait(), _PATIENCE_S)
+        if self.phase != "ready":
+            raise NotReadyError(f"the daemon is {self.phase}", hint="try again in a moment")
 
     async def _removes_sessions(self, for_s: float) -> bool:
         """Say whether this daemon is the one of its cluster that removes old sessions in a time."""

@@ -79,8 +79,8 @@ class ProfileEdits:
             ProfileValidationError: it breaks rules; with all issues.
             RequestRefusedError: there is one of that name already.
         """
+        self._check(f"{LOCAL}/{name}", text)
         profile_id = checked_profile_id(f"{LOCAL}/{name}")
-        self._check(profile_id, text)
         file = self._home.paths.own_profiles / f"{name}.md"
         with self._locked():
             if self._home.collections.has_profile(profile_id) or file.exists():
@@ -166,7 +166,7 @@ class ProfileEdits:
             raise RequestRefusedError(f"Profile {profile_id} is not yours", code="profile-read-only", hint=hint)
         return self._home.catalogue.authored_file(profile_id)
 
-    def _check(self, profile_id: ProfileId, text: str) -> None:
+    def _check(self, profile_id: str, text: str) -> None:
         if found := errors(self._home.profiles.validate(text if text.startswith("---") else f"\n{text}")):
             told = "\n".join(f"  {issue}" for issue in found)
             raise ProfileValidationError(f"Profile {profile_id} is not valid:\n{told}", found)

@@ -20,17 +20,23 @@ _FORMAT = StoredFormat(private=True)
 
 @dataclass(frozen=True)
 class RunningDaemon:
-    """A daemon that runs: its process, where it listens, since when, and the options that it was given."""
+    """A daemon that runs: its process, where it listens, since when, and the options that it was given.
+
+    `boot_id` is what its events are numbered by; on a Unix socket it has no port.
+    """
 
     process: Holder
+    boot_id: str
+    host: str
+    port: int | None
     url: str
     uds: str | None
     version: str
-    since: str
+    started_at: str
     options: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        return {"pid": self.process.pid, **asdict(self)}
 
 
 def run_file(paths: Paths) -> Path:
@@ -46,7 +52,7 @@ def find_running(paths: Paths) -> RunningDaemon | None:
     if value is None:
         return None
     try:
-        known = {name: value[name] for name in ("url", "uds", "version", "since")}
+        known = {name: value[name] for name in ("boot_id", "host", "port", "url", "uds", "version", "started_at")}
         options = tuple(value.get("options", ()))
         running = RunningDaemon(process=Holder(**value["process"]), options=options, **known)
     except (KeyError, TypeError):
@@ -55,12 +61,28 @@ def find_running(paths: Paths) -> RunningDaemon | None:
 
 
 def write_run_file(
-    paths: Paths, *, url: str, uds: str | None, version: str, options: tuple[str, ...] = ()
+    paths: Paths,
+    *,
+    boot_id: str,
+    host: str,
+    port: int | None,
+    url: str,
+    uds: str | None,
+    version: str,
+    options: tuple[str, ...] = (),
 ) -> RunningDaemon:
     """Say that this process serves a home."""
-    running = RunningDaemon(Holder.of_this_process("daemon"), url, uds, version, now(), options)
+    process = Holder.of_this_process("daemon")
+    running = RunningDaemon(process, boot_id, host, port, url, uds, version, now(), options)
     _FORMAT.write(run_file(paths), running.to_dict())
     return running
+
+
+def home_in_use(paths: Paths, other: RunningDaemon | None) -> HomeInUseError:
+    """Return the error of somebody who would serve a home that another daemon serves."""
+    who, where = (f" (pid {other.process.pid})", f" at {other.url}") if other else ("", "")
+    hint = "stop it first: amplifierd stop; or name another --home"
+    return HomeInUseError(f"another amplifierd{who} uses {paths.home}{where}", hint=hint)
 
 
 @contextmanager
@@ -77,11 +99,7 @@ def serving(paths: Paths) -> Iterator[None]:
     try:
         lock.acquire(blocking=False)
     except Timeout:
-        other = find_running(paths)
-        who = f"{other.process} at {other.url}" if other else "another process"
-        raise HomeInUseError(
-            f"the home {paths.home} is served by {who}", hint="stop it first: amplifierd stop; or name another --home"
-        ) from None
+        raise home_in_use(paths, find_running(paths)) from None
     try:
         yield
     finally:

@@ -20,15 +20,16 @@ from .client_address import TrustedProxies, client_of, is_direct, peer_of, schem
 from .cross_site import SAFE_METHODS
 from .login_cookie import LoginCookie
 from .request_headers import wants_html
+from .routers import API
 
 Headers = Mapping[bytes, bytes]
 
-_PUBLIC = frozenset({"/health", "/ready", "/auth/login", HELLO})
+_PUBLIC = frozenset({"/health", "/ready", f"{API}/health", f"{API}/ready", "/auth/login", HELLO})
 _PAGE = re.compile(r"/app(?:/.*)?", re.DOTALL)
 """The files of the page: they hold nothing of anybody."""
 
-_DOCUMENTATION = frozenset({"/docs", "/openapi.json"})
-_STREAM = re.compile(r"/api/v1/(?:events|sessions/[^/]+/stream)")
+_DOCUMENTATION = frozenset({"/docs", "/openapi.json", f"{API}/docs", f"{API}/openapi.json"})
+_STREAM = re.compile(rf"{API}/(?:events|sessions/[^/]+/stream)")
 _USER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,127}")
 
 

@@ -84,9 +84,19 @@ class LoginCookie:
 
 def is_same_origin(scheme: str, headers: Headers) -> bool:
     """Say whether a browser tells that a request comes from a page of ours; one that tells nothing does not."""
+    told = _told(scheme, headers)
+    return bool(told) and all(told)
+
+
+def is_of_other_site(scheme: str, headers: Headers) -> bool:
+    """Say whether a browser tells that a request does not come from a page of ours; programs tell nothing."""
+    return not all(_told(scheme, headers))
+
+
+def _told(scheme: str, headers: Headers) -> list[bool]:
+    """Return what each header that browsers add says about whether a page of ours sent a request."""
     origin, site = headers.get(b"origin"), headers.get(b"sec-fetch-site")
-    told = [
+    return [
         *([] if origin is None else [origin.decode("latin-1") == own_origin(scheme, headers)]),
         *([] if site is None else [site == b"same-origin"]),
     ]
-    return bool(told) and all(told)

@@ -54,7 +54,9 @@ class Problem(BaseModel):
     retry_after_seconds: float | None = None
     hint: str | None = Field(default=None, description="what to do about it")
     errors: list[dict[str, Any]] | None = Field(default=None, description="invalid fields: loc, msg and type of each")
-    issues: list[str] | None = None
+    issues: list[dict[str, Any]] | None = Field(
+        default=None, description="broken rules: code, message, location, file, line, fix and severity of each"
+    )
 
 
 def paged(items: Sequence[T], limit: int, offset: int) -> tuple[Sequence[T], dict[str, Any]]:

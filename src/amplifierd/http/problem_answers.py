@@ -14,13 +14,16 @@ from starlette.exceptions import HTTPException
 from amplifier_core.exceptions import AmplifierError
 from amplifierd.problems import PROBLEMS, public_document
 
-from .openai_errors import openai_error
+from .openai_errors import openai_error, openai_status
 
 MEDIA_TYPE = "application/problem+json"
 OPENAI = "/v1/"
 """Below this path errors have OpenAI's shape."""
 
 logger = logging.getLogger(__name__)
+
+_A_MOMENT = {"rate-limit": 1, "not-ready": 1}
+"""Seconds after which it is worth to try again where nobody knows better."""
 
 _CODES = {
     404: "not-found",
@@ -48,10 +51,10 @@ def problem_answer(request: Request, document: Mapping[str, Any]) -> JSONRespons
     """Return a problem as a response; it says which request it was."""
     told = {**document, "instance": request.url.path, "request_id": getattr(request.state, "request_id", None)}
     headers = {"WWW-Authenticate": "Bearer"} if told["status"] == 401 else {}
-    if (seconds := told.get("retry_after_seconds")) is not None:
+    if (seconds := told.get("retry_after_seconds", _A_MOMENT.get(told["code"]))) is not None:
         headers["Retry-After"] = str(max(1, round(seconds)))
     if request.url.path.startswith(OPENAI):
-        return JSONResponse(openai_error(told), status_code=told["status"], headers=headers)
+        return JSONResponse(openai_error(told), status_code=openai_status(told["status"]), headers=headers)
     return JSONResponse(told, status_code=told["status"], headers=headers, media_type=MEDIA_TYPE)
 
 

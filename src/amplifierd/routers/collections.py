@@ -9,8 +9,9 @@ from typing import Annotated, Any, Literal
 from fastapi import Depends, Query, Request, Response
 from pydantic import Field
 
+from amplifier_foundation.paths import parse_uri
 from amplifierd.collections.models import Collection
-from amplifierd.exceptions import RequestRefusedError
+from amplifierd.exceptions import RefResolutionError, RequestRefusedError
 from amplifierd.http.dependencies import Admin, TheDaemon, note, requires
 from amplifierd.http.idempotent_route import IdempotentRoute
 from amplifierd.http.models import Answer, Body, Page, PageLimit, PageOffset, paged, problems
@@ -129,7 +130,12 @@ async def add_collection(
     home = daemon.home
 
     async def work() -> dict[str, Any]:
-        done = await home.collections.add(body.identifier, body.source, compile=body.compile)
+        try:
+            done = await home.collections.add(body.identifier, body.source, compile=body.compile)
+        except RefResolutionError as error:
+            if error.reason == "not-found" and parse_uri(error.ref).is_file:
+                raise RequestRefusedError(error.message, code="invalid-request", hint=error.hint) from error
+            raise
         source = home.collections.get(body.identifier).source
         return MountedCollection(
             identifier=done.collection_id,

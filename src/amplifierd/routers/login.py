@@ -12,7 +12,7 @@ from amplifierd.daemon.callers import Caller
 from amplifierd.daemon.daemon import Daemon
 from amplifierd.exceptions import RequestRefusedError, UnauthorizedError
 from amplifierd.http.dependencies import Reader, TheCookie, TheDaemon, note
-from amplifierd.http.login_cookie import LoginCookie, is_same_origin
+from amplifierd.http.login_cookie import LoginCookie, is_of_other_site
 from amplifierd.http.login_pages import ask_first, link_is_over, too_many_attempts
 from amplifierd.http.models import Body
 from amplifierd.http.request_headers import read_headers
@@ -70,7 +70,7 @@ async def log_in_by_token(
     daemon: TheDaemon, cookie: TheCookie, request: Request, response: Response, body: TokenLogin
 ) -> Me:
     """Log a browser in with a token that somebody typed; after five wrong ones within a minute none is looked at."""
-    if not is_same_origin(request.scope["scheme"], read_headers(request.scope["headers"])):
+    if is_of_other_site(request.scope["scheme"], read_headers(request.scope["headers"])):
         raise RequestRefusedError("only the daemon's own page logs a browser in", code="origin-rejected")
     daemon.failed_logins.check(request.state.address)
     caller = await daemon.credentials.find(body.token.strip())

@@ -6,7 +6,7 @@ import asyncio
 from typing import Annotated, Any, Literal
 
 from fastapi import Query
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from amplifierd.daemon.event_filter import EventFilter
 from amplifierd.daemon.rendered_watch import rendered
@@ -22,6 +22,7 @@ from .streams import Patterns
 router = api_router("/sessions/{session_id}", tags=["messages"], route_class=IdempotentRoute)
 
 Roles = Annotated[str | None, Query(description="of these roles, comma-separated")]
+Level = Annotated[Literal["INFO", "WARNING", "ERROR"] | None, BeforeValidator(lambda text: text.upper()), Query()]
 Rendered = Annotated[Literal["html"] | None, Query(description="`html`: messages carry their HTML as well")]
 MessageId = Annotated[str | None, Query(max_length=200, description="the id of a message")]
 
@@ -150,7 +151,7 @@ async def list_events(
     limit: PageLimit = 500,
     offset: PageOffset = 0,
     after_seq: Annotated[int, Query(ge=0)] = 0,
-    level: Annotated[Literal["INFO", "WARNING", "ERROR"] | None, Query()] = None,
+    level: Level = None,
     event_type: Annotated[str | None, Query(max_length=200, description="how the name begins")] = None,
     names: Patterns = None,
     include_children: bool = False,

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from amplifierd.builds.build import Build
 from amplifierd.daemon.daemon import Daemon
-from amplifierd.daemon.profile_edits import ProfileEdits
+from amplifierd.daemon.profile_edits import ProfileEdits, checked_profile_id
 from amplifierd.exceptions import RequestRefusedError
 from amplifierd.http.dependencies import Runner, TheDaemon, requires
 from amplifierd.http.idempotent_route import IdempotentRoute
@@ -98,7 +98,7 @@ class PlanDifference(Answer):
 async def generate_plan(daemon: TheDaemon, caller: Runner, body: PlanRequest, wait: Wait = True) -> GeneratedPlan:
     """Return the mount plan of a profile, which is compiled first if its build is missing or stale; without keys."""
     home = daemon.home
-    profile_id = await asyncio.to_thread(ProfileEdits(home).identify, body.profile_id)
+    profile_id = checked_profile_id(body.profile_id)
 
     async def work() -> dict[str, Any]:
         await asyncio.to_thread(home.profiles.get, profile_id)

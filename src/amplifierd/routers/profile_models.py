@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from amplifierd.daemon.profile_edits import profile_text
 from amplifierd.http.models import Answer, Body, Page
@@ -33,9 +33,19 @@ class ProfileInfo(Answer):
 
 
 class ProfileDetails(ProfileInfo):
-    """A profile with what it says. With `resolved`, that includes what it inherits."""
+    """A profile with what it says, sections of other applications too. With `resolved`, that includes what it inherits.
 
-    sections: dict[str, Any]
+    What an application of its own would call by a name of ours is not told.
+    """
+
+    model_config = ConfigDict(extra="allow")
+
+    session: dict[str, Any] = Field(default={})
+    providers: list[dict[str, Any]] = Field(default=[])
+    tools: list[dict[str, Any]] = Field(default=[])
+    hooks: list[dict[str, Any]] = Field(default=[])
+    agents: Any = Field(default={})
+    context: Any = Field(default={})
     instruction: str
     inheritance_chain: list[str] | None = None
     provenance: dict[str, Any] | None = Field(
@@ -70,10 +80,27 @@ class ProfileText(ProfileChange):
     """A profile: either its keys, or `markdown`, the text of its file."""
 
     name: str | None = None
+    orchestrator: dict[str, Any] | str | None = Field(
+        default=None, description="in place of `session`; then a module as `context` is the context manager"
+    )
     markdown: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_short(cls, data: Any) -> Any:
+        """Put orchestrator and context manager, where they stand for `session`, into it."""
+        if not isinstance(data, dict) or data.get("orchestrator") is None or data.get("session") is not None:
+            return data
+        session, manager = {"orchestrator": data["orchestrator"]}, data.get("context")
+        rest = {key: value for key, value in data.items() if key != "orchestrator"}
+        if isinstance(manager, str) or (isinstance(manager, dict) and "module" in manager):
+            session["context"] = rest.pop("context")
+        return {**rest, "session": session}
 
     @model_validator(mode="after")
     def _is_one_of_both(self) -> ProfileText:
+        if self.orchestrator is not None:
+            raise ValueError("orchestrator stands in session: give one of both")
         if self.markdown is not None and self.model_fields_set - {"markdown", "name"}:
             raise ValueError("markdown is the whole profile: give nothing else but a name")
         if self.markdown is None and self.name is None:
@@ -81,7 +108,9 @@ class ProfileText(ProfileChange):
         return self
 
     def text(self) -> str:
-        return self.markdown if self.markdown is not None else profile_text(self.model_dump(exclude={"markdown"}))
+        if self.markdown is not None:
+            return self.markdown
+        return profile_text(self.model_dump(exclude={"markdown", "orchestrator"}))
 
 
 class WholeText(Body):

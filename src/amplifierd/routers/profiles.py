@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
 
 from fastapi import Depends, Header, Path, Query, Request, Response
 from fastapi.responses import PlainTextResponse
 
 from amplifierd.builds.profile import Profile
+from amplifierd.collections.models import Collection
 from amplifierd.daemon.daemon import Daemon
 from amplifierd.daemon.profile_edits import ProfileEdits, name_in
 from amplifierd.exceptions import ProfileNotFoundError, ProfileValidationError, RequestRefusedError, SettingsError
@@ -225,21 +227,22 @@ async def _details(daemon: Daemon, profile_id: ProfileId, *, resolved: bool = Fa
 
 def _describe(daemon: Daemon, profile_id: ProfileId, *, resolved: bool) -> ProfileDetails:
     profiles = daemon.home.profiles
-    info = _info(profiles.get(profile_id), find_active_profile(daemon.home.paths))
+    profile = profiles.get(profile_id)
+    statuses = _statuses([daemon.home.collections.get(profile_id.collection)])
+    info = _info(profile, find_active_profile(daemon.home.paths), statuses)
     merged = profiles.merged(profile_id)
     if not resolved:
-        return ProfileDetails(**info, sections=masked(merged.document.sections), instruction=merged.document.body)
+        return ProfileDetails(**{**masked(merged.document.sections), **info, "instruction": merged.document.body})
     chain = [str(each.profile_id) for each in (*merged.ancestors, merged.document)]
     provenance = {key: merged.explain(key) for key in merged.sections}
-    return ProfileDetails(
-        **info,
-        sections=masked(merged.sections),
-        instruction=merged.body,
-        inheritance_chain=chain,
-        provenance=masked(
+    told = {
+        "instruction": merged.body,
+        "inheritance_chain": chain,
+        "provenance": masked(
             {key: {"origin": each["origin"], "overrode": each["overrode"]} for key, each in provenance.items()}
         ),
-    )
+    }
+    return ProfileDetails(**{**masked(merged.sections), **info, **told})
 
 
 def _create(daemon: Daemon, body: ProfileText) -> ProfileId:
@@ -261,10 +264,16 @@ def _list(daemon: Daemon, collection: str | None, valid: bool | None) -> list[di
         for profile in daemon.home.profiles.list()
         if collection in (None, profile.profile_id.collection) and valid in (None, profile.valid)
     ]
-    return [_info(profile, active) for profile in found]
+    statuses = _statuses(daemon.home.collections.list())
+    return [_info(profile, active, statuses) for profile in found]
 
 
-def _info(profile: Profile, active: ProfileId | None) -> dict[str, Any]:
+def _statuses(collections: Iterable[Collection]) -> dict[str, str]:
+    """Return the status of each profile as far as its lock tells it."""
+    return {f"{each.identifier}/{one.name}": one.status for each in collections for one in each.profiles}
+
+
+def _info(profile: Profile, active: ProfileId | None, statuses: Mapping[str, str]) -> dict[str, Any]:
     known = profile.profile_id
     return {
         "id": str(known),
@@ -278,7 +287,7 @@ def _info(profile: Profile, active: ProfileId | None) -> dict[str, Any]:
         "is_local": known.collection == LOCAL,
         "is_compiled": profile.is_compiled,
         "valid": profile.valid,
-        "status": "invalid" if not profile.valid else "compiled" if profile.is_compiled else "missing",
+        "status": statuses.get(str(known), "missing") if profile.valid else "invalid",
         "issues": [issue.to_dict() for issue in profile.issues],
         "ui": dict(profile.ui or {}),
     }

@@ -20,19 +20,24 @@ from amplifierd.plans.conversion import Form
 router = api_router("/sessions/{session_id}", tags=["sessions"])
 
 
-class StoredPlan(Answer):
-    """The plan of a session, without keys."""
-
-    session_id: str
-    build_id: str | None
-    mount_plan: dict[str, Any]
+class ModulePage(Page):
+    modules: list[dict[str, Any]]
 
 
-class Listed(Answer):
-    """One kind of what is mounted."""
+class ToolPage(Page):
+    tools: list[dict[str, Any]]
 
-    items: list[dict[str, Any]]
-    total: int
+
+class HookPage(Page):
+    hooks: list[dict[str, Any]]
+
+
+class CapabilityPage(Page):
+    capabilities: list[dict[str, Any]]
+
+
+class AgentPage(Page):
+    agents: list[dict[str, Any]]
 
 
 class RequestSummary(Answer):
@@ -52,49 +57,59 @@ class RequestPage(Page):
 
 
 @router.get("/mount-plan", responses=problems(404, 409))
-async def get_plan(daemon: TheDaemon, caller: Reader, session_id: SessionId, form: Form | None = None) -> StoredPlan:
-    """Show the plan that a session runs with, as it is stored or in another form."""
-    record = await daemon.access.get(caller, session_id)
+async def get_plan(
+    daemon: TheDaemon, caller: Reader, session_id: SessionId, form: Form | None = None
+) -> dict[str, Any]:
+    """Show the plan that a session runs with, as it is stored or in another form, without keys."""
+    await daemon.access.get(caller, session_id)
     plan = await asyncio.to_thread(daemon.home.sessions.plan, session_id)
-    if form is not None:
-        plan = await asyncio.to_thread(daemon.home.plans.convert, plan, form)
-    return StoredPlan(session_id=session_id, build_id=record.build_id, mount_plan=plan)
+    return plan if form is None else await asyncio.to_thread(daemon.home.plans.convert, plan, form)
 
 
 @router.get("/config", responses=problems(404, 409))
-async def get_config(daemon: TheDaemon, caller: Reader, session_id: SessionId) -> StoredPlan:
+async def get_config(daemon: TheDaemon, caller: Reader, session_id: SessionId) -> dict[str, Any]:
     """Show the plan of a session as it is stored."""
     return await get_plan(daemon, caller, session_id)
 
 
 @router.get("/modules", responses=problems(404, 409))
-async def list_modules(daemon: TheDaemon, caller: Runner, session_id: SessionId) -> Listed:
+async def list_modules(
+    daemon: TheDaemon, caller: Runner, session_id: SessionId, limit: PageLimit = 100, offset: PageOffset = 0
+) -> ModulePage:
     """List the modules of a session with where they are mounted and whether they loaded; loads it if need be."""
-    return await _inspected(daemon, caller, session_id, "modules")
+    return ModulePage(**await _inspected(daemon, caller, session_id, "modules", limit, offset))
 
 
 @router.get("/tools", responses=problems(404, 409))
-async def list_tools(daemon: TheDaemon, caller: Runner, session_id: SessionId) -> Listed:
+async def list_tools(
+    daemon: TheDaemon, caller: Runner, session_id: SessionId, limit: PageLimit = 100, offset: PageOffset = 0
+) -> ToolPage:
     """List the tools that the model of a session is offered; loads it if need be."""
-    return await _inspected(daemon, caller, session_id, "tools")
+    return ToolPage(**await _inspected(daemon, caller, session_id, "tools", limit, offset))
 
 
 @router.get("/hooks", responses=problems(404, 409))
-async def list_hooks(daemon: TheDaemon, caller: Runner, session_id: SessionId) -> Listed:
+async def list_hooks(
+    daemon: TheDaemon, caller: Runner, session_id: SessionId, limit: PageLimit = 100, offset: PageOffset = 0
+) -> HookPage:
     """List who hears which event of a session; loads it if need be."""
-    return await _inspected(daemon, caller, session_id, "hooks")
+    return HookPage(**await _inspected(daemon, caller, session_id, "hooks", limit, offset))
 
 
 @router.get("/capabilities", responses=problems(404, 409))
-async def list_capabilities(daemon: TheDaemon, caller: Runner, session_id: SessionId) -> Listed:
+async def list_capabilities(
+    daemon: TheDaemon, caller: Runner, session_id: SessionId, limit: PageLimit = 100, offset: PageOffset = 0
+) -> CapabilityPage:
     """List the capabilities of a session; loads it if need be."""
-    return await _inspected(daemon, caller, session_id, "capabilities")
+    return CapabilityPage(**await _inspected(daemon, caller, session_id, "capabilities", limit, offset))
 
 
 @router.get("/agents", responses=problems(404, 409))
-async def list_agents(daemon: TheDaemon, caller: Runner, session_id: SessionId) -> Listed:
+async def list_agents(
+    daemon: TheDaemon, caller: Runner, session_id: SessionId, limit: PageLimit = 100, offset: PageOffset = 0
+) -> AgentPage:
     """List the agents that a session can delegate to; loads it if need be."""
-    return await _inspected(daemon, caller, session_id, "agents")
+    return AgentPage(**await _inspected(daemon, caller, session_id, "agents", limit, offset))
 
 
 @router.get("/requests", responses=problems(404))
@@ -131,7 +146,9 @@ async def get_request(
     return request.to_json()
 
 
-async def _inspected(daemon: Daemon, caller: Caller, session_id: str, part: Part) -> Listed:
+async def _inspected(
+    daemon: Daemon, caller: Caller, session_id: str, part: Part, limit: int, offset: int
+) -> dict[str, Any]:
     await daemon.access.get(caller, session_id)
-    items = await daemon.live.inspect(session_id, part)
-    return Listed(items=items, total=len(items))
+    found, facts = paged(await daemon.live.inspect(session_id, part), limit, offset)
+    return {part: found, **facts}

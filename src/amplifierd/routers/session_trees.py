@@ -130,15 +130,18 @@ async def change_agent(daemon: TheDaemon, caller: Runner, session_id: SessionId,
 
 
 @router.post("/clone", status_code=201, responses=problems(404))
-async def clone_session(daemon: TheDaemon, caller: Runner, session_id: SessionId, body: Clone) -> SessionInfo:
+async def clone_session(
+    daemon: TheDaemon, caller: Runner, session_id: SessionId, body: Clone | None = None
+) -> SessionInfo:
     """Copy a session, with its events and its children."""
     await daemon.access.get(caller, session_id)
-    return shown(daemon, await daemon.home.sessions.clone(session_id, body.name))
+    return shown(daemon, await daemon.home.sessions.clone(session_id, body.name if body else None))
 
 
 @router.post("/fork", status_code=201, responses=problems(404))
-async def fork_session(daemon: TheDaemon, caller: Runner, session_id: SessionId, body: Fork) -> Forked:
+async def fork_session(daemon: TheDaemon, caller: Runner, session_id: SessionId, body: Fork | None = None) -> Forked:
     """Make a session that goes on from a turn of another, by default its last."""
+    body = body or Fork()
     await daemon.access.get(caller, session_id)
     forked = await daemon.home.sessions.fork(
         session_id, body.turn, name=body.name, handle_orphaned_tools=body.handle_orphaned_tools

@@ -11,7 +11,7 @@ from pydantic import Field
 from amplifier_sessions.session_query import SORT_FIELDS, matches
 from amplifierd.daemon.daemon import Daemon
 from amplifierd.daemon.profile_edits import checked_profile_id
-from amplifierd.exceptions import NotReadyError, RequestRefusedError, SessionStateError
+from amplifierd.exceptions import RequestRefusedError, SessionStateError
 from amplifierd.http.dependencies import Admin, Reader, Runner, TheDaemon
 from amplifierd.http.idempotent_route import IdempotentRoute
 from amplifierd.http.models import Answer, Body, PageLimit, PageOffset, page_facts, problems
@@ -124,10 +124,13 @@ class Removed(Answer):
 
 
 @router.post("", status_code=201, responses=problems(404, 409, 502, 503))
-async def create_session(daemon: TheDaemon, caller: Runner, body: NewSession, response: Response) -> LoadedSession:
+async def create_session(
+    daemon: TheDaemon, caller: Runner, response: Response, body: NewSession | None = None
+) -> LoadedSession:
     """Create a session; without a profile, a bundle or a plan it gets the default profile."""
+    body = body or NewSession()
     if daemon.phase != "ready":
-        raise NotReadyError(f"the daemon is {daemon.phase}", hint="try again in a moment")
+        await daemon.be_ready()
     bundle = body.bundle_name or body.bundle_uri
     if sum(given is not None for given in (body.profile_name, body.bundle_name, body.bundle_uri, body.mount_plan)) > 1:
         raise RequestRefusedError("a session has one source: a profile, a bundle or a plan", code="invalid-request")
@@ -250,8 +253,9 @@ async def search_sessions(
 
 
 @router.post("/cleanup")
-async def clean_up(daemon: TheDaemon, caller: Admin, body: Cleanup) -> Removed:
+async def clean_up(daemon: TheDaemon, caller: Admin, body: Cleanup | None = None) -> Removed:
     """Remove sessions that ended long ago for good; active ones stay."""
+    body = body or Cleanup()
     removed = await daemon.home.sessions.cleanup(body.older_than_days, dry_run=body.dry_run)
     return Removed(removed_count=len(removed), removed=[*removed])
 

@@ -16,6 +16,7 @@ from amplifierd.http.models import Answer, Body
 from amplifierd.http.routers import api_router
 from amplifierd.identifiers import is_module_id
 from amplifierd.settings import Settings
+from amplifierd.settings_layers import settings_of
 from amplifierd.store_address import StoreAddress
 
 router = api_router("/settings", tags=["settings"], dependencies=[Depends(requires("admin"))])
@@ -24,7 +25,7 @@ router = api_router("/settings", tags=["settings"], dependencies=[Depends(requir
 def _partial(model: type[BaseModel], name: str) -> type[BaseModel]:
     """Return a model with the same fields, none of them required; null takes a value out of the file."""
     fields: dict[str, Any] = {}
-    for key, info in model.model_fields.items():
+    for key, info in settings_of(model):
         if isinstance(info.default, BaseModel):
             annotation: Any = _partial(type(info.default), f"{key.title()}{name}")
         else:
@@ -43,9 +44,10 @@ class KeyInfo(Answer):
 
 
 class SettingsInfo(Answer):
-    """The settings that hold; those in `restart_required` were changed and wait for the next start."""
+    """The settings that hold, by key; those in `restart_required` were changed and wait for the next start."""
 
-    settings: dict[str, Any]
+    model_config = ConfigDict(extra="allow")
+
     config_path: str
     restart_required: list[str]
     api_keys: list[KeyInfo]
@@ -59,7 +61,7 @@ class SettingsChanged(Answer):
 
 
 class KeyChange(Body):
-    api_keys: dict[str, str] = Field(description="by provider module; an empty text removes the key")
+    api_keys: dict[str, str] = Field(default={}, description="by provider module; an empty text removes the key")
 
 
 class KeysChanged(Answer):
@@ -76,7 +78,7 @@ async def get_settings(daemon: TheDaemon) -> SettingsInfo:
     shown["builds"]["url"] = shown["builds"]["url"] and without_credentials(shown["builds"]["url"])
     shown["auth"]["tokens"] = [text.partition(":")[0] for text in shown["auth"]["tokens"]]
     return SettingsInfo(
-        settings=shown,
+        **shown,
         config_path=str(daemon.home.paths.settings_file),
         restart_required=daemon.settings_waiting,
         api_keys=[KeyInfo(provider_id=key.module_id, is_set=True, masked_value=key.masked) for key in keys],

@@ -10,12 +10,13 @@ from typing import Annotated, Any, Literal
 from fastapi import Depends, Query, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
 
-from amplifier_core import __version__, events
+from amplifier_core import __version__
 from amplifier_core.packages import TYPE_TO_MOUNT_POINT
 from amplifierd.daemon.daemon import Daemon, Phase
 from amplifierd.daemon.log_files import LOG_FILE
 from amplifierd.daemon.log_tail import read_tail
 from amplifierd.daemon.metrics import MEDIA_TYPE
+from amplifierd.event_types import EVENT_TYPES
 from amplifierd.exceptions import RequestRefusedError
 from amplifierd.http.dependencies import TheDaemon, requires
 from amplifierd.http.documentation import documentation_page
@@ -136,12 +137,14 @@ async def about(request: Request) -> About | RedirectResponse:
 
 
 @unversioned.get("/health")
+@router.get("/health", include_in_schema=False)
 async def health(daemon: TheDaemon) -> Health:
     """Say that the daemon answers; touches neither disk nor locks."""
     return Health(version=__version__, uptime_seconds=daemon.uptime_seconds, active_sessions=len(daemon.live.states()))
 
 
 @unversioned.get("/ready", responses={503: {"model": Readiness, "description": "Not yet, or no longer"}})
+@router.get("/ready", include_in_schema=False)
 async def ready(daemon: TheDaemon, response: Response) -> Readiness:
     """Say whether sessions can be created: 200 when they can, else 503 with the phase."""
     if daemon.phase != "ready":
@@ -150,12 +153,14 @@ async def ready(daemon: TheDaemon, response: Response) -> Readiness:
 
 
 @unversioned.get("/openapi.json", include_in_schema=False)
+@router.get("/openapi.json", include_in_schema=False)
 async def openapi(request: Request) -> Response:
     """Describe the endpoints to a program."""
     return JsonAnswer(await asyncio.to_thread(request.app.openapi))
 
 
 @unversioned.get("/docs", response_class=HTMLResponse)
+@router.get("/docs", response_class=HTMLResponse, include_in_schema=False)
 async def docs(request: Request) -> HTMLResponse:
     """Show the endpoints to a reader."""
     return HTMLResponse(documentation_page(await asyncio.to_thread(request.app.openapi)))
@@ -187,8 +192,8 @@ async def info() -> Info:
         core_version=__version__,
         capabilities=list(CAPABILITIES),
         module_types=sorted(TYPE_TO_MOUNT_POINT),
-        mount_types=sorted(MOUNT_TYPES),
-        event_types=sorted(events.ALL_EVENTS),
+        mount_types=sorted({*MOUNT_TYPES, "agents"}),
+        event_types=list(EVENT_TYPES),
     )
 
 

@@ -175,10 +175,10 @@ async def steer(daemon: TheDaemon, caller: Runner, session_id: SessionId, body: 
 
 
 @router.post("/cancel", responses=problems(404))
-async def cancel(daemon: TheDaemon, caller: Runner, session_id: SessionId, body: Cancel) -> Cancelled:
+async def cancel(daemon: TheDaemon, caller: Runner, session_id: SessionId, body: Cancel | None = None) -> Cancelled:
     """Stop the running turn: when its tools are done, or at once, as it does when it is asked twice."""
     await daemon.access.get(caller, session_id)
-    return Cancelled.model_validate(await daemon.live.cancel(session_id, immediate=body.immediate))
+    return Cancelled.model_validate(await daemon.live.cancel(session_id, immediate=body is not None and body.immediate))
 
 
 @router.get("/cancel", responses=problems(404))

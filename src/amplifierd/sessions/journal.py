@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from amplifier_core import HookResult, ModuleCoordinator, events
+from amplifierd.event_types import MODULE_EVENTS
 from amplifierd.exceptions import HoldLostError, SessionError
 from amplifierd.session_store.protocol import Hold, SessionStore, StoredEvent
 from amplifierd.session_store.record import SessionRecord, now
@@ -24,37 +25,7 @@ PRIORITY = 1_000_000_000
 _FIRST = -PRIORITY
 
 _LEVELS = {"error": "ERROR", "warning": "WARNING"}
-_MODULE_EVENTS = (
-    "provider:throttle",
-    "provider:resolve",
-    "provider:tool_sequence_repaired",
-    "llm:stream_block_start",
-    "llm:stream_block_delta",
-    "llm:stream_block_end",
-    "llm:stream_aborted",
-    "content_block:start",
-    "content_block:delta",
-    "content_block:end",
-    "thinking:delta",
-    "thinking:final",
-    "context:compaction",
-    "context:include",
-    "policy:violation",
-    "approval:required",
-    "approval:granted",
-    "approval:denied",
-    "delegate:agent_spawned",
-    "delegate:agent_resumed",
-    "delegate:agent_completed",
-    "delegate:agent_cancelled",
-    "delegate:error",
-    "mentions:resolved",
-    "module:on_session_ready_failed",
-    "orchestrator:steering_injected",
-    "orchestrator:rate_limit_delay",
-    "session:config",
-)
-_ALWAYS_HEARD = frozenset((*events.ALL_EVENTS, *_MODULE_EVENTS))
+_ALWAYS_HEARD = frozenset((*events.ALL_EVENTS, *MODULE_EVENTS))
 _KEPT_ELSEWHERE = {
     "provider:request": ("messages",),
     "llm:request": ("raw",),

@@ -102,7 +102,11 @@ class Usage:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values; money is text, because it is exact."""
-        plain: dict[str, Any] = {
+        parts = (("by_model", self.by_model), ("by_agent", self.by_agent))
+        return {**self._sums(), **{name: {key: part._sums() for key, part in of.items()} for name, of in parts}}
+
+    def _sums(self) -> dict[str, Any]:
+        return {
             "tokens": self.tokens.to_json(),
             "tool_calls": self.tool_calls,
             "turns": self.turns,
@@ -110,10 +114,6 @@ class Usage:
             "cost_usd": None if self.cost_usd is None else str(self.cost_usd),
             "unpriced_tokens": self.unpriced_tokens,
         }
-        for name, parts in (("by_model", self.by_model), ("by_agent", self.by_agent)):
-            if parts:
-                plain[name] = {key: part.to_json() for key, part in parts.items()}
-        return plain
 
     @classmethod
     def from_json(cls, value: object) -> Usage:

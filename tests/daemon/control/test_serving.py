@@ -56,10 +56,14 @@ def test_a_daemon_is_started_found_read_and_stopped(amplifierd: Run, home: Path)
     assert started.code == 0, started.err
     url = running(amplifierd)["url"]
     assert json.load(urlopen(f"{url}/health"))["status"] == "healthy"
+    left = json.loads((home / "state/run/daemon.json").read_text())
+    assert url == f"http://{left['host']}:{left['port']}"
+    assert {"boot_id", "started_at", "version"} <= left.keys()
+    refusal = f"another amplifierd (pid {left['pid']}) uses {home}"
     again = amplifierd("start", "--port", "0")
-    assert (again.code, "serves it already" in again.err) == (3, True)
+    assert (again.code, refusal in again.err) == (3, True)
     beside = amplifierd("serve", "--port", "0")
-    assert (beside.code, "amplifierd stop" in beside.err) == (3, True)
+    assert (beside.code, refusal in beside.err, "amplifierd stop" in beside.err) == (3, True, True)
     assert "ready after" in amplifierd("logs", "-n", "100").out
     assert_a_link_opens_the_page(amplifierd, url, home)
     assert amplifierd("stop").code == 0

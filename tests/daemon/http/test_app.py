@@ -2,16 +2,27 @@
 
 from pathlib import Path
 
+import pytest
 from fastapi.testclient import TestClient
 
-from amplifierd import open_home
-from amplifierd.app import create_app
+from amplifierd import Settings, create_app, open_home
 
 
 def test_it_answers_and_is_ready_while_it_runs(tmp_path: Path) -> None:
     with TestClient(create_app(home=open_home(tmp_path / "home"))) as client:
         assert client.get("/health").json()["status"] == "healthy"
         assert client.get("/ready").json() == {"ready": True, "phase": "ready"}
+
+
+def test_it_serves_the_home_of_its_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PORT", "1")  # of another program
+    settings = Settings(home=tmp_path / "home")
+
+    with TestClient(create_app(settings)) as client:
+        token = (tmp_path / "home/config/token").read_text().strip()
+        shown = client.get("/api/v1/status", headers={"Authorization": f"Bearer {token}"}).json()
+
+    assert (shown["root_dir"], settings.port) == (str(tmp_path / "home"), 8420)
 
 
 def test_an_unknown_path_is_answered_as_a_problem(client: TestClient) -> None:

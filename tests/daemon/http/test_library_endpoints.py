@@ -120,7 +120,8 @@ class TestCollections:
         file = tmp_path / "file.md"
         file.write_text("no directory")
         assert add(str(file))[0] == 400
-        assert add(str(tmp_path / "missing")) == (502, "ref-resolution-failed")
+        assert add(str(tmp_path / "missing")) == (400, "invalid-request")
+        assert add(f"git+file://{tmp_path}/missing@main") == (502, "ref-resolution-failed")
         assert add("git+nonsense")[0] == 400
         assert code_of(client.get(f"{API}/collections/x")) == (404, "collection-not-found")
 
@@ -172,6 +173,7 @@ class TestProfiles:
 
         ids = [each["id"] for each in everything["profiles"]]
         assert OFFLINE in ids
+        assert [each["status"] for each in everything["profiles"] if each["id"] == OFFLINE] == ["fresh"]
         assert (len(page["profiles"]), page["total"], page["has_more"]) == (1, len(ids), len(ids) > 2)
         assert client.get(f"{API}/profiles", params={"collection": "local"}).json()["profiles"] == []
         assert client.get(f"{API}/profiles", params={"valid": "false"}).json()["profiles"] == []
@@ -200,7 +202,7 @@ class TestProfiles:
         assert "# the first" in file.read_text()
         assert "# steps" in file.read_text()
         removed = client.patch(f"{API}/profiles/{mine}", json={"tools": None, "description": None})
-        assert "tools" not in removed.json()["sections"]
+        assert removed.json()["tools"] == []
         assert code_of(client.post(f"{API}/profiles", json={"markdown": COMMENTED})) == (409, "profile-exists")
         assert client.delete(f"{API}/profiles/{mine}").status_code == 204
         assert not file.exists()
@@ -231,13 +233,13 @@ class TestProfiles:
         file.write_text(
             file.read_text().replace("\n---\n", "\nhooks: [{module: hooks-x, config: {token: hunter-2-x}}]\n---\n", 1)
         )
-        before = client.get(address).json()["sections"]
+        before = client.get(address).json()
         read = client.get(address, params={"raw": True})
 
         written = client.put(address, json={"markdown": read.text}, headers={"If-Match": read.headers["etag"]})
 
         assert "hunter" not in read.text + file.read_text() + str(before)
-        assert (written.status_code, client.get(address).json()["sections"]) == (200, before)
+        assert (written.status_code, client.get(address).json()) == (200, before)
         (kept,) = re.findall(r"AMPLIFIER_SECRET_\w+", file.read_text())
         assert served.home.keys.find(kept) == "hunter-2-x"
 
@@ -263,20 +265,34 @@ class TestProfiles:
         assert made.headers["location"] == f"{API}/profiles/local/data"
         assert client.delete(f"{API}/profiles/local/data").status_code == 204
 
+    @pytest.mark.parametrize("manager", ["context-simple", {"module": "context-simple"}, {"docs": "./docs"}])
+    def test_its_orchestrator_and_context_manager_can_stand_beside_the_other_sections(
+        self, client: TestClient, manager: Any
+    ) -> None:
+        body = {"name": "short", "orchestrator": {"module": "loop-basic"}, "context": manager}
+
+        made = client.post(f"{API}/profiles", json={**body, "providers": [{"module": "provider-mock"}]}).json()
+
+        is_manager = "docs" not in manager
+        assert made["session"]["orchestrator"] == {"module": "loop-basic"}
+        assert (made["session"].get("context"), made["context"]) == ((manager, {}) if is_manager else (None, manager))
+        both = client.post(f"{API}/profiles", json={**body, "name": "both", "session": {}})
+        assert code_of(both) == (422, "validation-error")
+        assert client.delete(f"{API}/profiles/local/short").status_code == 204
+
     def test_one_that_breaks_rules_is_neither_stored_nor_changed(
         self, client: TestClient, served: Served, mine: str
     ) -> None:
         before = (served.home.paths.own_profiles / "mine.md").read_text()
 
-        assert code_of(client.post(f"{API}/profiles", json={"markdown": "no front matter"})) == (
-            400,
-            "invalid-identifier",
-        )
+        assert code_of(client.post(f"{API}/profiles", json={"markdown": "no front matter"})) == (422, "profile-invalid")
+        named = {"name": "No Such Name", "extends": OFFLINE}
+        assert code_of(client.post(f"{API}/profiles", json=named)) == (422, "profile-invalid")
         assert code_of(client.post(f"{API}/profiles", json={"name": "bare"})) == (422, "profile-invalid")
         assert code_of(client.post(f"{API}/profiles", json={}))[0] == 422
         wrong = client.patch(f"{API}/profiles/{mine}", json={"extends": "nothing/here"})
         assert code_of(wrong) == (422, "profile-invalid")
-        assert wrong.json()["issues"]
+        assert {"code", "message", "location", "severity"} <= wrong.json()["issues"][0].keys()
         assert (served.home.paths.own_profiles / "mine.md").read_text() == before
 
     def test_only_your_own_can_be_changed(self, client: TestClient) -> None:
@@ -385,7 +401,7 @@ class TestPlans:
             return code_of(client.post(f"{API}/mount-plans/generate", json=body))
 
         assert generate(profile_id="no/such") == (404, "profile-not-found")
-        assert generate(profile_id="../x") == (400, "invalid-identifier")
+        assert generate(profile_id="../x") == generate(profile_id="offline") == (400, "invalid-identifier")
         assert generate(profile_id=OFFLINE, form="odd") == (422, "validation-error")
         wrong = client.post(f"{API}/mount-plans/convert", json={"mount_plan": {"tools": 3}, "form": "portable"})
         assert code_of(wrong) == (422, "mount-plan-invalid")

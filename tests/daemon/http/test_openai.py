@@ -206,3 +206,6 @@ def test_an_unknown_model_and_a_body_without_a_prompt_are_refused(client: openai
         client.chat.completions.create(model=model, messages=[{"role": "user", "content": "Hello"}])
     with pytest.raises(openai.BadRequestError):
         client.chat.completions.create(model=MODEL, messages=[{"role": "system", "content": "Hello"}])
+    with pytest.raises(openai.BadRequestError) as refused:
+        client.chat.completions.create(model=MODEL, messages=[])
+    assert refused.value.param == "messages"

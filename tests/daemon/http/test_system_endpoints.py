@@ -43,10 +43,17 @@ def test_it_says_what_it_is_and_how_it_is(client: TestClient, served: Served) ->
     assert (about["name"], about["api_versions"]) == ("amplifierd", ["v1"])
     assert (status["status"], status["root_dir"]) == ("running", str(served.home.paths.home))
     assert status["sessions"] == {"total": 0, "active": 0, "executing": 0}
-    assert "tool:pre" in info["event_types"]
-    assert info["mount_types"] == ["context", "hooks", "orchestrator", "providers", "tools"]
+    assert {"tool:pre", "delegate:agent_spawned", "execution:done", "daemon:shutdown"} <= set(info["event_types"])
+    assert info["mount_types"] == ["agents", "context", "hooks", "orchestrator", "providers", "tools"]
     assert client.get("/health").json()["active_sessions"] == 0
     assert client.get(f"{API}/workers").json()["has_more"] is False
+
+
+@pytest.mark.parametrize("path", ["/health", "/ready", "/openapi.json", "/docs"])
+def test_it_answers_strangers_with_and_without_the_version_in_the_path(served: Served, path: str) -> None:
+    stranger = served.client(token="")
+
+    assert [stranger.get(place).status_code for place in (path, f"{API}{path}")] == [200, 200]
 
 
 def test_the_page_about_the_endpoints_needs_no_script(client: TestClient) -> None:
@@ -73,10 +80,10 @@ def test_settings_are_shown_and_changed_with_comments_kept(serve: Callable[..., 
     assert (later.json()["restart_required"], later.json()["updated"]) == (True, ["host"])
     assert file.read_text().startswith("# mine\nstartup:\n  auto_compile: false # as it was\n")
     shown = client.get(f"{API}/settings").json()
-    assert shown["settings"]["startup"]["auto_compile"] is False
-    assert shown["settings"]["host"] == "127.0.0.1"
+    assert shown["startup"]["auto_compile"] is False
+    assert shown["host"] == "127.0.0.1"
     assert shown["restart_required"] == ["host"]
-    assert shown["settings"]["builds"]["url"] == "https://builds.invalid/all"
+    assert shown["builds"]["url"] == "https://builds.invalid/all"
     removed = client.patch(f"{API}/settings", json={"host": None})
     assert removed.status_code == 200
     assert "host" not in yaml.safe_load(file.read_text())

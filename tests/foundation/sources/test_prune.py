@@ -59,6 +59,19 @@ async def test_what_was_used_lately_stays(repository: Any, server: Any, sources:
     assert prune(sources.cache_dir, keep_days=30).removed == ()
 
 
+async def test_the_oldest_goes_until_the_rest_is_small_enough(tmp_path: Path) -> None:
+    entries = [tmp_path / "env" / name for name in ("oldest", "used", "newest")]
+    for days, entry in zip((9, 8, 1), entries, strict=True):
+        entry.mkdir(parents=True)
+        (entry / "x.py").write_bytes(b"x" * 100)
+        _age(entry, days)
+
+    result = prune(tmp_path, in_use=["used"], max_bytes=250)
+
+    assert (result.removed, [entry.exists() for entry in entries]) == ((entries[0],), [False, True, True])
+    assert prune(tmp_path, in_use=["used"], max_bytes=50).removed == (entries[2],)
+
+
 async def test_what_somebody_works_on_stays(repository: Any, server: Any, sources: Sources) -> None:
     git, _, _ = await _fill(sources, repository, server)
     _age(sources.cache_dir, 31)

@@ -28,6 +28,17 @@ def test_a_conversation_is_forked_cloned_and_cut(admin: httpx2.Client, spoken: s
     assert admin.get(f"/sessions/{spoken}/tree").json()["children"] == []
 
 
+def test_what_needs_no_word_needs_no_body(admin: httpx2.Client, spoken: str) -> None:
+    created, forked, cloned = (
+        admin.post(path) for path in ("/sessions", f"/sessions/{spoken}/fork", f"/sessions/{spoken}/clone")
+    )
+    assert [answer.status_code for answer in (created, forked, cloned)] == [201, 201, 201]
+    assert admin.post(f"/sessions/{spoken}/cancel").json() == {"state": "none", "running_tools": []}
+    assert admin.post("/sessions/cleanup").json() == {"removed_count": 0, "removed": []}
+    for session_id in (answer.json()["session_id"] for answer in (created, forked, cloned)):
+        admin.delete(f"/sessions/{session_id}")
+
+
 def test_a_record_is_run_again(admin: httpx2.Client, spoken: str) -> None:
     assert admin.post(f"/sessions/{spoken}/replay", json={}).status_code == 200
     other = admin.post(f"/sessions/{spoken}/replay", json={"profile_name": "local/nowhere"})

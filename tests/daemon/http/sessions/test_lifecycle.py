@@ -87,7 +87,7 @@ def test_a_broken_tool_leaves_a_working_session(admin: httpx2.Client, work: Path
 
     events = admin.get(f"/sessions/{session_id}/events", params={"event_type": "module:load_failed"}).json()["events"]
     assert [event["data"]["module_id"] for event in events] == ["tool-nowhere"]
-    modules = admin.get(f"/sessions/{session_id}/modules").json()["items"]
+    modules = admin.get(f"/sessions/{session_id}/modules").json()["modules"]
     assert [item["status"] for item in modules if item["id"] == "tool-nowhere"] == ["failed"]
 
 

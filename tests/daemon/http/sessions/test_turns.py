@@ -145,7 +145,7 @@ def test_another_model_and_provider_are_asked_from_then_on(admin: httpx2.Client,
     changed = admin.post(path, json={"model": "other", "effort": "high", "max_iterations": 7})
 
     assert changed.status_code == 200, changed.text
-    stored = admin.get(f"/sessions/{session_id}/mount-plan").json()["mount_plan"]
+    stored = admin.get(f"/sessions/{session_id}/mount-plan").json()
     assert stored["providers"][0]["config"]["default_model"] == "other"
     loop = stored["session"]["orchestrator"]["config"]
     assert (loop["reasoning_effort"], loop["max_iterations"]) == ("high", 7)

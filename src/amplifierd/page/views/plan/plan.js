@@ -16,6 +16,8 @@ import { NewestBuild } from "./newest-build.js";
 import { picture } from "./picture.js";
 import { planDetails } from "./plan-details.js";
 
+const WHOLE = { limit: 1000 };
+
 class PlanView extends View {
   #inspector = new Inspector();
   #main = h("div.split-main.plan-main");
@@ -28,14 +30,14 @@ class PlanView extends View {
     fill(this.#main, loading("Loading the plan…"));
     fill(this, this.#main, this.#inspector);
     shortcut("Escape", "Close the details", () => this.#inspector.close(), { signal, group: "Plan" });
-    const of = (rest) => get(ofSession(this.params.id, rest), {}, { signal });
+    const of = (rest, query = {}) => get(ofSession(this.params.id, rest), query, { signal });
     const known = sessions.value.byId.get(this.params.id) ?? (await refresh(this.params.id, { signal }));
     this.#mayLoad = await may("run");
-    const modules = known.activity && this.#mayLoad ? orNull(of("/modules")) : null;
-    const [stored, explained, loaded] = await Promise.all([of("/mount-plan"), of("/explain"), modules]);
+    const modules = known.activity && this.#mayLoad ? orNull(of("/modules", WHOLE)) : null;
+    const [plan, explained, loaded] = await Promise.all([of("/mount-plan"), of("/explain"), modules]);
     const lock = explained.build_id ? await of("/lock") : null;
     this.#values = explained.values;
-    this.#build(known, stored.mount_plan, lock, loaded?.items ?? null);
+    this.#build(known, plan, lock, loaded?.modules ?? null);
   }
 
   #build(session, plan, lock, loaded) {
@@ -87,9 +89,9 @@ class PlanView extends View {
   async #loadHooks(modules, onOpen) {
     fill(this.#hooks, loading());
     try {
-      const { items } = await get(ofSession(this.params.id, "/hooks"), {}, { signal: this.signal });
+      const { hooks } = await get(ofSession(this.params.id, "/hooks"), WHOLE, { signal: this.signal });
       const all = [...modules.hooks, modules.orchestrator, modules.context, ...modules.providers, ...modules.tools].filter(Boolean);
-      fill(this.#hooks, items.length ? hookMatrix(items, all, onOpen) : h("p.muted", "Nothing hears the events of this session."));
+      fill(this.#hooks, hooks.length ? hookMatrix(hooks, all, onOpen) : h("p.muted", "Nothing hears the events of this session."));
     } catch (error) {
       if (error.name !== "AbortError") fill(this.#hooks, failure(error, () => this.#loadHooks(modules, onOpen)));
     }

@@ -5,13 +5,13 @@ import { profileAddress } from "../../lib/profiles.js";
 import { href } from "../../lib/router.js";
 
 /** The chain of ancestors, then each section with its origin. */
-export function inheritedPanel({ id, inheritance_chain: chain, sections, provenance, instruction }) {
+export function inheritedPanel({ id, inheritance_chain: chain, provenance, instruction, ...values }) {
   return h("div.inherited",
     h("ol.chain", (chain ?? []).map((one) => h("li", one === id ? h("strong", one) : h("a", { href: href(profileAddress(one)) }, one)))),
-    Object.entries(sections).map(([name, value]) => h("details",
-      h("summary", h("strong", name), h("span.muted", ` ${summaryOf(value)}`), origin(provenance?.[name])),
-      h("pre.data", JSON.stringify(value, null, 2)),
-      provenance?.[name]?.overrode?.length > 0 && h("p.muted.small", `Overrode ${provenance[name].overrode.map((one) => one.profile ?? one.origin?.profile).filter(Boolean).join(", ")}`))),
+    Object.keys(provenance ?? {}).map((name) => h("details",
+      h("summary", h("strong", name), h("span.muted", ` ${summaryOf(values[name])}`), origin(provenance[name])),
+      h("pre.data", JSON.stringify(values[name], null, 2)),
+      provenance[name].overrode?.length > 0 && h("p.muted.small", `Overrode ${provenance[name].overrode.map((one) => one.profile ?? one.origin?.profile).filter(Boolean).join(", ")}`))),
     instruction && h("details", h("summary", h("strong", "instruction"), h("span.muted", ` ${instruction.split("\n").length} lines`)), h("pre.data", instruction)));
 }
 
