@@ -230,7 +230,7 @@ def of_the_library(world: World) -> Iterator[Request]:
     (other / "profiles").mkdir()
     (other / "profiles/offline.md").write_text(PROFILE.replace("name: sample", "name: offline"))
     yield "POST /api/v1/collections", {"body": {"identifier": "other", "source": str(other), "compile": False}}
-    yield "POST /api/v1/collections", {"body": {"identifier": "none", "source": MISSING}}
+    yield "POST /api/v1/collections", {"body": {"identifier": "none", "source": f"git+file://{MISSING}@main"}}
     for each in world.operations:  # two collections have a profile of this name now
         if "profile_id" in each.in_path:
             yield each.name, {"path": {"profile_id": "offline"}}

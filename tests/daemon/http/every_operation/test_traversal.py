@@ -35,6 +35,7 @@ TEXTS = {
         "description",
         "instruction",
         "markdown",
+        "orchestrator",
         "version",
         "model",
         "reason",
