@@ -185,8 +185,8 @@ class GlobalWatch(EventWatch):
         known = _number_of_boot(after, hub.boot_id)
         if after is None:
             recent = [event for event in ring.after(0) if self._subscriber.wants(event)] if replay else []
-            told = {"session_id": None, "sequence": f"{hub.boot_id}-{ring.last}", "activity": None}
-            told["pending_approvals"] = []
+            facts: dict[str, Any] = {"session_id": None, "sequence": f"{hub.boot_id}-{ring.last}"}
+            told = {**facts, "activity": None, "pending_approvals": []}
             self._first = [daemon_event("stream:connected", told), *recent[-replay:]]
         elif known is None or not ring.floor <= known <= ring.last:
             reason = "other-boot" if known is None else "evicted" if known < ring.floor else "unknown"
