@@ -220,7 +220,7 @@ def test_submodules_can_be_imported_as_names_of_the_package() -> None:
 
 
 def test_submodules_are_attributes_of_the_package() -> None:
-    names = [path for path in SUBMODULES if "." not in path and path != "pytest_plugin"]  # that one is pytest's to import
+    names = [path for path in SUBMODULES if "." not in path and path != "pytest_plugin"]  # pytest imports that
     code = f"import amplifier_core; print([name for name in {names} if not hasattr(amplifier_core, name)])"
 
     assert interpret(code) == "[]"
