@@ -65,10 +65,15 @@ def type_from_prefix(module_id: str) -> str | None:
     return _TYPE_BY_PREFIX.get(word) if dash else None
 
 
+def suggested_type(module_id: str) -> str | None:
+    """Return the module type an id suggests anywhere in it, None when it suggests none."""
+    lowered = module_id.lower()
+    return next((module_type for word, module_type in _TYPE_BY_WORD.items() if word in lowered), None)
+
+
 def type_from_id(module_id: str) -> str:
     """Return the module type an id suggests, `tool` when it suggests none."""
-    lowered = module_id.lower()
-    return next((module_type for word, module_type in _TYPE_BY_WORD.items() if word in lowered), "tool")
+    return suggested_type(module_id) or "tool"
 
 
 def module_type_of(module: ModuleType, module_id: str) -> str:

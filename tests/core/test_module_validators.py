@@ -526,11 +526,12 @@ async def test_a_type_without_a_validator_is_refused(folder: Path, source: str, 
         ("provider-x", "return None"),
         ("provider-x", "logging.getLogger(__name__).warning('no key')"),
         ("provider-x", "await coordinator.mount('tools', Echo()); logging.getLogger(__name__).info('no key')"),
+        ("acme", "return None"),
         ("acme", "logging.getLogger(__name__).info('no key')"),
         ("acme", "return 'ACME_KEY is not set'"),
     ],
 )
-async def test_a_provider_that_gives_a_reason_has_declined(tmp_path: Path, name: str, body: str) -> None:
+async def test_a_provider_may_decline(tmp_path: Path, name: str, body: str) -> None:
     source = f"import logging\n{TOOL.partition('async def mount')[0]}\nasync def mount(coordinator, config): {body}\n"
 
     result = await ProviderValidator().validate(write_module(tmp_path / f"amplifier-module-{name}", source))
@@ -551,6 +552,32 @@ async def test_a_module_that_is_no_provider_and_gives_no_reason_fails_as_one(tmp
 
     assert [check.message for check in result.errors] == [
         "No provider was mounted and mount() did not return a Provider instance"
+    ]
+
+
+@pytest.mark.parametrize("module_type", ["provider", "tool", "orchestrator", "context"])
+async def test_a_module_whose_name_tells_no_type_may_mount_later(tmp_path: Path, module_type: str) -> None:
+    source = "async def mount(coordinator, config): return lambda: None\n"
+
+    result = await validate_module(write_module(tmp_path / "amplifier-module-acme", source), module_type)
+
+    assert result.passed
+    assert result.checks[-1].message == (
+        f"mount() returned a cleanup callable (no {module_type} mounted yet - may be conditional)"
+    )
+
+
+async def test_a_module_whose_name_tells_no_type_may_return_its_handler(tmp_path: Path) -> None:
+    source = (
+        "class Handler:\n    async def __call__(self, event, data): ...\n"
+        "async def mount(coordinator, config): return Handler()\n"
+    )
+
+    result = await HookValidator().validate(write_module(tmp_path / "amplifier-module-acme", source))
+
+    assert [check.message for check in result.checks[-2:]] == [
+        "mount() returned a valid HookHandler instance",
+        "HookHandler.__call__() has correct async signature (event, data)",
     ]
 
 

@@ -23,6 +23,7 @@ from amplifier_core.packages import (
     module_id_of,
     module_type_of,
     private_copy,
+    suggested_type,
     type_from_id,
 )
 from amplifier_core.sys_path import held_entries
@@ -96,8 +97,9 @@ async def validate_module(
                 checks = static_checks(module)
                 result.checks += checks
                 if checks[0].passed:
-                    is_its_own = _find_type(module_path, module, ValidationResult("", "")) == result.module_type
-                    await _mount_and_look(module, config, MockCoordinator(), result, is_its_own)
+                    await _mount_and_look(
+                        module, config, MockCoordinator(), result, goes_by=_told_type(module_path, module)
+                    )
     return result
 
 
@@ -116,6 +118,14 @@ def _find_type(module_path: str | Path, module: ModuleType | None, result: Valid
             result.add(failed("module_type", str(exc)))
             return type_from_id(module_id)
     return type_from_id(str(module_path))
+
+
+def _told_type(module_path: str | Path, module: ModuleType) -> str | None:
+    """Return the type that a module declares or its id suggests; None when neither tells one."""
+    if not getattr(module, "__amplifier_module_type__", None):
+        with _reporting(lambda error: logger.debug("cannot tell the id of %r: %s", module_path, error)):
+            return suggested_type(module_id_of(Path(module_path)))
+    return _find_type(module_path, module, ValidationResult("", ""))
 
 
 def _import(module_path: str | Path, result: ValidationResult, stack: ExitStack) -> ModuleType | None:
@@ -162,9 +172,10 @@ async def _mount_and_look(
     config: dict[str, Any] | None,
     coordinator: "ModuleCoordinator",
     result: ValidationResult,
-    is_its_own: bool,
+    *,
+    goes_by: str | None,
 ) -> None:
-    """Add the checks of what the module mounts; `is_its_own` says whether it goes by the type that was asked for."""
+    """Add the checks of what the module mounts; `goes_by` is the type it tells of itself, if it tells one."""
 
     def report(error: BaseException) -> None:
         result.add(failed(COMPLIANCE, f"Error during protocol compliance check: {_text(error)}"))
@@ -185,9 +196,7 @@ async def _mount_and_look(
                 mounted,
                 returned,
                 handlers_registered=has_handlers,
-                may_decline=_may_decline(
-                    coordinator, result.module_type, is_its_own=is_its_own, gave_reason=gave_reason
-                ),
+                may_decline=_may_decline(coordinator, result.module_type, goes_by=goes_by, gave_reason=gave_reason),
             )
     finally:
         await _clean_up(cleanup, coordinator)
@@ -207,16 +216,16 @@ def _informed(name: str) -> Iterator[str]:
         own.setLevel(level)
 
 
-def _may_decline(coordinator: "ModuleCoordinator", module_type: str, *, is_its_own: bool, gave_reason: bool) -> bool:
+def _may_decline(coordinator: "ModuleCoordinator", module_type: str, *, goes_by: str | None, gave_reason: bool) -> bool:
     """Say whether a module that installed nothing of a type may still pass as one of it.
 
     What a module logs while it installs something else is no reason: many announce what they mounted. A hook may mount
     what it reports to and register its handlers later.
     """
     did_something_else = _did_something_else(coordinator, module_type)
-    if is_its_own:
+    if goes_by == module_type:
         return gave_reason or not did_something_else or module_type == "hook"
-    return gave_reason and not did_something_else
+    return (gave_reason or goes_by is None) and not did_something_else
 
 
 def _did_something_else(coordinator: "ModuleCoordinator", module_type: str) -> bool:
