@@ -22,6 +22,9 @@ from typing import Any, Protocol
 
 from amplifier_core.exceptions import describe
 
+from .mounting import find_capability
+from .types import Coordinator
+
 logger = logging.getLogger(__name__)
 
 GATE = "approval.gate"
@@ -50,6 +53,18 @@ class ApprovalGate(Protocol):
     """Decides whether a call may run; `call` describes it: `tool_call_id`, `tool_obj`, `parallel_group_id`."""
 
     async def __call__(self, tool_name: str, frozen_input: dict[str, Any], call: Mapping[str, Any]) -> GateVerdict: ...
+
+
+def find_gate(coordinator: Coordinator) -> ApprovalGate | None:
+    """Return the gate of the session, None when it has none.
+
+    A coordinator that stands in for another one, as mocks do, may answer every question with something that has
+    whatever is asked of it. That is no gate; anything else is asked, and denies what it cannot decide.
+    """
+    gate: ApprovalGate | None = find_capability(coordinator, GATE)
+    if gate is None or (not asyncio.iscoroutinefunction(gate) and hasattr(gate, "what_no_gate_has")):
+        return None
+    return gate
 
 
 class asking_afterwards:

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
 from pathlib import Path
+from types import CoroutineType
 from typing import Any
 
 from amplifier_core import HookRegistry, ModuleCoordinator
@@ -29,10 +30,14 @@ def find_capability(coordinator: Coordinator, name: str) -> Any:
     if coordinator is None:
         return None
     try:  # written out, because a turn comes by here for every tool call
-        return coordinator.get_capability(name)
+        capability = coordinator.get_capability(name)
     except Exception:
         logger.debug("the coordinator offers no capability %s", name, exc_info=True)
         return None
+    if type(capability) is CoroutineType:  # a stand-in that makes every method a coroutine
+        capability.close()
+        return None
+    return capability
 
 
 def offer_capability(coordinator: Coordinator, name: str, value: object) -> None:

@@ -4,6 +4,7 @@ import logging
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -41,6 +42,9 @@ class TestRealCoordinator:
         assert find_mounted(coordinator, "context") == "the context"
         assert find_mounted(coordinator, "nowhere") is None
         assert session_id_of(coordinator) == "test-session"
+
+    def test_what_a_coordinator_of_coroutines_would_offer_is_not_waited_for(self) -> None:
+        assert find_capability(AsyncMock(), "session.x") is None
 
     def test_a_registry_may_hang_at_its_mount_point_alone(self) -> None:
         registry = HookRegistry()

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -107,6 +108,14 @@ class TestMounting:
         await mount(SimpleNamespace(mount=take, **dict.fromkeys((*names, *rest))), {})
 
         assert callable(slots["orchestrator"].execute)
+
+    async def test_a_mock_that_answers_everything_will_do_as_coordinator(self, orchestrator: Any) -> None:
+        stage = Stage([calling(("c1", "echo", {"n": 1})), answer()], [echo()], with_coordinator=False)
+        stage.coordinator = MagicMock()
+
+        assert await stage.run(orchestrator) == "done"
+
+        assert stage.results == ['{"n": 1}']
 
     async def test_it_mounts_by_path_in_a_session(self, folder: Path) -> None:
         plan = {

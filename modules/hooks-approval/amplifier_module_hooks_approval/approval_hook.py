@@ -13,7 +13,7 @@ from amplifier_core.events import APPROVAL_DENIED, APPROVAL_GRANTED, APPROVAL_RE
 from amplifier_core.interfaces import ApprovalProvider, ApprovalRequest
 from amplifier_core.tool_interception import is_covered
 from amplifier_core.utils import json_safe
-from amplifier_kit.approval import GATE, ApprovalGate, is_asked_afterwards, own_copy
+from amplifier_kit.approval import ApprovalGate, find_gate, is_asked_afterwards, own_copy
 from amplifier_kit.asked_call import AskedCall, asking_about
 from amplifier_kit.consent import Consent, Consents
 from amplifier_kit.mounting import find_capability, hook_registry, session_id_of
@@ -49,7 +49,7 @@ class ApprovalHook:
         self._provider: ApprovalProvider | None = None
         self._remembered: dict[str, Verdict] = {}
         self._one_at_a_time = asyncio.Lock()
-        self._outer_gate: ApprovalGate | None = find_capability(coordinator, GATE)
+        self._outer_gate = find_gate(coordinator)
         self.consents = Consents()
         self.execution = ExecutionGuard(self.gate, self.needs_approval, self._hooks)
 

@@ -12,9 +12,8 @@ from amplifier_core import Tool, ToolResult
 from amplifier_core.events import TOOL_ERROR, TOOL_POST, TOOL_PRE
 from amplifier_core.exceptions import describe
 from amplifier_core.utils.tool_messages import Call
-from amplifier_kit.approval import GATE, ApprovalGate, ask_gate, asking_afterwards, own_copy, running_approved
+from amplifier_kit.approval import ApprovalGate, ask_gate, asking_afterwards, find_gate, own_copy, running_approved
 from amplifier_kit.messages.results import Content, as_tool_result, replaced_content, result_content
-from amplifier_kit.mounting import find_capability
 from amplifier_kit.types import Coordinator, EventData, JsonObject
 from amplifier_kit.undeclared import DISPLAY_ARGUMENTS
 
@@ -135,7 +134,7 @@ class ToolCalls:
 
     async def consult_and_run(self, outcome: Outcome) -> None:
         """Ask the hooks, run the tool and report, in that order."""
-        gate: ApprovalGate | None = find_capability(self.coordinator, GATE)
+        gate = find_gate(self.coordinator)
         if self.points.reaches(TOOL_PRE):
             with asking_afterwards(gate) if gate is not None else nullcontext():
                 decision = await self.ask(outcome, TOOL_PRE, _payload(outcome, own_copy(outcome.arguments)))

@@ -221,14 +221,18 @@ async def test_a_call_that_is_changed_after_the_yes_does_not_run_and_is_reported
     assert [data["reason"] for _, data in recorder.events] == ["changed-after-approval"]
 
 
-async def test_a_gate_that_fails_is_a_denial() -> None:
-    async def gate(*question: Any) -> Any:
-        raise RuntimeError("broken")
+async def broken_gate(*question: Any) -> Any:
+    raise RuntimeError("broken")
 
+
+@pytest.mark.parametrize(
+    "gate", [broken_gate, lambda *question: Approved, object()], ids=["raises", "sync", "no function"]
+)
+async def test_a_gate_that_cannot_decide_denies(gate: Any) -> None:
     coordinator = Gated(gate)
     hooks = HookPoints(HookRegistry(), coordinator, None)
     runner = ToolCalls(TurnTask(), Cancellation(None), hooks, {"mock": MockTool("mock", "fine")}, coordinator)
     batch = runner.new_batch([Call("c1", "mock")])
     await runner.run(batch)
 
-    assert batch[0].content == "Denied by hook: Approval failed: broken"
+    assert str(batch[0].content).startswith("Denied by hook: Approval failed: ")
