@@ -18,6 +18,7 @@ from fastapi.dependencies.utils import request_params_to_args
 from fastapi.routing import APIRoute, serialize_response
 
 from .json_answer import JsonAnswer
+from .late_route import LateRoute
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
@@ -29,7 +30,7 @@ _UNUSUAL_ANSWER = (
 )
 
 
-class QuickRoute(APIRoute):
+class QuickRoute(LateRoute):
     """A route whose requests take the short way where there is one."""
 
     def get_route_handler(self) -> Handler:

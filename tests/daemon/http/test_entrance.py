@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import pairwise
 
 from amplifierd.http.entrance import AT_A_TIME, Entrance
 
@@ -23,7 +24,7 @@ async def test_a_crowd_comes_in_a_few_at_a_time_and_in_order() -> None:
         seen.append(len(entered))
     await asyncio.gather(*crowd)
 
-    assert max(now - before for before, now in zip(seen, seen[1:], strict=False)) == AT_A_TIME
+    assert max(now - before for before, now in pairwise(seen)) == AT_A_TIME
     assert entered == sorted(entered)
 
 
