@@ -8,11 +8,12 @@ here. A test whose process ends under it has failed, and another process goes on
 from __future__ import annotations
 
 import os
+import selectors
 import traceback
 from collections import deque
 from collections.abc import Sequence
 from itertools import groupby
-from multiprocessing.connection import Connection, Pipe, wait
+from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -20,9 +21,11 @@ import pytest
 
 Numbers = Sequence[int]  # tests, by their place among those that were collected
 
+_WAITING = ("end_to_end", "page", "cli", "docs", "daemon", "foundation", "architecture")
+"""Folders whose tests often wait, for processes that they started; those that take longest are begun first, so that
+none is left alone at the end. The tests of all others keep a core busy."""
+
 _TESTS = Path(__file__).parents[1]
-_BUSY = tuple(_TESTS / name for name in ("core", "kit", "modules", "rendering", "sessions", "system"))
-"""Folders whose tests keep a core busy. Those of the others often wait, for processes that they started."""
 
 
 class Files:
@@ -32,7 +35,7 @@ class Files:
         self._left: dict[Path, deque[Numbers]] = {}
         for path, numbers in groupby(range(len(items)), lambda number: items[number].path):
             self.put(path.parent, list(numbers))
-        self._untouched = deque(sorted(self._left, key=lambda folder: any(map(folder.is_relative_to, _BUSY))))
+        self._untouched = deque(sorted(self._left, key=_place))
 
     def put(self, folder: Path, numbers: Numbers) -> None:
         self._left.setdefault(folder, deque()).append(numbers)
@@ -50,6 +53,11 @@ class Files:
         if not self._left[folder]:
             del self._left[folder]
         return folder, numbers
+
+
+def _place(folder: Path) -> int:
+    """Return the place of a folder in the order in which folders are begun."""
+    return next((at for at, name in enumerate(_WAITING) if folder.is_relative_to(_TESTS / name)), len(_WAITING))
 
 
 class TestProcess:
@@ -83,6 +91,7 @@ class ForkedRun:
     def __init__(self, processes: int) -> None:
         self._names = [f"p{number}" for number in range(processes)]
         self._running: list[TestProcess] = []
+        self._connections = selectors.DefaultSelector()
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
@@ -93,9 +102,8 @@ class ForkedRun:
             self._start(name)
         try:
             while self._running:
-                ready = wait([process.connection for process in self._running])
-                for process in [process for process in self._running if process.connection in ready]:
-                    self._listen(process)
+                for ready, _ in self._connections.select():
+                    self._listen(ready.data)
         finally:
             for process in self._running:
                 process.end()
@@ -105,7 +113,9 @@ class ForkedRun:
 
     def _start(self, name: str) -> None:
         temporary = self._session.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]
-        self._running.append(TestProcess(name, self._session, temporary, self._running))
+        process = TestProcess(name, self._session, temporary, self._running)
+        self._running.append(process)
+        self._connections.register(process.connection, selectors.EVENT_READ, process)
 
     def _listen(self, process: TestProcess) -> None:
         """Take what a process sends: nothing if it wants a file, else the reports of a test, or its end."""
@@ -131,6 +141,7 @@ class ForkedRun:
     def _bury(self, process: TestProcess) -> None:
         """Report what a process left undone, and have another do the rest."""
         self._running.remove(process)
+        self._connections.unregister(process.connection)
         code = process.end()
         if code == 0:
             return
@@ -146,21 +157,24 @@ class ForkedRun:
             self._files.put(item.path.parent, list(process.given))
         self._start(process.name)
 
-    def _report(self, data: dict[str, Any]) -> None:
+    def _report(self, told: pytest.TestReport | dict[str, Any]) -> None:
         hook = self._session.config.hook
-        report = hook.pytest_report_from_serializable(config=self._session.config, data=data)
+        is_plain = isinstance(told, pytest.TestReport)
+        report = told if is_plain else hook.pytest_report_from_serializable(config=self._session.config, data=told)
         hook.pytest_runtest_logreport(report=report)
 
 
 class _Reports:
-    """The reports of a test, in the process that runs it."""
+    """The reports of a test, in the process that runs it: as they are, or as data where they hold tracebacks."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
-        self.told: list[dict[str, Any]] = []
+        self.told: list[pytest.TestReport | dict[str, Any]] = []
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        self.told.append(self._config.hook.pytest_report_to_serializable(config=self._config, report=report))
+        is_plain = report.longrepr is None
+        to_data = self._config.hook.pytest_report_to_serializable
+        self.told.append(report if is_plain else to_data(config=self._config, report=report))
 
 
 def _run_what_is_given(session: pytest.Session, connection: Connection, temporary: Path) -> NoReturn:
