@@ -131,16 +131,6 @@ async def test_killing_a_tree_leaves_nothing_of_it(script: str, count: int) -> N
     assert tree.returncode is not None
 
 
-async def test_a_member_is_found_while_it_starts_another_program(tmp_path: Path) -> None:
-    (tmp_path / "again").write_text('exec sh "$0"')
-    tree = await start_and_wait_for(f"setsid sh {tmp_path / 'again'} & exec sleep 60", 2)
-
-    found = [len(await tree.find_pids()) for _ in range(100)]
-
-    await tree.kill()
-    assert set(found) == {2}
-
-
 async def test_a_tree_that_is_killed_is_not_asked() -> None:
     tree = await start("trap 'exit 7' TERM; echo ready; while :; do sleep 0.01; done", stdout=subprocess.PIPE)
     assert tree.stdout is not None
