@@ -46,7 +46,8 @@ def test_a_daemon_that_ends_and_comes_back_is_told_and_the_chat_goes_on(
             while daemon.process.is_alive():
                 time.sleep(0.01)
         else:
-            background.stop(Paths.from_environment(home, {}))
+            os.kill(daemon.process.pid, signal.SIGTERM)
+            background.stop(Paths.from_environment(home, {}))  # asked twice, it does not wait for the turn
             terminal.expect("cancelled")
         with served_home(home):
             terminal.expect("the daemon was restarted; the session goes on")

@@ -35,7 +35,7 @@ from terminal import CTRL_C, Terminal
 def test_a_command_answers_people_and_programs_and_says_what_is_wrong(
     amplifier: Any, works: list[str], fails: list[str], words: str
 ) -> None:
-    said, told, failed = amplifier(*works), amplifier.executable(*works, "--json"), amplifier.executable(*fails)
+    said, told, failed = amplifier(*works), amplifier.executable(*works, "--json"), amplifier(*fails)
 
     assert (said.returncode, said.stderr, bool(said.stdout)) == (0, "", True)
     assert (told.returncode, told.stdout.count("\n")) == (0, 1)

@@ -1,6 +1,7 @@
 """Sessions with orchestrators and hooks of others, which do some things their own way."""
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import amplifierd
 from amplifier_core import HookResult
 from amplifier_foundation.session import find_orphaned_tool_calls
 from amplifierd.home import Home
+from amplifierd.sessions.stoppable_tools import Patience
 
 LOOP = """
 from amplifier_core import ChatRequest, Message
@@ -148,6 +150,7 @@ async def test_a_hook_that_never_ends_does_not_keep_a_turn_from_being_cancelled(
         await asyncio.Event().wait()
         return HookResult()
 
+    home.sessions.runtime = replace(home.sessions.runtime, patience=Patience(module_s=0.1))
     agent = Agent([call("read_file", file_path="notes.md"), "Again."])
     async with home.sessions.open(plan=agent.sections(), working_dir=work) as session:
         unregister = session.runner.kernel.session.coordinator.hooks.register("tool:pre", endless, name="endless")

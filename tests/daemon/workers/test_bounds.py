@@ -22,7 +22,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 async def few(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[WorkerBench]:
     """A home with one worker at a time, and three loaded sessions."""
     limits = {"workers": {"max_processes": 1}, "sessions": {"max_loaded": 3}}
-    async with WorkerBench(tmp_path_factory.mktemp("few"), **limits) as bench:
+    async with WorkerBench(tmp_path_factory.mktemp("few"), patience_s=5, **limits) as bench:
         yield bench
 
 
