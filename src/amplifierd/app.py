@@ -117,6 +117,8 @@ def create_app(settings: Settings | None = None, *, home: Home | None = None, ad
     )
     app.state.daemon, app.state.failure = daemon, None
     app.state.login_cookie = LoginCookie(_cookie_name(served), served.settings, daemon.credentials)
+    cross_site = CrossSite(served.settings)
+    daemon.settings_users += [cross_site.use, app.state.login_cookie.use]
     app.openapi = lambda: describe(app)  # type: ignore[method-assign] # the way FastAPI documents
     add_problem_answers(app)
     if not served.settings.store.is_files:
@@ -126,7 +128,7 @@ def create_app(settings: Settings | None = None, *, home: Home | None = None, ad
     app.add_middleware(
         RequestGuard,
         authentication=Authentication(served.settings, daemon.credentials, app.state.login_cookie),
-        cross_site=CrossSite(served.settings),
+        cross_site=cross_site,
         audit=daemon.audit,
         metrics=daemon.metrics,
         find_channels=lambda: daemon.cluster.channels if daemon.cluster else None,

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from .keys import Keys
     from .plans.home_plans import Plans
     from .sessions.home_sessions import Sessions
+    from .sessions.runtime import Runtime
 
 
 @dataclass(frozen=True)
@@ -127,6 +128,9 @@ class Home:
 
     @cached_property
     def sessions(self) -> Sessions:
+        return self._open_sessions()
+
+    def _open_sessions(self, shared: Runtime | None = None) -> Sessions:
         from .sessions.opening import open_sessions  # loaded when a session is asked for
 
         return open_sessions(
@@ -139,13 +143,14 @@ class Home:
             resolvers=self.resolver,
             find_checkpoints=self.checkpoints_for,
             program=self.program,
+            shared=shared,
         )
 
-    def with_settings(self, settings: Settings, *, keep_sessions: bool = False) -> Home:
-        """Return this home as it is with other settings; sessions that are kept go on with the settings before."""
+    def with_settings(self, settings: Settings, *, share_sessions: bool = False) -> Home:
+        """Return this home as it is with other settings; sessions that are shared have the same store and events."""
         changed = replace(self, settings=settings, sources=_sources(self.paths, settings, self.progress))
-        if keep_sessions:
-            changed.__dict__["sessions"] = self.sessions
+        if share_sessions:
+            changed.__dict__["sessions"] = changed._open_sessions(self.sessions.runtime)
         return changed
 
     def with_progress(self, progress: Progress) -> Home:

@@ -48,6 +48,9 @@ def serve(home_dir: Path | None, config: Path | None, flags: Mapping[str, Any], 
             binding = bind(settings)
             try:
                 app = create_app(home=home, address=binding.url)
+                app.state.daemon.settings_users.append(
+                    lambda changed: log.write(level=changed.log_level, as_json=changed.log_json)
+                )
                 server = Server(
                     app,
                     find_tls=lambda: _tls_files(home),

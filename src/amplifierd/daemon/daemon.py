@@ -19,6 +19,7 @@ from amplifierd.home import Home
 from amplifierd.live_sessions import LiveEvent
 from amplifierd.sessions.announcements import DELETED
 from amplifierd.sessions.uncounted import TURN_DONE
+from amplifierd.settings import Settings
 from amplifierd.turns.opening import open_turns
 from amplifierd.workers.workers import Workers
 
@@ -70,13 +71,7 @@ class Daemon:
         self.library_events = LibraryEvents(lambda name, data: self.events.tell(name, data))
         self.home = replace(home if home.progress else home.with_progress(self._report), program=PROGRAM)
         self.boot_id = uuid.uuid4().hex
-        stream = home.settings.stream
-        self.events = EventHub(
-            self.boot_id,
-            StreamLimits(
-                queue_events=stream.queue_events, queue_bytes=stream.queue_bytes, ring_events=stream.ring_events
-            ),
-        )
+        self.events = EventHub(self.boot_id, _stream_limits(home.settings))
         self.operations.listeners.append(self._tell_operation)
         self.live = Workers(self.home, on_event=self._hear)
         self.turns = open_turns(self.home, self.live, self._hear)
@@ -90,6 +85,7 @@ class Daemon:
         self.step = ""
         self.warnings: list[str] = [*home.settings.warnings]
         self.settings_waiting: list[str] = []
+        self.settings_users: list[Callable[[Settings], None]] = []
         self._changing_settings = asyncio.Lock()
         self.freshness = Freshness(home, self.library_events.seen)
         self.upkeep = Upkeep(self.home, self._removes_sessions)
@@ -140,10 +136,21 @@ class Daemon:
             SettingsError: a key is unknown or a value invalid; nothing was changed.
         """
         async with self._changing_settings:
-            self.home, waiting = await asyncio.to_thread(change_settings, self.home, changes)
+            home, waiting = await asyncio.to_thread(change_settings, self.home, changes)
             self.settings_waiting = sorted({*self.settings_waiting, *waiting})
+            if home is not self.home:
+                self._use(home)
         self.events.tell("settings:changed", {"keys": sorted(changes)})
         return waiting
+
+    def _use(self, home: Home) -> None:
+        """Go on with the settings that the home has now; what runs ends with those it began with."""
+        self.home = home
+        self.live.use(home)
+        self.upkeep.use(home)
+        self.events.limits = _stream_limits(home.settings)
+        for use in self.settings_users:
+            use(home.settings)
 
     async def start(self) -> None:
         """Come up; what takes longer than a moment goes on while the server answers."""
@@ -284,3 +291,10 @@ class Daemon:
     def hurry(self) -> None:
         """Let a stop that is under way end turns at once."""
         self.live.hurry()
+
+
+def _stream_limits(settings: Settings) -> StreamLimits:
+    stream = settings.stream
+    return StreamLimits(
+        queue_events=stream.queue_events, queue_bytes=stream.queue_bytes, ring_events=stream.ring_events
+    )

@@ -57,14 +57,17 @@ class DaemonLog:
         handlers: list[logging.Handler] = [_PrivateFile(self.file, maxBytes=_LARGEST, backupCount=_KEPT)]
         if echo:
             handlers.append(logging.StreamHandler())
-        formatter = _JsonLines(secrets) if as_json else _Lines(secrets)
+        self._handlers, self._secrets = handlers, secrets
+        self.write(level=level, as_json=as_json)
         for handler in handlers:
+            logging.getLogger().addHandler(handler)
+
+    def write(self, *, level: str, as_json: bool) -> None:
+        """Say what is written from now on, and how."""
+        formatter = _JsonLines(self._secrets) if as_json else _Lines(self._secrets)
+        for handler in self._handlers:
             handler.setFormatter(formatter)
-        self._handlers = handlers
-        root = logging.getLogger()
-        root.setLevel(level.upper())
-        for handler in handlers:
-            root.addHandler(handler)
+        logging.getLogger().setLevel(level.upper())
 
     def close(self) -> None:
         root = logging.getLogger()

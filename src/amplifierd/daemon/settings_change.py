@@ -9,8 +9,10 @@ from amplifierd.home import Home
 from amplifierd.settings import load_settings
 from amplifierd.settings_file import edit_settings
 
-_APPLIED = frozenset({"startup", "compile", "cache", "security.allowed_sources", "security.require_pinned"})
-"""Settings, and sections of them, that a running daemon takes over; the others are held by sessions or the server."""
+_AT_START = frozenset(
+    {"host", "port", "uds", "auth", "trusted_proxies", "tls", "metrics", "store", "cluster", "workers"}
+)
+"""Settings, and sections of them, that count from the next start on; a running daemon takes over the others."""
 
 
 def change_settings(home: Home, changes: Mapping[str, Any]) -> tuple[Home, list[str]]:
@@ -26,9 +28,11 @@ def change_settings(home: Home, changes: Mapping[str, Any]) -> tuple[Home, list[
     waiting = []
     for key in sorted(changes):
         section, _, name = key.partition(".")
-        if key not in _APPLIED and section not in _APPLIED:
+        if section in _AT_START:
             waiting.append(key)
             continue
-        part = getattr(applied, section).model_copy(update={name: getattr(getattr(stored, section), name)})
-        applied = applied.model_copy(update={section: part})
-    return home if applied == home.settings else home.with_settings(applied, keep_sessions=True), waiting
+        value = getattr(stored, section)
+        if name:
+            value = getattr(applied, section).model_copy(update={name: getattr(value, name)})
+        applied = applied.model_copy(update={section: value})
+    return home if applied == home.settings else home.with_settings(applied, share_sessions=True), waiting

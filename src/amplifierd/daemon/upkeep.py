@@ -30,6 +30,10 @@ class Upkeep:
         self.cache_bytes = 0
         self._running: asyncio.Task[None] | None = None
 
+    def use(self, home: Home) -> None:
+        """Go on with the settings that the home has now."""
+        self._home = home
+
     def start(self) -> None:
         self._running = asyncio.create_task(self._run())
 

@@ -23,6 +23,10 @@ class CrossSite:
     """Keeps other people's web pages, and names that were bent to lead here, away from the daemon."""
 
     def __init__(self, settings: Settings) -> None:
+        self.use(settings)
+
+    def use(self, settings: Settings) -> None:
+        """Judge by settings from now on."""
         own = () if settings.host in _ANY_ADDRESS else (settings.host,)
         member = urlsplit(settings.cluster.address or "").hostname
         named = (*own, *settings.security.allowed_hosts, *([member] if member else []))

@@ -32,8 +32,12 @@ class LoginCookie:
 
     def __init__(self, names: str, settings: Settings, credentials: Credentials) -> None:
         self.name = f"amplifier-{hashlib.sha256(names.encode()).hexdigest()[:12]}"
-        self._origins = frozenset(settings.security.allowed_origins)
         self._credentials = credentials
+        self.use(settings)
+
+    def use(self, settings: Settings) -> None:
+        """Let the pages that settings name read with a login."""
+        self._origins = frozenset(settings.security.allowed_origins)
 
     async def find(self, headers: Headers) -> Caller | None:
         """Return whom the cookie of a request stands for, wherever the request comes from."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from functools import partial
 
 from amplifierd.builds.home_profiles import Profiles
@@ -40,10 +41,14 @@ def open_sessions(
     resolvers: Resolvers,
     find_checkpoints: FindCheckpoints,
     program: str = "library",
+    shared: Runtime | None = None,
 ) -> Sessions:
-    """Return the sessions of a home; nothing is created or read yet."""
-    environment = dict(os.environ)
-    secrets = SecretValues.of(environment)
+    """Return the sessions of a home; nothing is created or read yet.
+
+    With `shared`, they are those of another runtime of this process, seen with other settings.
+    """
+    environment = dict(os.environ) if shared is None else shared.environment
+    secrets = SecretValues.of(environment) if shared is None else shared.secrets
 
     def find_key(module_id: str) -> str | None:
         found = keys.find(module_id)
@@ -62,25 +67,40 @@ def open_sessions(
         allow_home=security.allow_home_mentions,
         offline=settings.offline,
     )
-    address = settings.store.resolved(lambda name: environment.get(name) or find_key(name))
-    secrets.add(address.password or "")
-    store = open_store(paths, address, program=program)
-    machine = Machine.here(settings.cluster)
-    runtime = Runtime(
-        store=store,
-        holder=Holder.of_this_process(program),
-        paths=paths,
-        settings=settings,
-        outfitter=outfitter,
-        environment=environment,
-        find_key=find_key,
-        secrets=secrets,
-        announcements=Announcements(store, secrets),
-        machine=machine,
-        loaded=LoadedSessions(most=settings.sessions.max_loaded, idle_s=settings.sessions.idle_unload_minutes * 60),
-    )
+    loaded = LoadedSessions(most=settings.sessions.max_loaded, idle_s=settings.sessions.idle_unload_minutes * 60)
+    if shared is not None:
+        runtime = replace(shared, settings=settings, outfitter=outfitter, find_key=find_key, loaded=loaded)
+    else:
+        address = settings.store.resolved(lambda name: environment.get(name) or find_key(name))
+        secrets.add(address.password or "")
+        store = open_store(paths, address, program=program)
+        runtime = Runtime(
+            store=store,
+            holder=Holder.of_this_process(program),
+            paths=paths,
+            settings=settings,
+            outfitter=outfitter,
+            environment=environment,
+            find_key=find_key,
+            secrets=secrets,
+            announcements=Announcements(store, secrets),
+            machine=Machine.here(settings.cluster),
+            loaded=loaded,
+        )
+    return _sessions_on(runtime, profiles, plans, keys, find_checkpoints)
+
+
+def _sessions_on(
+    runtime: Runtime, profiles: Profiles, plans: Plans, keys: Keys, find_checkpoints: FindCheckpoints
+) -> Sessions:
+    paths, settings, environment = runtime.paths, runtime.settings, runtime.environment
     creation = Creation(
-        profiles, plans, outfitter, machine=machine, keep=keys.keep, allow_modules=security.allow_override_modules
+        profiles,
+        plans,
+        runtime.outfitter,
+        machine=runtime.machine,
+        keep=keys.keep,
+        allow_modules=settings.security.allow_override_modules,
     )
     defaults = Defaults(
         profile=lambda: default_profile(paths, settings, profiles, keys, environment=environment),
@@ -89,7 +109,7 @@ def open_sessions(
     return Sessions(
         runtime,
         creation,
-        EcosystemSessions(find_copied=store.existing),
+        EcosystemSessions(find_copied=runtime.store.existing),
         find_checkpoints,
         defaults,
         profiles=profiles,

@@ -58,6 +58,11 @@ class Placement:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._tasks: set[asyncio.Task[None]] = set()
 
+    def use(self, home: Home) -> None:
+        """Place sessions by the settings that a home has now."""
+        self._home, self._most_loaded = home, home.settings.sessions.max_loaded
+        self.pool.use(home)
+
     def alone(self, session_id: str) -> asyncio.Lock:
         """Return the lock of a session: it is placed, given turns and changed by one at a time."""
         return self._locks.setdefault(checked_session_id(session_id), asyncio.Lock())

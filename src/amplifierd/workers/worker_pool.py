@@ -61,6 +61,10 @@ class WorkerPool:
     def workers(self) -> tuple[WorkerProcess, ...]:
         return tuple(self._workers)
 
+    def use(self, home: Home) -> None:
+        """Start workers for a home as it is now."""
+        self._home = home
+
     def begin(self) -> None:
         """Be prepared to start workers soon."""
         self._soon = asyncio.get_running_loop().call_later(_SOON_S, self._processes.prepare)

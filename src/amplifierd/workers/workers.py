@@ -81,6 +81,12 @@ class Workers:
         """Whether no further turns are taken."""
         return not self._takes_turns
 
+    def use(self, home: Home) -> None:
+        """Load sessions with the settings that a home has now; where turns run, once they have ended."""
+        self._home = home
+        self._placement.use(home)
+        self.renew()
+
     def renew(self) -> None:
         """Let every worker end as soon as its turns have ended; sessions go on in new ones."""
         for worker in self._placement.pool.workers:

@@ -89,6 +89,32 @@ def test_settings_are_shown_and_changed_with_comments_kept(serve: Callable[..., 
     assert "host" not in yaml.safe_load(file.read_text())
 
 
+def test_settings_are_in_force_at_once(serve: Callable[..., Served], tmp_path: Path) -> None:
+    client, page = serve().client(), {"Origin": "https://page.example"}
+    before = client.post(f"{API}/sessions").json()
+    assert client.get(f"{API}/status", headers=page).status_code == 403
+
+    changed = client.patch(
+        f"{API}/settings",
+        json={
+            "log_level": "warning",
+            "working_dir": str(tmp_path / "work"),
+            "default_profile": "foundation/coding",
+            "sessions": {"limits": {"turns": 3}},
+            "stream": {"queue_events": 5},
+            "security": {"allowed_origins": [page["Origin"]]},
+        },
+    )
+
+    assert (changed.status_code, changed.json()["restart_required"]) == (200, False)
+    after = client.post(f"{API}/sessions").json()
+    assert (before["profile_name"], after["profile_name"]) == ("foundation/offline", "foundation/coding")
+    assert (after["working_dir"], after["limits"]["turns"]) == (str(tmp_path / "work"), 3)
+    assert client.get(f"{API}/status", headers=page).headers["access-control-allow-origin"] == page["Origin"]
+    ids = {one["session_id"] for one in client.get(f"{API}/sessions").json()["sessions"]}
+    assert ids == {before["session_id"], after["session_id"]}
+
+
 @pytest.mark.parametrize(
     ("body", "status", "code"),
     [

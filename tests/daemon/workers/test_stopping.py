@@ -55,15 +55,20 @@ async def test_stopping_ends_turns_turns_prompts_away_and_lets_every_session_go(
         await own.live.submit(session_id, TurnRequest("too late"))
 
 
-async def test_renewed_workers_end_after_their_turns_and_sessions_go_on_in_new_ones(own: WorkerBench) -> None:
+async def test_with_other_settings_workers_end_after_their_turns_and_sessions_go_on_in_new_ones(
+    own: WorkerBench,
+) -> None:
     session_id, folder = await own.session(faulty("wait"))
     submitted = await own.live.submit(session_id, TurnRequest(PROMPT))
     await until((folder / "begun").exists)
     worker = own.worker_of(session_id)
 
-    own.live.renew()
+    sessions = own.home.settings.sessions.model_copy(update={"turn_timeout_seconds": 0.001})
+    changed = own.home.settings.model_copy(update={"sessions": sessions})
+    own.live.use(own.home.with_settings(changed, share_sessions=True))
     (folder / "go").touch()
 
     assert (await own.result(submitted))["status"] == "completed"
     await until(lambda: worker not in [one.pid for one in own.live.workers()])
-    assert (await own.run(session_id))["turn"] == 2
+    with pytest.raises(TimeoutError):
+        await own.run(session_id)
