@@ -14,7 +14,7 @@ from . import events
 from .bound_module import BoundModule
 from .boundary import Boundary, emit_quietly, raised_as
 from .coordinator import ModuleCoordinator
-from .exceptions import MountPlanError, ProviderNotMounted, describe, describe_with_type
+from .exceptions import MountPlanError, ProviderNotMounted, describe
 from .loader import ModuleLoader, module_failure_reason
 from .module_log import heard_from
 from .mount_plan import SESSION_MEMBERS, MountPlan, PlanEntry
@@ -111,7 +111,7 @@ async def _mount_optional(
     failure = {
         "module_type": entry.module_type,
         "module_id": entry.module_id,
-        "error": describe_with_type(boundary.error),
+        "error": _reason(boundary.error),
         "reason_code": module_failure_reason(boundary.error),
     }
     if entry.instance_id:
@@ -217,8 +217,12 @@ async def _tell_ready(loader: ModuleLoader, coordinator: ModuleCoordinator) -> N
         with Boundary(logger, "on_session_ready for '%s' raised: %s", module_id) as boundary:
             await callback(coordinator)
         if boundary.error is not None:
-            failure = {"module_id": module_id, "error": describe_with_type(boundary.error)}
+            failure = {"module_id": module_id, "error": _reason(boundary.error)}
             await emit_quietly(coordinator.hooks, events.MODULE_ON_SESSION_READY_FAILED, failure)
+
+
+def _reason(error: BaseException) -> str:
+    return describe(error) or type(error).__name__
 
 
 def _fork_payload(session: "AmplifierSession") -> events.EventData:

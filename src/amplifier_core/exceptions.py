@@ -80,11 +80,3 @@ def describe(error: BaseException) -> str:
         return repr(error)
     except Exception:  # noqa: BLE001 - another module's error, which is already being reported
         return type(error).__name__
-
-
-def describe_with_type(error: BaseException) -> str:
-    """Return an error's text, with its type in front unless it is one of ours, which say all in words."""
-    text, name = describe(error), type(error).__name__
-    if isinstance(error, AmplifierError) or text.startswith(name):
-        return text
-    return f"{name}: {text}" if text else name

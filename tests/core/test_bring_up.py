@@ -366,7 +366,7 @@ async def test_a_module_that_fails_when_told_is_announced_and_the_others_are_tol
     assert session.initialized
     assert [name for name, *_ in session.coordinator.session_state["told"]] == [good.name]
     assert [{key: data[key] for key in data if key != "timestamp"} for _, data in heard] == [
-        {"module_id": bad.module_id, "error": "OSError: not ready"}
+        {"module_id": bad.module_id, "error": "not ready"}
     ]
     text = f"on_session_ready for '{bad.module_id}' raised: not ready"
     assert [record.levelno for record in caplog.records if record.getMessage() == text] == [logging.WARNING]

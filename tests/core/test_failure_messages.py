@@ -19,19 +19,16 @@ SAYS_WHY = (
 @pytest.mark.parametrize(
     ("mount", "error"),
     [
-        ('raise OSError("no disk")', "OSError: no disk"),
+        ('raise OSError("no disk")', "no disk"),
         ('config["api_token"]', "KeyError('api_token')"),
         ('raise LookupError("")', "LookupError"),
-        ('raise ValueError("ValueError: said already")', "ValueError: said already"),
-        ('raise amplifier_core.llm_errors.AuthenticationError("bad key")', "AuthenticationError: bad key"),
+        ('raise amplifier_core.llm_errors.AuthenticationError("bad key")', "bad key"),
         ("return None", DECLINED),
         (SAYS_WHY, f"{DECLINED}\n  no key: set ACME_KEY"),
         ('await coordinator.mount("providers", 7, name="x")', "does not implement Provider interface"),
     ],
 )
-async def test_a_load_failure_says_the_type_and_the_text_of_the_error_once(
-    modules: Any, mount: str, error: str
-) -> None:
+async def test_a_load_failure_says_the_text_of_the_error_or_else_its_type(modules: Any, mount: str, error: str) -> None:
     bad = modules.write("provider", mount=mount)
     session = modules.session(modules.plan(providers=[bad.entry()]))
 
@@ -54,7 +51,7 @@ async def test_without_a_provider_each_one_is_named_with_its_own_reason(modules:
 
     assert str(refusal.value) == (
         "No providers mounted\n"
-        f"  {bad.module_id}: OSError: no disk\n"
+        f"  {bad.module_id}: no disk\n"
         f"  {declining.module_id}: {DECLINED}\n"
         "      no key: set ACME_KEY"
     )

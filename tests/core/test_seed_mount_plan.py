@@ -340,7 +340,7 @@ async def test_a_module_that_refuses_its_config_is_skipped_with_a_warning(
     (failure,) = session.status.load_failures
     assert (failure["module_id"], failure["error"]) == (
         refusing.module_id,
-        "ValueError: max_size must be positive: {'max_size': -1}",
+        "max_size must be positive: {'max_size': -1}",
     )
     assert "max_size must be positive" in caplog.text
 
