@@ -64,10 +64,10 @@ class BundleRegistry:
         self._include_source_resolver = resolver
 
     @overload
-    def register(self, bundles: Mapping[str, str]) -> None: ...
+    def register(self, bundles: Mapping[str, str | Path]) -> None: ...
     @overload
-    def register(self, bundles: str, uri: str) -> None: ...
-    def register(self, bundles: Mapping[str, str] | str, uri: str | None = None) -> None:
+    def register(self, bundles: str, uri: str | Path) -> None: ...
+    def register(self, bundles: Mapping[str, str | Path] | str, uri: str | Path | None = None) -> None:
         """Give sources names: `register({name: uri})` or `register(name, uri)`.
 
         A known name keeps what is known of it and gets the new source. Not saved until `save()` or an explicit load.
@@ -78,9 +78,9 @@ class BundleRegistry:
             bundles = {bundles: uri}
         for name, source in bundles.items():
             if state := self._states.get(name):
-                state.uri = source
+                state.uri = _source_text(source)
             else:
-                self._states[name] = BundleState(source, name)
+                self._states[name] = BundleState(_source_text(source), name)
 
     def find(self, name: str) -> str | None:
         """Return the source of a registered name."""
@@ -102,8 +102,10 @@ class BundleRegistry:
     @overload
     async def load(self, name_or_uri: None = None, *, auto_register: bool = True) -> dict[str, Bundle]: ...
     @overload
-    async def load(self, name_or_uri: str, *, auto_register: bool = True) -> Bundle: ...
-    async def load(self, name_or_uri: str | None = None, *, auto_register: bool = True) -> Bundle | dict[str, Bundle]:
+    async def load(self, name_or_uri: str | Path, *, auto_register: bool = True) -> Bundle: ...
+    async def load(
+        self, name_or_uri: str | Path | None = None, *, auto_register: bool = True
+    ) -> Bundle | dict[str, Bundle]:
         """Load a bundle by name or source, with its includes; or all registered ones, leaving out those that fail.
 
         The same source gives the same object again. A bundle loaded by itself is remembered as explicitly requested.
@@ -114,9 +116,10 @@ class BundleRegistry:
         """
         if name_or_uri is None:
             return await self._load_many(self.list_registered())
-        was_loaded = self._library.key_of(name_or_uri) in self._library.loaded
-        bundle, _ = await self._load(name_or_uri)
-        if self._library.request(name_or_uri, bundle) or not was_loaded:
+        source = _source_text(name_or_uri)
+        was_loaded = self._library.key_of(source) in self._library.loaded
+        bundle, _ = await self._load(source)
+        if self._library.request(source, bundle) or not was_loaded:
             await asyncio.to_thread(self._save_or_warn)
         return bundle
 

@@ -396,3 +396,12 @@ async def test_a_part_of_a_tree_does_not_speak_for_its_root(repository: Path, re
     state = registry.get_state("rep")
     assert state is not None
     assert (state.uri, state.version) == (uri, "2.0.0")
+
+
+async def test_a_path_is_a_source_where_a_registry_takes_one(registry: BundleRegistry, write: Write) -> None:
+    path = write("b/bundle.yaml", "bundle: {name: b}\n")
+    registry.register({"alias": path.parent})
+
+    assert registry.find("alias") == str(path.parent)
+    assert (await registry.load("alias")).name == "b"
+    assert (await registry.load(path)).name == "b"
