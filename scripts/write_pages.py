@@ -36,17 +36,17 @@ SETTINGS_HEAD = """\
 
 <!-- Generated from `amplifierd/settings.py`: make pages -->
 
-What the owner of a home can set. A value comes from `open_home(overrides={…})`, else from an environment variable, else
-from `config/daemon.yaml`, else it is the default. A key that is not in this table has no effect and is reported in
-`home.settings.warnings`; a value that cannot be understood is an error that names its file and key.
+What you can set in a home. The first of these that has a value counts: `open_home(overrides={…})`, an environment
+variable, `config/daemon.yaml`, the default. A key that is not in this table has no effect and is reported in
+`home.settings.warnings`; an invalid value is an error that names its file and key.
 
 | Key | Default | Variable | What it does |
 |---|---|---|---|
 """
 
 SETTINGS_FOOT = """
-A list is written as JSON or with commas between its items, a switch as `1`, `true`, `yes` or `on`. In the file, keys
-with a dot are nested:
+Write a list as JSON or separated by commas, and a switch as `1`, `true`, `yes` or `on`. In the file, keys with a dot
+are nested:
 
 ```yaml
 offline: false
@@ -60,31 +60,31 @@ COMMAND_HEAD = """\
 
 <!-- Generated from `amplifier_cli`: make pages -->
 
-`amplifier` runs agents in a terminal. It works in the current directory and keeps everything else in one home,
+`amplifier` runs agents in a terminal. They work in the current directory; everything else is kept in one home,
 `~/.amplifierd` unless `AMPLIFIERD_HOME` or `--home` names another.
 
-- Wherever something is listed or shown, `--json` prints it for programs.
-- A profile is named by its id or its name alone, a session by its id, the beginning of it, its name or the word `last`.
-- An error says what is wrong, where, and what to type; `amplifier --debug COMMAND` shows the traceback as well.
-- What the library logs is in `state/logs/amplifierd/command.log` of the home.
+- Add `--json` to any command that lists or shows something, and it prints JSON.
+- Name a profile by its id or its name, and a session by its id or the start of it, its name, or the word `last`.
+- An error says what is wrong, where, and how to fix it; `amplifier --debug COMMAND` adds the traceback.
+- Log messages go to `state/logs/amplifierd/command.log` in the home.
 
 ## Chat
 
 Enter sends a line. While the agent works, Enter steers it and Alt-Enter queues the next prompt; otherwise Alt-Enter
-begins a new line. `@path` brings in a file, Tab completes, Ctrl-X Ctrl-E opens an editor. Before something risky you
-are asked: `y` allows it once, `a` for the rest of the session, `n REASON` tells the agent why not. Ctrl-C stops the
-turn when the tools that run are done, a second one at once; Ctrl-D ends the chat. A session can be continued whatever
-ended it: `amplifier continue`.
+starts a new line. `@path` includes a file, Tab completes, Ctrl-X Ctrl-E opens your editor. Before anything risky the
+agent asks you: `y` allows it once, `a` for the rest of the session, and `n REASON` refuses and tells the agent why.
+Ctrl-C stops the turn once the running tools are done, a second Ctrl-C stops it at once, and Ctrl-D ends the chat.
+However a session ended, `amplifier continue` picks it up again.
 
-What an agent does is a line with a number: Ctrl-O shows the last one in full, `/expand N` another. Agents that it
-delegates to are a tree above the input line, each with what it does and what it used so far. An image file that you
-drag into the terminal, or whose path you paste, goes with the prompt, and Ctrl-V pastes the image in the clipboard
-(with `wl-paste`, `xclip` or `pngpaste`); it is sent while its mark, `[image 1: screen.png]`, is in the line. When a
-long turn ends or the agent waits for an answer, you are called: by the bell, or with `notify: desktop` by
-`notify-send`, or over ssh by the terminal itself, where it knows OSC 9 or OSC 777.
+Each tool call is shown as a numbered line: Ctrl-O shows the last one in full, `/expand N` any other. Sub-agents appear
+as a tree above the input line, with what each is doing and has used so far. To attach an image, drag the file into the
+terminal, paste its path, or press Ctrl-V to paste from the clipboard (this needs `wl-paste`, `xclip` or `pngpaste`);
+delete its mark, `[image 1: screen.png]`, to leave it out. When a long turn ends or the agent waits for an answer, the
+terminal bell rings. With `notify: desktop` you get a desktop notification instead: through `notify-send`, or over ssh
+through the terminal if it supports OSC 9 or OSC 777.
 
-A file `.amplifier/commands/NAME.md` of a trusted project, or `config/commands/NAME.md` of the home, is the command
-`/NAME`; `$ARGUMENTS` in it stands for what follows.
+To add a command `/NAME`, write `.amplifier/commands/NAME.md` in a trusted project, or `config/commands/NAME.md` in the
+home; `$ARGUMENTS` in it stands for what you type after the name.
 
 | Command | What it does |
 |---|---|
@@ -100,10 +100,10 @@ CODES_HEAD = """
 KEYS_HEAD = """
 ## Settings
 
-A value comes from a flag, else from the environment, else from `.amplifier/settings.local.yaml`,
-`.amplifier/settings.yaml`, or `config/settings.yaml` of the home, else it is the default; `amplifier config list` shows
-which. The files of a project count once its directory is trusted: `amplifier config trust`, or the answer to the
-question with which a chat begins.
+The first of these that has a value counts: a flag, an environment variable, `.amplifier/settings.local.yaml`,
+`.amplifier/settings.yaml`, `config/settings.yaml` in the home, the default. `amplifier config list` shows which one it
+was. A project's files count only once you trust its directory: say yes when a chat asks, or run
+`amplifier config trust`.
 
 | Key | Default | Variable | What it is |
 |---|---|---|---|
@@ -113,22 +113,23 @@ question with which a chat begins.
 PROJECT = """
 ## A project
 
-What a project brings along is in `.amplifier`, in its root or in the nearest directory above the current one. It can
-choose which code runs, so none of it counts before the directory is trusted: you are asked once, at a terminal, and
-`amplifier config trust` and `amplifier config trust --remove` change the answer. `AGENTS.md` is read in any case.
+A project keeps its own settings and additions in `.amplifier`, in its root or in the nearest directory above the
+current one. Because they can choose which code runs, none of them takes effect until you trust the directory: a chat
+asks you once, and `amplifier config trust` and `amplifier config trust --remove` change the answer. `AGENTS.md` is read
+whether you trust the directory or not.
 
 | File | What it is |
 |---|---|
-| `settings.yaml`, `settings.local.yaml` | settings, as above; the second is for you alone and belongs in `.gitignore` |
-| `overlay.md` | what changes about every agent here: `tools`, `hooks`, `providers`, `session`, `agents`, `exclude` |
-| `overlays/COLLECTION/PROFILE.md` | the same for one profile, laid over the former |
-| `modules/MODULE/` | modules of the project, named by their path: `source: ./modules/hooks-note` |
-| `commands/NAME.md` | the command `/NAME` of a chat |
+| `settings.yaml`, `settings.local.yaml` | settings, as above; the second is for you alone, so add it to `.gitignore` |
+| `overlay.md` | changes to every agent here: `tools`, `hooks`, `providers`, `session`, `agents`, `exclude` |
+| `overlays/COLLECTION/PROFILE.md` | changes to one profile, applied after `overlay.md` |
+| `modules/MODULE/` | the project's own modules, named by path: `source: ./modules/hooks-note` |
+| `commands/NAME.md` | the chat command `/NAME` |
 
-An overlay has the front matter of a profile, without `profile`. Flags count more than it does, and it can neither take
-out a module that a profile requires nor allow what its policy forbids. A module of the project lies in `.amplifier` and
-uses packages that are installed; what is to be fetched and locked belongs in a profile. `amplifier plan show` shows
-what comes of it.
+An overlay has the front matter of a profile, without `profile`. Flags win over it, and it can neither remove a module
+that a profile requires nor allow what the profile's policy forbids. A module of the project lives in `.amplifier` and
+uses packages that are already installed; anything that has to be fetched and locked belongs in a profile. Run
+`amplifier plan show` to see the result.
 
 ```markdown
 ---

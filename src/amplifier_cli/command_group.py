@@ -10,9 +10,11 @@ import typer
 from typer.core import TyperGroup
 
 from .command_table import COMMANDS, SECTIONS
-from .unset_options import keep_defaults
+from .parameters import adapt
 
 _WIDEST = 100
+_WHOLE = 500
+"""So many characters of a command's first sentence are listed: all, on as many lines as it takes."""
 
 
 class NounGroup(TyperGroup):
@@ -21,8 +23,13 @@ class NounGroup(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         command = super().get_command(ctx, cmd_name)
         if command is not None:
-            keep_defaults(command, ctx)
+            adapt(command, ctx)
         return command
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, command.get_short_help_str(_WHOLE)) for name, command in commands])
 
 
 class LazyGroup(NounGroup):
@@ -51,7 +58,7 @@ class RootGroup(LazyGroup):
     files: ClassVar[Mapping[str, str]] = {name: f"{name}_" if keyword.iskeyword(name) else name for name in COMMANDS}
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        keep_defaults(self, ctx)
+        adapt(self, ctx)
         return super().parse_args(ctx, args)
 
     def chosen(self, found: Any, cmd_name: str) -> Any:

@@ -34,21 +34,23 @@ class AppConfig(BaseModel):
 
     profile: str | None = Field(default=None, description="the profile of new sessions")
     bundle: str | None = Field(default=None, description="the bundle of new sessions, instead of a profile")
-    provider: str | None = Field(default=None, description="the provider that is asked, of those in the profile")
+    provider: str | None = Field(default=None, description="which of the profile's providers to use")
     model: str | None = Field(default=None, description="the model of that provider")
     effort: str | None = Field(default=None, description="how hard the model thinks: low, medium, high, …")
-    max_iterations: Annotated[int, Field(ge=1)] | None = Field(default=None, description="calls of the model in a turn")
+    max_iterations: Annotated[int, Field(ge=1)] | None = Field(
+        default=None, description="limit on model calls per turn"
+    )
     max_cost: Annotated[float, Field(ge=0)] | None = Field(
-        default=None, description="dollars that a session and its agents may use together"
+        default=None, description="spending limit in dollars for a session and its sub-agents"
     )
-    offline: bool | None = Field(default=None, description="no network for collections, profiles and bundles")
-    show_thinking: bool = Field(default=True, description="show what the model thinks, in one line")
+    offline: bool | None = Field(
+        default=None, description="do not use the network for collections, profiles and bundles"
+    )
+    show_thinking: bool = Field(default=True, description="show the model's thinking, in one line")
     bell_after: Annotated[float, Field(ge=0)] = Field(
-        default=20, description="call you when a turn of at least so many seconds ends; 0 never"
+        default=20, description="notify you when a turn of at least this many seconds ends; 0: never"
     )
-    notify: How = Field(
-        default="bell", description="how you are called then, and when the agent waits: bell, desktop, none"
-    )
+    notify: How = Field(default="bell", description="how to notify you, also when the agent waits: bell, desktop, none")
 
 
 @dataclass(frozen=True)

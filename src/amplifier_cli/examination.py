@@ -15,10 +15,14 @@ from typing import Any, Literal
 from amplifier_core.exceptions import AmplifierError
 from amplifier_sessions.session_directory import is_session_id
 from amplifier_sessions.session_query import SessionQuery
-from amplifierd.exceptions import SessionHeldError
+from amplifierd.exceptions import SessionHeldError, SettingsError
 from amplifierd.home import Home
 from amplifierd.session_defaults import WITHOUT_KEYS, default_profile
 from amplifierd.session_store.hold import Holder
+
+from .config import resolve_app_config
+from .invocation import Invocation
+from .session_choice import find_profile
 
 Grade = Literal["ok", "warning", "error"]
 _LEAST_PYTHON = (3, 11)
@@ -36,7 +40,7 @@ class Finding:
     repair: Callable[[], Awaitable[Any]] | None = None
 
 
-async def examine(home: Home) -> AsyncIterator[Finding]:
+async def examine(home: Home, invocation: Invocation) -> AsyncIterator[Finding]:
     """Yield what every check finds, one after the other."""
     yield _python()
     yield _git()
@@ -44,7 +48,7 @@ async def examine(home: Home) -> AsyncIterator[Finding]:
     yield _space(home)
     for warning in home.settings.warnings:
         yield Finding("settings", "warning", warning, f"correct {home.paths.settings_file}")
-    yield await _key(home)
+    yield await _agent(home, invocation)
     async for finding in _profiles(home):
         yield finding
     async for finding in _sessions(home):
@@ -88,14 +92,25 @@ def _space(home: Home) -> Finding:
     return Finding("space", "ok", told)
 
 
-async def _key(home: Home) -> Finding:
+async def _agent(home: Home, invocation: Invocation) -> Finding:
+    """Look at what new sessions run: the profile or the bundle of the settings, else the default."""
     try:
-        chosen = await default_profile(home.paths, home.settings, home.profiles, home.keys, environment=os.environ)
+        source = resolve_app_config(home=invocation.home).source()
+    except SettingsError as error:
+        return Finding("settings", "error", error.message, error.hint)
+    if "bundle" in source:
+        return Finding("agent", "ok", f"the bundle {source['bundle']} is used")
+    try:
+        chosen = (
+            str(await find_profile(home, source["profile"]))
+            if source
+            else await default_profile(home.paths, home.settings, home.profiles, home.keys, environment=os.environ)
+        )
     except (AmplifierError, ValueError) as error:
-        return Finding("key", "error", str(error), "choose a profile that exists: amplifier config set profile ID")
+        return Finding("agent", "error", str(error), "choose a profile that exists: amplifier config set profile ID")
     if chosen == WITHOUT_KEYS:
         return Finding("key", "warning", "no provider has a key; foundation/offline is used", "amplifier init")
-    return Finding("key", "ok", f"{chosen} is used")
+    return Finding("agent", "ok", f"{chosen} is used")
 
 
 async def _profiles(home: Home) -> AsyncIterator[Finding]:

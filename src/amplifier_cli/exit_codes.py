@@ -13,8 +13,8 @@ class ExitCode(IntEnum):
 
 MEANINGS = {
     ExitCode.OK: "done",
-    ExitCode.FAILURE: "it failed, or the turn did; the message says why",
-    ExitCode.USAGE: "a wrong option or argument, or settings that cannot be used",
+    ExitCode.FAILURE: "something failed; the message says what",
+    ExitCode.USAGE: "invalid options, arguments or settings",
     ExitCode.IN_USE: "another process holds the session",
-    ExitCode.INTERRUPTED: "Ctrl-C; the session is stored and can be continued",
+    ExitCode.INTERRUPTED: "Ctrl-C; the session is stored and you can continue it",
 }

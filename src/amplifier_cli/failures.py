@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import errno
 import sys
-from pathlib import Path
 
 from amplifier_core.exceptions import AmplifierError
 
@@ -26,43 +24,6 @@ def report(error: AmplifierError, *, debug: bool) -> ExitCode:
         if error.hint:
             say(f"  fix: {error.hint}")
     return exit_code_of(error)
-
-
-_REASONS = {
-    errno.ENOSPC: "free some space, or move the home: amplifier --home DIR",
-    errno.EFBIG: "allow larger files (ulimit -f), or move the home: amplifier --home DIR",
-    errno.EDQUOT: "free some space, or move the home: amplifier --home DIR",
-    errno.EACCES: "make it readable and writable for you, or choose another home: amplifier --home DIR",
-    errno.EPERM: "make it readable and writable for you, or choose another home: amplifier --home DIR",
-    errno.EROFS: "choose a home on a file system that can be written: amplifier --home DIR",
-}
-
-
-def as_reported(error: OSError) -> AmplifierError | None:
-    """Return what the operating system refused as an error that says how to fix it; None when nobody can."""
-    if error.errno == errno.ENOENT and not error.filename and not _has_working_dir():
-        return _known(error, "the current directory no longer exists", "go to one that does: cd")
-    if error.errno == errno.ENOENT and not error.filename:  # the word of tempfile for a disk that is full
-        return _known(error, str(error.strerror), "free some space, or name a directory that can be written in TMPDIR")
-    hint = _REASONS.get(error.errno or 0)
-    if hint is None:
-        return None
-    place = f"{error.filename}: " if error.filename else ""
-    return _known(error, f"{place}{error.strerror}", hint)
-
-
-def _known(error: OSError, message: str, hint: str) -> AmplifierError:
-    known = AmplifierError(message, hint=hint)
-    known.__cause__ = error
-    return known
-
-
-def _has_working_dir() -> bool:
-    try:
-        Path.cwd()
-    except FileNotFoundError:
-        return False
-    return True
 
 
 def say(text: str) -> None:

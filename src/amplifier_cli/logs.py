@@ -23,6 +23,12 @@ class _ScrubbedFormatter(logging.Formatter):
         return self._scrub(super().format(record))
 
 
+class _QuietFileHandler(RotatingFileHandler):
+    """Drops what it cannot write: on a full or read-only disk the command itself says what is wrong."""
+
+    def handleError(self, record: logging.LogRecord) -> None: ...
+
+
 @contextmanager
 def logging_to(directory: Path, *, debug: bool, scrub: Callable[[str], str]) -> Iterator[None]:
     """Send logs without secrets to `command.log` in a directory, or to stderr, as long as a block runs."""
@@ -30,7 +36,7 @@ def logging_to(directory: Path, *, debug: bool, scrub: Callable[[str], str]) -> 
     if debug:
         handler = logging.StreamHandler()
     else:
-        handler = RotatingFileHandler(directory / "command.log", maxBytes=_LARGEST, backupCount=1, delay=True)
+        handler = _QuietFileHandler(directory / "command.log", maxBytes=_LARGEST, backupCount=1, delay=True)
         handler.addFilter(lambda record: _is_there(directory))
     handler.setLevel(logging.INFO if debug else logging.WARNING)
     handler.setFormatter(_ScrubbedFormatter(scrub))

@@ -44,7 +44,7 @@ app = typer.Typer(
 def root(
     ctx: typer.Context,
     home: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Where everything is kept instead of AMPLIFIERD_HOME.")
+        str | None, typer.Option(metavar="DIR", help="Keep everything here, not in AMPLIFIERD_HOME or ~/.amplifierd.")
     ] = None,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
     version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
@@ -54,7 +54,7 @@ def root(
     A profile or a bundle names the modules of an agent; this command runs it in the current directory. Without a key
     for a model it uses the profile foundation/offline, which follows plain requests by rules.
     """
-    ctx.obj = Invocation(home=home, debug=debug)
+    ctx.obj = Invocation(home=Path(home) if home else None, debug=debug)
     if version:
         from .version import version as current  # read when it is asked for
 
@@ -74,6 +74,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if argv is None:
         gc.set_threshold(_NEW_OBJECTS)
         atexit.register(gc.freeze)  # at its end nobody needs to look through everything once more
+    _open_closed_streams()
     arguments = list(sys.argv[1:] if argv is None else argv)
     if COMPLETE_VARIABLE in os.environ:
         from typer.completion import completion_init  # type: ignore[attr-defined] # only when a shell completes
@@ -85,11 +86,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         return ended.code if isinstance(ended.code, int) else ExitCode.OK if ended.code is None else ExitCode.FAILURE
     except Exception as error:
         from amplifier_core.exceptions import AmplifierError  # loaded when something went wrong
+        from amplifierd.os_errors import explained
 
-        from .failures import as_reported, report
+        from .failures import report
 
-        known = as_reported(error) if isinstance(error, OSError) else error
+        known = explained(error) if isinstance(error, OSError) else error
         if isinstance(known, AmplifierError):
             return report(known, debug="--debug" in arguments)
         raise
     return ExitCode.OK
+
+
+def _open_closed_streams() -> None:
+    """Stand in for standard streams that the caller closed, for which Python has None."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 # for the whole process

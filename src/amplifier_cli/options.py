@@ -10,36 +10,36 @@ import typer
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 ProfileOption = Annotated[
-    str | None, typer.Option("--profile", metavar="ID", help="The profile to run; its name alone will do.")
+    str | None, typer.Option("--profile", metavar="ID", help="The profile to use, by id or name.")
 ]
-Bundle = Annotated[str | None, typer.Option("--bundle", metavar="REF", help="The bundle to run, by name or source.")]
+Bundle = Annotated[str | None, typer.Option("--bundle", metavar="REF", help="The bundle to use, by name or source.")]
 PlanFile = Annotated[
-    Path | None, typer.Option("--plan", metavar="FILE", help="The mount plan to run, as JSON or YAML.")
+    Path | None, typer.Option("--plan", metavar="FILE", help="The mount plan to use, as JSON or YAML.")
 ]
 Provider = Annotated[
-    str | None, typer.Option("-p", "--provider", metavar="NAME", help="The provider to ask, of those in the profile.")
+    str | None, typer.Option("-p", "--provider", metavar="NAME", help="Which of the profile's providers to use.")
 ]
-Model = Annotated[str | None, typer.Option("-m", "--model", metavar="NAME", help="The model to ask.")]
+Model = Annotated[str | None, typer.Option("-m", "--model", metavar="NAME", help="The model to use.")]
 Effort = Annotated[
     str | None, typer.Option("--effort", metavar="LEVEL", help="How hard the model thinks: low, medium, high, …")
 ]
 MaxIterations = Annotated[
-    int | None, typer.Option("--max-iterations", min=1, metavar="N", help="Most calls of the model in a turn.")
+    int | None, typer.Option("--max-iterations", min=1, metavar="N", help="Limit on model calls per turn.")
 ]
 MaxCost = Annotated[
-    float | None, typer.Option("--max-cost", min=0, metavar="USD", help="Most money that the session may use.")
+    float | None, typer.Option("--max-cost", min=0, metavar="USD", help="Spending limit for the session, in dollars.")
 ]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Answer yes to every question of the agent.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Approve everything the agent asks for.")]
 Daemon = Annotated[
     bool | None,
     typer.Option(
         "--daemon/--no-daemon",
-        help="Run in the daemon, or in this process; else in a daemon if one runs.",
+        help="Run in the daemon or in this process; by default in the daemon if it is running.",
         show_default=False,
     ),
 ]
-Offline = Annotated[bool, typer.Option("--offline", help="Fetch nothing.")]
-Frozen = Annotated[bool, typer.Option("--frozen", help="Refuse a profile whose build is not exactly what is locked.")]
+Offline = Annotated[bool, typer.Option("--offline", help="Do not use the network.")]
+Frozen = Annotated[bool, typer.Option("--frozen", help="Fail if the profile's build does not match its lock.")]
 
 
 def checked_source(profile: str | None, bundle: str | None, plan: Path | None) -> None:

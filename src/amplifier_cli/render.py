@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import sys
+import textwrap
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -35,6 +36,15 @@ def write(text: str = "", stream: TextIO | None = None) -> None:
     stream = stream or sys.stdout
     encoding = stream.encoding or "utf-8"
     stream.write(text.encode(encoding, errors="backslashreplace").decode(encoding) + "\n")
+
+
+def can_show(text: str) -> bool:
+    """Say whether stdout has a text's characters."""
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def write_json(value: Any) -> None:
@@ -69,6 +79,22 @@ def write_fields(fields: Mapping[str, Any]) -> None:
     width = max(map(len, shown), default=0)
     for name, value in shown.items():
         write(f"{styled(f'{name:<{width}}', 'dim')}{_GAP}{value}")
+
+
+def columns(rows: Mapping[str, str]) -> list[str]:
+    """Return lines of names and what they mean, in two columns that fit the terminal."""
+    room = max(shutil.get_terminal_size().columns - 1, 3 * _NARROW)
+    width = min(max(map(_width, rows), default=0), room // 3)
+    lines = []
+    for name, text in rows.items():
+        first, *rest = textwrap.wrap(text, room - width - 2 * len(_GAP)) or [""]
+        lead = f"{_GAP}{styled(name, 'bold')}"
+        if _width(name) > width:
+            lines.append(lead)
+            lead, name = _GAP, ""
+        lines.append(f"{lead}{' ' * (width - _width(name))}{_GAP}{first}")
+        lines += [" " * (width + 2 * len(_GAP)) + line for line in rest]
+    return lines
 
 
 def ago(moment: str | None) -> str:

@@ -13,8 +13,8 @@ from amplifierd.yaml_edits import edited, replace_text
 from .config import Layer
 from .failures import UsageError
 
-Project = Annotated[bool, typer.Option("--project", help="In the project's file, which is shared.")]
-Local = Annotated[bool, typer.Option("--local", help="In the project's file that is yours alone.")]
+Project = Annotated[bool, typer.Option("--project", help="Use the project's shared settings file.")]
+Local = Annotated[bool, typer.Option("--local", help="Use the project's settings.local.yaml, for you alone.")]
 
 
 def chosen_layer(*, project: bool, local: bool) -> Layer:

@@ -8,13 +8,14 @@ from difflib import get_close_matches
 from .failures import UsageError
 
 _SHOWN = 3
+_ALIKE = 0.65
 
 
 def nearest(typed: str, known: Iterable[str]) -> list[str]:
     """Return the known names that a typed one resembles, the likeliest first."""
     names = [*known]
     begins = [name for name in names if typed and name.startswith(typed)]
-    return [*dict.fromkeys([*begins, *get_close_matches(typed, names, n=_SHOWN, cutoff=0.6)])][:_SHOWN]
+    return [*dict.fromkeys([*begins, *get_close_matches(typed, names, n=_SHOWN, cutoff=_ALIKE)])][:_SHOWN]
 
 
 def did_you_mean(typed: str, known: Iterable[str]) -> str:
@@ -41,5 +42,5 @@ def pick(typed: str, known: Iterable[str], what: str, *, key: Callable[[str], st
         raise UsageError(
             f"{typed!r} fits {len(found)} {what}s: {some}{', …' if len(found) > _SHOWN else ''}", hint="type more of it"
         )
-    hint = did_you_mean(typed, map(key, names)) or did_you_mean(typed, names) or see
+    hint = did_you_mean(typed, names) or did_you_mean(typed, map(key, names)) or see
     raise UsageError(f"there is no {what} {typed!r}", hint=hint)

@@ -177,7 +177,7 @@ def test_the_commands_of_a_chat(anywhere: Any) -> None:
     terminal.type("/rename The file")
     terminal.expect("'The file'")
     terminal.type("/model other")
-    terminal.expect("from now on other is asked")
+    terminal.expect("switched to other")
     terminal.type("/save talk.md")
     terminal.expect("saved in")
     terminal.type("/undo")
@@ -189,7 +189,7 @@ def test_the_commands_of_a_chat(anywhere: Any) -> None:
     terminal.type("/clear")
     terminal.expect("a new session")
     terminal.type("/queue")
-    terminal.expect("nothing waits")
+    terminal.expect("the queue is empty")
     terminal.type("/quit")
 
     assert terminal.end() == 0

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -99,7 +100,7 @@ def test_a_directory_that_is_gone_is_named(amplifier: Any) -> None:
 
     assert (run.returncode, run.stderr) == (
         1,
-        "error: the current directory no longer exists\n  fix: go to one that does: cd\n",
+        "error: the current directory no longer exists\n  fix: change to one that does: cd\n",
     )
 
 
@@ -146,9 +147,51 @@ sys.exit(main(["--home", sys.argv[1], "run", "Hi"]))
     run = main_in(amplifier, program, str(closed / "home"))
 
     assert run.returncode != 0
-    parts = ("error: ", "Permission denied", "fix: make it readable and writable for you", "amplifier --home DIR")
+    parts = ("error: ", "Permission denied", "fix: make it readable and writable for you", "--home DIR")
     assert missing(run.stderr, parts) == [], run.stderr
     assert "Traceback" not in run.stderr
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-"])
+def test_closed_streams_are_no_obstacle(amplifier: Any, closed: str) -> None:
+    command = shlex.join(amplifier.command(["run", "--profile", "offline", "read notes.md"]))
+
+    run = subprocess.run(
+        ["sh", "-c", f"{command} {closed}"],
+        cwd=amplifier.work,
+        env=amplifier.environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (run.returncode, run.stderr) == (0, "")
+    assert ("buy milk" in run.stdout) == (closed != ">&-")
+
+
+def test_an_empty_home_option_is_as_good_as_none(amplifier: Any) -> None:
+    amplifier("--home", "", "run", "--profile", "offline", "Hi")
+
+    assert [file.name for file in amplifier.work.iterdir()] == ["notes.md"]
+
+
+def test_a_directory_where_a_settings_file_belongs_is_named(say: Say, amplifier: Any) -> None:
+    (amplifier.home / "config" / "settings.yaml").mkdir(parents=True)
+
+    said = say("config", "set", "model", "small")
+
+    assert said.code == 1
+    assert missing(said.err, ("error: ", "settings.yaml: Is a directory", "fix: move what is there")) == [], said.err
+
+
+def test_a_log_that_cannot_be_written_keeps_nobody_from_reading(say: Say, amplifier: Any) -> None:
+    (amplifier.home / "state" / "logs" / "amplifierd" / "command.log").mkdir(parents=True)
+    (amplifier.home / "state" / "index.lock").mkdir()
+    (amplifier.home / "state" / "sessions").mkdir()
+
+    said = say("session", "list", "--json")
+
+    assert (said.code, said.out, said.err) == (0, "[]\n", "")
 
 
 def test_a_session_in_use_is_told_with_its_holder_and_goes_on_when_that_is_gone(amplifier: Any) -> None:

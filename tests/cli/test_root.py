@@ -28,6 +28,15 @@ def test_every_command_has_a_help_that_teaches_with_examples(say: Say, name: str
     assert "Examples:" in said.out
 
 
+def test_help_lists_what_each_command_of_a_noun_does_in_full(say: Say) -> None:
+    assert "..." not in say("session", "--help").out.partition("Commands:")[2]
+
+
+def test_usage_shows_arguments_in_capitals_and_which_can_be_left_out(say: Say) -> None:
+    assert "Usage: amplifier session rename [OPTIONS] SESSION NAME\n" in say("session", "rename", "-h").out
+    assert "Usage: amplifier tool invoke [OPTIONS] TOOL [KEY=VALUE]...\n" in say("tool", "invoke", "-h").out
+
+
 def test_the_version_is_told_in_two_ways(say: Say) -> None:
     assert say("--version").out == f"amplifier {__version__}\n"
     assert json.loads(say("version", "--json").out)["amplifier"] == __version__

@@ -52,6 +52,11 @@ def test_without_sessions_the_list_says_what_to_type(say: Say) -> None:
     assert json.loads(say("session", "list", "--json").out) == []
 
 
+def test_a_filter_that_nothing_passes_is_not_taken_for_an_empty_home(say: Say, session_id: str) -> None:
+    assert say("session", "list", "--status", "failed").out == "No session matches\n"
+    assert say("session", "list", "--status", "bogus").code == 2
+
+
 def test_a_beginning_of_an_id_is_enough_if_it_is_the_only_one(say: Say, session_id: str) -> None:
     say("session", "fork", session_id)
 

@@ -14,6 +14,7 @@ import pytest
 sys.path.append(str(Path(__file__).parent))
 
 from plans import call, plan_file
+from terminal import CTRL_C, Terminal
 
 Say = Callable[..., Any]
 
@@ -162,3 +163,30 @@ def test_a_git_that_does_not_work_is_found(say: Say, tmp_path: Path, monkeypatch
     found = findings(say)["git"][0]
 
     assert (found["grade"], "git does not work" in found["message"]) == ("error", True)
+
+
+@pytest.mark.parametrize(
+    ("settings", "check", "says"),
+    [("profile: foundation/nope\n", "agent", "there is no profile"), ("max_cost: lots\n", "settings", "max_cost")],
+)
+def test_the_doctor_looks_at_the_settings_of_the_command(
+    say: Say, amplifier: Any, settings: str, check: str, says: str
+) -> None:
+    file = amplifier.home / "config" / "settings.yaml"
+    file.parent.mkdir(parents=True)
+    file.write_text(settings)
+
+    (found,) = findings(say)[check]
+
+    assert (found["grade"], says in found["message"]) == ("error", True)
+
+
+@pytest.mark.usefixtures("no_server")
+def test_ctrl_c_ends_a_question(amplifier: Any) -> None:
+    terminal = Terminal(amplifier, "init")
+    terminal.expect("Which provider")
+
+    terminal.press(CTRL_C)
+
+    assert terminal.end() == 130
+    assert not (amplifier.home / "config" / "settings.yaml").exists()

@@ -16,7 +16,7 @@ from amplifier_cli.details import Details
 from amplifier_cli.notification import notify
 from amplifier_cli.render import styled
 from amplifier_cli.resumption import Opening, begun
-from amplifier_cli.session_names import short_id
+from amplifier_cli.session_names import agent_of, short_id
 from amplifier_cli.session_places import SessionPlace, lost_with
 from amplifier_cli.turn_view import Event, TurnView
 from amplifier_core.exceptions import AmplifierError
@@ -75,6 +75,9 @@ class Chat:
             DaemonLostError: the daemon that the session runs in has ended, and none came after it.
         """
         await self.switch(opening)
+        self.page.line(
+            styled(f"{agent_of(self.session.record)}; /help lists the commands, Ctrl-D ends the chat", "dim")
+        )
         try:
             while not self.is_over:
                 try:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from amplifier_cli.failures import UsageError
 from amplifier_cli.message_text import message_text
-from amplifier_cli.render import money, shortened, styled
+from amplifier_cli.render import columns, counted, money, shortened, styled
 from amplifier_cli.resumption import change_agent, same_agent
 from amplifier_cli.session_choice import find_profile
 from amplifier_cli.session_names import short_id
@@ -24,6 +24,16 @@ if TYPE_CHECKING:
 
 Run = Callable[["Chat", str], Awaitable[None]]
 _WIDE = 70
+_KEYS = {
+    "Enter": "send, or steer the agent while it works",
+    "Alt-Enter": "queue the next prompt while it works, else start a new line",
+    "@path": "include a file",
+    "Ctrl-V": "paste an image; dragging an image file here works too",
+    "Ctrl-O": "show the last tool call in full",
+    "Ctrl-X Ctrl-E": "write the prompt in your editor",
+    "Ctrl-C": "stop the turn",
+    "Ctrl-D": "end the chat",
+}
 
 
 @dataclass(frozen=True)
@@ -49,27 +59,28 @@ async def run_command(chat: Chat, name: str, arguments: str) -> None:
 
 
 async def _help(chat: Chat, arguments: str) -> None:
-    for name, command in COMMANDS.items():
-        chat.page.line(f"  {styled(f'/{name} {command.usage}'.strip(), 'bold')}  {command.help}")
-    for name, own in chat.own_commands().items():
-        chat.page.line(f"  {styled(f'/{name}', 'bold')}  {own.description}")
-    chat.page.line("  Enter sends, or steers the agent while it works; Alt-Enter queues, or begins a line.")
-    chat.page.line("  Ctrl-O shows the last tool call in full, Ctrl-V pastes an image, or drag an image file here.")
-    chat.page.line("  @path names a file, Ctrl-X Ctrl-E opens an editor, Ctrl-C stops a turn, Ctrl-D ends the chat.")
+    commands = {f"/{name} {command.usage}".strip(): command.help for name, command in COMMANDS.items()}
+    own = {f"/{name}": own.description for name, own in chat.own_commands().items()}
+    for line in columns({**commands, **own}):
+        chat.page.line(line)
+    chat.page.line("")
+    for line in columns(_KEYS):
+        chat.page.line(line)
 
 
 async def _status(chat: Chat, arguments: str) -> None:
     record = await chat.session.read()
     agent = record.profile_name or record.bundle or "plan"
     chat.page.line(f"  session {chat.short_id}{f' ({record.name})' if record.name else ''} in {record.working_dir}")
-    chat.page.line(f"  agent {agent}, model {record.model or 'not asked yet'}, {record.turn_count} turns")
+    chat.page.line(f"  agent {agent}, model {record.model or 'none yet'}, {record.turn_count} turns")
     for warning in record.load_warnings:
         chat.page.line(styled(f"  {warning.get('module_id')} is not there: {warning.get('error')}", "yellow"))
 
 
 async def _tools(chat: Chat, arguments: str) -> None:
-    for tool in sorted(await chat.session.tools(), key=lambda tool: str(tool["name"])):
-        chat.page.line(f"  {styled(str(tool['name']), 'bold')}  {shortened(str(tool['description']), _WIDE)}")
+    tools = sorted(await chat.session.tools(), key=lambda tool: str(tool["name"]))
+    for line in columns({str(tool["name"]): shortened(str(tool["description"]), _WIDE) for tool in tools}):
+        chat.page.line(line)
 
 
 async def _agents(chat: Chat, arguments: str) -> None:
@@ -83,29 +94,29 @@ async def _profile(chat: Chat, arguments: str) -> None:
         return
     profile = str(await find_profile(chat.home, arguments))
     await chat.session.change_profile(profile)
-    chat.page.line(f"  from now on {profile} answers; it knows what was said")
+    chat.page.line(f"  switched to {profile}; the conversation is kept")
 
 
 async def _model(chat: Chat, arguments: str) -> None:
     if not arguments:
-        chat.page.line(f"  {(await chat.session.read()).model or 'none was asked yet'}")
+        chat.page.line(f"  {(await chat.session.read()).model or 'no model was used yet'}")
         return
     provider, _, model = arguments.rpartition("/")
     await change_agent(chat.home, chat.session, {"provider": provider or None, "model": model})
-    chat.page.line(f"  from now on {arguments} is asked")
+    chat.page.line(f"  switched to {arguments}")
 
 
 async def _effort(chat: Chat, arguments: str) -> None:
     if not arguments:
         raise UsageError("how hard should the model think?", hint="/effort low, medium, high, …")
     await change_agent(chat.home, chat.session, {"effort": arguments})
-    chat.page.line(f"  from now on the model thinks with effort {arguments}")
+    chat.page.line(f"  effort is now {arguments}")
 
 
 async def _context(chat: Chat, arguments: str) -> None:
     parts = await chat.session.last_request()
     if not parts:
-        chat.page.line("  no model was asked yet")
+        chat.page.line("  no request was sent yet")
         return
     filled: dict[str, int] = {}
     for part in parts:
@@ -137,7 +148,7 @@ async def _cost(chat: Chat, arguments: str) -> None:
     tokens = used.get("tokens") or {}
     told = f"{tokens.get('input', 0):,} tokens in, {tokens.get('output', 0):,} out"
     chat.page.line(f"  {told}, {used.get('tool_calls', 0)} tool calls")
-    chat.page.line(f"  {money(used.get('cost_usd')) or 'the price is not known'}")
+    chat.page.line(f"  {money(used.get('cost_usd')) or 'the cost is unknown'}")
     for name, part in (used.get("by_agent") or {}).items():
         chat.page.line(
             f"  agent {name}: {(part.get('tokens') or {}).get('total', 0):,} tokens {money(part.get('cost_usd'))}"
@@ -155,6 +166,8 @@ async def _goal(chat: Chat, arguments: str) -> None:
 async def _fork(chat: Chat, arguments: str) -> None:
     if arguments and not arguments.isdecimal():
         raise UsageError(f"{arguments!r} is not the number of a turn", hint="/fork, or /fork 2")
+    if not (await chat.session.read()).turn_count:
+        raise UsageError("there is no turn to fork from", hint="say something first")
     forked = await chat.session.fork(int(arguments) if arguments else None)
     before = chat.short_id
     await chat.switch(chat.place.resume(forked, chat.approver))
@@ -163,7 +176,7 @@ async def _fork(chat: Chat, arguments: str) -> None:
 
 async def _rename(chat: Chat, arguments: str) -> None:
     await chat.session.rename(arguments)
-    chat.page.line(f"  the session is called {arguments!r}" if arguments else "  the session has no name any more")
+    chat.page.line(f"  the session is called {arguments!r}" if arguments else "  the session no longer has a name")
 
 
 async def _clear(chat: Chat, arguments: str) -> None:
@@ -186,7 +199,7 @@ async def _undo(chat: Chat, arguments: str) -> None:
     if result is not None and not result.done:
         names = ", ".join(result.foreign)
         raise UsageError(f"someone else has changed since: {names}", hint="/undo --force restores these too")
-    chat.page.line(f"  turn {turn} is undone, {len(result.restored) if result else 0} files are restored")
+    chat.page.line(f"  turn {turn} is undone, {counted(len(result.restored) if result else 0, 'file')} restored")
 
 
 async def _diff(chat: Chat, arguments: str) -> None:
@@ -210,7 +223,7 @@ async def _queue(chat: Chat, arguments: str) -> None:
     for position, prompt in enumerate(waiting, start=1):
         chat.page.line(f"  {position}. {shortened(prompt, _WIDE)}")
     if not waiting:
-        chat.page.line("  nothing waits")
+        chat.page.line("  the queue is empty")
 
 
 async def _quit(chat: Chat, arguments: str) -> None:
@@ -234,24 +247,24 @@ def _as_markdown(message: Message) -> str:
 
 
 COMMANDS: dict[str, SlashCommand] = {
-    "help": SlashCommand(_help, "show what there is"),
-    "status": SlashCommand(_status, "show session, agent and model"),
+    "help": SlashCommand(_help, "list the commands and keys"),
+    "status": SlashCommand(_status, "show the session, agent and model"),
     "tools": SlashCommand(_tools, "list the agent's tools"),
-    "agents": SlashCommand(_agents, "list the agents that it can delegate to"),
-    "profile": SlashCommand(_profile, "show the profile, or go on with another", "[ID]"),
-    "model": SlashCommand(_model, "show the model, or ask another", "[[PROVIDER/]NAME]"),
-    "effort": SlashCommand(_effort, "let the model think harder, or less hard", "LEVEL"),
-    "context": SlashCommand(_context, "show what fills the model's window, by source"),
-    "compact": SlashCommand(_compact, "leave older parts of the conversation out of what the model sees"),
-    "expand": SlashCommand(_expand, "show a tool call or a thought in full, by default the last", "[N]"),
-    "cost": SlashCommand(_cost, "show what the session used"),
-    "goal": SlashCommand(_goal, "work on until a command succeeds", GOAL.removeprefix("/goal ")),
-    "fork": SlashCommand(_fork, "go on in a copy, from the last turn or another", "[TURN]"),
+    "agents": SlashCommand(_agents, "list the agents it can delegate to"),
+    "profile": SlashCommand(_profile, "show the profile, or switch to another", "[ID]"),
+    "model": SlashCommand(_model, "show the model, or switch to another", "[[PROVIDER/]NAME]"),
+    "effort": SlashCommand(_effort, "set how hard the model thinks", "LEVEL"),
+    "context": SlashCommand(_context, "show what fills the context window"),
+    "compact": SlashCommand(_compact, "drop older messages from what the model sees"),
+    "expand": SlashCommand(_expand, "show a tool call or thought in full; by default the last", "[N]"),
+    "cost": SlashCommand(_cost, "show tokens and cost so far"),
+    "goal": SlashCommand(_goal, "keep working until a command succeeds", GOAL.removeprefix("/goal ")),
+    "fork": SlashCommand(_fork, "continue in a copy of the session, from the last turn or another", "[TURN]"),
     "rename": SlashCommand(_rename, "give the session a name", "NAME"),
-    "clear": SlashCommand(_clear, "begin a new session with the same agent"),
-    "save": SlashCommand(_save, "write the conversation to a file", "[FILE]"),
-    "undo": SlashCommand(_undo, "take back the last turn, in files and conversation", "[--force]"),
-    "diff": SlashCommand(_diff, "show what the last turn changed in files"),
-    "queue": SlashCommand(_queue, "show the prompts that wait, drop or edit one", "[drop N | edit N]"),
-    "quit": SlashCommand(_quit, "end the chat; the session stays"),
+    "clear": SlashCommand(_clear, "start a new session with the same agent"),
+    "save": SlashCommand(_save, "save the conversation to a file", "[FILE]"),
+    "undo": SlashCommand(_undo, "undo the last turn, in files and conversation", "[--force]"),
+    "diff": SlashCommand(_diff, "show which files the last turn changed"),
+    "queue": SlashCommand(_queue, "show queued prompts, drop or edit one", "[drop N | edit N]"),
+    "quit": SlashCommand(_quit, "end the chat; the session is kept"),
 }

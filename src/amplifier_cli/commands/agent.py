@@ -19,9 +19,9 @@ from amplifierd.home import Home
 from amplifierd.sessions.unsecret import without_secrets
 
 app = new_group(
-    "Look at the agents of a profile or a bundle.\n\n"
-    "An agent is a text with a description, and what it changes about the plan of the one that delegates to it. The "
-    "model calls it by name, in a session of its own.",
+    "List and show the agents of a profile or a bundle.\n\n"
+    "An agent is an instruction with a description, and the changes it makes to its parent's plan. The model calls "
+    "it by name; it works in a session of its own.",
     "amplifier agent list --profile coding",
     "amplifier agent show reviewer --profile coding",
 )
@@ -35,7 +35,7 @@ def list_agents(
     plan: PlanFile = None,
     as_json: Json = False,
 ) -> None:
-    """List the agents of a profile, a bundle or a plan; by default of what new sessions run."""
+    """List the agents of a profile, a bundle or a plan; by default of what new sessions use."""
 
     async def work(home: Home) -> None:
         chosen = await chosen_plan(home, invocation_of(ctx), profile, bundle=bundle, file=plan)
@@ -52,13 +52,13 @@ def list_agents(
 @app.command(epilog=examples("amplifier agent show reviewer --profile coding"))
 def show(
     ctx: typer.Context,
-    agent: Annotated[str, typer.Argument(help="Its name, or the beginning of it.", show_default=False)],
+    agent: Annotated[str, typer.Argument(help="Its name or the start of it.", show_default=False)],
     profile: ProfileOption = None,
     bundle: Bundle = None,
     plan: PlanFile = None,
     as_json: Json = False,
 ) -> None:
-    """Show what an agent is for, what it changes about the plan, and the text that it works by."""
+    """Show an agent's description, its changes to the plan, and its instruction."""
 
     async def work(home: Home) -> None:
         chosen = await chosen_plan(home, invocation_of(ctx), profile, bundle=bundle, file=plan)

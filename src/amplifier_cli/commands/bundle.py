@@ -28,7 +28,7 @@ from amplifierd.home import Home
 from amplifierd.sessions.unsecret import without_secrets
 
 app = new_group(
-    "Register, look at and use bundles.\n\n"
+    "Register, inspect and use bundles.\n\n"
     "A bundle is a file, bundle.md or bundle.yaml, that names the modules of an agent and includes other bundles. It "
     "comes from a git repository, a directory, a file or an archive.",
     "amplifier bundle add git+https://github.com/org/my-bundle@v1",
@@ -45,10 +45,10 @@ _WIDE = 100
 @app.command("list", epilog=examples("amplifier bundle list", "amplifier bundle list --all --json"))
 def list_bundles(
     ctx: typer.Context,
-    included: Annotated[bool, typer.Option("--all", help="Also those that others include.")] = False,
+    included: Annotated[bool, typer.Option("--all", help="Include bundles that others include.")] = False,
     as_json: Json = False,
 ) -> None:
-    """List the bundles that are known here by name."""
+    """List the registered bundles."""
 
     async def work(home: Home) -> None:
         states = home.bundles.get_state()
@@ -66,7 +66,7 @@ def list_bundles(
 
 @app.command(epilog=examples("amplifier bundle show my-bundle", "amplifier bundle show ./bundle.md --json"))
 def show(ctx: typer.Context, bundle: BundleArgument, offline: Offline = False, as_json: Json = False) -> None:
-    """Show what a bundle and its includes come to: modules, agents, context files and the instruction."""
+    """Show a bundle composed with its includes: modules, agents, context files and instruction."""
 
     async def work(home: Home) -> None:
         found = await find_bundle(home, bundle)
@@ -95,11 +95,11 @@ def show(ctx: typer.Context, bundle: BundleArgument, offline: Offline = False, a
 def add(
     ctx: typer.Context,
     source: Annotated[str, typer.Argument(help="A git+ address, a path or an archive.", show_default=False)],
-    name: Annotated[str | None, typer.Option(help="What to call it here instead of its own name.")] = None,
+    name: Annotated[str | None, typer.Option(help="Register it under this name instead of its own.")] = None,
     offline: Offline = False,
     as_json: Json = False,
 ) -> None:
-    """Fetch a bundle with everything it includes, and remember it by name. One that cannot be used is not added."""
+    """Register a bundle by name, and fetch it with everything it includes. One that does not work is not added."""
 
     async def work(home: Home) -> None:
         registry, place = home.bundles, absolute_source(source)
@@ -127,9 +127,9 @@ def add(
 
 @app.command(epilog=examples("amplifier bundle remove my-bundle"))
 def remove(
-    ctx: typer.Context, bundle: Annotated[str, typer.Argument(help="Its name here.", show_default=False)]
+    ctx: typer.Context, bundle: Annotated[str, typer.Argument(help="Its registered name.", show_default=False)]
 ) -> None:
-    """Forget a bundle's name. Nothing that you wrote is deleted; what was fetched goes with amplifier source prune."""
+    """Unregister a bundle. Your own files are not touched; amplifier source prune removes what was fetched."""
 
     async def work(home: Home) -> None:
         registered = _registered(home, bundle)
@@ -148,7 +148,7 @@ def remove(
     )
 )
 def use(ctx: typer.Context, bundle: BundleArgument, project: Project = False, local: Local = False) -> None:
-    """Run a bundle in new sessions from now on, instead of a profile."""
+    """Use a bundle for new sessions, instead of a profile."""
     layer = chosen_layer(project=project, local=local)
 
     async def work(home: Home) -> None:
@@ -165,12 +165,12 @@ def use(ctx: typer.Context, bundle: BundleArgument, project: Project = False, lo
 def validate(
     ctx: typer.Context,
     bundle: BundleArgument,
-    part: Annotated[bool, typer.Option("--part", help="It is meant to be included, not to be run by itself.")] = False,
-    strict: Annotated[bool, typer.Option("--strict", help="What is missing is an error, in includes, too.")] = False,
+    part: Annotated[bool, typer.Option("--part", help="It is meant to be included, so it may be incomplete.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Treat missing parts as errors, also in includes.")] = False,
     offline: Offline = False,
     as_json: Json = False,
 ) -> None:
-    """Check that a bundle is well formed and names everything a session needs. Exits with 1 if not."""
+    """Check that a bundle is well formed and complete; exits with 1 if not."""
 
     async def work(home: Home) -> bool:
         found = await find_bundle(home, bundle, open_bundles(home.paths, home.settings, home.progress, strict=strict))

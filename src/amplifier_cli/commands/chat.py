@@ -44,10 +44,10 @@ def chat(
     frozen: Frozen = False,
     daemon: Daemon = None,
 ) -> None:
-    """Talk to an agent that works in the current directory; amplifier alone does the same.
+    """Chat with an agent that works in the current directory; amplifier alone does the same.
 
-    Enter sends a line, and while the agent works it steers it; Alt-Enter queues the next prompt. @path brings in a
-    file, /help lists the commands of a chat. Ctrl-C stops a turn, Ctrl-D ends the chat; the session is kept.
+    Enter sends a line, or steers the agent while it works; Alt-Enter queues the next prompt. @path includes a file,
+    /help lists the chat commands. Ctrl-C stops a turn, Ctrl-D ends the chat; the session is kept.
     """
     from amplifier_cli.chat.start import begin_chat  # needs a terminal's libraries
 

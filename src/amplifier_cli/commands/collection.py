@@ -21,22 +21,22 @@ from amplifierd.collections.models import Collection, SyncResult
 from amplifierd.home import Home
 
 app = new_group(
-    "See, add and update the collections that profiles come from.\n\n"
-    "A collection is a git repository, a directory or an archive with profiles in it. The collection foundation comes "
-    "with Amplifier; local holds the profiles that you write yourself.",
+    "List, add and update collections of profiles.\n\n"
+    "A collection is a git repository, a directory or an archive that holds profiles. The collection foundation "
+    "ships with Amplifier; local holds your own profiles.",
     "amplifier collection list",
     "amplifier collection add team git+https://github.com/org/profiles@v1",
     "amplifier collection sync",
 )
 
 CollectionArgument = Annotated[
-    str, typer.Argument(metavar="COLLECTION", help="Its id, or the beginning of it.", show_default=False)
+    str, typer.Argument(metavar="COLLECTION", help="Its id or the start of it.", show_default=False)
 ]
 
 
 @app.command("list", epilog=examples("amplifier collection list", "amplifier collection list --json"))
 def list_collections(ctx: typer.Context, as_json: Json = False) -> None:
-    """List the collections, where each comes from, and how many profiles it has."""
+    """List the collections with their sources and number of profiles."""
 
     async def work(home: Home) -> None:
         await home.collections.extract_missing()
@@ -54,7 +54,7 @@ def list_collections(ctx: typer.Context, as_json: Json = False) -> None:
 
 @app.command(epilog=examples("amplifier collection show foundation"))
 def show(ctx: typer.Context, collection: CollectionArgument, as_json: Json = False) -> None:
-    """Show a collection: its profiles, and the agents, context files and modules that lie beside them."""
+    """Show a collection's profiles, agents, context files and modules."""
 
     async def work(home: Home) -> None:
         await home.collections.extract_missing()
@@ -81,7 +81,7 @@ def show(ctx: typer.Context, collection: CollectionArgument, as_json: Json = Fal
 )
 def add(
     ctx: typer.Context,
-    name: Annotated[str, typer.Argument(help="What to call it here.", show_default=False)],
+    name: Annotated[str, typer.Argument(help="Its registered name.", show_default=False)],
     source: Annotated[
         str, typer.Argument(help="A git+ address, a directory, or an archive with profiles in it.", show_default=False)
     ],
@@ -91,7 +91,7 @@ def add(
     offline: Offline = False,
     as_json: Json = False,
 ) -> None:
-    """Add a collection and compile its profiles. What cannot be fetched is not added."""
+    """Add a collection and compile its profiles. One that cannot be fetched is not added."""
 
     async def work(home: Home) -> None:
         result = await home.collections.add(name, absolute_source(source), compile=compile)
@@ -109,7 +109,7 @@ def add(
 
 @app.command(epilog=examples("amplifier collection remove team"))
 def remove(ctx: typer.Context, collection: CollectionArgument, force: Force = False) -> None:
-    """Remove a collection and its profiles; with --force also while a session uses one of them."""
+    """Remove a collection and its profiles; --force does so even while a session uses them."""
 
     async def work(home: Home) -> None:
         name = _picked(home, collection)
@@ -129,16 +129,16 @@ def remove(ctx: typer.Context, collection: CollectionArgument, force: Force = Fa
 def sync(
     ctx: typer.Context,
     collection: Annotated[
-        list[str] | None, typer.Argument(help="Which; by default all that sync by themselves.", show_default=False)
+        list[str] | None, typer.Argument(help="Which ones; by default all that sync automatically.", show_default=False)
     ] = None,
-    check: Annotated[bool, typer.Option("--check", help="Only say what would change.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Compile the profiles anew even if nothing changed.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Only show what would change.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Recompile the profiles even if nothing changed.")] = False,
     offline: Offline = False,
     as_json: Json = False,
 ) -> None:
-    """Fetch what is new in collections, and compile the profiles that it changes.
+    """Update collections and recompile the profiles that changed.
 
-    Sessions that run keep what they run on. A collection that fails stays as it was; the exit code is 1 then.
+    Running sessions keep their builds. A collection that cannot be updated stays as it was, and the exit code is 1.
     """
 
     async def work(home: Home) -> Mapping[str, SyncResult]:

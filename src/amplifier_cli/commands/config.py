@@ -26,9 +26,8 @@ from amplifierd.trust import Trust
 
 app = new_group(
     "Read and change the settings of this command.\n\n"
-    "A value comes from a flag, else from an environment variable, else from .amplifier/settings.local.yaml, "
-    ".amplifier/settings.yaml or the user's settings.yaml, in this order. The files of a project count once its "
-    "directory is trusted.",
+    "The first of these that has a value counts: a flag, an environment variable, .amplifier/settings.local.yaml, "
+    ".amplifier/settings.yaml, your own settings.yaml. A project's files count only once you trust its directory.",
     "amplifier config list",
     "amplifier config set profile foundation/coding",
     "amplifier config set --project model claude-sonnet-5",
@@ -40,7 +39,7 @@ Key = Annotated[str, typer.Argument(metavar="KEY", help="The name of a setting."
 
 @app.command("list", epilog=examples("amplifier config list", "amplifier config list --json"))
 def list_settings(ctx: typer.Context, as_json: Json = False) -> None:
-    """Show every setting, its value, and where the value comes from."""
+    """List every setting with its value and where it comes from."""
     found = _resolved(ctx)
     if as_json:
         write_json([_described(found, key) for key in AppConfig.model_fields])
@@ -54,7 +53,7 @@ def list_settings(ctx: typer.Context, as_json: Json = False) -> None:
 
 @app.command(epilog=examples("amplifier config get profile", "amplifier config get profile --json"))
 def get(ctx: typer.Context, key: Key, as_json: Json = False) -> None:
-    """Print the value of a setting; with --json also where it comes from."""
+    """Print the value of a setting; --json adds where it comes from."""
     found, name = _resolved(ctx), checked_key(key)
     value = found.setting(name).value
     if as_json:
@@ -68,11 +67,11 @@ def set_value(
     ctx: typer.Context,
     key: Key,
     value: Annotated[str | None, typer.Argument(help="Its new value.", show_default=False)] = None,
-    unset: Annotated[bool, typer.Option("--unset", help="Take the setting out of the file.")] = False,
+    unset: Annotated[bool, typer.Option("--unset", help="Remove the setting from the file.")] = False,
     project: Project = False,
     local: Local = False,
 ) -> None:
-    """Set a value in the user's file, or with --project or --local in one of the project's."""
+    """Set a value in your own settings file, or in one of the project's with --project or --local."""
     name, layer = checked_key(key), chosen_layer(project=project, local=local)
     if (value is None) != unset:
         raise UsageError("a setting takes either a value or --unset", hint=f"amplifier config set {name} VALUE")
@@ -88,7 +87,7 @@ def set_value(
 
 @app.command(epilog=examples("amplifier config path", "amplifier config path --local"))
 def path(ctx: typer.Context, project: Project = False, local: Local = False) -> None:
-    """Print the path of the user's file, or of one of the project's."""
+    """Print the path of your settings file, or of one of the project's."""
     write(str(SettingsFiles.of(_paths(ctx), Path.cwd()).at(chosen_layer(project=project, local=local))))
 
 
@@ -96,12 +95,13 @@ def path(ctx: typer.Context, project: Project = False, local: Local = False) -> 
 def trust(
     ctx: typer.Context,
     directory: Annotated[
-        Path | None, typer.Argument(metavar="DIR", help="By default the current project.", show_default=False)
+        Path | None,
+        typer.Argument(metavar="DIR", help="The directory; by default the current project.", show_default=False),
     ] = None,
-    remove: Annotated[bool, typer.Option("--remove", help="Trust it no longer.")] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="Stop trusting it.")] = False,
     listed: Annotated[bool, typer.Option("--list", help="Show the trusted directories.")] = False,
 ) -> None:
-    """Trust a directory: its settings count, and what a turn changes in it can be undone."""
+    """Trust a directory: its settings take effect, and turns that change its files can be undone."""
     paths = _paths(ctx)
     known = Trust(paths)
     place = directory or SettingsFiles.of(paths, Path.cwd()).project_dir

@@ -28,10 +28,10 @@ def continue_(
     yes: Yes = False,
     daemon: Daemon = None,
 ) -> None:
-    """Go on with the last session of the current directory.
+    """Continue the last session of the current directory.
 
-    What a crash interrupted is repaired first: tool calls whose end is not known are told to the agent as such, and
-    none is run a second time.
+    If it was cut off by a crash, it is repaired first: the agent is told which tool calls have an unknown outcome, and
+    none of them is run again.
     """
     from amplifier_cli.chat.start import continue_chat  # needs a terminal's libraries
 

@@ -13,8 +13,8 @@ from amplifierd.control.main import main
 from amplifierd.paths import Paths
 
 app = new_group(
-    "Start, look at and stop the daemon of this home.\n\n"
-    "While it runs, amplifier run works in it, and a turn goes on when you close the terminal.",
+    "Start, inspect and stop the daemon of this home.\n\n"
+    "While it runs, amplifier run uses it, and a turn continues even if you close the terminal.",
     "amplifier daemon start",
     "amplifier daemon open",
     "amplifier daemon stop",
@@ -37,13 +37,13 @@ def start(ctx: typer.Context) -> None:
 
 @app.command(epilog=examples("amplifier daemon stop"))
 def stop(ctx: typer.Context) -> None:
-    """Stop the daemon of this home: turns are ended and stored first."""
+    """Stop the daemon of this home; running turns are ended and stored first."""
     raise _amplifierd(ctx, "stop")
 
 
 @app.command(epilog=examples("amplifier daemon status", "amplifier daemon status --json"))
 def status(ctx: typer.Context, as_json: Json = False) -> None:
-    """Say whether a daemon serves this home; exit code 1 when none does."""
+    """Say whether a daemon is serving this home; exits with 1 if not."""
     raise _amplifierd(ctx, "status", *(["--json"] if as_json else []))
 
 
@@ -52,14 +52,14 @@ def open_page(
     ctx: typer.Context,
     no_browser: Annotated[bool, typer.Option("--no-browser", "--print", help="Only print the link.")] = False,
 ) -> None:
-    """Open the page in a browser, logged in; the link works once, within a minute."""
+    """Open the page in a browser, logged in; the link works once and expires after a minute."""
     raise _amplifierd(ctx, "open", *(["--no-browser"] if no_browser else []))
 
 
 @app.command(epilog=examples("amplifier daemon logs", "amplifier daemon logs -f"))
 def logs(
     ctx: typer.Context,
-    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on with new lines.")] = False,
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Keep printing new lines.")] = False,
     count: Annotated[int, typer.Option("-n", "--lines", min=0, help="How many lines.")] = 50,
 ) -> None:
     """Show the daemon's log."""

@@ -9,9 +9,10 @@ import typer
 from amplifier_cli.command_group import examples, single_command
 from amplifier_cli.examination import Finding, examine
 from amplifier_cli.exit_codes import ExitCode
+from amplifier_cli.invocation import invocation_of
 from amplifier_cli.open_home import in_home
 from amplifier_cli.options import Json
-from amplifier_cli.render import styled, write, write_json
+from amplifier_cli.render import can_show, styled, write, write_json
 from amplifierd.home import Home
 
 app = single_command()
@@ -23,18 +24,18 @@ _MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "error": ("✗", "
 def doctor(
     ctx: typer.Context,
     fix: Annotated[
-        bool, typer.Option("--fix", help="Do what is safe: compile stale profiles, repair sessions.")
+        bool, typer.Option("--fix", help="Apply the safe fixes: compile stale profiles, repair sessions.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Look for what is wrong with this installation and its home, and say how to fix it.
+    """Check this installation and its home, and say how to fix what is wrong.
 
-    The exit code is 1 if there is an error.
+    Exits with 1 if there is an error.
     """
 
     async def work(home: Home) -> ExitCode:
         findings: list[Finding] = []
-        async for finding in examine(home):
+        async for finding in examine(home, invocation_of(ctx)):
             findings.append(finding)
             if not as_json:
                 _write(finding)
@@ -52,6 +53,7 @@ def doctor(
 
 def _write(finding: Finding) -> None:
     mark, colour = _MARKS[finding.grade]
+    mark = mark if can_show(mark) else finding.grade
     write(f"{styled(mark, colour)} {finding.check}: {finding.message}")
     if finding.fix:
         write(f"    fix: {finding.fix}")

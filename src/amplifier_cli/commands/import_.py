@@ -34,13 +34,13 @@ def import_(
     directory: Annotated[
         Path | None, typer.Argument(metavar="DIR", help="By default ~/.amplifier.", show_default=False)
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be brought over.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be imported.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Bring over the settings and bundles of an existing ~/.amplifier, which stays as it is.
+    """Import settings and bundles from an existing ~/.amplifier, which is left unchanged.
 
-    What is set here already counts more and is kept. Keys are not brought over: amplifier init finds or asks for them.
-    Sessions need no import: amplifier session list shows them, and the first turn on one copies it.
+    Settings you already have here are kept. Keys are not imported: run amplifier init. Sessions need no import:
+    amplifier session list shows them, and the first new turn copies one.
     """
     found = read_ecosystem_home((directory or get_amplifier_home()).expanduser().absolute())
 

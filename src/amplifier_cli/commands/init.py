@@ -12,6 +12,7 @@ import typer
 
 from amplifier_cli.command_group import examples, single_command
 from amplifier_cli.config import SettingsFiles
+from amplifier_cli.confirmation import interruptible
 from amplifier_cli.open_home import in_home
 from amplifier_cli.render import styled, write
 from amplifier_cli.suggestions import pick
@@ -52,14 +53,16 @@ You are an assistant who works in the current directory with the tools you are g
 @app.command(epilog=examples("amplifier init", "amplifier init --provider anthropic", "amplifier init --offline"))
 def init(
     ctx: typer.Context,
-    provider: Annotated[str | None, typer.Option("-p", "--provider", metavar="NAME", help="Ask this provider.")] = None,
-    offline: Annotated[bool, typer.Option("--offline", help="Use no model: an agent that works by rules.")] = False,
+    provider: Annotated[str | None, typer.Option("-p", "--provider", metavar="NAME", help="Use this provider.")] = None,
+    offline: Annotated[
+        bool, typer.Option("--offline", help="Use no model, only the agent that follows fixed rules.")
+    ] = False,
 ) -> None:
-    """Find a model to talk to, and remember it in your settings.
+    """Find a model and save it in your settings.
 
-    Keys in the environment (ANTHROPIC_API_KEY, OPENAI_API_KEY) and stored ones are used where they are. A server on
-    this machine that speaks the OpenAI protocol is found as well. Otherwise you are asked for a key, which goes into
-    the system's keyring or into a file for you alone.
+    Uses a key from the environment (ANTHROPIC_API_KEY, OPENAI_API_KEY) or a stored one, or else a server on this
+    machine that speaks the OpenAI protocol. Otherwise it asks you for a key and stores it in the system's keyring or
+    in a file that only you can read.
     """
 
     async def work(home: Home) -> None:
@@ -73,7 +76,7 @@ def init(
             document.update(settings)
 
         replace_text(file, edited(file.read_text(encoding="utf-8") if file.exists() else "", change))
-        write(f"{file} says: {', '.join(f'{key} {value}' for key, value in settings.items())}")
+        write(f"Saved in {file}: {', '.join(f'{key} {value}' for key, value in settings.items())}")
         write("\nNext:")
         for line in ('amplifier run "What is in this folder?"', "amplifier", "amplifier doctor"):
             write(f"  {styled(line, 'bold')}")
@@ -95,10 +98,11 @@ async def _chosen(home: Home, typed: str | None, *, offline: bool) -> dict[str, 
         return _with_local_server(home, *found)
     if sys.stdin.isatty():
         names = [name.removeprefix(PREFIX) for name in known]
-        answer = typer.prompt(f"There is no key yet. Which provider ({', '.join(names)}, or none)?", default=names[0])
+        with interruptible():
+            answer = typer.prompt(f"No key found. Which provider ({', '.join(names)}, or none)?", default=names[0])
         if answer != "none":
             return await _chosen(home, answer, offline=False)
-    write("There is no key and no model on this machine, so an agent works by rules.")
+    write("No key and no local model found: using the offline agent, which follows fixed rules.")
     return {"profile": "foundation/offline"}
 
 

@@ -25,9 +25,9 @@ from amplifierd.builds.module_facts import installed_facts
 from amplifierd.home import Home
 
 app = new_group(
-    "List, look at, check and write modules.\n\n"
-    "A module is a Python package that mounts itself: a tool, a hook, a provider, an orchestrator or a context "
-    "manager. Profiles, bundles and plans name it, with the place that it comes from.",
+    "List, inspect, validate and create modules.\n\n"
+    "A module is a Python package that mounts a tool, a hook, a provider, an orchestrator or a context manager. "
+    "Profiles, bundles and plans name it and its source.",
     "amplifier module list",
     "amplifier module new word-count --type tool",
     "amplifier module validate ./word-count",
@@ -37,13 +37,13 @@ app = new_group(
 @app.command("list", epilog=examples("amplifier module list", "amplifier module list --profile coding --json"))
 def list_modules(
     ctx: typer.Context,
-    module_type: Annotated[ModuleType | None, typer.Option("--type", help="Only those of a type.")] = None,
+    module_type: Annotated[ModuleType | None, typer.Option("--type", help="Only modules of this type.")] = None,
     profile: ProfileOption = None,
     bundle: Bundle = None,
     plan: PlanFile = None,
     as_json: Json = False,
 ) -> None:
-    """List the modules that are installed, or those of a profile, a bundle or a plan."""
+    """List the installed modules, or those of a profile, a bundle or a plan."""
     if profile is None and bundle is None and plan is None:
         found = [each for each in installed_facts() if module_type in (None, each.module_type)]
         if as_json:
@@ -82,7 +82,7 @@ def show(
     ],
     as_json: Json = False,
 ) -> None:
-    """Show what a module is, where its code lies, and what it says about its configuration."""
+    """Show a module's type, location and configuration."""
     facts = find_facts(module)
     if as_json:
         write_json({**asdict(facts), "summary": facts.summary})
@@ -102,13 +102,13 @@ def validate(
         str, typer.Argument(metavar="PATH", help="The module's folder or its package.", show_default=False)
     ],
     module_type: Annotated[
-        ModuleType | None, typer.Option("--type", help="Its type, when it does not say so itself.", show_default=False)
+        ModuleType | None, typer.Option("--type", help="Its type, if it does not declare one.", show_default=False)
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Import and mount a module apart from everything else, and check it against the contract of its type.
+    """Import and mount a module in isolation, and check it against the contract of its type.
 
-    Exits with 1 if a check fails. The code of the module runs: check what you trust.
+    Exits with 1 if a check fails. This runs the module's code: validate only what you trust.
     """
     from amplifier_core.validation.base import validate_module  # loads the whole kernel
 
@@ -138,14 +138,16 @@ def validate(
     )
 )
 def new(
-    name: Annotated[str, typer.Argument(help="What to call it; the name of its folder, too.", show_default=False)],
+    name: Annotated[str, typer.Argument(help="Its name, and that of its folder.", show_default=False)],
     module_type: Annotated[
-        ModuleType | None, typer.Option("--type", help="What it is, unless its name begins so.", show_default=False)
+        ModuleType | None, typer.Option("--type", help="Its type, unless the name begins with it.", show_default=False)
     ] = None,
-    directory: Annotated[Path, typer.Option("--dir", metavar="DIR", help="Where to put its folder.")] = Path(),
+    directory: Annotated[
+        Path, typer.Option("--dir", metavar="DIR", help="The directory to create its folder in.")
+    ] = Path(),
     as_json: Json = False,
 ) -> None:
-    """Write a module that works, with tests that pass, for you to change."""
+    """Create a working module with passing tests, for you to change."""
     chosen = find_module_type(name, module_type)
     module_id = module_id_for(name, chosen)
     folder = directory / name

@@ -26,9 +26,9 @@ from amplifierd.plans.conversion import Form
 from amplifierd.sessions.unsecret import without_secrets
 
 app = new_group(
-    "Look at mount plans: everything that a session is started with.\n\n"
-    "A profile is compiled to a plan. It says which modules are mounted, with which configuration, and explain says "
-    "which file set a value. Keys and tokens are left out.",
+    "Inspect mount plans: everything a session starts with.\n\n"
+    "A profile is compiled into a plan, which lists the modules and their configuration; explain shows which file "
+    "set a value. Keys and tokens are left out.",
     "amplifier plan show coding",
     "amplifier plan explain session.orchestrator.module",
     "amplifier plan diff foundation/base foundation/coding",
@@ -36,14 +36,12 @@ app = new_group(
 
 PlanArgument = Annotated[
     str | None,
-    typer.Argument(metavar="[PLAN]", help="A profile, or a file with a plan; by default your profile."),
+    typer.Argument(metavar="PLAN", help="A profile or a plan file; by default what new sessions use."),
 ]
 PlanFileArgument = Annotated[
     Path, typer.Argument(metavar="FILE", help="A mount plan, as JSON or YAML.", show_default=False)
 ]
-FormOption = Annotated[
-    Form, typer.Option(help="With the profile's name for a source (portable), or with directories (resolved).")
-]
+FormOption = Annotated[Form, typer.Option(help="With named sources (portable) or with directories (resolved).")]
 
 
 @app.command(
@@ -78,11 +76,13 @@ def show(
 )
 def explain(
     ctx: typer.Context,
-    key: Annotated[str, typer.Argument(help="The path of a value in the plan.", show_default=False)],
-    profile: Annotated[str | None, typer.Option(metavar="ID", help="The profile; by default yours.")] = None,
+    key: Annotated[str, typer.Argument(help="The path of the value.", show_default=False)],
+    profile: Annotated[
+        str | None, typer.Option(metavar="ID", help="The profile; by default the one new sessions use.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Say where a value of a profile's plan comes from: the file, the line, and what it overrode."""
+    """Show where a value of a plan comes from: the file, the line, and what it overrode."""
 
     async def work(home: Home) -> None:
         own = resolve_app_config(home=invocation_of(ctx).home).source().get("profile")
@@ -112,11 +112,11 @@ def explain(
 def diff(
     ctx: typer.Context,
     before: Annotated[str, typer.Argument(help="A profile, or a file with a plan.", show_default=False)],
-    after: Annotated[str, typer.Argument(help="Another.", show_default=False)],
+    after: Annotated[str, typer.Argument(help="The other one.", show_default=False)],
     exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 1 when they differ.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Compare two plans: modules, their versions and configuration, agents, order."""
+    """Compare two plans: modules, versions, configuration, agents and order."""
 
     async def work(home: Home) -> bool:
         invocation = invocation_of(ctx)
@@ -135,7 +135,7 @@ def diff(
 
 @app.command(epilog=examples("amplifier plan validate plan.yaml", "amplifier plan validate plan.json --json"))
 def validate(ctx: typer.Context, file: PlanFileArgument, as_json: Json = False) -> None:
-    """Check a plan against every rule, and its sources against this home. Exits with 1 if it cannot be run."""
+    """Check a plan and its sources; exits with 1 if it cannot run."""
 
     async def work(home: Home) -> bool:
         report = home.plans.validate(read_plan_file(file))
@@ -161,7 +161,7 @@ def convert(
     form: Annotated[Form, typer.Option(help="The form to write it in.", show_default=False)],
     as_json: Json = False,
 ) -> None:
-    """Write a plan in the other form; nothing is lost on the way there and back. Secrets stay what they are."""
+    """Convert a plan between the portable and the resolved form, without loss. Secrets are kept."""
 
     async def work(home: Home) -> None:
         _write(home.plans.convert(read_plan_file(file), form), as_json=as_json)

@@ -24,13 +24,13 @@ from amplifierd.yaml_edits import replace_text
 
 app = new_group(
     "List, check and compile profiles.\n\n"
-    "A profile is named by its id, foundation/coding, or by its name alone where that is unique.",
+    "Name a profile by its id, foundation/coding, or by its name alone if that is unique.",
     "amplifier profile list",
     "amplifier profile new helper --extends foundation/coding",
     "amplifier profile compile helper",
 )
 
-ProfileArgument = Annotated[str, typer.Argument(metavar="PROFILE", help="Its id, or its name.", show_default=False)]
+ProfileArgument = Annotated[str, typer.Argument(metavar="PROFILE", help="Its id or name.", show_default=False)]
 
 _TEMPLATE = """\
 ---
@@ -57,7 +57,7 @@ You are {name}. Say here what the agent is for and how it should work.
 
 @app.command("list", epilog=examples("amplifier profile list", "amplifier profile list --json"))
 def list_profiles(ctx: typer.Context, as_json: Json = False) -> None:
-    """List the profiles of all collections, yours in the collection local."""
+    """List the profiles of all collections; your own are in the collection local."""
 
     async def work(home: Home) -> None:
         await home.collections.extract_missing()
@@ -75,7 +75,7 @@ def list_profiles(ctx: typer.Context, as_json: Json = False) -> None:
 
 @app.command(epilog=examples("amplifier profile show coding", "amplifier profile show coding --json"))
 def show(ctx: typer.Context, profile: ProfileArgument, as_json: Json = False) -> None:
-    """Show a profile with all that it inherits."""
+    """Show a profile with everything it inherits."""
 
     async def work(home: Home) -> None:
         profile_id = await find_profile(home, profile)
@@ -106,10 +106,10 @@ def show(ctx: typer.Context, profile: ProfileArgument, as_json: Json = False) ->
 @app.command(epilog=examples("amplifier profile validate coding", "amplifier profile validate ./helper.md"))
 def validate(
     ctx: typer.Context,
-    profile: Annotated[str, typer.Argument(metavar="PROFILE", help="Its id, its name, or a file.", show_default=False)],
+    profile: Annotated[str, typer.Argument(metavar="PROFILE", help="Its id or name, or a file.", show_default=False)],
     as_json: Json = False,
 ) -> None:
-    """Say what is wrong with a profile, with file and line; the exit code is 1 if it cannot be compiled."""
+    """Check a profile and report problems with file and line; exits with 1 if there is an error."""
 
     file = Path(profile)
     is_file = file.suffix == ".md" or file.is_file()
@@ -134,13 +134,15 @@ def validate(
 def compile(
     ctx: typer.Context,
     profile: ProfileArgument,
-    force: Annotated[bool, typer.Option("--force", help="Resolve everything again.")] = False,
-    refresh: Annotated[bool, typer.Option("--refresh", help="Ask remotes what has moved, and fetch that.")] = False,
-    frozen: Annotated[bool, typer.Option("--frozen", help="Refuse to resolve what is not locked.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Resolve everything again, even if it is fresh.")] = False,
+    refresh: Annotated[
+        bool, typer.Option("--refresh", help="Ask the remotes for newer commits, and fetch them.")
+    ] = False,
+    frozen: Annotated[bool, typer.Option("--frozen", help="Fail if something is not locked.")] = False,
     offline: Offline = False,
     as_json: Json = False,
 ) -> None:
-    """Resolve and lock everything that a profile names; nothing is done if its build is fresh."""
+    """Resolve and lock everything a profile names; does nothing if its build is fresh."""
 
     async def work(home: Home) -> None:
         profile_id = await find_profile(home, profile)
@@ -158,7 +160,7 @@ def compile(
 
 @app.command(epilog=examples("amplifier profile verify coding"))
 def verify(ctx: typer.Context, profile: ProfileArgument, as_json: Json = False) -> None:
-    """Read every file of a build and compare it with the lock; the exit code is 1 if it is not what is locked."""
+    """Compare every file of a build with its lock; exits with 1 if they differ."""
 
     async def work(home: Home) -> ExitCode:
         found = await home.profiles.verify(await find_profile(home, profile))
@@ -176,12 +178,13 @@ def publish(
     ctx: typer.Context,
     profile: ProfileArgument,
     build: Annotated[
-        str | None, typer.Option("--build", metavar="BUILD", help="By default the newest.", show_default=False)
+        str | None,
+        typer.Option("--build", metavar="BUILD", help="The build; by default the newest one.", show_default=False),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Also when it is there already.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Upload it even if it is there already.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Put a build where the setting builds.url says, for other machines; compiling a profile does so, too."""
+    """Upload a build to builds.url for other machines; compiling does this too."""
 
     async def work(home: Home) -> None:
         profile_id = await find_profile(home, profile)
@@ -198,10 +201,10 @@ def publish(
 def fetch(
     ctx: typer.Context,
     profile: ProfileArgument,
-    build: Annotated[str, typer.Argument(metavar="BUILD", help="The id of the build, in full.", show_default=False)],
+    build: Annotated[str, typer.Argument(metavar="BUILD", help="The full id of the build.", show_default=False)],
     as_json: Json = False,
 ) -> None:
-    """Get a build that this machine lacks from where builds.url says, or make it from its lock."""
+    """Download a build from builds.url, or rebuild it from its lock."""
 
     async def work(home: Home) -> None:
         profile_id = ProfileId.parse(profile) if "/" in profile else await find_profile(home, profile)
@@ -220,7 +223,7 @@ def status(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Say whether builds are what their profiles say, and if not, why; the network is not used."""
+    """Say whether builds are up to date, and why not; does not use the network."""
 
     async def work(home: Home) -> None:
         await home.collections.extract_missing()
@@ -239,11 +242,11 @@ def status(
 )
 def new(
     ctx: typer.Context,
-    name: Annotated[str, typer.Argument(help="What to call it.", show_default=False)],
-    extends: Annotated[str, typer.Option(metavar="PROFILE", help="What it starts from.")] = "foundation/base",
-    description: Annotated[str, typer.Option(help="What it is for, in a line.")] = "An agent of my own",
+    name: Annotated[str, typer.Argument(help="Its name.", show_default=False)],
+    extends: Annotated[str, typer.Option(metavar="PROFILE", help="The profile it extends.")] = "foundation/base",
+    description: Annotated[str, typer.Option(help="A one-line description.")] = "An agent of my own",
 ) -> None:
-    """Write a profile of your own, ready to be edited and run."""
+    """Create a profile of your own, ready to edit and run."""
 
     async def work(home: Home) -> None:
         if not is_collection_or_profile_name(name):

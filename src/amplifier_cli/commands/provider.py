@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from amplifier_cli.command_group import examples, new_group
+from amplifier_cli.confirmation import interruptible
 from amplifier_cli.failures import UsageError
 from amplifier_cli.open_home import in_home
 from amplifier_cli.options import Json
@@ -28,7 +29,7 @@ from amplifierd.plans.module_declarations import key_variables
 from amplifierd.problems import hint_for
 
 app = new_group(
-    "See providers, store their keys, and try them.",
+    "List providers, store their keys, and test them.",
     "amplifier provider list",
     "amplifier provider add anthropic",
     "amplifier provider test anthropic",
@@ -36,19 +37,21 @@ app = new_group(
 )
 
 PREFIX = "provider-"
-ProviderArgument = Annotated[str, typer.Argument(metavar="PROVIDER", help="Its name: anthropic.", show_default=False)]
+ProviderArgument = Annotated[
+    str, typer.Argument(metavar="PROVIDER", help="Its name, for example anthropic.", show_default=False)
+]
 
 
 class ProviderFailure(AmplifierError):
     """A provider cannot be started, or does not answer."""
 
 
-ModelOption = Annotated[str | None, typer.Option("-m", "--model", help="Another model than its default.")]
+ModelOption = Annotated[str | None, typer.Option("-m", "--model", help="A model other than its default.")]
 
 
 @app.command("list", epilog=examples("amplifier provider list", "amplifier provider list --json"))
 def list_providers(ctx: typer.Context, as_json: Json = False) -> None:
-    """List the installed providers, and where the key of each comes from."""
+    """List the installed providers and where their keys come from."""
 
     async def work(home: Home) -> None:
         found = [{"provider": name.removeprefix(PREFIX), "module": name, **key_of(home, name)} for name in installed()]
@@ -65,11 +68,12 @@ def list_providers(ctx: typer.Context, as_json: Json = False) -> None:
 def add(
     ctx: typer.Context,
     provider: ProviderArgument,
-    remove: Annotated[bool, typer.Option("--remove", help="Forget the stored key instead.")] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="Remove the stored key.")] = False,
 ) -> None:
-    """Store the key of a provider: in the system's keyring, or in a file for you alone.
+    """Store a provider's key in the system's keyring, or in a file that only you can read.
 
-    The key is asked for without being shown, or read from a pipe; it is never an argument, which others could see.
+    Type the key at the prompt, which does not show it, or pipe it in. It is never an argument, which other users could
+    see.
     """
 
     async def work(home: Home) -> None:
@@ -89,7 +93,7 @@ def add(
 def try_provider(
     ctx: typer.Context, provider: ProviderArgument, model: ModelOption = None, as_json: Json = False
 ) -> None:
-    """Ask a provider for one word, and say whether and how fast it answered."""
+    """Send a provider a short request, and say whether and how fast it answered."""
 
     async def work(home: Home) -> None:
         module_id = find_provider(provider)
@@ -107,7 +111,7 @@ def try_provider(
 
 @app.command(epilog=examples("amplifier provider models anthropic", "amplifier provider models openai --json"))
 def models(ctx: typer.Context, provider: ProviderArgument, as_json: Json = False) -> None:
-    """List the models of a provider."""
+    """List a provider's models."""
 
     async def work(home: Home) -> None:
         async with _session(home, find_provider(provider), None) as session:
@@ -155,7 +159,8 @@ def read_key(question: str) -> str:
     Raises:
         UsageError: it is empty.
     """
-    key = getpass.getpass(f"{question}: ") if sys.stdin.isatty() else sys.stdin.readline()
+    with interruptible():
+        key = getpass.getpass(f"{question}: ") if sys.stdin.isatty() else sys.stdin.readline()
     if not key.strip():
         raise UsageError("the key is empty", hint="type it, or send it through a pipe")
     return key.strip()

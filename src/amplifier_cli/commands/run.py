@@ -52,11 +52,11 @@ app = single_command()
 def run(
     ctx: typer.Context,
     prompt: Annotated[
-        list[str] | None, typer.Argument(help="What to do; text from a pipe is added to it.", show_default=False)
+        list[str] | None, typer.Argument(help="What to do; piped text is appended.", show_default=False)
     ] = None,
     file: Annotated[
         list[Path] | None,
-        typer.Option("-f", "--file", help="A text or an image that goes with it.", show_default=False),
+        typer.Option("-f", "--file", help="A text or image file to attach; can be repeated.", show_default=False),
     ] = None,
     profile: ProfileOption = None,
     bundle: Bundle = None,
@@ -70,9 +70,9 @@ def run(
         Output, typer.Option("-o", "--output", help="The answer, one JSON object, or every event as a line of JSON.")
     ] = "text",
     resume: Annotated[
-        str | None, typer.Option(metavar="ID", help="Go on with a session: its id, its beginning, its name, or last.")
+        str | None, typer.Option(metavar="ID", help="Continue a session: its id or the start of it, its name, or last.")
     ] = None,
-    name: Annotated[str | None, typer.Option(help="What to call the session.")] = None,
+    name: Annotated[str | None, typer.Option(help="A name for the session.")] = None,
     yes: Yes = False,
     offline: Offline = False,
     frozen: Frozen = False,
@@ -80,10 +80,10 @@ def run(
 ) -> None:
     """Give an agent one task and print its answer.
 
-    The agent works in the current directory. On a terminal you see what it does and are asked before it does something
-    risky; in a pipe only the answer is printed, and what would be asked about is denied unless you say --yes. Ctrl-C
-    stops it when the tools that run are done, twice at once; the session can be continued either way. Where a daemon
-    serves the home, the daemon runs it.
+    The agent works in the current directory. On a terminal you see what it does and are asked before anything risky;
+    inapipeonlytheanswerisprinted,andriskysteps are denied unless you add --yes. Ctrl-C stops it once the running tools
+    aredone,asecondCtrl-Catonce;eitherwayyoucan continue the session later. If the daemon is running, the task runs
+    there.
     """
     asked = read_prompt(prompt or [], file or [])
     flags: dict[str, Any] = {"profile": profile, "bundle": bundle, "provider": provider, "model": model}

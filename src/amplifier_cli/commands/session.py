@@ -24,8 +24,8 @@ class SessionGroup(LazyGroup):
 
 
 app = new_group(
-    "List, read, continue and tidy up sessions.\n\n"
-    "A session is named by its id, the beginning of it, its name, or the word last.",
+    "List, read, continue and clean up sessions.\n\n"
+    "Name a session by its id or the start of it, by its name, or as last.",
     "amplifier session list",
     "amplifier session show last",
     "amplifier session resume 3fa9a888",

@@ -33,10 +33,11 @@ app = new_group("What joins sessions.")
 
 @app.command(epilog=examples("amplifier session attach last", "amplifier session attach 3fa9a888"))
 def attach(ctx: typer.Context, session: SessionArgument) -> None:
-    """Join a session that runs in the daemon: see what happens from now on, steer it, answer its questions.
+    """Join a session that runs in the daemon: watch it, steer it and answer its questions.
 
-    Enter steers the running turn, or is the next prompt; /cancel stops the turn. Ctrl-C leaves, and the turn goes on.
-    In a pipe the answer of the running turn is printed once it is there; questions are left to others.
+    Enter steers the running turn or, between turns, sends the next prompt; /cancel stops the turn. Ctrl-C leaves and
+    the turn continues. In a pipe, the answer of the running turn is printed when it is ready; questions are left for
+    others to answer.
     """
     config = trusted_config({}, home=invocation_of(ctx).home)
 

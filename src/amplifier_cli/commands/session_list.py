@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 import typer
 
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     S = TypeVar("S", SessionSummary, SessionRecord)
 
+Status = Literal["created", "active", "completed", "failed", "terminated"]
+
 _WIDE = 100
 
 app = single_command()
@@ -37,19 +39,15 @@ app = single_command()
 )
 def list_sessions(
     ctx: typer.Context,
-    here: Annotated[bool, typer.Option("--here", help="Only those of the current directory.")] = False,
-    profile: Annotated[str | None, typer.Option(metavar="ID", help="Only those of a profile.")] = None,
-    status: Annotated[
-        str | None, typer.Option(help="Only those that are created, active, completed, failed or terminated.")
-    ] = None,
-    agents: Annotated[bool, typer.Option("--agents", help="Also those in which agents worked for another.")] = False,
-    deleted: Annotated[
-        bool, typer.Option("--deleted", help="Those that amplifier session restore brings back.")
-    ] = False,
-    limit: Annotated[int, typer.Option("-n", "--limit", min=1, help="How many.")] = 20,
+    here: Annotated[bool, typer.Option("--here", help="Only sessions of the current directory.")] = False,
+    profile: Annotated[str | None, typer.Option(metavar="ID", help="Only sessions of this profile.")] = None,
+    status: Annotated[Status | None, typer.Option(help="Only sessions in this state.")] = None,
+    agents: Annotated[bool, typer.Option("--agents", help="Include the sessions of sub-agents.")] = False,
+    deleted: Annotated[bool, typer.Option("--deleted", help="Deleted sessions that can still be restored.")] = False,
+    limit: Annotated[int, typer.Option("-n", "--limit", min=1, help="How many to show.")] = 20,
     as_json: Json = False,
 ) -> None:
-    """List sessions, the latest first; those of other Amplifier applications are among them."""
+    """List sessions, newest first, including those of other Amplifier applications."""
     if deleted:
         _list_deleted(ctx, limit, agents=agents, as_json=as_json)
         return
@@ -61,7 +59,7 @@ def list_sessions(
     if page is None:
         _list_with_library(ctx, query, as_json=as_json)
     else:
-        _write_list(page.sessions, page.total, lambda session: first_prompt(session.directory))
+        _write_list(page.sessions, page.total, query, lambda session: first_prompt(session.directory))
 
 
 def _list_deleted(ctx: typer.Context, limit: int, *, agents: bool, as_json: bool) -> None:
@@ -97,12 +95,12 @@ def _list_with_library(ctx: typer.Context, query: SessionQuery, *, as_json: bool
         if as_json:
             write_json([record.model_dump(mode="json") for record in page.sessions])
             return
-        _write_list(page.sessions, page.total, lambda session: _first_prompt(home, session.session_id))
+        _write_list(page.sessions, page.total, query, lambda session: _first_prompt(home, session.session_id))
 
     in_home(ctx, work)
 
 
-def _write_list(sessions: Sequence[S], total: int, find_prompt: Callable[[S], str]) -> None:
+def _write_list(sessions: Sequence[S], total: int, query: SessionQuery, find_prompt: Callable[[S], str]) -> None:
     rows = [
         (
             short_id(each.session_id),
@@ -113,9 +111,9 @@ def _write_list(sessions: Sequence[S], total: int, find_prompt: Callable[[S], st
         )
         for each in sessions
     ]
-    write_table(
-        ("ID", "USED", "TURNS", "AGENT", "ABOUT"), rows, empty="There is no session yet: amplifier run begins one"
-    )
+    is_filtered = any((query.working_dir, query.profile_name, query.status))
+    empty = "No session matches" if is_filtered else "There are no sessions yet: amplifier run starts one"
+    write_table(("ID", "USED", "TURNS", "AGENT", "ABOUT"), rows, empty=empty)
     _write_rest(len(sessions), total)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, Any
 
 import typer
@@ -18,7 +19,7 @@ from amplifierd.home import Home
 from amplifierd.session_store.record import SessionRecord
 
 SessionArgument = Annotated[
-    str, typer.Argument(metavar="SESSION", help="Its id, the beginning of it, its name, or last.", show_default=False)
+    str, typer.Argument(metavar="SESSION", help="Its id or the start of it, its name, or last.", show_default=False)
 ]
 _WIDE = 100
 
@@ -27,7 +28,7 @@ app = new_group("What reads and opens sessions.")
 
 @app.command(epilog=examples("amplifier session show last", "amplifier session show 3fa9a888 --json"))
 def show(ctx: typer.Context, session: SessionArgument, as_json: Json = False) -> None:
-    """Show what was said in a session, and what it used; with --json also its plan."""
+    """Show a session's messages and usage; --json adds its plan."""
 
     async def work(home: Home) -> None:
         record = find_session(home, session)
@@ -47,11 +48,11 @@ def show(ctx: typer.Context, session: SessionArgument, as_json: Json = False) ->
 @app.command(epilog=examples('amplifier session search "database migration"'))
 def search(
     ctx: typer.Context,
-    text: Annotated[list[str], typer.Argument(help="Words that were said.", show_default=False)],
-    limit: Annotated[int, typer.Option("-n", "--limit", min=1, help="How many.")] = 20,
+    text: Annotated[list[str], typer.Argument(help="The words to look for.", show_default=False)],
+    limit: Annotated[int, typer.Option("-n", "--limit", min=1, help="How many to show.")] = 20,
     as_json: Json = False,
 ) -> None:
-    """Find sessions by the words of their names and messages."""
+    """Find sessions by words in their names and messages."""
 
     async def work(home: Home) -> None:
         hits = home.sessions.search(" ".join(text), limit=limit)
@@ -74,7 +75,7 @@ def search(
 def resume(
     ctx: typer.Context,
     session: SessionArgument,
-    profile: Annotated[str | None, typer.Option(metavar="ID", help="Go on with another profile.")] = None,
+    profile: Annotated[str | None, typer.Option(metavar="ID", help="Continue with another profile.")] = None,
     provider: Provider = None,
     model: Model = None,
     effort: Effort = None,
@@ -83,7 +84,7 @@ def resume(
     yes: Yes = False,
     daemon: Daemon = None,
 ) -> None:
-    """Go on with a session in a chat."""
+    """Continue a session in a chat."""
     from amplifier_cli.chat.start import continue_chat  # needs a terminal's libraries
 
     flags: dict[str, Any] = {"profile": profile, "provider": provider, "model": model, "effort": effort}
@@ -95,13 +96,13 @@ def resume(
 def replay(
     ctx: typer.Context,
     session: SessionArgument,
-    profile: Annotated[str | None, typer.Option(metavar="ID", help="Run it with another profile.")] = None,
+    profile: Annotated[str | None, typer.Option(metavar="ID", help="Replay it with another profile.")] = None,
     plan: PlanFile = None,
     as_json: Json = False,
 ) -> None:
-    """Run a recorded session again without a model or tools, and show where it first goes another way.
+    """Replay a recorded session without a model or tools, and show where it first differs.
 
-    The exit code is 0 if it goes the same way, 1 if it does not, 2 if it cannot be replayed.
+    The exit code is 0 if the replay matches, 1 if it differs, 2 if the session cannot be replayed.
     """
 
     async def work(home: Home) -> int:
@@ -120,10 +121,10 @@ def replay(
 def diff(
     ctx: typer.Context,
     session: SessionArgument,
-    turn: Annotated[int | None, typer.Option(min=1, help="Which turn; by default the last.")] = None,
+    turn: Annotated[int | None, typer.Option(min=1, help="The turn; by default the last one.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Show what a turn changed in the files of the working directory, however it did so."""
+    """Show what a turn changed in the files of the working directory."""
 
     async def work(home: Home) -> None:
         record = find_session(home, session)
@@ -168,10 +169,18 @@ def _about(record: SessionRecord) -> dict[str, Any]:
 def _write_message(message: dict[str, Any]) -> None:
     role, content = str(message.get("role")), message.get("content")
     if role == "tool":
-        write(styled(f"  └ {shortened(message_text(content), _WIDE)}", "dim"))
+        write(styled(f"  └ {shortened(_readable(message_text(content)), _WIDE)}", "dim"))
         return
     text = message_text(content)
     if text.strip():
         write(f"\n{styled('You' if role == 'user' else role.capitalize(), 'bold')}\n{text.strip()}")
     for call in message.get("tool_calls") or ():
         write(styled(f"● {call.get('name') or call.get('tool') or (call.get('function') or {}).get('name')}", "cyan"))
+
+
+def _readable(text: str) -> str:
+    """Return JSON with its characters as they are, other text unchanged."""
+    try:
+        return json.dumps(json.loads(text), ensure_ascii=False)
+    except ValueError:
+        return text

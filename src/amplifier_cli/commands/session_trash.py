@@ -27,13 +27,15 @@ app = new_group("What deletes sessions and restores them.")
 def delete(
     ctx: typer.Context,
     session: SessionArgument,
-    forever: Annotated[bool, typer.Option("--forever", help="For good, also when it is deleted already.")] = False,
+    forever: Annotated[
+        bool, typer.Option("--forever", help="Delete permanently, even one already in the trash.")
+    ] = False,
     force: Force = False,
 ) -> None:
-    """Delete a session and those of its agents; amplifier session restore brings them back.
+    """Delete a session and those of its sub-agents; amplifier session restore brings them back.
 
-    They can be restored for as long as the setting sessions.trash_days says. One that is at work in the daemon is
-    stopped and deleted with --force.
+    They can be restored for as many days as the setting sessions.trash_days says. A session that is running in the
+    daemon is stopped and deleted only with --force.
     """
 
     async def work(home: Home) -> None:
@@ -58,7 +60,7 @@ def delete(
 
 @app.command(epilog=examples("amplifier session list --deleted", "amplifier session restore 3fa9a888"))
 def restore(ctx: typer.Context, session: SessionArgument) -> None:
-    """Bring a deleted session back, with those of its agents."""
+    """Restore a deleted session, with those of its sub-agents."""
 
     async def work(home: Home) -> None:
         record = _find_deleted(home, session)

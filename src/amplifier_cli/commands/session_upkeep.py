@@ -31,15 +31,17 @@ app = new_group("What changes sessions.")
 def fork(
     ctx: typer.Context,
     session: SessionArgument,
-    turn: Annotated[int | None, typer.Option(min=1, help="Its last turn in the new session.")] = None,
-    profile: Annotated[str | None, typer.Option(metavar="ID", help="Another profile for the new session.")] = None,
-    name: Annotated[str | None, typer.Option(help="What to call it.")] = None,
+    turn: Annotated[int | None, typer.Option(min=1, help="The last turn to copy; by default all.")] = None,
+    profile: Annotated[str | None, typer.Option(metavar="ID", help="Use another profile in the new session.")] = None,
+    name: Annotated[str | None, typer.Option(help="Its name.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Begin a new session with the past of another, which stays as it is."""
+    """Start a new session from a copy of another one, up to a turn."""
 
     async def work(home: Home) -> None:
         record = find_session(home, session)
+        if not record.turn_count:
+            raise UsageError(f"session {short_id(record.session_id)} has no turn to fork from", hint="run a turn first")
         chosen = str(await find_profile(home, profile)) if profile else None
         forked = await home.sessions.fork(record.session_id, turn, profile=chosen, name=name)
         if as_json:
@@ -55,7 +57,7 @@ def fork(
 def rename(
     ctx: typer.Context,
     session: SessionArgument,
-    name: Annotated[str, typer.Argument(help="The new name; an empty one takes it away.", show_default=False)],
+    name: Annotated[str, typer.Argument(help="The new name; an empty one removes it.", show_default=False)],
 ) -> None:
     """Give a session a name."""
 
@@ -74,12 +76,14 @@ def rename(
 def undo(
     ctx: typer.Context,
     session: SessionArgument,
-    turn: Annotated[int | None, typer.Option(min=1, help="Which turn; by default the last.")] = None,
-    files: Annotated[bool, typer.Option("--files", help="Only in the files.")] = False,
-    conversation: Annotated[bool, typer.Option("--conversation", help="Only in the conversation.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Also files that someone else has changed since.")] = False,
+    turn: Annotated[int | None, typer.Option(min=1, help="The turn; by default the last one.")] = None,
+    files: Annotated[bool, typer.Option("--files", help="Only the files.")] = False,
+    conversation: Annotated[bool, typer.Option("--conversation", help="Only the conversation.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Also restore files that were changed by someone else since.")
+    ] = False,
 ) -> None:
-    """Take back what a turn changed: in the files, in the conversation, or in both."""
+    """Undo a turn: in the files, in the conversation, or both."""
     if files and conversation:
         raise UsageError("--files and --conversation are half of it each", hint="leave both out to undo both")
 
@@ -107,8 +111,9 @@ def undo(
                 f"someone else has changed since: {names}", hint="amplifier session undo --force restores these too"
             )
         restored = len(result.restored) if result is not None else 0
-        told = "" if what == "conversation" else f", {counted(restored, 'file')} restored"
-        write(f"turn {number} is undone: {what}{told}")
+        told = [] if what == "files" else ["removed from the conversation"]
+        told += [] if what == "conversation" else [f"{counted(restored, 'file')} restored"]
+        write(f"turn {number} is undone: {', '.join(told)}")
 
     in_home(ctx, work)
 
@@ -118,9 +123,9 @@ def export(
     ctx: typer.Context,
     session: SessionArgument,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Where to write it.", show_default=False)],
-    mask: Annotated[bool, typer.Option("--mask", help="Leave out what was said.")] = False,
+    mask: Annotated[bool, typer.Option("--mask", help="Leave out the messages.")] = False,
 ) -> None:
-    """Write a session and those of its agents to one signed file."""
+    """Export a session, with those of its sub-agents, to one signed file."""
 
     async def work(home: Home) -> None:
         record = find_session(home, session)
@@ -134,10 +139,12 @@ def export(
 @app.command("import", epilog=examples("amplifier session import talk.zip"))
 def import_(
     ctx: typer.Context,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="What export wrote.", show_default=False)],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A file written by amplifier session export.", show_default=False)
+    ],
     as_json: Json = False,
 ) -> None:
-    """Take the sessions of an exported file into this home; nothing is taken from a file that was changed."""
+    """Import an exported session into this home; a file that was tampered with is refused."""
     if not file.is_file():
         raise UsageError(f"{file} is not a file", hint="name one that amplifier session export wrote")
 
@@ -165,13 +172,15 @@ def _tell_left_out(places: tuple[str, ...]) -> None:
 @app.command(epilog=examples("amplifier session cleanup --older-than 90 --dry-run"))
 def cleanup(
     ctx: typer.Context,
-    older_than: Annotated[float, typer.Option(min=0, metavar="DAYS", help="Only those that ended before.")] = 30,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say which.")] = False,
+    older_than: Annotated[
+        float, typer.Option(min=0, metavar="DAYS", help="Only sessions that ended this long ago.")
+    ] = 30,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show which.")] = False,
     force: Force = False,
 ) -> None:
-    """Remove sessions for good that have ended some time ago, and deleted ones that nobody wanted back.
+    """Permanently remove sessions that ended some time ago, and deleted ones whose time in the trash is over.
 
-    Those that have not ended stay. How long deleted ones are kept is the setting sessions.trash_days.
+    Sessions that have not ended are kept. The setting sessions.trash_days says how long deleted ones are.
     """
 
     async def work(home: Home) -> None:
@@ -191,7 +200,7 @@ def cleanup(
 
 @app.command(epilog=examples("amplifier session repair last"))
 def repair(ctx: typer.Context, session: SessionArgument, as_json: Json = False) -> None:
-    """Make a session whole that a crash left in the middle of a turn; resuming does the same."""
+    """Repair a session that a crash cut off in the middle of a turn; resuming it does the same."""
 
     async def work(home: Home) -> None:
         report = await home.sessions.repair(find_session(home, session).session_id)

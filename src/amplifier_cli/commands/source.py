@@ -19,9 +19,10 @@ from amplifierd.home import Home
 from amplifierd.source_cache import list_cache, prune_cache
 
 app = new_group(
-    "Look at sources, fetch them, and tidy up the cache.\n\n"
-    "A source says where something lies: git+https://host/org/repo@v1#subdirectory=modules/tool-x, a path, an https:// "
-    "address, zip+https://…, or the name of an installed package. What is fetched is kept, so that it works offline.",
+    "Inspect and fetch sources, and clean up the cache.\n\n"
+    "A source says where something is: git+https://host/org/repo@v1#subdirectory=modules/tool-x, a path, an "
+    "https:// address, zip+https://…, or the name of an installed package. What is fetched stays in the cache, so "
+    "it works offline.",
     "amplifier source show git+https://github.com/org/repo@main",
     "amplifier source fetch git+https://github.com/org/repo@v1",
     "amplifier source prune --dry-run",
@@ -35,12 +36,12 @@ _MIB = 1024 * 1024
 def show(
     ctx: typer.Context,
     source: Annotated[
-        str | None, typer.Argument(metavar="[SOURCE]", help="A source; without one, all that was fetched.")
+        str | None, typer.Argument(metavar="SOURCE", help="A source; by default everything in the cache.")
     ] = None,
     offline: Offline = False,
     as_json: Json = False,
 ) -> None:
-    """Say what a source means, what the cache has of it, and whether there is something newer."""
+    """Explain a source, what the cache has of it, and whether there is something newer."""
 
     async def work(home: Home) -> None:
         if source is None:
@@ -70,11 +71,13 @@ def show(
 def fetch(
     ctx: typer.Context,
     source: SourceArgument,
-    refresh: Annotated[bool, typer.Option("--refresh", help="Ask the remote what a branch is now.")] = False,
+    refresh: Annotated[
+        bool, typer.Option("--refresh", help="Ask the remote for the current commit of a branch.")
+    ] = False,
     offline: Offline = False,
     as_json: Json = False,
 ) -> None:
-    """Fetch a source into the cache and print where it lies."""
+    """Fetch a source into the cache and print its path."""
 
     async def work(home: Home) -> None:
         found = await home.sources.resolve(absolute_source(source), refresh=refresh)
@@ -93,14 +96,14 @@ def prune(
     ctx: typer.Context,
     older_than: Annotated[
         float | None,
-        typer.Option(min=0, metavar="DAYS", help="What was not used for so long; by default cache.keep_days."),
+        typer.Option(min=0, metavar="DAYS", help="Unused for this many days; by default cache.keep_days."),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Remove what was fetched and is used no more: by no collection, no bundle, and not for a while.
+    """Remove fetched sources that no collection or bundle uses and that have not been needed for a while.
 
-    What compiled profiles and running sessions need lies in their builds and stays.
+    What compiled profiles and running sessions need is in their builds and is kept.
     """
 
     async def work(home: Home) -> None:

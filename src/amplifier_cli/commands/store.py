@@ -27,10 +27,10 @@ from amplifierd.session_store.protocol import SessionStore, StoreSnapshot
 from amplifierd.store_address import FILES, StoreAddress
 
 app = new_group(
-    "Look at, move, compare and back up the place of the sessions.\n\n"
-    "Sessions are kept where the setting store says: in the files of this home, or in a PostgreSQL database that "
-    "machines share. A place is files, an address such as postgresql://user@host/database, or the directory of a "
-    "backup.",
+    "Inspect, migrate, verify and back up the session store.\n\n"
+    "The setting store says where sessions are kept: in files of this home, or in a PostgreSQL database that "
+    "machines share. A PLACE is the word files, an address such as postgresql://user@host/database, or the "
+    "directory of a backup.",
     "amplifier store status",
     "amplifier store migrate postgresql://user@host/amplifier",
     "amplifier store backup ~/sessions-backup",
@@ -41,7 +41,7 @@ _MIB = 1024 * 1024
 
 @app.command(epilog=examples("amplifier store status", "amplifier store status --json"))
 def status(ctx: typer.Context, as_json: Json = False) -> None:
-    """Say where the sessions are, how many there are, and whether something is wrong with the place."""
+    """Say where the sessions are kept, how many there are, and whether the store is healthy."""
 
     async def work(home: Home) -> None:
         found = await home.sessions.runtime.store.status()
@@ -66,22 +66,23 @@ def status(ctx: typer.Context, as_json: Json = False) -> None:
 )
 def migrate(
     ctx: typer.Context,
-    to: Annotated[str, typer.Argument(metavar="PLACE", help="files or postgresql://….", show_default=False)],
+    to: Annotated[str, typer.Argument(metavar="PLACE", help="files, or postgresql://…", show_default=False)],
     sessions: Annotated[
         list[str] | None,
-        typer.Argument(metavar="SESSION", help="Ids of sessions; without any, all.", show_default=False),
+        typer.Argument(metavar="SESSION", help="Session ids; by default all.", show_default=False),
     ] = None,
     source: Annotated[
-        str | None, typer.Option("--from", metavar="PLACE", help="Where they are; without it, where the setting says.")
+        str | None,
+        typer.Option("--from", metavar="PLACE", help="Where they are now; by default what the setting says."),
     ] = None,
     move: Annotated[bool, typer.Option("--move", help="Delete each original once its copy is verified.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Copy sessions to another place, each verified by its hash; stopped and called again, it goes on.
+    """Copy sessions to another place, verifying each by its hash; if interrupted, run it again to continue.
 
-    A session that is there already stays as it is there. One that a process works on is left out: close it, or stop the
-    daemon, and call this again. Without ids, deleted sessions that can be brought back are copied as well, into the
-    trash there. Afterwards the setting store says which place counts.
+    Sessions that are already there are not changed. A session in use is skipped: close it or stop the daemon, and run
+    this again. Without ids, deleted sessions that can be restored are copied too, into the trash there. When all is
+    copied, change the setting store.
     """
 
     async def work(home: Home) -> None:
@@ -108,13 +109,13 @@ def migrate(
 def verify(
     ctx: typer.Context,
     other: Annotated[
-        str | None, typer.Argument(metavar="[PLACE]", help="files, postgresql://… or a backup.", show_default=False)
+        str | None, typer.Argument(metavar="PLACE", help="files, postgresql://… or a backup.", show_default=False)
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Read every session and, with another place, compare the two by hash.
+    """Read every session; with a PLACE, compare the two by hash.
 
-    Of two stores the deleted sessions are compared as well that can be brought back.
+    Between two stores, deleted sessions that can be restored are compared too.
     """
 
     async def work(home: Home) -> None:
@@ -139,9 +140,9 @@ def backup(
     ctx: typer.Context,
     directory: Annotated[Path, typer.Argument(metavar="DIRECTORY", help="A new directory.", show_default=False)],
 ) -> None:
-    """Write all sessions, as they are at one moment, into a directory; stopped and called again, it is finished.
+    """Write a consistent snapshot of all sessions into a directory; if interrupted, run it again to finish.
 
-    amplifier store migrate PLACE --from DIRECTORY brings them back. Deleted sessions are not in it, and neither are the
+    amplifier store migrate PLACE --from DIRECTORY restores them. Deleted sessions are not included, nor are
     checkpoints, which stay on their machines.
     """
 

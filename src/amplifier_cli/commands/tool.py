@@ -31,15 +31,13 @@ from amplifierd.sessions.tool_session import ToolFacts, ToolOutcome, ToolSession
 
 app = new_group(
     "List the tools of an agent, and call them yourself.\n\n"
-    "A call by hand is like a call of the model: hooks judge it, policy and sandbox hold, and you are asked where the "
-    "agent would have to ask.",
+    "A call from here is treated like one from the model: hooks, policy and sandbox apply, and you are asked for "
+    "approval where the agent would have to ask.",
     "amplifier tool list --profile coding",
     "amplifier tool invoke read_file file_path=README.md",
 )
 
-ToolArgument = Annotated[
-    str, typer.Argument(metavar="TOOL", help="Its name, or the beginning of it.", show_default=False)
-]
+ToolArgument = Annotated[str, typer.Argument(metavar="TOOL", help="Its name or the start of it.", show_default=False)]
 
 
 @app.command("list", epilog=examples("amplifier tool list", "amplifier tool list --profile coding --json"))
@@ -50,7 +48,7 @@ def list_tools(
     plan: PlanFile = None,
     as_json: Json = False,
 ) -> None:
-    """List the tools of a profile, a bundle or a plan, as the model is told of them."""
+    """List the tools of a profile, a bundle or a plan, as the model sees them."""
 
     async def work(home: Home) -> tuple[ToolFacts, ...]:
         agent = await _agent(ctx, home, profile, bundle, plan)
@@ -74,7 +72,7 @@ def info(
     plan: PlanFile = None,
     as_json: Json = False,
 ) -> None:
-    """Show what a tool is for and what it takes."""
+    """Show a tool's description and input schema."""
 
     async def work(home: Home) -> ToolFacts:
         agent = await _agent(ctx, home, profile, bundle, plan)
@@ -107,7 +105,7 @@ def invoke(
     ctx: typer.Context,
     tool: ToolArgument,
     pairs: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Its input.", show_default=False)
+        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Its input.", show_default=False)
     ] = None,
     given: Annotated[
         str | None, typer.Option("--input", metavar="JSON", help="Its input as JSON, @FILE, or - for stdin.")
@@ -118,9 +116,9 @@ def invoke(
     yes: Yes = False,
     as_json: Json = False,
 ) -> None:
-    """Call a tool in the current directory and print what the model would read. Exits with 1 if it fails.
+    """Call a tool in the current directory and print what the model would see; exits with 1 if it fails.
 
-    The call is stored as a session, so that amplifier session diff and amplifier session undo know it.
+    The call is stored as a session, so amplifier session diff and undo work on it.
     """
 
     async def work(home: Home) -> ToolOutcome:

@@ -22,6 +22,7 @@ _START_PATIENCE_S = 30.0
 _STOP_PATIENCE_S = 60.0
 _LOOK_S = 0.05
 _OUTPUT = "daemon.out"
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
 
 
 class StartFailedError(Exception):
@@ -43,6 +44,7 @@ def start(paths: Paths, arguments: Sequence[str]) -> RunningDaemon:
         raise home_in_use(paths, running)
     make_directory(paths.logs)
     output = paths.logs / _OUTPUT
+    os.close(os.open(output, _NEW_FILE, 0o600))  # what is wrong with it is told here, not by the spawned process
     pid = _spawn([sys.executable, "-m", "amplifierd", *arguments], output)
     deadline = time.monotonic() + _START_PATIENCE_S
     while time.monotonic() < deadline:
@@ -60,10 +62,9 @@ def start(paths: Paths, arguments: Sequence[str]) -> RunningDaemon:
 
 def _spawn(command: list[str], output: Path) -> int:
     """Start a process that outlives this one, in a session of its own; returns its id."""
-    new_file = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
     actions = [
         (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-        (os.POSIX_SPAWN_OPEN, 1, str(output), new_file, 0o600),
+        (os.POSIX_SPAWN_OPEN, 1, str(output), _NEW_FILE, 0o600),
         (os.POSIX_SPAWN_DUP2, 1, 2),
     ]
     return os.posix_spawn(command[0], command, os.environ, file_actions=actions, setsid=True)

@@ -17,6 +17,7 @@ from amplifier_core.exceptions import AmplifierError
 from amplifier_system.garbage import look_seldom
 from amplifierd.daemon.log_files import LOG_FILE
 from amplifierd.daemon.run_file import find_running
+from amplifierd.os_errors import explained
 from amplifierd.paths import Paths
 
 from . import background, cluster, service, tokens
@@ -24,7 +25,7 @@ from .exit_codes import ExitCode, code_of
 
 app = typer.Typer(
     name="amplifierd",
-    help="Keep sessions alive for many clients: HTTP and server-sent events, one home.",
+    help="Serve the sessions of one home to many clients, over HTTP.",
     no_args_is_help=True,
     rich_markup_mode=None,
     add_completion=False,
@@ -32,7 +33,7 @@ app = typer.Typer(
 )
 app.add_typer(tokens.app, name="token")
 app.add_typer(cluster.app, name="cluster")
-services = typer.Typer(help="Start the daemon with the machine.", no_args_is_help=True, rich_markup_mode=None)
+services = typer.Typer(help="Start the daemon when the machine starts.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(services, name="service")
 
 
@@ -56,25 +57,29 @@ class Chosen:
 @app.callback()
 def root(
     ctx: typer.Context,
-    home: Annotated[Path | None, typer.Option(metavar="DIR", help="The home to serve, not AMPLIFIERD_HOME.")] = None,
-    config: Annotated[Path | None, typer.Option(metavar="FILE", help="Settings, not config/daemon.yaml.")] = None,
+    home: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="The home to serve, instead of AMPLIFIERD_HOME or ~/.amplifierd.")
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The settings file, instead of config/daemon.yaml.")
+    ] = None,
 ) -> None:
     ctx.obj = Chosen(home, config)
 
 
-Host = Annotated[str | None, typer.Option(help="Address to listen on.")]
-Port = Annotated[int | None, typer.Option(help="Port to listen on; 0 takes any.")]
-Socket = Annotated[Path | None, typer.Option(help="Unix socket to listen on.")]
+Host = Annotated[str | None, typer.Option(help="The address to listen on.")]
+Port = Annotated[int | None, typer.Option(help="The port to listen on; 0 picks a free one.")]
+Socket = Annotated[Path | None, typer.Option(help="The Unix socket to listen on.")]
 LogLevel = Annotated[str | None, typer.Option(help="debug, info, warning or error.")]
-Offline = Annotated[bool | None, typer.Option("--offline", help="Use no network.")]
-DefaultProfile = Annotated[str | None, typer.Option(help="Profile of sessions that name none.")]
-WorkingDir = Annotated[Path | None, typer.Option(help="Directory of sessions that name none.")]
+Offline = Annotated[bool | None, typer.Option("--offline", help="Do not use the network.")]
+DefaultProfile = Annotated[str | None, typer.Option(help="The default profile of new sessions.")]
+WorkingDir = Annotated[Path | None, typer.Option(help="The default directory of new sessions.")]
 Tls = Annotated[str | None, typer.Option(help="off, auto or manual.")]
 Certificate = Annotated[Path | None, typer.Option("--ssl-certfile", help="Certificate for --tls manual.")]
 Key = Annotated[Path | None, typer.Option("--ssl-keyfile", help="Its private key.")]
 Auth = Annotated[str | None, typer.Option(help="token, proxy or none.")]
 Insecure = Annotated[bool, typer.Option("--insecure", help="Allow a routable address without TLS.")]
-Reload = Annotated[bool, typer.Option("--reload", help="Start again when the code changes (development).")]
+Reload = Annotated[bool, typer.Option("--reload", help="Restart when the code changes (for development).")]
 
 
 @app.command()
@@ -94,7 +99,7 @@ def serve(
     insecure: Insecure = False,
     reload: Reload = False,
 ) -> None:
-    """Serve in this terminal until Ctrl-C; a second Ctrl-C does not wait for running turns."""
+    """Serve in this terminal until Ctrl-C; press it twice to not wait for running turns."""
     chosen: Chosen = ctx.obj
     plain = {"host": host, "port": port, "uds": uds, "log_level": log_level, "offline": offline}
     plain |= {"default_profile": default_profile, "working_dir": working_dir}
@@ -129,27 +134,27 @@ def _start(chosen: Chosen, options: Sequence[str]) -> None:
 
 @app.command()
 def stop(ctx: typer.Context) -> None:
-    """Stop the daemon of this home: turns are ended and stored first."""
+    """Stop the daemon of this home; running turns are ended and stored first."""
     stopped = background.stop(ctx.obj.paths)
     typer.echo("no daemon serves this home" if stopped is None else f"stopped {stopped.process}")
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def restart(ctx: typer.Context) -> None:
-    """Stop the daemon and start it again, with the options that it had; or with others, those of `serve`."""
+    """Restart the daemon, with the options it had or with new ones."""
     stopped = background.stop(ctx.obj.paths)
     _start(ctx.obj, ctx.args or (stopped.options if stopped else ()))
 
 
 @app.command()
 def status(ctx: typer.Context, as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
-    """Say whether a daemon serves this home; exit code 1 when none does."""
+    """Say whether a daemon is serving this home; exits with 1 if not."""
     chosen: Chosen = ctx.obj
     running = find_running(chosen.paths)
     if as_json:
         typer.echo(json.dumps({"running": running is not None, **(running.to_dict() if running else {})}))
     elif running is None:
-        typer.echo(f"no daemon serves {chosen.paths.home}; start one: amplifierd start")
+        typer.echo(f"no daemon serves {chosen.paths.home}; start one: amplifier daemon start")
     else:
         typer.echo(f"{running.process} serves {chosen.paths.home} at {running.url} since {running.started_at}")
     raise typer.Exit(ExitCode.OK if running else ExitCode.FAILURE)
@@ -160,7 +165,7 @@ def open_page(
     ctx: typer.Context,
     no_browser: Annotated[bool, typer.Option("--no-browser", "--print", help="Only print the link.")] = False,
 ) -> None:
-    """Open the page in a browser, logged in; the link works once, within a minute."""
+    """Open the page in a browser, logged in; the link works once and expires after a minute."""
     from .opening import login_link, open_browser  # the client of a daemon, for this command alone
 
     link = login_link(ctx.obj.paths)
@@ -172,11 +177,13 @@ def open_page(
 @app.command()
 def logs(
     ctx: typer.Context,
-    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on with new lines.")] = False,
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Keep printing new lines.")] = False,
     count: Annotated[int, typer.Option("-n", "--lines", min=0, help="How many lines.")] = 50,
 ) -> None:
     """Show the daemon's log."""
     file = ctx.obj.paths.logs / LOG_FILE
+    if not file.exists():
+        typer.echo(f"there is no log yet: {file} is written once a daemon runs", err=True)
     for line in background.last_lines(file, count):
         typer.echo(line)
     if follow:
@@ -216,7 +223,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     except background.StartFailedError as error:
         typer.echo(f"error: the daemon did not start:\n{error}", err=True)
         return error.code
+    except OSError as error:
+        known = explained(error)
+        if known is None:
+            raise
+        return _reported(known)
     except AmplifierError as error:
-        typer.echo(f"error: {error.message}" + (f"\n  fix: {error.hint}" if error.hint else ""), err=True)
-        return code_of(error)
+        return _reported(error)
     return ExitCode.OK
+
+
+def _reported(error: AmplifierError) -> int:
+    typer.echo(f"error: {error.message}" + (f"\n  fix: {error.hint}" if error.hint else ""), err=True)
+    return code_of(error)

@@ -137,6 +137,17 @@ def test_where_strangers_could_use_it_it_does_not_listen(amplifierd: Run, flags:
     assert said in ended.err
 
 
+@pytest.mark.parametrize(("verb", "name"), [("serve", "run/daemon.lock"), ("start", "logs/amplifierd/daemon.out")])
+def test_a_home_that_cannot_be_written_is_named(amplifierd: Run, home: Path, verb: str, name: str) -> None:
+    place = home / "state" / name
+    place.mkdir(parents=True)
+
+    ended = amplifierd(verb)
+
+    assert ended.code == 1
+    assert f"error: {place}: Is a directory\n  fix: " in ended.err
+
+
 def test_settings_that_cannot_be_used_end_it(amplifierd: Run, home: Path) -> None:
     (home / "config").mkdir(parents=True)
     (home / "config/daemon.yaml").write_text("port: many\n")
