@@ -92,110 +92,117 @@ class Section(BaseModel):
 
 
 class StartupSettings(Section):
-    check_on_start: bool = Field(default=True, description="look at start which profiles are stale")
+    check_on_start: bool = Field(default=True, description="check at start which profiles are stale")
     update_on_start: bool = Field(default=False, description="sync the collections when the daemon has started")
-    auto_compile: bool = Field(default=True, description="compile what a sync changed, and what a plan needs")
+    auto_compile: bool = Field(default=True, description="compile profiles that a sync changed or a plan needs")
     max_parallel_workers: Annotated[Whole, Field(ge=1, le=16)] = Field(
-        default=4, description="collections synced, and profiles compiled, at a time"
+        default=4, description="how many collections to sync, and profiles to compile, at a time"
     )
 
 
 class CompileSettings(Section):
     install_dependencies: Literal["auto", "never"] = Field(
-        default="auto", description="what modules require: auto or never"
+        default="auto", description="whether to install what modules require: auto or never"
     )
     keep_going: bool = Field(
-        default=False, description="build without the providers, tools and hooks that cannot be obtained"
+        default=False, description="build without providers, tools and hooks that cannot be fetched"
     )
     allow_builds: bool = Field(
-        default=False, description="build dependencies that have no wheel, which runs code of theirs"
+        default=False, description="build dependencies that have no wheel, which runs their code"
     )
-    timeout_seconds: Seconds = Field(default=600, description="for one build")
+    timeout_seconds: Seconds = Field(default=600, description="time limit for one build")
 
 
 class BuildSettings(Section):
     url: Annotated[str, AfterValidator(_address)] | None = Field(
         default=None,
-        description="where builds are kept for other machines, any fsspec address: s3://bucket/builds, file:///mnt/builds",
+        description="where to publish builds for other machines, any fsspec address: s3://bucket/builds, file:///mnt/builds",
     )
-    max_bytes: AtLeastOne = Field(default=2147483648, description="largest build that is fetched from there")
+    max_bytes: AtLeastOne = Field(default=2147483648, description="largest build to fetch from there")
 
 
 class CacheSettings(Section):
     keep_days: Annotated[float, Field(ge=0)] = Field(
-        default=30, description="days for which `amplifier source prune` keeps what is not used"
+        default=30, description="days that `amplifier source prune` keeps unused sources"
     )
     max_bytes: AtLeastOne | None = Field(
-        default=None, description="size beyond which that command removes, of what is not used, the oldest as well"
+        default=None, description="above this size, that command also removes the oldest unused sources"
     )
     http_max_bytes: AtLeastOne = Field(default=52428800, description="largest single download")
 
 
 class CheckpointSettings(Section):
-    enabled: bool = Field(default=True, description="keep what the working directory was before each turn")
-    max_files: AtLeastOne = Field(default=20000, description="beyond it only files that file tools touch are kept")
-    max_bytes: AtLeastOne = Field(default=524288000, description="the same for the sum of their sizes")
-    timeout_seconds: Seconds = Field(default=5, description="the same for the time that looking at them takes")
+    enabled: bool = Field(default=True, description="take a checkpoint of the working directory before each turn")
+    max_files: AtLeastOne = Field(
+        default=20000, description="with more files, only those that file tools touch are kept"
+    )
+    max_bytes: AtLeastOne = Field(default=524288000, description="the same for their total size")
+    timeout_seconds: Seconds = Field(default=5, description="the same for the time it takes to read them")
 
 
 class SessionSettings(Section):
     idle_unload_minutes: Annotated[float, BeforeValidator(_no_boolean), Field(gt=0)] = Field(
-        default=60, description="after which the modules of an idle session are unloaded until its next turn"
+        default=60, description="minutes until the modules of an idle session are unloaded"
     )
     max_loaded: AtLeastOne = Field(
-        default=2000, description="sessions with loaded modules; beyond it those idle longest are unloaded"
+        default=2000, description="sessions with loaded modules; with more, those idle longest are unloaded"
     )
-    max_queue: AtLeastOne = Field(default=32, description="prompts that wait while a turn runs")
-    max_spawn_depth: AtLeastOne = Field(default=5, description="how deep agents may delegate to agents")
-    turn_timeout_seconds: Seconds | None = Field(default=None, description="after which a turn is cancelled")
+    max_queue: AtLeastOne = Field(default=32, description="prompts that may wait while a turn runs")
+    max_spawn_depth: AtLeastOne = Field(default=5, description="how deep agents may delegate")
+    turn_timeout_seconds: Seconds | None = Field(default=None, description="time limit for a turn")
     retention_days: Annotated[float, BeforeValidator(_no_boolean), Field(ge=0)] | None = Field(
-        default=None, description="after which ended sessions are removed by a running daemon, and by a cleanup"
+        default=None, description="days until a running daemon, or a cleanup, removes ended sessions"
     )
     trash_days: Annotated[float, BeforeValidator(_no_boolean), Field(ge=0)] = Field(
-        default=30, description="for which deleted sessions can be restored; 0 deletes for good"
+        default=30, description="days in which deleted sessions can be restored; 0 deletes permanently"
     )
     on_takeover: Literal["ask", "continue", "stop"] = Field(
         default="ask",
-        description="what follows a turn that ended with the process that ran it: ask (a person), continue or stop",
+        description="what to do after a turn whose process died: ask (a person), continue or stop",
     )
     limits: Annotated[Limits | None, BeforeValidator(_json)] = Field(
-        default=None, description="what a session tree may use: cost_usd, total_tokens, tool_calls, turns, seconds"
+        default=None,
+        description="limits for a session and its sub-agents: cost_usd, total_tokens, tool_calls, turns, seconds",
     )
 
 
 class StreamSettings(Section):
-    queue_events: AtLeastOne = Field(default=10000, description="events that wait for one client that reads slowly")
-    queue_bytes: AtLeastOne = Field(default=8388608, description="the same for the sum of their sizes")
-    ring_events: AtLeastOne = Field(default=10000, description="latest events of a session kept for who connects again")
-    keepalive_seconds: Seconds = Field(default=15, description="how often a silent stream shows that it is alive")
+    queue_events: AtLeastOne = Field(default=10000, description="events to buffer for a slow client")
+    queue_bytes: AtLeastOne = Field(default=8388608, description="the same for their total size")
+    ring_events: AtLeastOne = Field(
+        default=10000, description="latest events of a session to keep for clients that reconnect"
+    )
+    keepalive_seconds: Seconds = Field(default=15, description="how often to send a keepalive on a silent stream")
 
 
 class WorkerSettings(Section):
-    max_processes: AtLeastOne = Field(default=32, description="worker processes that sessions run in at most")
+    max_processes: AtLeastOne = Field(default=32, description="most worker processes")
     idle_minutes: Annotated[float, BeforeValidator(_no_boolean), Field(gt=0)] = Field(
-        default=15, description="after which a worker process of the daemon ends that no session is loaded in"
+        default=15, description="minutes until a worker process without loaded sessions ends"
     )
     memory_limit_mb: AtLeastOne = Field(
-        default=2048, description="memory beyond which a worker process ends after its turns; at twice as much, at once"
+        default=2048, description="a worker that uses more memory ends after its turns, at twice as much at once"
     )
 
 
 class MentionSettings(Section):
-    max_file_bytes: AtLeastOne = Field(default=1048576, description="largest file that a mention brings in")
-    max_total_bytes: AtLeastOne = Field(default=4194304, description="all files that one text brings in")
-    max_files: AtLeastOne = Field(default=200, description="how many files one text brings in")
+    max_file_bytes: AtLeastOne = Field(default=1048576, description="largest file that a mention includes")
+    max_total_bytes: AtLeastOne = Field(default=4194304, description="total size of the files that one text includes")
+    max_files: AtLeastOne = Field(default=200, description="how many files one text includes")
     max_depth: AtLeastOne = Field(default=8, description="how deep mentions in mentioned files are followed")
 
 
 class SecuritySettings(Section):
-    allowed_hosts: Texts = Field(default=(), description="names, beside its own, by which clients may call the daemon")
+    allowed_hosts: Texts = Field(
+        default=(), description="host names, besides its own, that clients may use for the daemon"
+    )
     allowed_origins: Texts = Field(
         default=(), description="web pages, `scheme://host[:port]`, that may call the daemon from a browser"
     )
     allowed_sources: Texts = Field(default=("*",), description="patterns of the sources that profiles may use")
     require_pinned: bool = Field(default=False, description="refuse sources that can move, such as branches")
     module_roots: tuple[AbsolutePath, ...] = Field(
-        default=(), description="directories, beside the home's builds, that a plan's modules may lie in"
+        default=(), description="directories, besides the home's builds, where a plan's modules may be"
     )
     allow_override_modules: bool = Field(default=False, description="requests may add modules and change their sources")
     allow_plan_sources: bool = Field(default=False, description="plans may name references that are fetched")
@@ -204,16 +211,16 @@ class SecuritySettings(Section):
 
 class AuthSettings(Section):
     mode: Literal["token", "proxy", "none"] = Field(
-        default="token", description="who may use the daemon: token, proxy (a trusted one says who it is) or none"
+        default="token", description="how clients authenticate: token, proxy (a trusted proxy names the user) or none"
     )
     tokens: Texts = Field(
-        default=(), description="tokens beside those of `amplifierd token`, each `name:scope:sha256:<hex>`"
+        default=(), description="tokens besides those of `amplifierd token`, each `name:scope:sha256:<hex>`"
     )
 
 
 class TlsSettings(Section):
     mode: Annotated[Literal["off", "auto", "manual"], BeforeValidator(_off)] = Field(
-        default="off", description="off, auto (a certificate of our own making) or manual (that of `tls.certfile`)"
+        default="off", description="off, auto (a self-signed certificate) or manual (`tls.certfile`)"
     )
     certfile: AbsolutePath | None = Field(default=None, description="certificate for `manual`, PEM with its chain")
     keyfile: AbsolutePath | None = Field(default=None, description="its private key, PEM")
@@ -231,13 +238,13 @@ class ClusterSettings(Section):
         default=None, description="where daemons that share the store reach this one; unset: where it listens"
     )
     ca_file: AbsolutePath | None = Field(
-        default=None, description="certificates, PEM, by which other members are known if they speak TLS"
+        default=None, description="certificates, PEM, to verify other members that use TLS"
     )
     labels: Annotated[dict[str, str], BeforeValidator(_labels), AfterValidator(_checked_labels)] = Field(
-        default={}, description="what this machine is to others that share the store: pool=builders, and words of yours"
+        default={}, description="labels of this machine for others that share the store: pool=builders, and your own"
     )
     shared_paths: tuple[AbsolutePath, ...] = Field(
-        default=(), description="directories that other machines have under the same path"
+        default=(), description="directories that other machines have at the same path"
     )
 
 
@@ -257,24 +264,24 @@ class Settings(BaseSettings):
     home: AbsolutePath | None = Field(
         default=None, exclude=True, description="the home to serve with these settings; unset: AMPLIFIERD_HOME"
     )
-    host: str = Field(default="127.0.0.1", description="address that the daemon listens on")
+    host: str = Field(default="127.0.0.1", description="address to listen on")
     port: Annotated[Whole, Field(ge=0, le=65535)] = Field(
-        default=8420, description="port of the daemon; 0 takes any; unset: the next of ten when it is taken"
+        default=8420, description="port to listen on; 0: any free one; unset: the first free one of ten"
     )
-    uds: AbsolutePath | None = Field(default=None, description="Unix socket to listen on in place of host and port")
+    uds: AbsolutePath | None = Field(default=None, description="Unix socket to listen on, instead of host and port")
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="what the daemon logs: debug, info, warning or error"
     )
     log_json: bool = Field(default=False, description="write `daemon.log` as JSON lines")
     working_dir: AbsolutePath = Field(
-        default=Path("~/amplifier"), description="working directory of sessions that name none; made on first use"
+        default=Path("~/amplifier"), description="working directory of sessions that name none; created on first use"
     )
     default_profile: Annotated[str, AfterValidator(_profile_id)] | None = Field(
         default=None,
         description="profile of sessions that name none; unset: foundation/base, or foundation/offline when none of "
         "its providers has a key",
     )
-    offline: bool = Field(default=False, description="no network at all")
+    offline: bool = Field(default=False, description="do not use the network")
     store: Store = Field(
         default=StoreAddress(),
         description="where sessions are kept: files, or postgresql://… for a database that machines share",
@@ -290,7 +297,7 @@ class Settings(BaseSettings):
     mentions: MentionSettings = MentionSettings()
     security: SecuritySettings = SecuritySettings()
     auth: AuthSettings = AuthSettings()
-    trusted_proxies: Texts = Field(default=(), description="addresses of proxies whose word about clients counts")
+    trusted_proxies: Texts = Field(default=(), description="addresses of proxies that may say who the client is")
     tls: TlsSettings = TlsSettings()
     cluster: ClusterSettings = ClusterSettings()
     metrics: MetricsSettings = MetricsSettings()

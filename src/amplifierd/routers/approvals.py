@@ -52,7 +52,7 @@ class Resolved(Answer):
 
 @router.get("/approvals")
 async def list_all_approvals(daemon: TheDaemon, caller: Reader) -> Approvals:
-    """List what waits for an answer in all sessions that the caller may see."""
+    """List the questions that wait for an answer in all sessions the caller may see."""
     elsewhere = (await daemon.elsewhere.states.all()).values() if daemon.elsewhere is not None else ()
     states = (*elsewhere, *daemon.live.states())
     asking = {state.session_id: state.pending_approvals for state in states if state.pending_approvals}
@@ -63,7 +63,7 @@ async def list_all_approvals(daemon: TheDaemon, caller: Reader) -> Approvals:
 
 @router.get("/sessions/{session_id}/approvals", responses=problems(404))
 async def list_approvals(daemon: TheDaemon, caller: Reader, session_id: SessionId, all: bool = False) -> Approvals:
-    """List what waits for an answer in a session and its agents; `all` adds what was answered."""
+    """List the open questions of a session and its sub-agents; `all` adds answered ones."""
     await daemon.access.get(caller, session_id)
     pending = await daemon.live.approvals(session_id, finished=all)
     return Approvals(pending=pending, total=len(pending))

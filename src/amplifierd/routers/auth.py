@@ -82,7 +82,7 @@ async def create_ticket(daemon: TheDaemon, caller: Reader, body: NewTicket | Non
 
 @router.get("/auth/me")
 async def show_caller(caller: Reader) -> Me:
-    """Say who the caller is to the daemon."""
+    """Say who the caller is."""
     return Me.model_validate(caller)
 
 
@@ -103,5 +103,5 @@ async def create_token(daemon: TheDaemon, request: Request, body: NewToken) -> C
 
 @router.delete("/tokens/{name}", status_code=204, dependencies=_ADMIN, responses=problems(404))
 async def revoke_token(daemon: TheDaemon, name: Annotated[Name, Path()]) -> None:
-    """Make a token worthless at once; `default` gets a new secret in `config/token`."""
+    """Revoke a token at once; `default` gets a new secret in `config/token`."""
     await daemon.credentials.revoke_token(name)

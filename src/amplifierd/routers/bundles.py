@@ -55,7 +55,7 @@ async def find_bundles(daemon: TheDaemon, limit: PageLimit = 100, offset: PageOf
 async def register_bundle(
     daemon: TheDaemon, caller: Admin, request: Request, response: Response, body: NewBundle, wait: Wait = True
 ) -> BundleInfo:
-    """Load a bundle with all it includes, check it, and remember it by name."""
+    """Load a bundle with everything it includes, check it, and register it by name."""
     note(request, uri=body.uri, name=body.name)
     parse_reference(body.uri)
     home = daemon.home
@@ -71,5 +71,5 @@ async def register_bundle(
 
 @router.delete("/{name}", status_code=204, dependencies=[Depends(requires("admin"))], responses=problems(404, 409))
 async def forget_bundle(daemon: TheDaemon, name: str) -> None:
-    """Forget a bundle that no session runs; what was fetched stays in the cache."""
+    """Unregister a bundle that no session uses; what was fetched stays in the cache."""
     await remove_bundle(daemon.home, name)

@@ -67,7 +67,7 @@ class Pruned(Answer):
 
 @router.get("/status", dependencies=[Depends(requires("read"))])
 async def get_cache_status(daemon: TheDaemon) -> CacheStatus:
-    """Say, by what the locks tell, how the builds stand; `…/profiles/{profile_id}/status` looks closer."""
+    """Show the state of the builds according to their locks; `…/profiles/{profile_id}/status` looks closer."""
     collections = await asyncio.to_thread(daemon.home.collections.list)
     cached = await list_cache(daemon.home)
     return CacheStatus(
@@ -99,7 +99,7 @@ async def verify_cache(daemon: TheDaemon, caller: Admin, wait: Wait = True) -> V
 
 @router.post("/prune", responses=STARTED)
 async def prune(daemon: TheDaemon, caller: Admin, body: PruneRequest | None = None, wait: Wait = True) -> Pruned:
-    """Remove what nothing refers to and was not used for some days."""
+    """Remove cached sources that nothing refers to and that were not used for some days."""
     asked, home = body or PruneRequest(), daemon.home
 
     async def work() -> dict[str, Any]:

@@ -124,7 +124,7 @@ async def show_cluster(daemon: TheDaemon) -> ClusterInfo:
 
 @router.post("/members/{member_id}/drain", status_code=202, responses=problems(404, 502))
 async def drain_member(daemon: TheDaemon, caller: Admin, request: Request, member_id: MemberId) -> Leaving:
-    """Take a daemon out of service: it begins nothing new, ends its turns, and lets the others have its sessions."""
+    """Take a daemon out of service: it starts nothing new, ends its turns, and hands its sessions to the others."""
     cluster = _cluster(daemon)
     if member_id == cluster.member_id:
         daemon.draining.begin()
@@ -141,7 +141,7 @@ async def drain_member(daemon: TheDaemon, caller: Admin, request: Request, membe
 
 @router.post("/members/{member_id}/fence", responses=problems(404), dependencies=[Depends(requires("admin"))])
 async def fence_member(daemon: TheDaemon, member_id: MemberId) -> Fenced:
-    """Shut a member out that answers no more, before its lease is over; the others take its sessions over."""
+    """Shut out a member that no longer responds, before its lease ends; the others take over its sessions."""
     cluster = _cluster(daemon)
     if cluster.view.find(member_id) is None:
         raise RequestRefusedError(f"no member {member_id!r} is known", code="member-not-found", hint="GET /cluster")

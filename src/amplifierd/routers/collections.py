@@ -156,13 +156,13 @@ async def add_collection(
 async def sync_collections(
     daemon: TheDaemon, caller: Admin, body: SyncRequest | None = None, wait: Wait = True
 ) -> SyncResults:
-    """Bring all collections in step with their sources, and compile what that changed."""
+    """Update all collections from their sources, and compile what changed."""
     return await _sync(daemon, caller, None, body or SyncRequest(), wait=wait)
 
 
 @router.get("/{collection_id}", dependencies=_READ, responses=problems(404, 409, 502))
 async def get_collection(daemon: TheDaemon, collection_id: str) -> CollectionDetails:
-    """Show a collection with everything that it holds."""
+    """Show a collection with everything in it."""
     found = await asyncio.to_thread(daemon.home.collections.get, collection_id)
     inventory: dict[str, Any] = {"metadata": {}, "agents": [], "context": [], "modules": []}
     if found.enabled:
@@ -189,7 +189,7 @@ async def remove_collection(
     collection_id: str,
     force: Annotated[bool, Query(description="even if sessions that have not ended use it")] = False,
 ) -> None:
-    """Forget a collection, and remove its profiles from the home; what was fetched stays in the cache."""
+    """Remove a collection and its profiles from the home; what was fetched stays in the cache."""
     await daemon.home.collections.remove(collection_id, force=force)
 
 
@@ -197,7 +197,7 @@ async def remove_collection(
 async def sync_collection(
     daemon: TheDaemon, caller: Admin, collection_id: str, body: SyncRequest | None = None, wait: Wait = True
 ) -> SyncResults:
-    """Bring one collection in step with its source."""
+    """Update one collection from its source."""
     return await _sync(daemon, caller, collection_id, body or SyncRequest(), wait=wait)
 
 

@@ -57,7 +57,7 @@ async def list_directory(
 
 @router.get("/trust", dependencies=_ADMIN)
 async def list_trusted(daemon: TheDaemon, limit: PageLimit = 100, offset: PageOffset = 0) -> TrustedPage:
-    """List the directories that are trusted with all that is below them."""
+    """List the trusted directories."""
     found = [str(each) for each in await asyncio.to_thread(daemon.home.trust.list)]
     part, facts = paged(found, limit, offset)
     return TrustedPage(directories=list(part), **facts)
@@ -65,7 +65,7 @@ async def list_trusted(daemon: TheDaemon, limit: PageLimit = 100, offset: PageOf
 
 @router.post("/trust", status_code=204, dependencies=_ADMIN)
 async def trust_directory(daemon: TheDaemon, request: Request, body: Directory) -> Response:
-    """Trust a directory: its snapshots are taken and its settings count; the same again changes nothing."""
+    """Trust a directory and everything below it: its settings take effect, and it may be snapshotted."""
     note(request, directory=body.directory)
     await asyncio.to_thread(daemon.home.trust.add, _plain(body.directory))
     return Response(status_code=204)
@@ -75,7 +75,7 @@ async def trust_directory(daemon: TheDaemon, request: Request, body: Directory) 
 async def distrust_directory(
     daemon: TheDaemon, request: Request, directory: Annotated[str, Query(min_length=1, max_length=4096)]
 ) -> Response:
-    """Trust a directory no longer."""
+    """Stop trusting a directory."""
     note(request, directory=directory)
     if not await asyncio.to_thread(daemon.home.trust.remove, _plain(directory)):
         raise RequestRefusedError(f"{directory} is not in the list", code="not-found")

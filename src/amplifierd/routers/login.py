@@ -42,7 +42,7 @@ class TokenLogin(Body):
     },
 )
 async def log_in_by_link(daemon: TheDaemon, cookie: TheCookie, request: Request, ticket: Ticket = None) -> Response:
-    """Log a browser in with the link of `amplifier daemon open`, and show it the page."""
+    """Log a browser in with the link from `amplifier daemon open`, and show the page."""
     if ticket is None:
         return _to_page()
     headers, credentials = read_headers(request.scope["headers"]), daemon.credentials
@@ -69,7 +69,7 @@ async def log_in_by_link(daemon: TheDaemon, cookie: TheCookie, request: Request,
 async def log_in_by_token(
     daemon: TheDaemon, cookie: TheCookie, request: Request, response: Response, body: TokenLogin
 ) -> Me:
-    """Log a browser in with a token that somebody typed; after five wrong ones within a minute none is looked at."""
+    """Log a browser in with a typed token; after five wrong ones within a minute, further attempts are refused."""
     if is_of_other_site(request.scope["scheme"], read_headers(request.scope["headers"])):
         raise RequestRefusedError("only the daemon's own page logs a browser in", code="origin-rejected")
     daemon.failed_logins.check(request.state.address)

@@ -89,7 +89,7 @@ async def list_messages(
     include: Annotated[Literal["tools"] | None, Query(description="`tools`: also the results of tools")] = None,
     render: Rendered = None,
 ) -> Messages:
-    """List what was said, the latest `limit` messages; or those before or after a message."""
+    """List the latest `limit` messages, or those before or after a message."""
     record = await daemon.access.get(caller, session_id)
     place = Place(limit, before, after)
     if include == "tools" and roles is None:
@@ -117,13 +117,13 @@ async def get_transcript(
     roles: Roles = None,
     render: Rendered = None,
 ) -> Messages:
-    """List everything of the conversation as it is stored, calls and results of tools included."""
+    """List the whole conversation as stored, including tool calls and results."""
     return await list_messages(daemon, caller, session_id, limit, before, after, roles, "tools", render)
 
 
 @router.delete("/messages/last", responses=problems(404, 409))
 async def delete_last_message(daemon: TheDaemon, caller: Runner, session_id: SessionId) -> DeletedMessage:
-    """Take the last message out of the conversation."""
+    """Remove the last message from the conversation."""
     await daemon.access.get(caller, session_id)
     deleted = await daemon.live.perform(session_id, "delete_last_message")
     return DeletedMessage(status="deleted" if deleted else "no_messages", deleted_message=deleted)
@@ -138,7 +138,7 @@ async def truncate(daemon: TheDaemon, caller: Runner, session_id: SessionId, bod
 
 @router.post("/compact", responses=problems(404, 409))
 async def compact(daemon: TheDaemon, caller: Runner, session_id: SessionId) -> Compacted:
-    """Leave older parts of the conversation out of what the model sees; the session keeps all of them."""
+    """Drop older messages from what the model sees; the session keeps them all."""
     await daemon.access.get(caller, session_id)
     return Compacted(**(await daemon.live.compact(session_id)).to_json())
 

@@ -54,7 +54,7 @@ async def find_modules(
     limit: PageLimit = 100,
     offset: PageOffset = 0,
 ) -> ModulePage:
-    """List modules, the same one in two versions twice."""
+    """List modules; two versions of one module are listed separately."""
     return await _page(daemon, type, profile, limit, offset)
 
 

@@ -54,11 +54,11 @@ async def list_operations(
 
 @router.get("/{operation_id}", responses=problems(404))
 async def get_operation(daemon: TheDaemon, caller: Reader, operation_id: str) -> OperationInfo:
-    """Say how far an operation is, and what came of it."""
+    """Show the progress and the result of an operation."""
     return OperationInfo(**daemon.operations.get(operation_id, caller).to_json())
 
 
 @router.delete("/{operation_id}", responses=problems(404, 409))
 async def cancel_operation(daemon: TheDaemon, caller: Runner, operation_id: str) -> OperationInfo:
-    """Cancel an operation; answers when it has stopped."""
+    """Cancel an operation; responds when it has stopped."""
     return OperationInfo(**(await daemon.operations.cancel(operation_id, caller)).to_json())

@@ -56,7 +56,7 @@ async def list_profiles(
     limit: PageLimit = 100,
     offset: PageOffset = 0,
 ) -> ProfilePage:
-    """List the profiles, those that are not valid included."""
+    """List the profiles, including invalid ones."""
     if collection is not None:
         checked_collection_id(collection)
     found = await asyncio.to_thread(_list, daemon, collection, valid)
@@ -74,7 +74,7 @@ async def create_profile(daemon: TheDaemon, request: Request, response: Response
 
 @router.post("/validate", dependencies=_READ)
 async def validate_profile(daemon: TheDaemon, body: ProfileText) -> Verdict:
-    """Say what is wrong with a profile that is not stored, its ancestors taken into account."""
+    """Check the text of a profile that is not stored, together with its ancestors."""
     text = body.text()
     issues = await asyncio.to_thread(daemon.home.profiles.validate, text if text.startswith("---") else f"\n{text}")
     return Verdict(valid=not errors(issues), issues=[issue.to_dict() for issue in issues])
@@ -82,14 +82,14 @@ async def validate_profile(daemon: TheDaemon, body: ProfileText) -> Verdict:
 
 @router.get("/active", dependencies=_READ, responses=problems(404))
 async def get_active_profile(daemon: TheDaemon) -> ProfileDetails | None:
-    """Show the profile of sessions that name none; null when none was chosen."""
+    """Show the default profile of new sessions; null if none was chosen."""
     active = await asyncio.to_thread(find_active_profile, daemon.home.paths)
     return None if active is None else await _details(daemon, active)
 
 
 @router.put("/active", dependencies=_ADMIN, responses=problems(404, 409))
 async def activate_profile(daemon: TheDaemon, body: ActiveProfile) -> ProfileDetails:
-    """Choose the profile of sessions that name none."""
+    """Choose the default profile of new sessions."""
     edits = ProfileEdits(daemon.home)
     profile_id = await asyncio.to_thread(edits.identify, body.profile_id)
     await asyncio.to_thread(edits.activate, profile_id)
@@ -98,7 +98,7 @@ async def activate_profile(daemon: TheDaemon, body: ActiveProfile) -> ProfileDet
 
 @router.delete("/active", status_code=204, dependencies=_ADMIN)
 async def deactivate_profile(daemon: TheDaemon) -> None:
-    """Choose none: sessions that name no profile run that of the settings."""
+    """Clear the choice: sessions that name no profile use the one in the settings."""
     await asyncio.to_thread(ProfileEdits(daemon.home).deactivate)
 
 
@@ -111,7 +111,7 @@ MARKDOWN: dict[int | str, dict[str, Any]] = {
 async def copy_profile(
     daemon: TheDaemon, response: Response, profile_id: ProfilePath, body: CopyRequest
 ) -> ProfileDetails:
-    """Copy any profile to one of your own."""
+    """Copy any profile into your own."""
     origin = await _identified(daemon, profile_id)
     await daemon.home.profiles.ensure_extracted(origin)
     copied = await asyncio.to_thread(ProfileEdits(daemon.home).copy, origin, body.new_name)
@@ -123,7 +123,7 @@ async def copy_profile(
 async def compile_profile(
     daemon: TheDaemon, caller: Admin, profile_id: ProfilePath, body: CompileRequest | None = None, wait: Wait = True
 ) -> Compiled:
-    """Make a build of what the profile says now, unless the published one is that already."""
+    """Compile a profile, unless its build is up to date."""
     known, profiles = await _identified(daemon, profile_id), daemon.home.profiles
 
     async def work() -> dict[str, Any]:
@@ -143,7 +143,7 @@ async def get_profile_status(
     profile_id: ProfilePath,
     check_remote: Annotated[bool, Query(description="ask the sources of its collection what moved")] = False,
 ) -> StatusInfo:
-    """Say how a profile's build stands, and what a compile would do."""
+    """Show the state of a profile's build, and what compiling would do."""
     known = await _identified(daemon, profile_id)
     found = await daemon.home.profiles.status(known)
     lock = await asyncio.to_thread(daemon.home.profiles.read_lock, known)
@@ -169,7 +169,7 @@ async def get_profile_lock(daemon: TheDaemon, profile_id: ProfilePath) -> dict[s
     responses={**MARKDOWN, **problems(404, 409)},
 )
 async def get_profile(daemon: TheDaemon, profile_id: ProfilePath, resolved: Resolved = False, raw: Raw = False) -> Any:
-    """Show a profile: as it is written, with all it inherits, or its file."""
+    """Show a profile: as written, with everything it inherits, or its file."""
     known = await _identified(daemon, profile_id)
     if not raw:
         return await _details(daemon, known, resolved=resolved)
@@ -186,7 +186,7 @@ async def replace_profile(
     body: WholeText,
     if_match: Annotated[str | None, Header(description="the `ETag` of `raw=true`: only over that text")] = None,
 ) -> ProfileDetails:
-    """Write the whole text of a profile of your own; one that breaks rules is refused, and nothing changes."""
+    """Replace the text of a profile of your own; an invalid one is refused, and nothing changes."""
     known = await _identified(daemon, profile_id)
     replaces = if_match.strip().removeprefix("W/").strip('"') if if_match else None
     await asyncio.to_thread(ProfileEdits(daemon.home).replace, known, body.markdown, replaces=replaces)
@@ -195,7 +195,7 @@ async def replace_profile(
 
 @router.patch("/{profile_id:path}", dependencies=_ADMIN, responses=problems(404, 409))
 async def change_profile(daemon: TheDaemon, profile_id: ProfilePath, body: ProfileChange) -> ProfileDetails:
-    """Change a profile of your own; comments in its file stay."""
+    """Change a profile of your own; comments in its file are kept."""
     known = await _identified(daemon, profile_id)
     changes = body.model_dump(exclude_unset=True)
     await asyncio.to_thread(ProfileEdits(daemon.home).change, known, changes)

@@ -24,7 +24,7 @@ class Html(Answer):
 
 @router.post("/render", dependencies=[Depends(requires("read"))])
 async def render(daemon: TheDaemon, body: Markdown) -> Html:
-    """Turn markdown into HTML that can be shown as it is: no script, nothing from elsewhere; 1 MiB at the most."""
+    """Render markdown as safe HTML: no scripts, nothing loaded from elsewhere; at most 1 MiB."""
     if len(body.markdown.encode("utf-8", "replace")) > MAX_BYTES:
         raise RequestRefusedError(f"the markdown has more than {MAX_BYTES} bytes", code="payload-too-large")
     return Html(html=await daemon.renderer.render(body.markdown))

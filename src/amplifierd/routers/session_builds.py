@@ -77,7 +77,7 @@ async def explain_session(daemon: TheDaemon, caller: Reader, session_id: Session
 
 @router.get("/newest-build", responses=problems(404, 409))
 async def compare_with_newest(daemon: TheDaemon, caller: Reader, session_id: SessionId) -> NewestBuild:
-    """Say what the newest build of its profile would change in a session; nothing is compiled for it."""
+    """Show what the newest build of its profile would change in a session; compiles nothing."""
     record = await daemon.access.get(caller, session_id)
     if record.profile_name is None:
         raise RequestRefusedError(f"Session {session_id} does not run a profile", code="not-found")

@@ -85,7 +85,7 @@ async def get_changes(daemon: TheDaemon, caller: Reader, session_id: SessionId, 
 
 @router.post("/{session_id}/undo", responses=problems(404, 409))
 async def undo(daemon: TheDaemon, caller: Runner, session_id: SessionId, body: Undo) -> Undone:
-    """Take back what a turn changed, in the files, in the conversation, or in both."""
+    """Undo a turn: in the files, in the conversation, or both."""
     await daemon.access.get(caller, session_id)
     result = await daemon.live.perform(session_id, "undo", turn=body.turn, what=body.what, force=body.force)
     if result is None:
@@ -97,7 +97,7 @@ async def undo(daemon: TheDaemon, caller: Runner, session_id: SessionId, body: U
 
 @router.post("/{session_id}/replay", responses=problems(404, 409, 502))
 async def replay(daemon: TheDaemon, caller: Runner, session_id: SessionId, body: Replay) -> dict[str, Any]:
-    """Run a recorded session again without models and tools, and say where it first goes another way."""
+    """Replay a recorded session without models and tools, and say where it first differs."""
     await daemon.access.get(caller, session_id)
     if body.profile_name is not None:
         checked_profile_id(body.profile_name)

@@ -68,7 +68,7 @@ async def get_plan(
 
 @router.get("/config", responses=problems(404, 409))
 async def get_config(daemon: TheDaemon, caller: Reader, session_id: SessionId) -> dict[str, Any]:
-    """Show the plan of a session as it is stored."""
+    """Show the stored plan of a session."""
     return await get_plan(daemon, caller, session_id)
 
 
@@ -76,7 +76,7 @@ async def get_config(daemon: TheDaemon, caller: Reader, session_id: SessionId) -
 async def list_modules(
     daemon: TheDaemon, caller: Runner, session_id: SessionId, limit: PageLimit = 100, offset: PageOffset = 0
 ) -> ModulePage:
-    """List the modules of a session with where they are mounted and whether they loaded; loads it if need be."""
+    """List the modules of a session with where they are mounted and whether they loaded; loads it if necessary."""
     return ModulePage(**await _inspected(daemon, caller, session_id, "modules", limit, offset))
 
 
@@ -84,7 +84,7 @@ async def list_modules(
 async def list_tools(
     daemon: TheDaemon, caller: Runner, session_id: SessionId, limit: PageLimit = 100, offset: PageOffset = 0
 ) -> ToolPage:
-    """List the tools that the model of a session is offered; loads it if need be."""
+    """List the tools that a session offers to the model; loads it if necessary."""
     return ToolPage(**await _inspected(daemon, caller, session_id, "tools", limit, offset))
 
 
@@ -92,7 +92,7 @@ async def list_tools(
 async def list_hooks(
     daemon: TheDaemon, caller: Runner, session_id: SessionId, limit: PageLimit = 100, offset: PageOffset = 0
 ) -> HookPage:
-    """List who hears which event of a session; loads it if need be."""
+    """List which hooks listen to which events of a session; loads it if necessary."""
     return HookPage(**await _inspected(daemon, caller, session_id, "hooks", limit, offset))
 
 
@@ -100,7 +100,7 @@ async def list_hooks(
 async def list_capabilities(
     daemon: TheDaemon, caller: Runner, session_id: SessionId, limit: PageLimit = 100, offset: PageOffset = 0
 ) -> CapabilityPage:
-    """List the capabilities of a session; loads it if need be."""
+    """List the capabilities of a session; loads it if necessary."""
     return CapabilityPage(**await _inspected(daemon, caller, session_id, "capabilities", limit, offset))
 
 
@@ -108,7 +108,7 @@ async def list_capabilities(
 async def list_agents(
     daemon: TheDaemon, caller: Runner, session_id: SessionId, limit: PageLimit = 100, offset: PageOffset = 0
 ) -> AgentPage:
-    """List the agents that a session can delegate to; loads it if need be."""
+    """List the agents a session can delegate to; loads it if necessary."""
     return AgentPage(**await _inspected(daemon, caller, session_id, "agents", limit, offset))
 
 

@@ -42,7 +42,7 @@ async def list_deleted(
 
 @router.post("/{session_id}/restore", responses=problems(404, 409))
 async def restore_session(daemon: TheDaemon, caller: Runner, session_id: SessionId) -> SessionInfo:
-    """Bring a session back, with everything below it; its events, files and history are as they were."""
+    """Restore a deleted session, with everything below it."""
     record = await _find(daemon, caller, session_id)
     daemon.access.remember(record.root_id, record.owner)
     return shown(daemon, await daemon.home.sessions.restore(session_id))
@@ -50,7 +50,7 @@ async def restore_session(daemon: TheDaemon, caller: Runner, session_id: Session
 
 @router.delete("/{session_id}", status_code=204, responses=problems(404))
 async def purge_session(daemon: TheDaemon, caller: Runner, session_id: SessionId) -> None:
-    """Remove a deleted session for good, with everything below it."""
+    """Permanently remove a deleted session, with everything below it."""
     await _find(daemon, caller, session_id)
     await daemon.home.sessions.purge(session_id)
 

@@ -109,7 +109,7 @@ class Tree(Answer):
 
 @router.post("/change-profile", responses=problems(404, 409, 502))
 async def change_profile(daemon: TheDaemon, caller: Runner, session_id: SessionId, body: ProfileChange) -> SessionInfo:
-    """Go on with another profile, or with the newest build of the same; a running turn is waited for."""
+    """Switch to another profile, or to the newest build of the same, after the running turn."""
     await daemon.access.get(caller, session_id)
     profile_id = checked_profile_id(body.profile_name)
     record = await daemon.live.perform(session_id, "change_profile", profile=str(profile_id), cancel=body.cancel)
@@ -118,7 +118,7 @@ async def change_profile(daemon: TheDaemon, caller: Runner, session_id: SessionI
 
 @router.post("/change-agent", responses=problems(404, 409))
 async def change_agent(daemon: TheDaemon, caller: Runner, session_id: SessionId, body: AgentChange) -> SessionInfo:
-    """Go on with another provider, model, effort or number of iterations; a running turn is waited for."""
+    """Switch to another provider, model, effort or number of iterations, after the running turn."""
     await daemon.access.get(caller, session_id)
     wanted = body.model_dump(exclude={"cancel"}, exclude_none=True)
     if not wanted:
@@ -140,7 +140,7 @@ async def clone_session(
 
 @router.post("/fork", status_code=201, responses=problems(404))
 async def fork_session(daemon: TheDaemon, caller: Runner, session_id: SessionId, body: Fork | None = None) -> Forked:
-    """Make a session that goes on from a turn of another, by default its last."""
+    """Create a session that continues from a turn of another, by default its last."""
     body = body or Fork()
     await daemon.access.get(caller, session_id)
     forked = await daemon.home.sessions.fork(
@@ -153,7 +153,7 @@ async def fork_session(daemon: TheDaemon, caller: Runner, session_id: SessionId,
 async def preview_fork(
     daemon: TheDaemon, caller: Reader, session_id: SessionId, turn: Annotated[int | None, Query(ge=1)] = None
 ) -> Preview:
-    """Show what a fork at a turn would begin with."""
+    """Show what a fork at a turn would start with."""
     await daemon.access.get(caller, session_id)
     messages = [*await asyncio.to_thread(daemon.home.sessions.messages, session_id)]
     latest = last_turn(messages)
@@ -166,7 +166,7 @@ async def preview_fork(
 
 @router.get("/turns", responses=problems(404))
 async def list_turns(daemon: TheDaemon, caller: Reader, session_id: SessionId) -> Turns:
-    """List the turns of a session, each with how it begins, what came of it, and what it used."""
+    """List the turns of a session with their prompts, results and usage."""
     await daemon.access.get(caller, session_id)
     messages = await asyncio.to_thread(daemon.home.sessions.messages, session_id)
     events = await asyncio.to_thread(daemon.home.sessions.events, session_id)
@@ -197,7 +197,7 @@ async def get_lineage(daemon: TheDaemon, caller: Reader, session_id: SessionId) 
 async def list_forks(
     daemon: TheDaemon, caller: Reader, session_id: SessionId, limit: PageLimit = 100, offset: PageOffset = 0
 ) -> SessionPage:
-    """List the sessions whose parent this one is: forks, and those that its agents run in."""
+    """List the children of a session: forks, and the sessions of its sub-agents."""
     await daemon.access.get(caller, session_id)
     query = SessionQuery(parent_session_id=session_id, sort="created_at", limit=limit, offset=offset)
     page = await asyncio.to_thread(daemon.home.sessions.list, query)

@@ -241,7 +241,7 @@ async def search_sessions(
     q: Annotated[str, Query(min_length=1, max_length=1000)],
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
 ) -> Hits:
-    """Find words in the names and messages of sessions, each with the first place."""
+    """Search the names and messages of sessions; each hit shows the first match."""
     owner = None if caller.scope == "admin" else caller.owner
     found = await daemon.home.sessions.runtime.store.search(q, limit=limit, owner=owner)
     sessions = await all_shown(daemon, [hit.record for hit in found])
@@ -254,7 +254,7 @@ async def search_sessions(
 
 @router.post("/cleanup")
 async def clean_up(daemon: TheDaemon, caller: Admin, body: Cleanup | None = None) -> Removed:
-    """Remove sessions that ended long ago for good; active ones stay."""
+    """Permanently remove sessions that ended long ago."""
     body = body or Cleanup()
     removed = await daemon.home.sessions.cleanup(body.older_than_days, dry_run=body.dry_run)
     return Removed(removed_count=len(removed), removed=[*removed])
@@ -268,7 +268,7 @@ async def get_session(daemon: TheDaemon, caller: Reader, session_id: SessionId) 
 
 @router.patch("/{session_id}", responses=problems(404, 409))
 async def change_session(daemon: TheDaemon, caller: Runner, session_id: SessionId, body: SessionChange) -> SessionInfo:
-    """Change what is said about a session, or end it."""
+    """Change a session's record, or end it."""
     record = await daemon.access.get(caller, session_id)
     given = body.model_dump(exclude_unset=True)
     details = {name: given.pop(name) for name in ("error_message", "error_details") if name in given}
@@ -290,7 +290,7 @@ async def change_session(daemon: TheDaemon, caller: Runner, session_id: SessionI
 async def delete_session(
     daemon: TheDaemon, caller: Runner, session_id: SessionId, force: bool = False, forever: bool = False
 ) -> None:
-    """Move a session and everything below it into the trash, or remove it `forever`; while it executes, by `force`."""
+    """Move a session and everything below it to the trash, or remove it `forever`; `force` while it executes."""
     await daemon.access.get(caller, session_id)
     await daemon.live.perform(session_id, "delete", force=force, forever=forever)
 
@@ -307,7 +307,7 @@ async def start_session(daemon: TheDaemon, caller: Runner, session_id: SessionId
 
 @router.post("/{session_id}/resume", responses=problems(404, 409))
 async def resume_session(daemon: TheDaemon, caller: Runner, session_id: SessionId) -> ResumedSession:
-    """Load a session, active again if it had ended."""
+    """Load a session, and make it active again if it had ended."""
     await daemon.access.get(caller, session_id)
     loaded = await daemon.live.load(session_id)
     record = await daemon.home.sessions.runtime.store.read(session_id)

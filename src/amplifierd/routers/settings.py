@@ -88,7 +88,7 @@ async def get_settings(daemon: TheDaemon) -> SettingsInfo:
 
 @router.patch("")
 async def change_settings(daemon: TheDaemon, request: Request, body: SettingsChange) -> SettingsChanged:  # type: ignore[valid-type] # made above
-    """Write settings into `config/daemon.yaml`, comments kept; null takes one out."""
+    """Write settings to `config/daemon.yaml`, keeping comments; null removes one."""
     changes = _flat(body)
     if isinstance(store := changes.get("store"), StoreAddress):
         changes["store"] = await asyncio.to_thread(_without_password, daemon, store)
@@ -102,7 +102,7 @@ async def change_settings(daemon: TheDaemon, request: Request, body: SettingsCha
 
 @router.patch("/api-keys")
 async def change_keys(daemon: TheDaemon, request: Request, body: KeyChange) -> KeysChanged:
-    """Store or remove keys of providers, for the sessions that start from now on."""
+    """Store or remove provider keys, for sessions that start from now on."""
     if not body.api_keys:
         raise RequestRefusedError("no key is named", code="invalid-request")
     for module_id, key in body.api_keys.items():

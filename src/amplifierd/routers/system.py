@@ -123,7 +123,7 @@ class WorkerPage(Page):
 
 @unversioned.get("/", response_model=About, responses={303: {"description": "To the page, for who accepts HTML"}})
 async def about(request: Request) -> About | RedirectResponse:
-    """Say what this is; somebody who looks at it in a browser is sent to the page."""
+    """Say what this is; a browser is redirected to the page."""
     if wants_html(read_headers(request.scope["headers"])):
         return RedirectResponse("/app/", status_code=303, headers={"Vary": "Accept"})
     await requires("read")(request)
@@ -139,7 +139,7 @@ async def about(request: Request) -> About | RedirectResponse:
 @unversioned.get("/health")
 @router.get("/health", include_in_schema=False)
 async def health(daemon: TheDaemon) -> Health:
-    """Say that the daemon answers; touches neither disk nor locks."""
+    """Say that the daemon responds; touches neither disk nor locks."""
     return Health(version=__version__, uptime_seconds=daemon.uptime_seconds, active_sessions=len(daemon.live.states()))
 
 
@@ -162,13 +162,13 @@ async def openapi(request: Request) -> Response:
 @unversioned.get("/docs", response_class=HTMLResponse)
 @router.get("/docs", response_class=HTMLResponse, include_in_schema=False)
 async def docs(request: Request) -> HTMLResponse:
-    """Show the endpoints to a reader."""
+    """Show the API documentation."""
     return HTMLResponse(documentation_page(await asyncio.to_thread(request.app.openapi)))
 
 
 @router.get("/status", dependencies=[Depends(requires("read"))])
 async def status(daemon: TheDaemon, request: Request) -> Status:
-    """Say how the daemon is: what it has, what it does, and what it warns of."""
+    """Show the state of the daemon: what it has, what it is doing, and warnings."""
     counted = await asyncio.to_thread(_counted, daemon)
     paths, server = daemon.home.paths, request.scope.get("server")
     return Status(
@@ -186,7 +186,7 @@ async def status(daemon: TheDaemon, request: Request) -> Status:
 
 @router.get("/info", dependencies=[Depends(requires("read"))])
 async def info() -> Info:
-    """Say what this version can do."""
+    """List the features of this version."""
     return Info(
         version=__version__,
         core_version=__version__,

@@ -140,7 +140,7 @@ class RemovedPrompt(Answer):
     responses={200: {"content": {MEDIA_TYPE: {"schema": {"type": "string"}}}}, **_REFUSALS},
 )
 async def execute(daemon: TheDaemon, caller: Runner, session_id: SessionId, body: Execution, request: Request) -> Any:
-    """Run a prompt and wait for its end. With `Accept: text/event-stream` the turn's events are the answer.
+    """Run a prompt and wait for the end of its turn. With `Accept: text/event-stream`, stream the turn's events.
 
     Whoever stops waiting loses nothing: the turn goes on, and its events can be watched.
     """
@@ -159,7 +159,7 @@ async def execute(daemon: TheDaemon, caller: Runner, session_id: SessionId, body
 async def submit(
     daemon: TheDaemon, caller: Runner, session_id: SessionId, body: Execution, request: Request
 ) -> Accepted:
-    """Run a prompt without waiting for it; its turn, or its place in the queue, is reserved when this answers."""
+    """Run a prompt without waiting; the response confirms that its turn, or its place in the queue, is reserved."""
     record = await _ready(daemon, caller, session_id, auto_resume=body.auto_resume)
     after = await latest_sequence(daemon, record)
     submitted = await daemon.turns.submit(session_id, body.request(), turn_key(request))
@@ -169,28 +169,28 @@ async def submit(
 
 @router.post("/steer", status_code=202, responses=problems(404, 409))
 async def steer(daemon: TheDaemon, caller: Runner, session_id: SessionId, body: Steering) -> Steered:
-    """Let a text reach the running turn before its next provider call."""
+    """Send a text to the running turn, before its next provider call."""
     await daemon.access.get(caller, session_id)
     return Steered.model_validate(await daemon.live.steer(session_id, body.content))
 
 
 @router.post("/cancel", responses=problems(404))
 async def cancel(daemon: TheDaemon, caller: Runner, session_id: SessionId, body: Cancel | None = None) -> Cancelled:
-    """Stop the running turn: when its tools are done, or at once, as it does when it is asked twice."""
+    """Stop the running turn once its tools are done; at once with `immediate`, or when called twice."""
     await daemon.access.get(caller, session_id)
     return Cancelled.model_validate(await daemon.live.cancel(session_id, immediate=body is not None and body.immediate))
 
 
 @router.get("/cancel", responses=problems(404))
 async def get_cancellation(daemon: TheDaemon, caller: Reader, session_id: SessionId) -> Cancellation:
-    """Say how far the cancellation of the running turn is."""
+    """Show the progress of cancelling the running turn."""
     await daemon.access.get(caller, session_id)
     return Cancellation.model_validate(await daemon.live.cancellation(session_id))
 
 
 @router.get("/queue", responses=problems(404))
 async def list_queue(daemon: TheDaemon, caller: Reader, session_id: SessionId) -> Queue:
-    """List the prompts that wait for their turn."""
+    """List the queued prompts."""
     await daemon.access.get(caller, session_id)
     found = await daemon.turns.waiting(session_id)
     return Queue(queue=list(found.prompts), held=found.held, total=len(found.prompts))
@@ -200,7 +200,7 @@ async def list_queue(daemon: TheDaemon, caller: Reader, session_id: SessionId) -
 async def remove_queued(
     daemon: TheDaemon, caller: Runner, session_id: SessionId, position: Annotated[int, Path(ge=1, le=10_000)]
 ) -> RemovedPrompt:
-    """Take a prompt out of the queue; the first one has position 1."""
+    """Remove a prompt from the queue; the first one has position 1."""
     await daemon.access.get(caller, session_id)
     return RemovedPrompt(prompt=await daemon.turns.remove(session_id, position))
 

@@ -71,7 +71,7 @@ class Verdict(Answer):
 
 @router.post("/mount-plan", dependencies=[Depends(requires("read"))])
 async def validate_plan(daemon: TheDaemon, body: PlanBody) -> PlanVerdict:
-    """Check a plan against every rule, its sources against this home; 200 whether it passes or not."""
+    """Check a plan and its sources; responds with 200 whether it passes or not."""
     report = await asyncio.to_thread(daemon.home.plans.validate, body.mount_plan)
     return PlanVerdict(
         valid=report.passed,
@@ -99,7 +99,7 @@ async def validate_module(daemon: TheDaemon, caller: Admin, request: Request, bo
 
 @router.post("/bundle", dependencies=[Depends(requires("admin"))])
 async def validate_bundle(daemon: TheDaemon, body: BundleBody) -> Verdict:
-    """Load a bundle with all it includes, and check that it names everything a session needs; nothing is registered."""
+    """Load a bundle with everything it includes, and check that it is complete; nothing is registered."""
     home = daemon.home
     parse_reference(body.source)
     registry = open_bundles(home.paths, home.settings, home.progress)
