@@ -13,6 +13,7 @@ from amplifierd.paths import Paths
 from amplifierd.trust import Trust
 
 from .config import ResolvedConfig, resolve_app_config
+from .confirmation import interruptible
 from .failures import say
 
 
@@ -38,7 +39,9 @@ def _is_trusted_now(config: ResolvedConfig, trust: Trust) -> bool:
         return False
     names = ", ".join(str(file.relative_to(config.files.folder)) for file in config.ignored)
     say(f"{place} has settings of its own: {names}. They can choose which code runs here.")
-    if not typer.confirm("Trust this folder?", err=True):
+    with interruptible():
+        is_yes = typer.confirm("Trust this folder?", err=True)
+    if not is_yes:
         trust.decline(place)
         return False
     trust.add(place)

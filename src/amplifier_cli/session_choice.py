@@ -161,7 +161,7 @@ async def _profile(home: Home, typed: str | None) -> ProfileId:
         return await find_profile(home, typed)
     chosen = await default_profile(home.paths, home.settings, home.profiles, home.keys, environment=os.environ)
     if chosen == WITHOUT_KEYS and home.settings.default_profile is None:
-        say("note: there is no key for a model, so foundation/offline works by rules; amplifier init adds one")
+        say("note: no model key found, so foundation/offline follows fixed rules; add a key: amplifier init")
     return chosen
 
 

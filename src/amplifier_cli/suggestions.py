@@ -40,7 +40,8 @@ def pick(typed: str, known: Iterable[str], what: str, *, key: Callable[[str], st
     if found:
         some = ", ".join(found[:_SHOWN])
         raise UsageError(
-            f"{typed!r} fits {len(found)} {what}s: {some}{', …' if len(found) > _SHOWN else ''}", hint="type more of it"
+            f"{typed!r} matches {len(found)} {what}s: {some}{', …' if len(found) > _SHOWN else ''}",
+            hint="type more of it",
         )
     hint = did_you_mean(typed, names) or did_you_mean(typed, map(key, names)) or see
     raise UsageError(f"there is no {what} {typed!r}", hint=hint)

@@ -33,7 +33,7 @@ def chat(amplifier: Any, script: list[Any], *arguments: str, guarded: bool = Fal
 
 def test_an_answer_is_streamed_and_the_session_is_kept(amplifier: Any) -> None:
     terminal = Terminal(replace(amplifier, is_warm=False))
-    terminal.expect("no key for a model")
+    terminal.expect("no model key found")
     terminal.expect(">")
     terminal.type("List files, then read notes.md")
 

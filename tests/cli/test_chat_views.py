@@ -166,7 +166,7 @@ def test_what_waits_can_be_dropped_and_edited(amplifier: Any) -> None:
     terminal.type("/agents")
     terminal.expect("delegates to no other")
     terminal.type("/profile")
-    terminal.expect("none: a bundle or a plan runs")
+    terminal.expect("none: the session runs a bundle or a plan")
     terminal.type("/effort low")
     terminal.expect("effort low")
     terminal.type("/quit")

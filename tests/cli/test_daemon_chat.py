@@ -88,7 +88,7 @@ def test_a_turn_goes_on_in_the_daemon_when_the_chat_is_left_and_can_be_continued
     terminal.type("Begin")
     terminal.expect("● bash")
     terminal.type("/quit")
-    terminal.expect("the turn goes on in the daemon: amplifier session attach")
+    terminal.expect("the turn continues in the daemon: amplifier session attach")
     assert terminal.end() == 0
 
     again = Terminal(amplifier, "continue")

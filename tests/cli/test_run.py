@@ -36,7 +36,7 @@ def test_a_pipe_gets_the_answer_and_nothing_else(amplifier: Any) -> None:
     assert run.returncode == 0, run.stderr
     assert run.stdout.startswith("glob:\n")
     assert "buy milk" in run.stdout
-    assert run.stderr.startswith("note: there is no key for a model")
+    assert run.stderr.startswith("note: no model key found")
 
 
 def test_json_tells_what_the_turn_used_and_jsonl_tells_every_event(say: Say, amplifier: Any) -> None:

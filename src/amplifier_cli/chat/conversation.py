@@ -14,7 +14,7 @@ from amplifier_cli.attended_session import AttendedSession
 from amplifier_cli.config import ResolvedConfig
 from amplifier_cli.details import Details
 from amplifier_cli.notification import notify
-from amplifier_cli.render import styled
+from amplifier_cli.render import counted, styled
 from amplifier_cli.resumption import Opening, begun
 from amplifier_cli.session_names import agent_of, short_id
 from amplifier_cli.session_places import SessionPlace, lost_with
@@ -101,7 +101,7 @@ class Chat:
         self.session = session
         self._watching = asyncio.create_task(self._watch(session, await session.subscribe()))
         if not self.is_busy and (left := await session.queued()):
-            self.page.line(f"note: the queue still has {len(left)} of your prompts; /queue edit 1 takes one out")
+            self.page.line(f"note: {counted(len(left), 'prompt')} still in the queue; /queue edit 1 takes one out")
 
     # --- what is typed
 

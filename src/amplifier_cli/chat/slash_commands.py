@@ -85,12 +85,12 @@ async def _tools(chat: Chat, arguments: str) -> None:
 
 async def _agents(chat: Chat, arguments: str) -> None:
     names = chat.agents()
-    chat.page.line(f"  {', '.join(names)}" if names else "  this agent delegates to no other")
+    chat.page.line(f"  {', '.join(names)}" if names else "  this agent has no sub-agents")
 
 
 async def _profile(chat: Chat, arguments: str) -> None:
     if not arguments:
-        chat.page.line(f"  {(await chat.session.read()).profile_name or 'none: a bundle or a plan runs'}")
+        chat.page.line(f"  {(await chat.session.read()).profile_name or 'none: the session runs a bundle or a plan'}")
         return
     profile = str(await find_profile(chat.home, arguments))
     await chat.session.change_profile(profile)
@@ -171,7 +171,7 @@ async def _fork(chat: Chat, arguments: str) -> None:
     forked = await chat.session.fork(int(arguments) if arguments else None)
     before = chat.short_id
     await chat.switch(chat.place.resume(forked, chat.approver))
-    chat.page.line(f"  session {short_id(forked)} goes on from here; {before} stays as it is")
+    chat.page.line(f"  session {short_id(forked)} continues from here; {before} is unchanged")
 
 
 async def _rename(chat: Chat, arguments: str) -> None:
@@ -182,7 +182,7 @@ async def _rename(chat: Chat, arguments: str) -> None:
 async def _clear(chat: Chat, arguments: str) -> None:
     before = chat.short_id
     await chat.switch(chat.place.open(await same_agent(chat.home, chat.session), chat.approver, name=None))
-    chat.page.line(f"  a new session, {chat.short_id}; {before} stays: amplifier session show {before}")
+    chat.page.line(f"  new session {chat.short_id}; the old one is kept: amplifier session show {before}")
 
 
 async def _save(chat: Chat, arguments: str) -> None:
@@ -198,7 +198,7 @@ async def _undo(chat: Chat, arguments: str) -> None:
     result = await chat.session.undo(turn, force=arguments == "--force")
     if result is not None and not result.done:
         names = ", ".join(result.foreign)
-        raise UsageError(f"someone else has changed since: {names}", hint="/undo --force restores these too")
+        raise UsageError(f"changed by someone else since: {names}", hint="/undo --force restores these too")
     chat.page.line(f"  turn {turn} is undone, {counted(len(result.restored) if result else 0, 'file')} restored")
 
 

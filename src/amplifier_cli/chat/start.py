@@ -79,7 +79,7 @@ def _talk(
             chat = Chat(home, config, place, yes=yes)
             await chat.run(open_session(chat))
             if place.client is not None and chat.is_busy:
-                write(f"the turn goes on in the daemon: amplifier session attach {chat.short_id}")
+                write(f"the turn continues in the daemon: amplifier session attach {chat.short_id}")
         write(styled(f"session {short_id(chat.session.session_id)} is kept: amplifier continue", "dim"))
         return ExitCode.OK
 

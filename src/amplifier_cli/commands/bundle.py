@@ -120,7 +120,7 @@ def add(
         if as_json:
             write_json({"name": called, **_described(loaded)})
             return
-        write(f"the bundle {called} is here: amplifier run --bundle {called}")
+        write(f"added the bundle {called}: amplifier run --bundle {called}")
 
     in_home(ctx, work, offline=offline or None)
 
@@ -135,7 +135,7 @@ def remove(
         registered = _registered(home, bundle)
         home.bundles.unregister(registered)
         home.bundles.save()
-        write(f"the bundle {registered} is forgotten")
+        write(f"removed the bundle {registered}")
 
     in_home(ctx, work)
 
@@ -156,7 +156,7 @@ def use(ctx: typer.Context, bundle: BundleArgument, project: Project = False, lo
         chosen = bundle if home.bundles.find(bundle) else absolute_source(bundle)
         file = SettingsFiles.of(home.paths, Path.cwd()).at(layer)
         store_settings(file, {"bundle": chosen, "profile": None})
-        write(f"new sessions run the bundle {chosen}, says {file}")
+        write(f"new sessions use the bundle {chosen}; saved in {file}")
 
     in_home(ctx, work)
 

@@ -116,7 +116,7 @@ def remove(ctx: typer.Context, collection: CollectionArgument, force: Force = Fa
         count = home.collections.get(name).profile_count
         confirm(f"Remove the collection {name} and its {counted(count, 'profile')}?", force=force)
         await home.collections.remove(name, force=force)
-        write(f"the collection {name} is gone")
+        write(f"removed the collection {name}")
 
     in_home(ctx, work)
 

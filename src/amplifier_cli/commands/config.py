@@ -82,7 +82,7 @@ def set_value(
     write(f"{name} is {'no longer set' if new is None else 'set'} in {file}")
     after = _resolved(ctx)
     if new is not None and after.setting(name).layer != layer and file not in after.ignored:
-        say(f"note: {after.setting(name).place} sets it too, and counts more")
+        say(f"note: {after.setting(name).place} sets it too, and takes precedence")
 
 
 @app.command(epilog=examples("amplifier config path", "amplifier config path --local"))

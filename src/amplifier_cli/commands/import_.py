@@ -55,7 +55,7 @@ def import_(
     table = [(row["kind"], row["name"], row["result"], row["value"]) for row in rows]
     write_table(("WHAT", "NAME", "RESULT", "VALUE"), table, empty=f"{found.directory} has nothing to import.")
     if found.left:
-        say(f"note: these settings mean nothing here and were left out: {', '.join(found.left)}")
+        say(f"note: these settings do not exist here and were left out: {', '.join(found.left)}")
     if dry_run and rows:
         write("nothing was changed")
 

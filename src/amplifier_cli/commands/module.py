@@ -156,9 +156,9 @@ def new(
         write_json({"module_id": module_id, "module_type": chosen, "files": [str(file) for file in written]})
         return
     place = folder if folder.is_absolute() else f"./{folder}"
-    write(f"{place} holds the module {module_id}:")
+    write(f"{place} contains the module {module_id}:")
     for file in written:
         write(f"  {file.relative_to(folder)}")
     write(f"\nCheck it:      amplifier module validate {place}")
     write(f"Test it:       python -m pytest {place}")
-    write(f"Use it:        {place}/README.md says how")
+    write(f"Use it:        {place}/README.md explains how")

@@ -258,7 +258,7 @@ def new(
         replace_text(
             file, _TEMPLATE.format(name=name, extends=parent, description=yaml.safe_dump(description).splitlines()[0])
         )
-        write(f"{file} is the profile {ProfileId(LOCAL, name)}: edit it, then: amplifier run --profile {name}")
+        write(f"{file} is the new profile {ProfileId(LOCAL, name)}. Edit it, then: amplifier run --profile {name}")
 
     in_home(ctx, work)
 

@@ -79,7 +79,7 @@ def add(
     async def work(home: Home) -> None:
         module_id = find_provider(provider)
         if remove:
-            write("the key is forgotten" if home.keys.remove(module_id) else "there was no stored key")
+            write("the key is removed" if home.keys.remove(module_id) else "there was no stored key")
             return
         key = read_key(f"Key for {module_id.removeprefix(PREFIX)}")
         where = home.keys.set(module_id, key)

@@ -64,9 +64,9 @@ async def _followed(client: DaemonClient, record: SessionRecord, config: Resolve
         async for event in session.watch():
             if event["event"] == "stream:connected":
                 if session.activity in ("idle", None):
-                    say(f"note: nothing runs in session {short_id(session.session_id)}")
+                    say(f"note: no turn is running in session {short_id(session.session_id)}")
                     return ExitCode.OK
-                say(f"note: session {short_id(session.session_id)} works; its answer follows")
+                say(f"note: session {short_id(session.session_id)} is running; its answer follows")
             if (
                 event["event"] == "execution:done"
                 and event["sequence"] is None

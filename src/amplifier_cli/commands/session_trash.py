@@ -52,7 +52,7 @@ def delete(
             here = home.sessions.delete(record.session_id, forever=forever)
             await here_or_in_daemon(home, here, lambda daemon: daemon.delete(path))
         short = short_id(record.session_id)
-        back = "gone" if is_for_good else f"deleted; this brings it back: amplifier session restore {short}"
+        back = "permanently deleted" if is_for_good else f"deleted; to bring it back: amplifier session restore {short}"
         write(f"session {short} is {back}")
 
     in_home(ctx, work)
@@ -70,7 +70,7 @@ def restore(ctx: typer.Context, session: SessionArgument) -> None:
             )
         await home.sessions.restore(record.session_id)
         short = short_id(record.session_id)
-        write(f"session {short} is back: amplifier session resume {short}")
+        write(f"session {short} is restored: amplifier session resume {short}")
 
     in_home(ctx, work)
 

@@ -48,7 +48,7 @@ def fork(
             write_json(forked.model_dump(mode="json"))
         else:
             short = short_id(forked.session_id)
-            write(f"session {short} goes on from turn {forked.forked_from_turn}: amplifier session resume {short}")
+            write(f"session {short} continues from turn {forked.forked_from_turn}: amplifier session resume {short}")
 
     in_home(ctx, work)
 
@@ -67,7 +67,9 @@ def rename(
         await here_or_in_daemon(
             home, sessions.rename(record.session_id, name), lambda daemon: daemon.patch(path, {"name": name})
         )
-        write(f"session {short_id(record.session_id)} is called {name!r}" if name else "it has no name any more")
+        write(
+            f"session {short_id(record.session_id)} is called {name!r}" if name else "the session no longer has a name"
+        )
 
     in_home(ctx, work)
 
@@ -85,7 +87,7 @@ def undo(
 ) -> None:
     """Undo a turn: in the files, in the conversation, or both."""
     if files and conversation:
-        raise UsageError("--files and --conversation are half of it each", hint="leave both out to undo both")
+        raise UsageError("--files and --conversation exclude each other", hint="leave both out to undo both")
 
     async def work(home: Home) -> None:
         record = find_session(home, session)
@@ -108,7 +110,7 @@ def undo(
         if result is not None and not result.done:
             names = ", ".join(result.foreign)
             raise UsageError(
-                f"someone else has changed since: {names}", hint="amplifier session undo --force restores these too"
+                f"changed by someone else since: {names}", hint="amplifier session undo --force restores these too"
             )
         restored = len(result.restored) if result is not None else 0
         told = [] if what == "files" else ["removed from the conversation"]
@@ -156,7 +158,7 @@ def import_(
             )
             return
         short = short_id(found.record.session_id)
-        write(f"session {short} is here: amplifier session resume {short}")
+        write(f"imported session {short}: amplifier session resume {short}")
         if not found.verified:
             say("note: this home does not know who signed it")
         _tell_left_out(found.left_out)
@@ -166,7 +168,7 @@ def import_(
 
 def _tell_left_out(places: tuple[str, ...]) -> None:
     if places:
-        say(f"note: the file does not have the secrets of {', '.join(places)}")
+        say(f"note: the file does not contain the secrets of {', '.join(places)}")
 
 
 @app.command(epilog=examples("amplifier session cleanup --older-than 90 --dry-run"))
@@ -211,6 +213,6 @@ def repair(ctx: typer.Context, session: SessionArgument, as_json: Json = False) 
         else:
             for call in report.calls:
                 write(f"{call.tool_name}: {call.state}")
-            write("the session is whole again")
+            write("the session is repaired")
 
     in_home(ctx, work)
