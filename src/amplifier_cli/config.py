@@ -15,6 +15,7 @@ from amplifier_foundation.io import load_yaml, yaml_problem
 from amplifierd.exceptions import SettingsError
 from amplifierd.paths import Paths
 from amplifierd.trust import Trust
+from amplifierd.wrong_values import in_words
 
 from .notification import How
 from .suggestions import did_you_mean
@@ -197,7 +198,7 @@ def checked_value(key: str, text: str) -> Any:
         SettingsError: it is not one.
     """
     value = load_yaml(text) if AppConfig.model_fields[key].annotation is not str | None else text
-    return getattr(_validated((Setting(key, value, "flag", "value"),)), key)
+    return getattr(_validated((Setting(key, value, "flag", ""),)), key)
 
 
 def variable_of(key: str) -> str:
@@ -250,9 +251,9 @@ def _validated(settings: tuple[Setting, ...]) -> AppConfig:
     try:
         return AppConfig.model_validate({setting.key: setting.value for setting in settings})
     except ValidationError as error:
-        places = {setting.key: setting.place for setting in settings}
+        places = {setting.key: f"{setting.place}: " if setting.place else "" for setting in settings}
         problems = [(str(problem["loc"][0]), problem) for problem in error.errors()]
         text = "\n".join(
-            f"{places[key]}: {key}: {problem['msg']}, got {problem['input']!r}" for key, problem in problems
+            f"{places[key]}{key}: {in_words(problem)}, got {problem['input']!r}" for key, problem in problems
         )
         raise SettingsError(text, hint="correct the value; amplifier config list shows what is set where") from error

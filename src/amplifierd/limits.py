@@ -9,11 +9,12 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError
 
 from .exceptions import InvalidLimitsError
+from .wrong_values import in_words
 
 
 def _no_boolean(value: Any) -> Any:
     if isinstance(value, bool):
-        raise ValueError("Input should be a number")  # noqa: TRY004 - pydantic turns only ValueError into an issue
+        raise ValueError("must be a number")  # noqa: TRY004 - pydantic turns only ValueError into an issue
     return value
 
 
@@ -87,7 +88,7 @@ def _problem(where: str, problem: Mapping[str, Any]) -> str:
     key = ".".join(map(str, (where, *problem["loc"])))
     if problem["type"] == "extra_forbidden":
         return f"{key}: there is no such limit"
-    return f"{key}: {problem['msg']}, got {problem['input']!r}"
+    return f"{key}: {in_words(problem)}, got {problem['input']!r}"
 
 
 def _smaller(one: Any, other: Any) -> Any:

@@ -28,6 +28,7 @@ from .identifiers import ProfileId
 from .limits import Limits
 from .settings_layers import Layer, keys_of, read_environment, read_file
 from .store_address import StoreAddress
+from .wrong_values import in_words
 
 __all__ = ["Settings", "build_settings", "load_settings"]
 
@@ -36,7 +37,7 @@ _LABEL = r"[A-Za-z0-9][A-Za-z0-9._/-]{0,62}"
 
 def _no_boolean(value: Any) -> Any:
     if isinstance(value, bool):
-        raise ValueError("Input should be a number")  # noqa: TRY004 - pydantic turns only ValueError into an issue
+        raise ValueError("must be a number")  # noqa: TRY004 - pydantic turns only ValueError into an issue
     return value
 
 
@@ -338,7 +339,8 @@ def build_settings(overrides: Mapping[str, Any], *layers: Layer) -> Settings:
     try:
         settings = Settings(_build_sources=(sources, {}))  # type: ignore[call-arg] # seen by pydantic, not by mypy
     except ValidationError as error:
-        raise SettingsError("\n".join(_describe(problem, layers) for problem in error.errors())) from error
+        text = "\n".join(_describe(problem, layers) for problem in error.errors())
+        raise SettingsError(text, hint="correct the value, or remove it to use the default") from error
     settings._warnings = tuple(warning for layer in layers for warning in layer.warnings)
     return settings
 
@@ -348,7 +350,7 @@ def _describe(problem: Mapping[str, Any], layers: Sequence[Layer]) -> str:
     key = path[:2] if path[0] in Settings.model_fields and ".".join(path[:2]) in _KEYS else path[:1]
     place = next((place for layer in layers if (place := layer.find_place(key))), "settings")
     given = "" if path[0] in _SECRET else f", got {problem['input']!r}"
-    return f"{place}: {'.'.join(path)}: {problem['msg']}{given}"
+    return f"{place}: {'.'.join(path)}: {in_words(problem)}{given}"
 
 
 _SECRET = ("store",)  # what was given may have a password in it

@@ -26,8 +26,8 @@ def test_nothing_given_limits_nothing() -> None:
     ("given", "said"),
     [
         ({"tokens": 5}, "limits.tokens: there is no such limit"),
-        ({"total_tokens": -1}, "limits.total_tokens: Input should be greater than or equal to 0, got -1"),
-        ({"turns": True}, "limits.turns: Value error, Input should be a number, got True"),
+        ({"total_tokens": -1}, "limits.total_tokens: must be at least 0, got -1"),
+        ({"turns": True}, "limits.turns: must be a number, got True"),
         ({"cost_usd": "much"}, "limits.cost_usd: "),
         ({"seconds": float("inf")}, "limits.seconds: "),
         ({"cost_usd": float("nan")}, "limits.cost_usd: "),

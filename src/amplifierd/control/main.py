@@ -30,6 +30,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     add_completion=False,
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(tokens.app, name="token")
 app.add_typer(cluster.app, name="cluster")
@@ -99,7 +100,10 @@ def serve(
     insecure: Insecure = False,
     reload: Reload = False,
 ) -> None:
-    """Serve in this terminal until Ctrl-C; press it twice to not wait for running turns."""
+    """Serve in this terminal until Ctrl-C.
+
+    A second Ctrl-C does not wait for running turns.
+    """
     chosen: Chosen = ctx.obj
     plain = {"host": host, "port": port, "uds": uds, "log_level": log_level, "offline": offline}
     plain |= {"default_profile": default_profile, "working_dir": working_dir}
@@ -134,7 +138,10 @@ def _start(chosen: Chosen, options: Sequence[str]) -> None:
 
 @app.command()
 def stop(ctx: typer.Context) -> None:
-    """Stop the daemon of this home; running turns are ended and stored first."""
+    """Stop the daemon of this home.
+
+    Running turns are ended and stored first.
+    """
     stopped = background.stop(ctx.obj.paths)
     typer.echo("no daemon serves this home" if stopped is None else f"stopped {stopped.process}")
 
@@ -165,7 +172,10 @@ def open_page(
     ctx: typer.Context,
     no_browser: Annotated[bool, typer.Option("--no-browser", "--print", help="Only print the link.")] = False,
 ) -> None:
-    """Open the page in a browser, logged in; the link works once and expires after a minute."""
+    """Open the page in a browser, logged in.
+
+    The link works once and expires after a minute.
+    """
     from .opening import login_link, open_browser  # the client of a daemon, for this command alone
 
     link = login_link(ctx.obj.paths)
