@@ -164,7 +164,7 @@ def test_what_waits_can_be_dropped_and_edited(amplifier: Any) -> None:
     terminal.type("/tools")
     terminal.expect("read_file")
     terminal.type("/agents")
-    terminal.expect("delegates to no other")
+    terminal.expect("this agent has no sub-agents")
     terminal.type("/profile")
     terminal.expect("none: the session runs a bundle or a plan")
     terminal.type("/effort low")

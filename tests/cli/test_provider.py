@@ -43,7 +43,7 @@ def test_a_key_from_a_pipe_is_stored_for_its_owner_alone_and_never_shown(say: Sa
     ]
     assert holders == ["secrets.yaml"]
 
-    assert "forgotten" in say("provider", "add", "anthropic", "--remove").out
+    assert "removed" in say("provider", "add", "anthropic", "--remove").out
     assert providers(say)["anthropic"]["key"] is None
 
 
@@ -73,7 +73,7 @@ def test_a_key_goes_to_the_keyring_of_the_system_where_there_is_one(
     assert [path for path in amplifier.home.rglob("*") if path.is_file() and CANARY in path.read_text()] == []
     assert CANARY not in json.dumps(listed)
     assert providers(say)["openai"]["from"] == "keyring"
-    assert "forgotten" in say("provider", "add", "openai", "--remove").out
+    assert "removed" in say("provider", "add", "openai", "--remove").out
     assert json.loads(system_keyring.read_text()) == {}
 
 
