@@ -64,7 +64,7 @@ def test_a_beginning_of_an_id_is_enough_if_it_is_the_only_one(say: Say, session_
     several = say("session", "show", "session_")
 
     assert one.code == 0
-    assert (several.code, "fits 2 sessions" in several.err) == (2, True)
+    assert (several.code, "matches 2 sessions" in several.err) == (2, True)
 
 
 def test_a_turn_is_shown_and_undone(say: Say, session_id: str, amplifier: Any) -> None:
