@@ -13,10 +13,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from .process_table import DEAD_STATES, all_pids, environment_of, newest_pid, stat_of
+from .process_table import DEAD_STATES, START, all_pids, environment_of, newest_pid, start_of, stat_of
 
 _CHASE_LIMIT_S = 0.2
 _QUIET_S = 0.005
+_LOOK_S = 0.0002
 _PROC = Path("/proc")
 
 
@@ -42,6 +43,7 @@ class MarkedMembers:
     def __init__(self, pid: int, marker: str, is_reaped: Callable[[], bool]) -> None:
         self._group = str(pid).encode()
         self._leader = _PROC / str(pid)
+        self._start = _start_of_tree(pid)
         self._marker = f"{marker}=".encode()
         self._is_reaped = is_reaped
 
@@ -72,6 +74,8 @@ class MarkedMembers:
             now = time.monotonic()
             if (now >= quiet_end and newest == before) or now >= limit:
                 return signalled
+            if newest == before:
+                time.sleep(_LOOK_S)
 
     def signal_group(self, number: int) -> None:
         if self._owns_group():
@@ -99,11 +103,14 @@ class MarkedMembers:
 
     def _is_member(self, pid: int) -> bool:
         try:
-            state, _, group, session = stat_of(pid)[:4]
+            fields = stat_of(pid)
+            state, _, group, session = fields[:4]
             if state in DEAD_STATES:
                 return False
             if group == session == self._group and self._owns_group():
                 return True
+            if int(fields[START]) < self._start:
+                return False
             environment = environment_of(pid)
         except (OSError, ValueError):
             return False
@@ -112,6 +119,14 @@ class MarkedMembers:
     def _owns_group(self) -> bool:
         """Say whether the group's number is still this tree's: once the leader is reaped a new process may have it."""
         return not self._is_reaped() or not self._leader.exists()
+
+
+def _start_of_tree(pid: int) -> int:
+    """Return before when nothing of the tree of a process was forked."""
+    try:
+        return start_of(pid)
+    except OSError:  # it is gone, and what it left may be of any age
+        return 0
 
 
 class GroupMembers:

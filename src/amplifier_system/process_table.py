@@ -10,8 +10,10 @@ from pathlib import Path
 DEAD_STATES = (b"Z", b"X")
 
 _PROC = Path("/proc")
-_SIZE, _CODE_START, _ENVIRONMENT_START, _ENVIRONMENT_END = 20, 23, 47, 48  # among the fields that follow the name
+START = 19  # among the fields that follow the name
+_SIZE, _CODE_START, _ENVIRONMENT_START, _ENVIRONMENT_END = 20, 23, 47, 48
 _EXECUTING_S = 0.0002
+_PIECE = 1 << 16
 
 
 def all_pids() -> list[int]:
@@ -27,7 +29,12 @@ def newest_pid() -> int:
 
 def stat_of(pid: int) -> list[bytes]:
     """Return what follows the name in the status of a process: its state, its parent, its group, its session, …"""
-    return (_PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()
+    return _read(pid, "stat").rpartition(b")")[2].split()
+
+
+def start_of(pid: int) -> int:
+    """Return when a process was forked, in the kernel's ticks; starting another program does not change it."""
+    return int(stat_of(pid)[START])
 
 
 def environment_of(pid: int) -> bytes:
@@ -35,7 +42,7 @@ def environment_of(pid: int) -> bytes:
 
     While a process is being executed, `/proc` shows an empty environment; it is waited for.
     """
-    while not (environment := (_PROC / str(pid) / "environ").read_bytes()) and _is_to_have_one(pid):
+    while not (environment := _read(pid, "environ")) and _is_to_have_one(pid):
         time.sleep(_EXECUTING_S)
     return environment
 
@@ -45,3 +52,15 @@ def _is_to_have_one(pid: int) -> bool:
     is_executed = fields[_CODE_START] != b"0"  # which is set last
     was_given_none = is_executed and fields[_ENVIRONMENT_START] == fields[_ENVIRONMENT_END]
     return fields[0] not in DEAD_STATES and fields[_SIZE] != b"0" and not was_given_none
+
+
+def _read(pid: int, name: str) -> bytes:
+    """Return a file about a process; hundreds are read in a row, so not by way of `Path`."""
+    descriptor = os.open(f"/proc/{pid}/{name}", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        text = b""
+        while more := os.read(descriptor, _PIECE):
+            text += more
+        return text
+    finally:
+        os.close(descriptor)
