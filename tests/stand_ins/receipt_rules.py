@@ -51,7 +51,8 @@ def _receipt(
         yield "the outcome does not follow an intent"
     if intents and intents[0][1]["data"]["input_hash"] != _input_hash(call["arguments"]):
         yield "the intent is that of another input"
-    if "cancelled" in str(result.get("content")):  # in a turn that a daemon cancelled which was told to stop
+    is_told = any(event["data"]["content"] == result.get("content") for _, event in outcomes)
+    if "cancelled" in str(result.get("content")) and not is_told:  # in a turn of a daemon that was told to stop
         yield from ["it had succeeded, and was cancelled" for _, event in outcomes if event["data"]["success"]]
         return
     retry = intents[0][1]["data"]["retry"] if intents else None
