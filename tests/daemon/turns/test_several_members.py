@@ -18,7 +18,7 @@ from amplifierd.paths import Paths
 from amplifierd.session_store.postgres.store import PostgresStore
 from amplifierd.store_address import StoreAddress
 from amplifierd.turns.durable.job_schema import prepare
-from amplifierd.turns.durable.turn_rows import CHANNEL
+from amplifierd.turns.durable.turn_rows import CHANNEL, NewTurn, TurnRows
 from amplifierd.turns.turn_queue import TurnKey
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -103,6 +103,25 @@ async def test_a_turn_that_comes_back_to_a_member_which_was_fenced_is_known_to_r
         (folder / "go").touch()
 
         assert (await one.workers.result(submitted))["status"] == "completed"
+
+
+async def test_what_a_member_says_of_its_turns_after_it_was_fenced_is_not_heard(
+    members: tuple[TurnBench, TurnBench], tmp_path: Path, store_address: str
+) -> None:
+    one, _ = members
+    store = PostgresStore(Paths.from_environment(tmp_path), StoreAddress.parse(store_address))
+    rows, late = TurnRows(store.database), await store.join()
+    session_id, _ = await one.workers.session()
+    await store.members.set_state(late, "draining")  # nobody gives it anything else
+    await rows.submit(NewTurn("a turn", session_id, late, late, TurnRequest("Hello")), most=1)
+    (row,) = await rows.of_session(session_id)
+    assert await store.members.fence(late, by_operator=True)
+
+    assert await rows.end(row, "{}") is None
+    async with asyncio.timeout(60):
+        while not (await store.last_events([session_id], ["execution:done"])):  # noqa: ASYNC110 - others run it
+            await asyncio.sleep(0.05)
+    await store.close()
 
 
 async def test_what_no_member_may_run_is_refused_at_once(members: tuple[TurnBench, TurnBench]) -> None:

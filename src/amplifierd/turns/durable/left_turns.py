@@ -76,7 +76,7 @@ class LeftTurns:
                     await self._have_run(session_id, await self._unbegun(session_id, is_over=False))
                 except SessionNotFoundError as error:
                     for row in await self._rows.left_in(session_id):
-                        await self._runs.refuse(row, error)
+                        await self._runs.refuse(row, error, by=await self._places.own())
 
         await asyncio.gather(*map(take, left))
 
@@ -114,9 +114,11 @@ class LeftTurns:
 
         `is_over` says that nobody is about to tell that any more.
         """
-        left = await self._rows.left_in(session_id)
+        own, left = await self._places.own(), await self._rows.left_in(session_id)
         return [
-            row for row in left if row.state == "waiting" or await self._runs.end_begun(row, is_over=is_over) == "no"
+            row
+            for row in left
+            if row.state == "waiting" or await self._runs.end_begun(row, by=own, is_over=is_over) == "no"
         ]
 
     async def _have_run(self, session_id: str, unbegun: list[TurnRow]) -> None:

@@ -50,6 +50,7 @@ WITH ended AS (
         expires_at = now() + CASE WHEN key_hash IS NULL THEN interval '{_KEPT}' ELSE interval '{_KEPT_WITH_KEY}' END
     WHERE turn_id = %(turn_id)s AND state = %(state)s AND member_id = %(member_id)s
     AND (NOT %(is_late)s OR deadline <= now())
+    AND EXISTS (SELECT FROM members WHERE members.member_id = %(by)s AND members.state IN ('active', 'draining'))
     RETURNING job_id, asked_by, session_id
 )
 SELECT job_id, asked_by, (
@@ -169,15 +170,16 @@ class TurnRows:
         return await self._change(begin)
 
     async def end(
-        self, row: TurnRow, result: str, *, is_late: bool = False, keeps_key: bool = True
+        self, row: TurnRow, result: str, *, by: str | None = None, is_late: bool = False, keeps_key: bool = True
     ) -> EndedTurn | None:
-        """Keep what came of a turn; None when it is not this member's any more, or not in this state.
+        """Keep what came of a turn; None when it is not its member's any more, or not in this state.
 
-        With `is_late` it ends only if its deadline is over.
+        `by` is the member that says so, if not the turn's own; nothing is heard from one that others fenced. With
+        `is_late` it ends only if its deadline is over.
         """
         values = {
             **{"turn_id": row.turn_id, "state": row.state, "member_id": row.member_id, "result": result},
-            **{"is_late": is_late, "keeps_key": keeps_key},
+            **{"is_late": is_late, "keeps_key": keeps_key, "by": by or row.member_id},
         }
 
         async def update(connection: AsyncConnection) -> EndedTurn | None:

@@ -134,7 +134,7 @@ class TurnRuns:
         try:
             _check(row, request)
             submitted = await self._live.submit(row.session_id, request)
-        except (StoreUnavailableError, MemberFencedError) as error:
+        except (StoreUnavailableError, MemberFencedError, HoldLostError) as error:
             await self._leave(row, error)
             return
         except (SessionHeldError, NotReadyError) as error:
@@ -195,7 +195,7 @@ class TurnRuns:
 
     # --- ending
 
-    async def end_begun(self, row: TurnRow, *, is_over: bool = False) -> Begun:
+    async def end_begun(self, row: TurnRow, *, by: str | None = None, is_over: bool = False) -> Begun:
         """End a turn that was broken off as its session tells it, if it had begun.
 
         While its end is untold, someone may be about to tell it; `is_over` says that nobody is.
@@ -209,21 +209,22 @@ class TurnRuns:
         if not is_told and not is_over:
             return "untold"
         outcome = stored_outcome(row.session_id, row.turn_id, int(own[0].get("turn") or 0), events)
-        await self.end(row, result_text(outcome))
+        await self.end(row, result_text(outcome), by=by)
         return "ended"
 
-    async def end(self, row: TurnRow, result: str) -> None:
+    async def end(self, row: TurnRow, result: str, *, by: str | None = None) -> None:
         """Keep what came of a turn, and let whoever waits know it."""
-        if await self._keep(row, result):
+        if await self._keep(row, result, by=by):
             self._asked.settle(row.turn_id, result)
 
-    async def refuse(self, row: TurnRow, error: Exception, *, is_late: bool = False) -> bool:
+    async def refuse(self, row: TurnRow, error: Exception, *, by: str | None = None, is_late: bool = False) -> bool:
         """End a turn that has not begun; False when it has, or if its deadline is not over and only that ends it.
 
         Of some refusals nothing is kept: the same key may be used again.
         """
         result = error_text(error)
-        if not await self._keep(row, result, is_late=is_late, keeps_key=find_problem(error).status not in REFUSALS):
+        keeps_key = find_problem(error).status not in REFUSALS
+        if not await self._keep(row, result, by=by, is_late=is_late, keeps_key=keeps_key):
             return False
         try:
             root_id = (await self._store.read(row.session_id)).root_id
@@ -233,11 +234,11 @@ class TurnRuns:
         self._asked.settle(row.turn_id, result)
         return True
 
-    async def _keep(self, row: TurnRow, result: str, *, is_late: bool = False, keeps_key: bool = True) -> bool:
-        """Keep what came of a turn, however long that takes."""
+    async def _keep(self, row: TurnRow, result: str, **how: Any) -> bool:
+        """Keep what came of a turn, as `TurnRows.end` does, however long that takes."""
         while True:
             try:
-                ended = await self._rows.end(row, result, is_late=is_late, keeps_key=keeps_key)
+                ended = await self._rows.end(row, result, **how)
                 break
             except StoreUnavailableError as error:
                 logger.warning("what came of turn %s is not kept yet: %s", row.turn_id, error)
