@@ -4,6 +4,7 @@
 
 A machine loses its power, is frozen and wakes up, loses its way to the database; the database is restarted, and its
 standby takes its place; all machines are replaced one after the other. One of them has a clock that is an hour ahead.
+Each round has one of these scenes, and a look at everything that belongs to it; they take turns.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import count
+from itertools import count, cycle, islice
 from statistics import median
 
 from cluster_client import ClusterClient
@@ -186,10 +187,10 @@ async def rounds(number: int, seed: int) -> tuple[Counter[str], list[float]]:
     counted: Counter[str] = Counter()
     async with ClusterPlace(seed=seed) as place:
         gate = Gate(place)
-        for each in range(number):
+        for each, scene in enumerate(islice(cycle(SCENES), number), start=1):
             begun = time.monotonic()
-            counted += await play(gate, SCENES, load=_LOAD, rest_s=_REST_S)
-            sys.stdout.write(f"round {each + 1} of {number}: {time.monotonic() - begun:.0f} s\n")
+            counted += await play(gate, [scene], load=_LOAD, rest_s=_REST_S)
+            sys.stdout.write(f"round {each} of {number}, {scene.__name__}: {time.monotonic() - begun:.0f} s\n")
             sys.stdout.flush()
             await place.begin_anew()
     return counted, gate.takeovers
@@ -197,7 +198,7 @@ async def rounds(number: int, seed: int) -> tuple[Counter[str], list[float]]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=len(SCENES))
     parser.add_argument("--seed", type=int, default=random.randrange(10_000))
     given = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that nothing is left running

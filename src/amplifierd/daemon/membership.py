@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import ssl
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from amplifier_system.addresses import is_loopback
 from amplifierd.cluster.cluster_token import find_cluster_token
 from amplifierd.cluster.placement import labels_of
 from amplifierd.exceptions import SettingsError
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
     from amplifierd.cluster.cluster import Cluster
 
     from .daemon import Daemon
+
+logger = logging.getLogger(__name__)
 
 _ANYWHERE = ("0.0.0.0", "::", "")
 
@@ -34,15 +38,21 @@ def open_cluster(daemon: Daemon, address: str | None) -> Cluster | None:
         return None
     from amplifierd.cluster.cluster import Cluster  # what sends requests, for who has someone to send them to
 
+    reached = reached_at(settings, address)
+    if reached is not None and is_overheard(reached):
+        warning = f"members speak to this one without TLS, at {reached}: whoever is on the way reads what is asked and "
+        warning += "answered, and can change answers; set tls.mode and cluster.address to https://…"
+        logger.warning("%s", warning)
+        daemon.warnings.append(warning)
     return Cluster(
         home.sessions.runtime.store,  # type: ignore[arg-type] # the settings say which store it is
         find_cluster_token(home.paths),
-        address=reached_at(settings, address),
+        address=reached,
         labels=labels_of(settings.cluster),
         load=lambda: load_of(daemon),
         take_over=lambda session_id: take_over(daemon, session_id),
         on_fenced=daemon.live.abandon,
-        tls=_tls(settings),
+        tls=member_tls(settings),
     )
 
 
@@ -77,6 +87,12 @@ def reached_at(settings: Settings, address: str | None) -> str | None:
     return address
 
 
+def is_overheard(address: str) -> bool:
+    """Say whether what is sent to an address crosses a network as it is."""
+    parts = urlsplit(address)
+    return parts.scheme == "http" and not is_loopback(parts.hostname or "")
+
+
 def load_of(daemon: Daemon) -> dict[str, Any]:
     """Return how busy a daemon is."""
     states = daemon.live.states()
@@ -88,14 +104,17 @@ def load_of(daemon: Daemon) -> dict[str, Any]:
     }
 
 
-def _tls(settings: Settings) -> ssl.SSLContext | None:
+def member_tls(settings: Settings) -> ssl.SSLContext | None:
+    """Return by what other members are known that speak TLS: by `cluster.ca_file` alone, if it is set.
+
+    Raises:
+        SettingsError: the file cannot be used.
+    """
     if settings.cluster.ca_file is None:
         return None
-    context = ssl.create_default_context()
     try:
-        context.load_verify_locations(settings.cluster.ca_file)
+        return ssl.create_default_context(cafile=settings.cluster.ca_file)
     except (OSError, ssl.SSLError) as error:
         raise SettingsError(
             f"cluster.ca_file cannot be used: {error}", hint="name a PEM file of certificates"
         ) from error
-    return context
