@@ -9,7 +9,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from http.client import HTTPConnection
@@ -37,12 +37,13 @@ T = Any
 
 
 class Member:
-    """One daemon with a home of its own."""
+    """One daemon with a home of its own; `source` has another version of the program."""
 
-    def __init__(self, home: Path, store: str, token: str = TOKEN) -> None:
+    def __init__(self, home: Path, store: str, token: str = TOKEN, source: Path | None = None) -> None:
         settings = {"store": store, "security": {"module_roots": [str(MODULES)]}, "workers": {"max_processes": 2}}
-        environment = {"AMPLIFIERD_CLUSTER__TOKEN": token}
-        self.process = DaemonProcess(home, settings, environment=environment, keeper=warm_python.shared_keeper())
+        environment = {"AMPLIFIERD_CLUSTER__TOKEN": token} | ({"PYTHONPATH": str(source)} if source else {})
+        keeper = None if source else warm_python.shared_keeper()
+        self.process = DaemonProcess(home, settings, environment=environment, keeper=keeper)
         self._stopped: list[int] = []
         self._clients: list[httpx2.Client] = []
 
@@ -103,10 +104,10 @@ def _children(pid: int) -> list[int]:
 class Members:
     """The daemons of one cluster; those that ended are started again when they are needed."""
 
-    def __init__(self, folder: Path, store: str) -> None:
+    def __init__(self, folder: Path, store: str, sources: Sequence[Path | None] = (None, None, None)) -> None:
         self.store, self._folder = store, folder
         self.folders: dict[str, Path] = {}
-        self._all = [Member(folder / f"home{number}", store) for number in range(3)]
+        self._all = [Member(folder / f"home{number}", store, source=one) for number, one in enumerate(sources)]
         with ThreadPoolExecutor() as pool:
             list(pool.map(Member.start, self._all))
         until(lambda: all(self._sees_all(member) for member in self._all))
