@@ -43,6 +43,7 @@ from .renderer import Renderer
 from .session_access import SessionAccess
 from .settings_change import change_settings
 from .shared_idempotency import SharedIdempotencyKeys
+from .stale_sessions import StaleSessions
 from .subscriber import StreamLimits
 from .tokens import Tokens
 from .upkeep import Upkeep
@@ -68,7 +69,7 @@ class Daemon:
     def __init__(self, home: Home, *, address: str | None = None) -> None:
         """Prepare to serve a home; `address` is where others reach this daemon."""
         self.operations = Operations(home.paths.operations_file)
-        self.library_events = LibraryEvents(lambda name, data: self.events.tell(name, data))
+        self.library_events = LibraryEvents(self._tell_of_library)
         self.home = replace(home if home.progress else home.with_progress(self._report), program=PROGRAM)
         self.boot_id = uuid.uuid4().hex
         self.events = EventHub(self.boot_id, _stream_limits(home.settings))
@@ -76,6 +77,7 @@ class Daemon:
         self.live = Workers(self.home, on_event=self._hear)
         self.turns = open_turns(self.home, self.live, self._hear)
         self.access = SessionAccess(self.home)
+        self.stale_sessions = StaleSessions(lambda: self.home, self.live)
         self.phase: Phase = "starting"
         self.credentials = Credentials(home.paths, Tokens(home.paths, home.settings.auth.tokens))
         self.failed_logins = FailedAttempts()
@@ -239,6 +241,11 @@ class Daemon:
         self.operations.report(step)
         self.library_events.hear(step)
 
+    def _tell_of_library(self, name: str, data: Mapping[str, Any]) -> None:
+        self.events.tell(name, data)
+        if (name, data.get("status")) == ("profile:compiled", "compiled") and self.phase != "stopping":
+            self.stale_sessions.begin(data["profile_id"])
+
     def _tell_operation(self, operation: dict[str, Any]) -> None:
         """Let those who asked for long work see how it goes on; what came of it they have to ask for."""
         self.metrics.count_operation(operation)
@@ -268,6 +275,7 @@ class Daemon:
         self.phase = "stopping"
         await self.draining.stop()
         await self.operations.stop()
+        await self.stale_sessions.stop()
         await self.turns.stop()
         await self.live.stop()
         await self.turns.close()

@@ -83,6 +83,23 @@ class SessionChanges(OpenSessions):
                 runner.checkpoints = await self._checkpoints_of(runner)
             return await runner.change(**changes) if changes else runner.record
 
+    async def mark_stale(self, session_id: str, newer_build: str) -> SessionRecord:
+        """Take note that there is a newer build of a session's profile; the session goes on with its own."""
+        told = ("session:stale", {"build_id": newer_build})
+
+        async def mark(hold: Hold) -> SessionRecord:
+            record = await self._store.update(hold, stale=True)
+            await self._tell(hold, record, *changes_told(record, ["stale"]), told)
+            return record
+
+        async with self._alone(checked_session_id(session_id)):
+            runner = self._find_runner(session_id)
+            if runner is None:
+                return await self._held(session_id, mark)
+            await runner.change(stale=True)
+            await runner.journal.write(*told)
+            return runner.record
+
     async def rename(self, session_id: str, name: str | None) -> SessionRecord:
         return await self.update(session_id, name=name)
 

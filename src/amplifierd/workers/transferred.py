@@ -40,6 +40,7 @@ RETURNS: Mapping[str, Callable[[Any], Any]] = {
     "delete": _as_it_is,
     "delete_last_message": _as_it_is,
     "end": SessionRecord.model_validate,
+    "mark_stale": SessionRecord.model_validate,
     "rename": SessionRecord.model_validate,
     "tag": SessionRecord.model_validate,
     "truncate": SessionRecord.model_validate,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import httpx2
 from real_server import plan
-from session_requests import WRITE, code, create, execute
+from session_requests import WRITE, code, create, execute, watch_until
 
 
 def test_what_is_inside_a_session_is_shown(admin: httpx2.Client, spoken: str) -> None:
@@ -87,6 +87,9 @@ def test_the_build_of_a_session_is_shown_and_compared_with_the_newest(admin: htt
     newer = admin.get(f"{path}/newest-build").json()
 
     assert (newer["is_newest"], newer["build_id"]) == (False, session["build_id"])
+    told = watch_until(admin, f"{path}/stream?after=0", "session:stale")
+    newest = admin.get("/profiles/local/changing/status").json()["build_id"]
+    assert (told[-1].data["data"]["build_id"], admin.get(path).json()["stale"]) == (newest, True)
     assert (same["is_told_otherwise"], newer["is_told_otherwise"]) == (False, True)
     assert [module["module"] for module in newer["difference"]["added"]] == ["tool-bash"]
     assert "timeout" not in str(admin.get(f"{path}/explain").json())
