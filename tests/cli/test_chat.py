@@ -233,6 +233,7 @@ def test_the_last_session_of_the_directory_goes_on(amplifier: Any) -> None:
     terminal.expect(">")
     terminal.type("Read notes.md")
     terminal.expect("buy milk")
+    terminal.expect("tool call")
     terminal.type("/status")
     terminal.expect("2 turns")
     terminal.press(CTRL_D)
