@@ -15,10 +15,12 @@ from worker_bench import PROMPT, faulty, until
 from amplifierd.exceptions import IdempotencyConflictError, NowhereToRunError
 from amplifierd.live_sessions import TurnRequest
 from amplifierd.paths import Paths
+from amplifierd.session_store.hold import Holder
 from amplifierd.session_store.postgres.store import PostgresStore
 from amplifierd.store_address import StoreAddress
 from amplifierd.turns.durable.job_schema import prepare
 from amplifierd.turns.durable.turn_rows import CHANNEL, NewTurn, TurnRows
+from amplifierd.turns.durable.turn_text import result_of
 from amplifierd.turns.turn_queue import TurnKey
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -122,6 +124,39 @@ async def test_what_a_member_says_of_its_turns_after_it_was_fenced_is_not_heard(
         while not (await store.last_events([session_id], ["execution:done"])):  # noqa: ASYNC110 - others run it
             await asyncio.sleep(0.05)
     await store.close()
+
+
+async def test_how_a_turn_of_a_dead_member_ended_is_left_to_who_has_its_session(
+    members: tuple[TurnBench, TurnBench], tmp_path: Path, store_address: str
+) -> None:
+    session_id, _ = await members[0].workers.session()
+    address, daemon = StoreAddress.parse(store_address), Holder.of_this_process("daemon")
+    dead, taker = [PostgresStore(Paths.from_environment(tmp_path), address) for _ in range(2)]
+    rows, late = TurnRows(dead.database), await dead.join()
+    await dead.members.set_state(late, "draining")
+    await rows.submit(NewTurn("begun", session_id, late, late, TurnRequest("Hello")), most=1)
+
+    async def begin(connection: AsyncConnection) -> None:
+        await connection.execute("UPDATE turns SET state = 'running' WHERE turn_id = 'begun'")
+
+    await dead.database.read(begin)
+    turn = {"turn": 1, "correlation_id": "begun"}
+    said = [{"id": role, "role": role, "content": "Hello", **turn} for role in ("user", "assistant")]
+    await dead.append_messages(await dead.acquire(session_id, daemon), said)
+    hold = await taker.acquire(session_id, daemon, take_over=True)
+    assert await taker.members.fence(late, by_operator=True)
+    await asyncio.sleep(1.0)
+    assert [row.state for row in await rows.of_session(session_id)] == ["running"]  # its end may be told any moment
+
+    done = {"status": "completed", "response": "Hello", "usage": {}}
+    await taker.append_events(hold, [{"seq": 99, "event": "execution:done", "data": done, **turn}])
+    await taker.notifications.notify("amplifier_cluster")
+    async with asyncio.timeout(60):
+        while not (ended := await rows.results(["begun"])):  # noqa: ASYNC110 - another member works
+            await asyncio.sleep(0.05)
+    assert result_of(ended["begun"])["status"] == "completed"
+    for store in (taker, dead):
+        await store.close()
 
 
 async def test_what_no_member_may_run_is_refused_at_once(members: tuple[TurnBench, TurnBench]) -> None:
