@@ -29,7 +29,7 @@ _PAGE = re.compile(r"/app(?:/.*)?", re.DOTALL)
 """The files of the page: they hold nothing of anybody."""
 
 _DOCUMENTATION = frozenset({"/docs", "/openapi.json", f"{API}/docs", f"{API}/openapi.json"})
-_STREAM = re.compile(rf"{API}/(?:events|sessions/[^/]+/stream)")
+STREAM = re.compile(rf"{API}/(?:events|sessions/[^/]+/stream)")
 _USER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,127}")
 
 
@@ -71,7 +71,7 @@ class Authentication:
             return _by_user(headers.get(b"x-authenticated-user", b""))
         if (caller := await self._cookie.identify(scope["method"], scope["scheme"], headers)) is not None:
             return caller
-        if scope["method"] == "GET" and _STREAM.fullmatch(path):
+        if scope["method"] == "GET" and STREAM.fullmatch(path):
             return await self._by_ticket(scope, headers)
         raise UnauthorizedError("a token is needed", hint="send the header Authorization: Bearer TOKEN")
 

@@ -10,6 +10,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
 from amplifier_core.exceptions import AmplifierError
 from amplifierd.problems import PROBLEMS, public_document
@@ -85,7 +86,15 @@ def refusal_answer(request: Request, error: HTTPException) -> JSONResponse:
     code = _CODES.get(error.status_code, "invalid-request")
     answer = problem_answer(request, plain_problem(error.status_code, code, str(error.detail)))
     answer.headers.update(error.headers or {})
+    if error.status_code == 405:
+        answer.headers["Allow"] = ", ".join(_allowed(request))
     return answer
+
+
+def _allowed(request: Request) -> list[str]:
+    """Return the methods that a path is asked with; each of them may have a route of its own."""
+    fitting = (route for route in request.app.routes if route.matches(request.scope)[0] is not Match.NONE)
+    return sorted({method for route in fitting for method in getattr(route, "methods", None) or ()})
 
 
 async def _failed(request: Request, error: Exception) -> JSONResponse:

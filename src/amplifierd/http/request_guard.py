@@ -21,7 +21,7 @@ from amplifierd.daemon.log_files import logging_about
 from amplifierd.daemon.metrics import Metrics
 from amplifierd.exceptions import RequestRefusedError
 
-from .authentication import Authentication
+from .authentication import STREAM, Authentication
 from .client_address import UNIX, peer_of
 from .cross_site import SAFE_METHODS, CrossSite
 from .entrance import Entrance
@@ -88,7 +88,10 @@ class RequestGuard:
         state = scope["state"] = dict(scope.get("state", ()))
         state["request_id"] = request_id
         _drop_trailing_slash(scope)
-        answer, begun = ResponseHeaders(send, request_id), time.monotonic()
+        for_headers = scope["method"] == "HEAD" and not STREAM.fullmatch(scope["path"])
+        if for_headers:
+            scope["method"] = "GET"
+        answer, begun = ResponseHeaders(send, request_id, for_headers=for_headers), time.monotonic()
         try:
             headers = read_headers(scope["headers"])
             scope["scheme"] = self._authentication.scheme_of(scope, headers)

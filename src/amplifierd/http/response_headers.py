@@ -34,11 +34,11 @@ _ALWAYS = [
 class ResponseHeaders:
     """Sends the answer to one request, and remembers its status. `origin` may read it, beside the daemon's own.
 
-    `seal` makes the seal of an answer to another member.
+    `seal` makes the seal of an answer to another member. Whoever asked `for_headers` gets no body.
     """
 
-    def __init__(self, send: Send, request_id: str) -> None:
-        self._send, self._request_id = send, request_id.encode()
+    def __init__(self, send: Send, request_id: str, *, for_headers: bool = False) -> None:
+        self._send, self._request_id, self._for_headers = send, request_id.encode(), for_headers
         self.origin: bytes | None = None
         self.seal: Callable[[int], str] | None = None
         self.status: int | None = None
@@ -48,6 +48,8 @@ class ResponseHeaders:
         if message["type"] == "http.response.start":
             self.status = message["status"]
             message = {**message, "headers": [*message.get("headers", ()), *self._own(message)]}
+        elif self._for_headers:
+            message = {**message, "body": b""}
         await self._send(message)
 
     async def preflight(self) -> None:

@@ -39,3 +39,17 @@ def test_every_endpoint_is_described(tmp_path: Path) -> None:
     operations = [operation for path in app.openapi()["paths"].values() for operation in path.values()]
 
     assert len({operation["operationId"] for operation in operations}) == len(operations) > 50
+
+
+def test_the_headers_of_an_answer_can_be_had_alone(client: TestClient) -> None:
+    whole, headers = client.get("/api/v1/info"), client.head("/api/v1/info")
+
+    assert (headers.status_code, headers.content) == (200, b"")
+    assert headers.headers["content-length"] == whole.headers["content-length"]
+    assert client.head("/api/v1/events").status_code == 405
+
+
+def test_a_method_that_a_path_does_not_have_is_answered_with_those_that_it_has(client: TestClient) -> None:
+    answer = client.put("/api/v1/sessions", json={})
+
+    assert (answer.status_code, answer.headers["allow"]) == (405, "GET, POST")
