@@ -67,7 +67,7 @@ def test_a_good_module_passes_with_every_check_on_a_line(tool: Path, command: st
         "  ✓ [info]    mount_signature: mount() is async with correct signature",
         "  ✓ [info]    protocol_compliance: Tool 'echo' implements Tool interface",
         "  ✓ [info]    tool_name: Tool has name: 'echo'",
-        "  ✓ [info]    tool_description: Tool has a description",
+        "  ✓ [info]    tool_description: Tool has description",
         "  ✓ [info]    tool_input_schema: Tool.input_schema returns dict with 0 properties",
         "  ✓ [info]    tool_execute: Tool.execute() has correct async signature",
     ]

@@ -454,7 +454,7 @@ TOOL_CHECKS = [
     ({}, passing("tool_name", "Tool has name: 'echo'")),
     ({"name": None}, failing("tool_name", "Tool.name should be a non-empty string")),
     ({"name": raising(RuntimeError("later"))}, failing("tool_name", "Error accessing Tool.name: later")),
-    ({}, passing("tool_description", "Tool has a description")),
+    ({}, passing("tool_description", "Tool has description")),
     (
         {"description": ""},
         failing("tool_description", "Tool.description should be a non-empty string", "warning"),

@@ -149,7 +149,7 @@ def _tool_description(contract: Contract, tool: Any) -> ValidationCheck:
         return failed(check, f"Error accessing Tool.description: {describe(boundary.error)}", "warning")
     if not isinstance(description, str) or not description:
         return failed(check, "Tool.description should be a non-empty string", "warning")
-    return passed(check, "Tool has a description")
+    return passed(check, "Tool has description")
 
 
 def _tool_input_schema(contract: Contract, tool: Any) -> ValidationCheck:
