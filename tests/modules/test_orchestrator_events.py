@@ -445,6 +445,18 @@ class TestContexts:
 
         assert [message.content for message in stage.provider.requests[0].messages] == ["Hello"]
 
+    async def test_a_context_of_before_contexts_were_told_the_provider_is_asked_without_it(
+        self, orchestrator: Any
+    ) -> None:
+        async def view(token_budget: int | None = None) -> list[dict[str, Any]]:
+            return [{"role": "user", "content": "as ever"}]
+
+        stage = Stage([answer()], context=SimpleNamespace(get_messages_for_request=view))
+
+        assert await stage.run(orchestrator) == "done"
+
+        assert [message.content for message in stage.provider.requests[0].messages] == ["as ever"]
+
     async def test_tools_that_are_mounted_in_the_middle_of_a_turn_are_offered(self, orchestrator: Any) -> None:
         stage = Stage([calling(("c1", "mount")), calling(("c2", "late")), answer()])
         late = echo("late")

@@ -1,8 +1,9 @@
 """The conversation as a turn keeps it: what it stores in the context, and what it reads from there."""
 
 import asyncio
+import inspect
 import logging
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 
 from amplifier_core import ContextManager, Provider
 from amplifier_kit.messages.conversation import CLOSING_MESSAGE, user_message
@@ -48,10 +49,32 @@ class Transcript:
         """Return the messages for a request to `provider`."""
         context = self._context
         if callable(get_messages := getattr(context, "get_messages_for_request", None)):
-            view: list[Message] = await get_messages(provider=provider)
+            view: list[Message] = await _ask_for_view(get_messages, provider)
             return view
         if callable(get_messages := getattr(context, "get_messages", None)):
             history: list[Message] = await get_messages()
             return history
         messages = getattr(context, "messages", None)
         return list(messages) if isinstance(messages, list) else [user_message(prompt)]
+
+
+def _ask_for_view(
+    get_messages: Callable[..., Awaitable[list[Message]]], provider: Provider
+) -> Awaitable[list[Message]]:
+    """Ask a context for the messages of a request; one from before contexts were told the provider is not told it."""
+    try:
+        return get_messages(provider=provider)
+    except TypeError:
+        if _takes_provider(get_messages):
+            raise
+        return get_messages()
+
+
+def _takes_provider(get_messages: Callable[..., object]) -> bool:
+    try:
+        inspect.signature(get_messages).bind(provider=None)
+    except TypeError:
+        return False
+    except ValueError:
+        logger.debug("the parameters of %r are not known", get_messages)
+    return True
