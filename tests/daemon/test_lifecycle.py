@@ -186,22 +186,27 @@ def world(tmp_path: Path) -> World:
     return World(tmp_path)
 
 
-async def test_phase_one_extracts_profiles_and_caches_commits(world: World) -> None:
-    await world.home.collections.sync()
+@pytest.fixture(scope="module")
+def synced(tmp_path_factory: pytest.TempPathFactory) -> World:
+    """One whose collections were synced and compiled, for tests that only look."""
+    with pytest.MonkeyPatch.context() as environment:
+        use_plain_git(environment)
+        world = World(tmp_path_factory.mktemp("synced"))
+        asyncio.run(world.home.collections.sync())
+    return world
 
-    assert (world.published / "profile.md").read_text() == world.profile()
-    assert (world.home.paths.cache / "git" / world.profiles_commit / "base" / "profile.md").is_file()
-    assert not (world.home.paths.cache / "git" / world.profiles_commit / ".git").exists()
+
+async def test_phase_one_extracts_profiles_and_caches_commits(synced: World) -> None:
+    assert (synced.published / "profile.md").read_text() == synced.profile()
+    assert (synced.home.paths.cache / "git" / synced.profiles_commit / "base" / "profile.md").is_file()
+    assert not (synced.home.paths.cache / "git" / synced.profiles_commit / ".git").exists()
 
 
-async def test_phase_two_organises_resources_by_mount_type(world: World) -> None:
-    await world.home.collections.sync()
-    await world.home.profiles.compile("foundation/base")
-
+async def test_phase_two_organises_resources_by_mount_type(synced: World) -> None:
     files = {
-        path.relative_to(world.published).as_posix()
-        for path in world.published.rglob("*")
-        if path.is_file() and not path.relative_to(world.published).as_posix().startswith(".")
+        path.relative_to(synced.published).as_posix()
+        for path in synced.published.rglob("*")
+        if path.is_file() and not path.relative_to(synced.published).as_posix().startswith(".")
     }
     assert files == {
         "profile.md",
@@ -220,35 +225,30 @@ async def test_phase_two_organises_resources_by_mount_type(world: World) -> None
     }
 
 
-async def test_the_lock_names_every_reference_and_commit(world: World) -> None:
-    await world.home.collections.sync()
-    await world.home.profiles.compile("foundation/base")
-
-    lock = json.loads((world.published / "profile.lock").read_text())
+async def test_the_lock_names_every_reference_and_commit(synced: World) -> None:
+    lock = json.loads((synced.published / "profile.lock").read_text())
     loop = lock["resources"]["orchestrator"]
     assert lock["generated_at"].endswith("Z")
     assert len(lock["profile_hash"]) == 64
     assert lock["format_version"] == 1
     assert (loop["name"], loop["ref"], loop["commit"]) == (
         "loop-streaming",
-        world.ref("loop-streaming"),
-        world.modules_commit,
+        synced.ref("loop-streaming"),
+        synced.modules_commit,
     )
     assert loop["resolved_at"].endswith("Z")
     assert loop["content_hash"].startswith("sha256:")
     assert [entry["name"] for entry in lock["resources"]["providers"]] == ["provider-anthropic"]
     expert = lock["resources"]["agents"]["code-expert"]
-    assert (expert["ref"].rpartition("@")[2], expert["commit"]) == ("v1.0.0#experts/code.md", world.agents_commit)
-    assert str(world.root / ".amplifierd") not in json.dumps(lock)
+    assert (expert["ref"].rpartition("@")[2], expert["commit"]) == ("v1.0.0#experts/code.md", synced.agents_commit)
+    assert str(synced.root / ".amplifierd") not in json.dumps(lock)
 
 
-async def test_phase_three_prints_the_resolved_plan_of_the_lifecycle_document(world: World) -> None:
-    await world.home.collections.sync()
-
-    plan = await world.home.plans.generate("foundation/base", form="resolved")
+async def test_phase_three_prints_the_resolved_plan_of_the_lifecycle_document(synced: World) -> None:
+    plan = await synced.home.plans.generate("foundation/base", form="resolved")
 
     def place(resource: str) -> str:
-        return (world.published / resource).as_uri()
+        return (synced.published / resource).as_uri()
 
     assert plan == {
         "session": {
@@ -271,7 +271,7 @@ async def test_phase_three_prints_the_resolved_plan_of_the_lifecycle_document(wo
         "agents": {
             "code-expert": {
                 "content": "You are an expert software engineer...",
-                "metadata": {"source": f"git+{world.agents.path.as_uri()}@v1.0.0#experts/code.md"},
+                "metadata": {"source": f"git+{synced.agents.path.as_uri()}@v1.0.0#experts/code.md"},
             }
         },
     }
@@ -403,10 +403,8 @@ async def test_editing_a_configuration_changes_the_plan_and_fetches_nothing(worl
         ("tools[tool-web-search].source", "foundation/base", "foundation/base"),
     ],
 )
-async def test_every_value_of_a_plan_is_explained(world: World, key: str, profile: str, value: Any) -> None:
-    await world.home.collections.sync()
-
-    explained = await world.home.plans.explain("foundation/base", key)
+async def test_every_value_of_a_plan_is_explained(synced: World, key: str, profile: str, value: Any) -> None:
+    explained = await synced.home.plans.explain("foundation/base", key)
 
     assert explained["value"] == value
     assert explained["origin"]["profile"] == profile
@@ -414,14 +412,13 @@ async def test_every_value_of_a_plan_is_explained(world: World, key: str, profil
     assert explained["origin"]["line"] > 1
 
 
-async def test_a_diff_knows_versions_from_the_locks(world: World) -> None:
-    await world.home.collections.sync()
-    before = await world.home.plans.generate("foundation/base")
+async def test_a_diff_knows_versions_from_the_locks(synced: World) -> None:
+    before = await synced.home.plans.generate("foundation/base")
     after = json.loads(json.dumps(before))
     after["tools"] = []
     after["session"]["context"]["config"]["max_tokens"] = 1
 
-    diff = world.home.plans.diff(before, after)
+    diff = synced.home.plans.diff(before, after)
 
     assert str(diff) == "- tools: tool-web-search\n~ context: context-simple\n    config.max_tokens 200000 → 1"
 
@@ -448,18 +445,16 @@ async def test_a_diff_shows_what_moved_between_two_builds(world: World) -> None:
 
 
 @pytest.mark.parametrize("profile", ["base", "../x/y", "a/b/c"])
-async def test_a_malformed_profile_id_is_refused(world: World, profile: str) -> None:
+async def test_a_malformed_profile_id_is_refused(synced: World, profile: str) -> None:
     with pytest.raises(ValueError, match="Invalid profile_id format"):
-        await world.home.plans.generate(profile)
+        await synced.home.plans.generate(profile)
 
 
-async def test_an_unknown_profile_says_where_it_would_be(world: World) -> None:
-    await world.home.collections.sync()
-
+async def test_an_unknown_profile_says_where_it_would_be(synced: World) -> None:
     with pytest.raises(
         FileNotFoundError, match=r"Profile cache directory not found: .*nothing\. Profile foundation/nothing"
     ):
-        await world.home.plans.generate("foundation/nothing")
+        await synced.home.plans.generate("foundation/nothing")
 
 
 async def test_a_plan_without_orchestrator_or_context_is_refused_by_the_kernel() -> None:
