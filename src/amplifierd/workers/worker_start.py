@@ -127,8 +127,8 @@ class _Template:
         return ForkedChild(int(answer))
 
     async def end(self) -> None:
-        await self._tree.kill()
-        self._channel.close()
+        with self._channel:
+            await self._tree.kill()
 
 
 async def _end(preparing: asyncio.Task[_Template]) -> None:

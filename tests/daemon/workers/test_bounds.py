@@ -72,5 +72,6 @@ async def test_pieces_of_answers_do_not_pile_up_when_the_daemon_takes_nothing() 
     peer.close()
     received = await reader.read()
     writer.close()
+    await writer.wait_closed()
     told = [json.loads(line) for line in received.splitlines()]
     assert [one["sequence"] for one in told if one.get("event") == "tool:pre"] == list(range(1, 5_000, 100))

@@ -50,9 +50,11 @@ class Started:
     async def facts(self) -> dict[str, Any]:
         """Return what the system says about it once it answers."""
         peer = await Peer.connect(self._connection.dup())
-        with pytest.raises(Exception, match="no home"):
-            await peer.call("load", session_id="none", environment={})
-        peer.close()
+        try:
+            with pytest.raises(Exception, match="no home"):
+                await peer.call("load", session_id="none", environment={})
+        finally:
+            peer.close()
         stat = stat_of(self.tree.pid)
         variables = dict(one.split(b"=", 1) for one in (self._proc / "environ").read_bytes().split(b"\0")[:-1])
         marker = self.tree.marker.encode()
