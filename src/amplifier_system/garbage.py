@@ -1,12 +1,23 @@
 """When a process that lives long looks for garbage: seldom, and never among what it has imported."""
 
+import atexit
 import gc
 
 _NEW_OBJECTS = 50_000
+_OF_A_START = 500_000
+
+
+def begin_the_start() -> None:
+    """Put off looking: imports make hundreds of thousands of objects, and no garbage. `end_the_start` has to follow.
+
+    At its end the process does not look through everything once more either.
+    """
+    gc.set_threshold(_OF_A_START)
+    atexit.register(gc.freeze)
 
 
 def look_seldom() -> None:
-    """Look for garbage after many new objects: imports make hundreds of thousands of them, and no garbage."""
+    """Look for garbage after many new objects."""
     gc.set_threshold(_NEW_OBJECTS)
 
 

@@ -2,10 +2,10 @@
 
 import sys
 
-from amplifier_system.garbage import look_seldom
+from amplifier_system.garbage import begin_the_start
 
 if __name__ == "__main__":
-    look_seldom()
+    begin_the_start()
     from amplifierd.control.main import main  # much to import, once nothing looks for garbage in it
 
     sys.exit(main(sys.argv[1:] or ["serve"]))

@@ -14,7 +14,7 @@ import typer
 
 from amplifier_core import __version__
 from amplifier_core.exceptions import AmplifierError
-from amplifier_system.garbage import look_seldom
+from amplifier_system.garbage import begin_the_start
 from amplifierd.daemon.log_files import LOG_FILE
 from amplifierd.daemon.run_file import find_running
 from amplifierd.os_errors import explained
@@ -119,7 +119,7 @@ def serve(
         from .reloading import serve_again_on_changes  # for development only
 
         raise typer.Exit(serve_again_on_changes([argument for argument in sys.argv[1:] if argument != "--reload"]))
-    look_seldom()
+    begin_the_start()
     from .serve import serve as serve_home  # the web and everything behind it, for this command alone
 
     serve_home(chosen.home, chosen.config, flags, insecure=insecure, quiet=False)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from amplifier_core import __version__
-from amplifier_system.garbage import keep_what_is_there
+from amplifier_system.garbage import end_the_start
 from amplifierd.app import create_app
 from amplifierd.daemon.log_files import DaemonLog
 from amplifierd.daemon.run_file import serving, write_run_file
@@ -56,7 +56,7 @@ def serve(home_dir: Path | None, config: Path | None, flags: Mapping[str, Any], 
                     find_tls=lambda: _tls_files(home),
                     on_started=lambda: _announce(home, binding, app.state.daemon.boot_id, quiet=quiet),
                 )
-                keep_what_is_there()
+                end_the_start()
                 server.run(sockets=[binding.listener])
             finally:
                 binding.remove()

@@ -20,7 +20,7 @@ import threading
 from dataclasses import dataclass
 
 from amplifier_system.forking import fork_for_parent, replace_shown
-from amplifier_system.garbage import keep_what_is_there, look_seldom
+from amplifier_system.garbage import begin_the_start, end_the_start
 
 from .worker import run
 
@@ -59,10 +59,10 @@ def main(arguments: list[str]) -> None:
     channel.set_inheritable(False)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # they are meant for the daemon; this process ends with it
-    look_seldom()
+    begin_the_start()
     for name in (*_SHARED, *further):
         importlib.import_module(name)
-    keep_what_is_there()
+    end_the_start()
     if threading.active_count() > 1:
         sys.exit(f"imports have started threads: {threading.enumerate()}")
     order = _await_order(channel)
