@@ -87,8 +87,8 @@ class EventHub:
                 subscriber.close()
 
     def _hand_out(self, event: PublishedEvent) -> None:
-        event.number = self._everything.last + 1
-        self._everything.add(event.number, event)
+        self._everything.add(event)
+        event.number = self._everything.last
         for subscriber in self._of_all:
             subscriber.offer(event)
         if event.root_id is not None and not event.is_relayed:
@@ -105,7 +105,7 @@ class EventHub:
         elif sequence != ring.last + 1:
             self._skip(root_id, ring, sequence)
         before = ring.size
-        ring.add(sequence, event)
+        ring.add(event)
         self._rings_size += ring.size - before
         self._rings.move_to_end(root_id)
         self._make_room()

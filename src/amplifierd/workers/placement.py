@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from sys import intern
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -182,7 +183,8 @@ class Placement:
 
     def _hear_events(self, events: Sequence[Sequence[Any]], lines: Sequence[bytes]) -> None:
         for (name, session_id, root_id, sequence, is_delta), envelope in zip(events, lines, strict=True):
-            self._on_event(LiveEvent(name, session_id, root_id, sequence, is_delta, envelope))
+            same = intern(name), intern(session_id), intern(root_id)  # those of thousands of events that are kept
+            self._on_event(LiveEvent(*same, sequence, is_delta, envelope))
 
     def _hear_state(self, session_id: str, **told: Any) -> None:
         placed = self.placed.get(session_id)
