@@ -126,6 +126,11 @@ class LiveSessions(Protocol):
 
     def states(self) -> Sequence[LiveState]: ...
 
+    @property
+    def loaded(self) -> int:
+        """How many sessions are live."""
+        ...
+
     def workers(self) -> Sequence[WorkerState]: ...
 
     async def load(self, session_id: str) -> LoadedState:

@@ -107,7 +107,7 @@ class Daemon:
         gauge, states = self.metrics.gauge, self.live.states
         gauge("uptime_seconds", "Time since the start", lambda: self.uptime_seconds)
         gauge("loop_lag_seconds", "How late the event loop was last", lambda: self.loop_lag.last_s)
-        gauge("loaded_sessions", "Sessions in workers", lambda: len(states()))
+        gauge("loaded_sessions", "Sessions in workers", lambda: self.live.loaded)
         gauge("busy_sessions", "Sessions with a turn", lambda: sum(one.activity != "idle" for one in states()))
         gauge("workers", "Worker processes", lambda: len(self.live.workers()))
         gauge("subscribers", "Clients that watch events", lambda: self.events.subscribers)

@@ -30,6 +30,7 @@ from .problem_answers import error_answer
 from .request_body import bounded, check_body
 from .request_headers import read_headers
 from .response_headers import ResponseHeaders
+from .routers import API
 
 MAX_OPEN_REQUESTS = 1024
 """Requests of one address that may be open at the same time, streams included."""
@@ -39,7 +40,7 @@ AUDIT_DETAILS = "audit_details"
 
 Headers = Mapping[bytes, bytes]
 
-_AT_ONCE = frozenset({"/health", "/ready"})
+_AT_ONCE = frozenset({"/health", "/ready", f"{API}/health", f"{API}/ready"})
 """What is answered at once, whatever crowd there is."""
 
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}")

@@ -140,7 +140,7 @@ async def about(request: Request) -> About | RedirectResponse:
 @router.get("/health", include_in_schema=False)
 async def health(daemon: TheDaemon) -> Health:
     """Say that the daemon responds; touches neither disk nor locks."""
-    return Health(version=__version__, uptime_seconds=daemon.uptime_seconds, active_sessions=len(daemon.live.states()))
+    return Health(version=__version__, uptime_seconds=daemon.uptime_seconds, active_sessions=daemon.live.loaded)
 
 
 @unversioned.get("/ready", responses={503: {"model": Readiness, "description": "Not yet, or no longer"}})

@@ -28,7 +28,7 @@ BLOCKED_S = 2.0
 """After how long without a sign of life a worker counts as blocked."""
 
 _BEGINNINGS = 2
-"""How many turns are given to a worker before it has taken them on. Those that begin are followed by their events."""
+"""How many turns a worker is given that it has not taken on yet: the events of some are told before others begin."""
 
 _LOOK_S = 0.1
 _OPEN_S = 60.0

@@ -122,6 +122,10 @@ class Workers:
     def states(self) -> Sequence[LiveState]:
         return [placed.state() for placed in self._placed()]
 
+    @property
+    def loaded(self) -> int:
+        return len(self._placement.placed)
+
     def workers(self) -> Sequence[WorkerState]:
         return [worker.state() for worker in self._placement.pool.workers]
 
