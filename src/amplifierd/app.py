@@ -134,7 +134,8 @@ def create_app(settings: Settings | None = None, *, home: Home | None = None, ad
         find_channels=lambda: daemon.cluster.channels if daemon.cluster else None,
     )
     add_routes(app, (turns.submissions, *(module.router for module in _VERSIONED)))
-    add_routes(app, (system.unversioned, page.router, login.router, openai.router, cluster.unversioned))
+    add_routes(app, (system.unversioned, page.router, login.router, auth.unversioned, rendering.unversioned))
+    add_routes(app, (openai.router, cluster.unversioned))
     return app
 
 

@@ -13,10 +13,11 @@ from amplifierd.daemon.tickets import LIFETIME_S, Purpose
 from amplifierd.exceptions import ForbiddenError
 from amplifierd.http.dependencies import Reader, TheDaemon, note, requires
 from amplifierd.http.models import Answer, Body, Page, PageLimit, PageOffset, paged, problems
-from amplifierd.http.routers import api_router
+from amplifierd.http.routers import api_router, root_router
 from amplifierd.limits import Limits
 
 router = api_router(tags=["auth"])
+unversioned = root_router()
 
 _ADMIN = [Depends(requires("admin"))]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
@@ -69,6 +70,7 @@ class CreatedToken(TokenInfo):
 
 
 @router.post("/auth/ticket", status_code=201)
+@unversioned.post("/auth/ticket", status_code=201, include_in_schema=False)
 async def create_ticket(daemon: TheDaemon, caller: Reader, body: NewTicket | None = None) -> Ticket:
     """Give out a ticket: for a stream, to be sent as `?ticket=` where a header cannot be, or to log a browser in."""
     purpose = body.purpose if body else "stream"

@@ -7,9 +7,10 @@ from fastapi import Depends
 from amplifierd.exceptions import RequestRefusedError
 from amplifierd.http.dependencies import TheDaemon, requires
 from amplifierd.http.models import Answer, Body
-from amplifierd.http.routers import api_router
+from amplifierd.http.routers import api_router, root_router
 
 router = api_router(tags=["messages"])
+unversioned = root_router()
 
 MAX_BYTES = 1 << 20
 
@@ -23,6 +24,7 @@ class Html(Answer):
 
 
 @router.post("/render", dependencies=[Depends(requires("read"))])
+@unversioned.post("/render", dependencies=[Depends(requires("read"))], include_in_schema=False)
 async def render(daemon: TheDaemon, body: Markdown) -> Html:
     """Render markdown as safe HTML: no scripts, nothing loaded from elsewhere; at most 1 MiB."""
     if len(body.markdown.encode("utf-8", "replace")) > MAX_BYTES:

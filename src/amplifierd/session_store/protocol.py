@@ -6,7 +6,7 @@ refused: a process that slept while another took its session over can change not
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -48,6 +48,12 @@ class SessionPage:
 
     sessions: tuple[SessionRecord, ...]
     total: int
+
+    def __iter__(self) -> Iterator[SessionRecord]:
+        return iter(self.sessions)
+
+    def __len__(self) -> int:
+        return len(self.sessions)
 
 
 @dataclass(frozen=True)

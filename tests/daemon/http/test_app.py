@@ -41,6 +41,11 @@ def test_every_endpoint_is_described(tmp_path: Path) -> None:
     assert len({operation["operationId"] for operation in operations}) == len(operations) > 50
 
 
+def test_what_a_browser_needs_is_found_beside_its_login_too(client: TestClient) -> None:
+    assert client.post("/render", json={"markdown": "*so*"}).json() == {"html": '<p dir="auto"><em>so</em></p>\n'}
+    assert client.post("/auth/ticket").status_code == 201
+
+
 def test_the_headers_of_an_answer_can_be_had_alone(client: TestClient) -> None:
     whole, headers = client.get("/api/v1/info"), client.head("/api/v1/info")
 

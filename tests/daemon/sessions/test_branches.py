@@ -182,7 +182,7 @@ async def test_cleanup_removes_old_ended_sessions_and_never_active_ones(home: Ho
     removed = await home.sessions.cleanup(older_than_days=-1)
 
     assert (tuple(dry), tuple(removed)) == ((ended,), (ended,))
-    assert [record.session_id for record in home.sessions.list().sessions] == [active]
+    assert [record.session_id for record in home.sessions.list()] == [active]
 
 
 async def test_ids_are_checked_and_taken_only_once(home: Home, work: Path, tmp_path: Path) -> None:
