@@ -295,6 +295,27 @@ def test_an_answer_that_is_stored_before_its_turn_ends_is_shown_once(page: Page,
     daemon.api.post(f"/sessions/{session_id}/cancel", json={"immediate": True}).raise_for_status()
 
 
+def test_files_of_the_directory_are_named_with_completion(page: Page, daemon: PageDaemon) -> None:
+    (daemon.directory / "harbour/boats").mkdir(parents=True)
+    (daemon.directory / "harbour/boats/gull.md").write_text("white\n")
+    log = show(page, daemon.session("You said: {{last_user}}", name="Mentions"))
+
+    field(page).press_sequentially("look at @har")
+    expect(page.get_by_role("option", name="harbour", exact=True)).to_be_visible()
+    field(page).press("ArrowDown")
+    field(page).press("Enter")
+    expect(page.get_by_role("option", name="harbour/boats")).to_be_visible()
+    field(page).press_sequentially("boats/g")
+    expect(page.get_by_role("option", name="harbour/boats/gull.md")).to_be_visible()
+    field(page).press("ArrowDown")
+    field(page).press("Tab")
+    expect(field(page)).to_have_value("look at @harbour/boats/gull.md ")
+    expect(page.get_by_role("listbox", name="Files")).to_be_hidden()
+    field(page).press("Enter")
+
+    expect(log.get_by_text("You said: look at @harbour/boats/gull.md")).to_be_visible()
+
+
 def test_a_draft_survives_a_reload(page: Page, daemon: PageDaemon) -> None:
     session_id = daemon.session(name="Drafts")
     show(page, session_id)
@@ -324,6 +345,20 @@ def test_an_edited_prompt_branches_and_leaves_the_session_as_it_was(page: Page, 
     said = [one["content"] for one in daemon.api.get(f"/sessions/{session_id}/messages").json()["messages"]]
     assert "second" in said
     assert "another second" not in said
+
+
+def test_the_first_prompt_branches_into_a_session_of_the_same_plan(page: Page, daemon: PageDaemon) -> None:
+    session_id = daemon.session("You said: {{last_user}}", name="Root")
+    daemon.run(session_id, "first")
+    expect(show(page, session_id).get_by_text("You said: first")).to_be_visible()
+
+    page.keyboard.press("Escape")
+    page.keyboard.press("e")
+    page.get_by_role("dialog").get_by_label("Prompt").fill("another first")
+    page.keyboard.press("Control+Enter")
+
+    expect(page.get_by_role("heading", name="Root (branch)")).to_be_visible()
+    expect(page.get_by_role("log").get_by_role("article")).to_contain_text(["another first", "You said: another first"])
 
 
 LONG_PROMPT = f"make a file{' and think about it' * 40}"

@@ -1,31 +1,25 @@
 // A field for a directory of the daemon's machine, completed from what is there.
 
-import { get } from "../lib/api.js";
-import { fill, h, icon } from "../lib/dom.js";
+import { below, completions } from "../lib/directories.js";
+import { fill, h } from "../lib/dom.js";
 import { settled } from "../lib/state.js";
-
-const SHOWN = 12;
+import { CompletionList } from "./completion-list.js";
 
 /** A text field with a list of directories below what is typed. `value` is an absolute path, or empty for the default. */
 export class DirectoryField extends HTMLElement {
-  #input = h("input", {
-    id: "working-dir", autocomplete: "off", spellcheck: false, role: "combobox",
-    "aria-expanded": "false", "aria-controls": "working-dir-list", "aria-autocomplete": "list",
-  });
-  #list = h("ul.completions", { id: "working-dir-list", role: "listbox", "aria-label": "Directories", hidden: true });
+  #input = h("input", { id: "working-dir", autocomplete: "off", spellcheck: false });
+  #list = new CompletionList(this.#input, { id: "working-dir-list", label: "Directories", onTake: ({ path }) => this.#take(path) });
   #note = h("p.muted.small");
   #root = null;
-  #selected = -1;
   #asked = 0;
   #abort = new AbortController();
 
   connectedCallback() {
-    fill(this, h("div.completed-field", this.#input, this.#list), this.#note);
+    fill(this, h("div.completed-field", this.#input, this.#list.element), this.#note);
     const complete = settled(() => this.#complete(), 120);
     this.#input.addEventListener("input", complete);
     this.#input.addEventListener("focus", complete);
-    this.#input.addEventListener("keydown", (event) => this.#keys(event));
-    this.addEventListener("focusout", (event) => !this.contains(event.relatedTarget) && this.#close());
+    this.#input.addEventListener("keydown", (event) => this.#list.keys(event));
     this.#complete({ quietly: true });
   }
 
@@ -44,77 +38,28 @@ export class DirectoryField extends HTMLElement {
 
   async #complete({ quietly = false } = {}) {
     const typed = this.#input.value.trim();
-    const below = this.#below(typed);
-    if (below === null) {
-      this.#close();
-      this.#note.textContent = `Completion knows the directories below ${this.#root} only.`;
+    const path = typed.startsWith("/") ? this.#root && below(this.#root, typed) : typed;
+    if (path === null) {
+      this.#list.close();
+      this.#note.textContent = this.#root ? `Completion knows the directories below ${this.#root} only.` : "";
       return;
     }
-    const at = below.lastIndexOf("/") + 1;
     const asked = ++this.#asked;
-    let page;
     try {
-      page = await get("/directories/list", { path: below.slice(0, at).replace(/\/$/, ""), limit: 1000 }, { signal: this.#abort.signal });
+      const { root, entries } = await completions(path, { signal: this.#abort.signal, fits: ({ type }) => type === "directory" });
+      if (asked !== this.#asked) return; // More was typed meanwhile.
+      this.#root = root;
+      this.#input.placeholder = root;
+      this.#note.textContent = `If left empty: ${root}`;
+      if (!quietly && document.activeElement === this.#input) this.#list.show(entries);
     } catch {
-      this.#close();
-      return;
+      this.#list.close(); // What is typed is no directory, or cannot be looked at: it may be meant all the same.
     }
-    if (asked !== this.#asked) return; // More was typed meanwhile.
-    this.#root = page.root;
-    this.#input.placeholder = page.root;
-    this.#note.textContent = `If left empty: ${page.root}`;
-    if (quietly || !this.contains(document.activeElement)) return;
-    const begun = below.slice(at).toLowerCase();
-    const found = page.entries.filter((one) => one.type === "directory" && one.name.toLowerCase().startsWith(begun));
-    this.#show(found.slice(0, SHOWN));
-  }
-
-  /** Return what is typed as a path below the root; null when it is elsewhere. */
-  #below(typed) {
-    if (!typed.startsWith("/")) return typed;
-    if (!this.#root || !`${typed}/`.startsWith(`${this.#root}/`)) return null;
-    return typed.slice(this.#root.length + 1);
-  }
-
-  #show(entries) {
-    this.#selected = -1;
-    fill(this.#list, entries.map((entry, at) => h("li", {
-      id: `working-dir-${at}`, role: "option", "aria-selected": "false", dataset: { path: entry.path },
-      onpointerdown: (event) => {
-        event.preventDefault();
-        this.#take(entry.path);
-      },
-    }, icon("folder"), entry.path)));
-    this.#list.hidden = !entries.length;
-    this.#input.setAttribute("aria-expanded", String(entries.length > 0));
-  }
-
-  #close() {
-    this.#show([]);
-    this.#input.removeAttribute("aria-activedescendant");
   }
 
   #take(path) {
     this.#input.value = `${this.#root}/${path}/`.replace(/\/{2,}/g, "/");
     this.#complete();
-  }
-
-  #keys(event) {
-    const options = [...this.#list.children];
-    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-    if (step && options.length) {
-      event.preventDefault();
-      options[this.#selected]?.setAttribute("aria-selected", "false");
-      this.#selected = (this.#selected + step + options.length) % options.length;
-      options[this.#selected].setAttribute("aria-selected", "true");
-      this.#input.setAttribute("aria-activedescendant", options[this.#selected].id);
-    } else if ((event.key === "Enter" || event.key === "Tab") && this.#selected >= 0) {
-      event.preventDefault();
-      this.#take(options[this.#selected].dataset.path);
-    } else if (event.key === "Escape" && options.length) {
-      event.stopPropagation();
-      this.#close();
-    }
   }
 }
 

@@ -4,7 +4,7 @@ import { get, ofSession, post, submit } from "../../lib/api.js";
 import { fill, h } from "../../lib/dom.js";
 import { plural, sessionName } from "../../lib/format.js";
 import { showSession } from "../../lib/navigation.js";
-import { keep, refresh, sessions } from "../../lib/sessions.js";
+import { refresh, sessions } from "../../lib/sessions.js";
 import { askText, confirm, openDialog } from "../../components/dialog.js";
 import { unifiedDiff } from "../../components/diff.js";
 import { fork } from "../../components/session-actions.js";
@@ -52,12 +52,10 @@ async function editAndBranch(session, message) {
 
 /** Return the id of a new session with everything before a turn; before the first one that is nothing. */
 async function branchBefore(session, turn) {
-  const name = `${sessionName(session)} (branch)`;
-  if (turn > 1) return (await post(ofSession(session.session_id, "/fork"), { turn: turn - 1, name })).session_id;
-  const { profile_name: profile, working_dir: directory, limits } = await get(ofSession(session.session_id));
-  const made = await submit("/sessions", { name, working_dir: directory, ...(profile && { profile_name: profile }), ...(limits && { limits }) });
-  keep(made);
-  return made.session_id;
+  const body = { turn: Math.max(1, turn - 1), name: `${sessionName(session)} (branch)` };
+  const { session_id: branch } = await post(ofSession(session.session_id, "/fork"), body);
+  if (turn === 1) await post(ofSession(branch, "/truncate"), { turn: 0 });
+  return branch;
 }
 
 async function showChanges(id, turn) {

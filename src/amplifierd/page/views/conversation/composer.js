@@ -6,6 +6,7 @@ import { stateOf } from "../../components/status.js";
 import { attempt, toast, toastError } from "../../components/toast.js";
 import { describe, shortcut } from "../../lib/shortcuts.js";
 import { kept, settled } from "../../lib/state.js";
+import { FileMentions } from "./file-mentions.js";
 import { imageOf, readImage } from "./images.js";
 
 const BUSY = new Set(["executing", "queued", "waiting", "cancelling"]);
@@ -23,6 +24,7 @@ export class Composer extends HTMLElement {
   #picker = h("input", { type: "file", accept: "image/png,image/jpeg,image/gif,image/webp", multiple: true, hidden: true });
   #print = "";
   #isSending = false;
+  #mentions;
   #keep = settled(() => kept.set(`draft.${this.#id}`, this.#field.value), 150, 500);
 
   constructor(id, signal) {
@@ -33,7 +35,8 @@ export class Composer extends HTMLElement {
   }
 
   connectedCallback() {
-    fill(this, this.#pictures, this.#field, h("div.composer-foot",
+    this.#mentions = new FileMentions(this.#field, { signal: this.#signal, directory: () => this.#session?.working_dir ?? null });
+    fill(this, this.#pictures, h("div.completed-field", this.#field, this.#mentions.element), h("div.composer-foot",
       iconButton("image", "Attach images", () => this.#picker.click()), this.#picker, this.#hint, this.#buttons));
     this.#field.addEventListener("input", () => (this.#keep(), this.#resize(), this.update(this.#session)));
     this.#field.addEventListener("keydown", (event) => this.#keys(event));
@@ -44,6 +47,7 @@ export class Composer extends HTMLElement {
     const options = { signal: this.#signal, group: "Conversation" };
     describe("Enter", "Send; while it works: say it to the running turn", options);
     describe("Shift+Enter", "New line", options);
+    describe("@", "Name a file of the directory", options);
     describe("Ctrl+Enter", "Send; while it works: queue it as the next prompt", options);
     shortcut("Ctrl+.", "Stop when its tools are done; again: stop now", () => this.#stop(), { ...options, inFields: true });
     shortcut("i", "Write a message", () => this.#field.focus(), options);
@@ -92,6 +96,7 @@ export class Composer extends HTMLElement {
   }
 
   #keys(event) {
+    if (this.#mentions.keys(event)) return;
     if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
     event.preventDefault();
     if (!this.isBusy) this.#send();
