@@ -56,6 +56,15 @@ def test_a_profile_is_copied_edited_compiled_and_deleted(page: Page, daemon: Pag
     expect(page.get_by_text("Fresh")).to_be_visible()
     expect(page.get_by_role("region", name="Lock")).to_contain_text("tool-filesystem")
 
+    broken = sound.replace("---\n", "---\ntools:\n- {module: tool-nowhere, source: ./nowhere}\n", 1)
+    text.fill(broken)
+    expect(page.get_by_role("status").filter(has_text="Valid")).to_be_visible()
+    text.press("Control+s")
+    expect(page.get_by_role("region", name="Build")).to_contain_text("Stale")
+    page.get_by_role("button", name="Compile", exact=True).click()
+    expect(page.get_by_role("region", name="Build")).to_contain_text("The last compile failed")
+    expect(page.get_by_role("region", name="Build")).to_contain_text("tool-nowhere")
+
     page.get_by_role("button", name="Actions for local/edited").click()
     page.get_by_role("menuitem", name="Delete…").click()
     page.get_by_role("button", name="Delete", exact=True).click()

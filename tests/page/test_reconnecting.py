@@ -52,9 +52,13 @@ def test_the_page_outlives_a_killed_daemon_and_shows_the_prompts_that_it_left_ov
             lost = page.get_by_text("Connection to the daemon lost")
             expect(lost).to_be_visible()
         field.fill("a draft")
+        page.get_by_role("link", name="Daemon", exact=True).click()
+        expect(page.get_by_role("heading", name="No connection")).to_be_visible()
 
         with page_daemon(tmp_path, port) as daemon:
             expect(lost).to_be_hidden()
+            expect(page.get_by_role("heading", name="State")).to_be_visible()
+            page.go_back()
             daemon.api.post(f"/sessions/{session_id}/messages", json={"content": "from elsewhere"}).raise_for_status()
             expect(queue).to_contain_text("were left over")
             queue.get_by_role("listitem").nth(1).get_by_role("button", name="Remove from the queue").click()

@@ -1,7 +1,7 @@
 // The application: logs in, builds the frame, and shows the view of the address.
 
 import "./early.js";
-import { isLetIn, onUnauthorized } from "./lib/api.js";
+import { isLetIn, onUnauthorized, Unreachable } from "./lib/api.js";
 import { load as loadApprovals } from "./lib/approvals.js";
 import { announce, fill, h } from "./lib/dom.js";
 import { listenForNotices } from "./lib/notices.js";
@@ -9,7 +9,7 @@ import { href, Router } from "./lib/router.js";
 import { load as loadSessions } from "./lib/sessions.js";
 import { listenForShortcuts, shortcut } from "./lib/shortcuts.js";
 import { kept } from "./lib/state.js";
-import { connect, link, retry } from "./lib/stream.js";
+import { connect, link, onceReachable, retry } from "./lib/stream.js";
 import { applyTheme } from "./lib/theme.js";
 import { setTitle } from "./lib/title.js";
 import { emptyPage, failure, loading } from "./lib/view.js";
@@ -77,6 +77,16 @@ function load() {
   loadApprovals().catch(() => {});
 }
 
+/** Fetch the module of a view. One that could not be fetched is not asked for again before the page is loaded anew. */
+async function loaded(route) {
+  try {
+    return await route.load();
+  } catch (error) {
+    onceReachable(() => location.reload());
+    throw new Unreachable(error);
+  }
+}
+
 /** Show a route: its view in the frame, below the session's header if it is a tab of one. */
 async function show(route, params, query) {
   if (!frame) return; // Somebody has to log in first.
@@ -91,7 +101,7 @@ async function show(route, params, query) {
   const target = route.tab ? SessionFrame.in(frame, params.id, VIEWS) : frame;
   const waiting = setTimeout(() => turn === shown && target.show(loading()), 200);
   try {
-    const module = await route.load();
+    const module = await loaded(route);
     if (turn !== shown) return;
     const view = new module.default();
     Object.assign(view, { params, query });
@@ -99,7 +109,7 @@ async function show(route, params, query) {
     target.show(view, route);
     if (turn > 1) announce(route.title);
   } catch (error) {
-    if (turn === shown) target.show(failure(error, () => show(route, params, query)));
+    if (turn === shown) target.show(failure(error, () => location.reload()));
   } finally {
     clearTimeout(waiting);
   }

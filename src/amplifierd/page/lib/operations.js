@@ -43,7 +43,13 @@ export const cancel = (id) => remove(`/operations/${encodeURIComponent(id)}`);
 
 /** What is under way for a target, if anything is. */
 export function underWay(all, kind, target) {
-  return [...all.values()].find((one) => one.kind === kind && one.target === target && !isOver(one)) ?? null;
+  const found = latest(all, kind, target);
+  return isOver(found) ? null : found;
+}
+
+/** The latest piece of work for a target, under way or over. */
+export function latest(all, kind, target) {
+  return [...all.values()].find((one) => one.kind === kind && one.target === target) ?? null;
 }
 
 /** An event says how far it is; how it ended, with the reason, is in the answer of the daemon alone. */

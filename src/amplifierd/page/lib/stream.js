@@ -32,6 +32,15 @@ export function retry() {
   send?.({ type: "retry" });
 }
 
+/** Call a function once the daemon can be reached again, unless `signal` is aborted before. */
+export function onceReachable(work, { signal } = {}) {
+  const leave = link.subscribe(({ link: state }) => {
+    if (state !== "open") return;
+    leave();
+    work();
+  }, { signal, now: false });
+}
+
 /**
  * Hear events until `signal` is aborted: `{event, session_id, root_session_id, sequence, timestamp, data, part}`.
  * What lists show comes for all sessions (`part: "overview"`); everything else for watched ones (`part: "detail"`).

@@ -3,6 +3,7 @@
 import { fill, h } from "./dom.js";
 import { sentence } from "./format.js";
 import { Problem, Unreachable } from "./api.js";
+import { onceReachable } from "./stream.js";
 
 /**
  * A page of the application. The router sets `params` (from the path) and `query` (URLSearchParams), then adds it to
@@ -38,11 +39,13 @@ export class View extends HTMLElement {
   }
 
   fail(error) {
-    fill(this, failure(error, () => {
+    const again = () => {
       this.disconnectedCallback(); // What listened for the failed attempt goes with it.
       this.replaceChildren();
       this.connectedCallback();
-    }));
+    };
+    fill(this, failure(error, again));
+    if (error instanceof Unreachable) onceReachable(again, { signal: this.signal });
   }
 }
 

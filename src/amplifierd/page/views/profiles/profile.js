@@ -4,7 +4,7 @@ import { get, put, remove } from "../../lib/api.js";
 import { fill, h, icon, refill } from "../../lib/dom.js";
 import { moment, sentence } from "../../lib/format.js";
 import { navigate } from "../../lib/navigation.js";
-import { operations, underWay } from "../../lib/operations.js";
+import { isOver, latest, load as loadOperations, operations } from "../../lib/operations.js";
 import { load as loadLibrary, ofProfile, statusWord } from "../../lib/profiles.js";
 import { href } from "../../lib/router.js";
 import { onEvents } from "../../lib/stream.js";
@@ -39,7 +39,7 @@ class ProfileView extends View {
     const editor = new ProfileEditor(this.#id, { isEditable: this.#profile.is_local, signal: this.signal, onSaved: () => this.#saved() });
     fill(this, this.#head, h("div.profile-grid", editor, h("div.profile-side", this.#build, this.#inherited), this.#lock));
     this.#renderHead();
-    await this.#refresh();
+    await Promise.all([this.#refresh(), loadOperations()]);
     this.listen(operations, perFrame(() => this.#work() !== this.#shownWork && this.#renderBuild()));
     onEvents(({ event, data }) => {
       if (["profile:compiled", "profile:stale"].includes(event) && data.profile_id === this.#id) this.#refresh();
@@ -86,7 +86,7 @@ class ProfileView extends View {
   }
 
   #work() {
-    return underWay(operations.value, "profile-compile", this.#id);
+    return latest(operations.value, "profile-compile", this.#id);
   }
 
   async #renderBuild() {
@@ -101,7 +101,8 @@ class ProfileView extends View {
         status.reasons.length > 0 && h("ul.build-reasons", status.reasons.map((reason) => h("li",
           h("strong", sentence([reason.code.replaceAll("-", " "), reason.subject].filter(Boolean).join(": "))), h("span.detail", `A compile does this: ${reason.action}.`)))),
         status.warnings.map((text) => h("p.warning", icon("warn"), text)),
-        work ? progressLine(work) : h("div.form-foot",
+        work?.status === "failed" && h("div.turn-error", h("strong", "The last compile failed"), h("p", work.error?.detail ?? "No reason was given."), work.error?.hint && h("p.muted", work.error.hint)),
+        work && !isOver(work) ? progressLine(work) : h("div.form-foot",
           h("button.primary", { type: "button", disabled: status.status === "invalid", onclick: () => compile(this.#id) }, "Compile"),
           h("button", { type: "button", disabled: status.status === "invalid", onclick: () => compile(this.#id, { force: true }) }, "Resolve everything again")));
       await this.#renderLock(status.build_id);
