@@ -1,8 +1,16 @@
-"""`python -m amplifier_cli` is `amplifier`."""
+"""Where `amplifier` and `python -m amplifier_cli` start."""
 
 import sys
 
-from .main import main
+from amplifier_system.starting import starting
+
+
+def run() -> int:
+    """Run the command of this process and return its exit code."""
+    with starting():
+        from .main import main  # Ctrl-C while it is imported needs no traceback
+    return main()
+
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run())

@@ -1,11 +1,19 @@
-"""`python -m amplifierd` serves; with a command it is `amplifierd`."""
+"""Where `amplifierd` starts; `python -m amplifierd` without a command serves."""
 
 import sys
+from collections.abc import Sequence
 
 from amplifier_system.garbage import begin_the_start
+from amplifier_system.starting import starting
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run the command of this process, or the one that `arguments` name, and return its exit code."""
+    begin_the_start()
+    with starting():
+        from amplifierd.control.main import main  # much to import, once nothing looks for garbage in it
+    return main(arguments)
+
 
 if __name__ == "__main__":
-    begin_the_start()
-    from amplifierd.control.main import main  # much to import, once nothing looks for garbage in it
-
-    sys.exit(main(sys.argv[1:] or ["serve"]))
+    sys.exit(run(sys.argv[1:] or ["serve"]))

@@ -2,6 +2,8 @@
 
 import json
 import os
+import signal
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -91,3 +93,18 @@ def test_removing_is_asked_about_at_the_terminal(amplifier: Any) -> None:
     gone.expect("Remove the collection mine")
     gone.type("y")
     assert gone.end() == 0
+
+
+@pytest.mark.parametrize("package", ["amplifier_cli", "amplifierd"])
+def test_ctrl_c_while_it_is_imported_ends_it_without_a_traceback(package: str, tmp_path: Path) -> None:
+    (tmp_path / "typer.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
+
+    run = subprocess.run(
+        [sys.executable, "-m", package, "version"],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (run.returncode, run.stdout, run.stderr) == (-signal.SIGINT, "", "")
