@@ -1,4 +1,4 @@
-# The project's verbs. Each of them works from a clean clone; `make help` lists them.
+# The project's commands. Each works from a clean clone; `make help` lists them.
 
 PYTHON ?= python3
 
@@ -54,17 +54,17 @@ WITH_PEER := AMPLIFIER_PEER_PYTHON="$$(pwd -P)/$(PEER)/bin/python"
 
 .PHONY: help install run serve test check format lint types imports suite pages pictures bench compat soak fuzz clean peer browser
 
-help: ## List these verbs
+help: ## List these commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' Makefile
 
-install: ## Create .venv with the pinned packages; instant when nothing changed
+install: ## Create .venv with the pinned packages; does nothing if nothing changed
 	$(call environment,$(VENV),pyproject.toml constraints.txt hatch_build.py src/amplifier_core/_version.py \
 		$(sort $(wildcard modules/*/pyproject.toml)),--constraint constraints.txt --editable '.[dev]')
 
-run: install ## Show an agent at work: the shipped offline profile, in a sample project
+run: install ## Show an agent at work in a sample project, without a key or a network
 	@$(VENV)/bin/python examples/first_run.py
 
-serve: install ## Serve the home of this user over HTTP until Ctrl-C
+serve: install ## Start the daemon for your home, until Ctrl-C
 	@$(VENV)/bin/python -m amplifierd serve
 
 test: lint ## Run everything CI runs: lint, types, imports and the test suite
@@ -79,21 +79,21 @@ format: install ## Rewrite the code in the project's format
 	@$(VENV)/bin/python -m ruff check --fix .
 	@$(VENV)/bin/python -m ruff format .
 
-lint: install ## Look for mistakes and unformatted code
+lint: install ## Check for mistakes and unformatted code
 	@$(VENV)/bin/python -m ruff check .
 	@$(VENV)/bin/python -m ruff format --check .
 
 types: install ## Check the types
 	@$(VENV)/bin/python -m mypy
 
-imports: install ## Check who imports whom
+imports: install ## Check the import rules
 	@$(VENV)/bin/python scripts/check_imports.py
 
-pages: install ## Write the pages and the recording of the documentation that are generated
+pages: install ## Regenerate the generated pages and the terminal recording of the documentation
 	@$(VENV)/bin/python scripts/write_pages.py
 	@$(VENV)/bin/python scripts/record_terminal.py
 
-pictures: install ## Take the pictures of the page for the documentation, in a real browser
+pictures: install ## Take the screenshots for the documentation, in a real browser
 	@$(VENV)/bin/python -m tests.page.pictures
 
 bench: install peer ## Run every benchmark, side by side with the reference kernel
@@ -105,7 +105,7 @@ bench: install peer ## Run every benchmark, side by side with the reference kern
 compat: install peer ## Run our contract suites on the reference kernel, and explain every difference
 	@$(WITH_PEER) $(VENV)/bin/python -m pytest tests/compat
 
-soak: install ## Kill sessions, commands, a loaded daemon and a cluster, and look at what is left; wants a quiet machine
+soak: install ## Kill sessions, commands, a loaded daemon and a cluster, and check what is left; needs a quiet machine
 	@$(VENV)/bin/python tests/stand_ins/crash_soak.py --kills 100
 	@$(VENV)/bin/python tests/stand_ins/command_soak.py --kills 100 --way continue
 	@$(VENV)/bin/python tests/stand_ins/command_soak.py --kills 100 --way run
@@ -113,7 +113,7 @@ soak: install ## Kill sessions, commands, a loaded daemon and a cluster, and loo
 	@$(VENV)/bin/python tests/stand_ins/cluster_gate.py --rounds 100
 	@$(VENV)/bin/python tests/stand_ins/cluster_soak.py --sessions 200 --minutes 10
 
-fuzz: install ## Send the daemon thousands of requests that nobody would write
+fuzz: install ## Send the daemon thousands of random requests
 	@AMPLIFIER_FUZZ_EXAMPLES=300 $(VENV)/bin/python -m pytest -q tests/daemon/http/test_fuzz.py
 
 clean: ## Remove the virtual environments, build results and caches
