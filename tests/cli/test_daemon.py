@@ -285,7 +285,7 @@ def test_in_a_pipe_nothing_is_waited_for_where_nothing_runs(amplifier: Any) -> N
     joined = amplifier("session", "attach", done["session_id"])
 
     assert (joined.returncode, joined.stdout) == (0, "")
-    assert "nothing runs in session" in joined.stderr
+    assert "no turn is running in session" in joined.stderr
 
 
 def test_a_session_that_the_daemon_has_loaded_is_changed_with_the_same_words_as_any(amplifier: Any) -> None:
