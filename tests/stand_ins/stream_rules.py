@@ -91,7 +91,7 @@ def _pieces(tree: Sequence[StoredSession], stream: ShownStream) -> Breaches:
     for (session_id, _), pieces in answers.items():
         until = float(pieces[-1]["at"]) - _RECENT_S
         words = "".join(piece["data"]["text"] for piece in pieces if piece["at"] <= until).split()
-        if not any(_is_within(words, text) for text in texts.get(session_id, ())):
+        if words and not any(_is_within(words, text) for text in texts.get(session_id, ())):
             yield f"of {session_id} was shown, and is not stored: {' '.join(words)!r:.200}"
 
 
