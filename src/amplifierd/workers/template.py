@@ -40,17 +40,18 @@ _DESCRIPTORS = 2
 
 @dataclass(frozen=True)
 class _Order:
-    """A worker that the daemon wants."""
+    """A worker that the daemon wants. It closes `begun` when it is no longer a part of the template."""
 
     marker: str
     environment: dict[str, str]
     connection: int
     output: int
+    begun: int
 
     @classmethod
-    def read(cls, message: bytes, descriptors: list[int]) -> _Order:
+    def read(cls, message: bytes, descriptors: list[int], begun: int) -> _Order:
         connection, output = descriptors
-        return cls(**json.loads(message), connection=connection, output=output)
+        return cls(**json.loads(message), connection=connection, output=output, begun=begun)
 
 
 def main(arguments: list[str]) -> None:
@@ -77,22 +78,28 @@ def _await_order(channel: socket.socket) -> _Order:
         message, descriptors, *_ = socket.recv_fds(channel, _MOST_BYTES, _DESCRIPTORS)
         if not message:
             os._exit(0)
+        beginning, begun = os.pipe()
         try:
             pid = fork_for_parent()
         except OSError as error:
-            channel.send(str(error).encode())
+            answer = str(error)
         else:
             if pid == 0:
-                return _Order.read(message, descriptors)
-            channel.send(str(pid).encode())
-        for descriptor in descriptors:
+                os.close(beginning)
+                return _Order.read(message, descriptors, begun)
+            answer = str(pid)
+        for descriptor in (*descriptors, begun):
             os.close(descriptor)
+        os.read(beginning, 1)  # returns when the worker has begun: until then it would end with the template
+        os.close(beginning)
+        channel.send(answer.encode())
 
 
 def _begin(order: _Order, shown: str) -> None:
     """Have what a program has that was executed for the order; `shown` is the marker that the template has."""
     os.setsid()
     replace_shown(shown, order.marker)
+    os.close(order.begun)
     os.environ.clear()
     os.environ.update(order.environment)
     for standard in (1, 2):

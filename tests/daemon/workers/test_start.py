@@ -4,9 +4,9 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import pytest_asyncio
@@ -25,7 +25,9 @@ pytestmark = [
 
 
 class Started:
-    """A worker without a home."""
+    """A worker without a home. What is in `connections` is closed after each test, which ends the workers."""
+
+    connections: ClassVar[list[socket.socket]] = []
 
     def __init__(self, tree: ProcessTree, connection: socket.socket) -> None:
         self.tree, self._connection, self._proc = tree, connection, Path(f"/proc/{tree.pid}")
@@ -33,6 +35,7 @@ class Started:
     @classmethod
     async def by(cls, start: WorkerStart) -> "Started":
         ours, theirs = socket.socketpair()
+        cls.connections.append(ours)
         output = os.open(os.devnull, os.O_WRONLY)
         try:
             with theirs:
@@ -74,6 +77,13 @@ class Started:
         """Let it notice that there is nobody any more."""
         self._connection.close()
         return await self.tree.wait()
+
+
+@pytest.fixture(autouse=True)
+def closed_connections() -> Iterator[None]:
+    yield
+    while Started.connections:
+        Started.connections.pop().close()
 
 
 def _kind(descriptor: Path) -> str:
