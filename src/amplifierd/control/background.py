@@ -18,7 +18,7 @@ from amplifierd.paths import Paths
 
 from .exit_codes import ExitCode
 
-_START_PATIENCE_S = 30.0
+_START_PATIENCE_S = 120.0
 _STOP_PATIENCE_S = 60.0
 _LOOK_S = 0.05
 _OUTPUT = "daemon.out"
