@@ -15,6 +15,9 @@ from .json_rpc import Notification, Peer
 _PAUSE_S = 0.004
 """How long an event may wait for others; a person does not notice it."""
 
+_LONGEST_PAUSE_S = 0.02
+"""How long it may wait while the event loop is busy: each write wakes the daemon, which then needs a core, too."""
+
 MOST_BACKLOG = 8 << 20
 """How many bytes may wait for the daemon before pieces of answers are left out."""
 
@@ -68,10 +71,10 @@ class Outbox:
             self._peer.notify_all(waiting)
 
     def _flush_soon(self) -> None:
-        """Send it after a pause; where the event loop is too busy to notice that it is over, with what comes next."""
+        """Send it after a pause; when the event loop has been too busy for that for long, with what comes next."""
         now_s = time.monotonic()
         if self._timer is None:
-            self._due_s = now_s + _PAUSE_S
+            self._due_s = now_s + _LONGEST_PAUSE_S
             self._timer = asyncio.get_running_loop().call_later(_PAUSE_S, self.flush)
         elif now_s > self._due_s:
             self.flush()
