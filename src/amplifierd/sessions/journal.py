@@ -104,15 +104,17 @@ class Journal:
         await self.write_all_soon([(event, data)])
 
     async def write_all_soon(self, entries: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
-        """Store events of ours and tell them, without waiting for a store that takes time.
+        """Store events of ours and tell them, together with what else happens in this step of the event loop.
 
-        They are told when they are stored, as always. What could not be stored is raised here, or by what is written
-        next.
+        They are told when they are stored, as always. What could not be stored is raised by what is written next.
         """
+        failed = next((entry.error for entry in self._soon if entry.error is not None), None)
+        if failed is not None or self._tree.is_settled:
+            self._soon = []
         noted = [self._entry(name, data, is_own=True) for name, data in entries]
-        self._tree.put(noted)
-        failed = next((entry.error for entry in (*self._soon, *noted) if entry.error is not None), None)
-        self._soon = [] if self._tree.is_settled else [*self._soon, *noted]
+        for entry in noted:
+            self._tree.add(entry)
+        self._soon += noted
         if failed is not None:
             raise failed
 

@@ -119,11 +119,6 @@ class TreeEvents(EventSource):
         else:
             self.publish(event)
 
-    def put(self, entries: Sequence[Entry]) -> None:
-        """Have events stored and told, at once where the store can do that."""
-        self._waiting += entries
-        self.flush()
-
     async def tell(self, entries: Sequence[Entry]) -> None:
         """Have events stored and told now; return when they are."""
         self._waiting += entries
