@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from .boundary import cancellations_met, is_cancelled
 from .events import EventData
-from .models import ContextInjection, HookResult
+from .models import ContextInjection, HookResult, is_plain_data
 
 logger = logging.getLogger(__name__)
 
@@ -147,4 +147,4 @@ def _is_other_data(result: HookResult) -> bool:
     """Say whether a result has other data and nothing else: hooks that rewrite events answer every one of them so."""
     if type(result) is not HookResult or result.__pydantic_fields_set__ != _OTHER_DATA or result.action != "modify":
         return False
-    return type(result.data) is dict and all([type(key) is str for key in result.data])
+    return is_plain_data(result.data)

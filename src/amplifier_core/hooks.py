@@ -264,7 +264,11 @@ def _keep_unchanged(answered: EventData, given: object) -> EventData:
     """
     if not isinstance(given, dict):
         return {**answered}
-    return {key: given[key] if key in given and _same(value, given[key]) else value for key, value in answered.items()}
+    kept = {**answered}
+    for key, value in answered.items():
+        if key in given and value is not (before := given[key]) and _same(value, before):
+            kept[key] = before
+    return kept
 
 
 def _same(one: object, other: object) -> bool:

@@ -171,15 +171,16 @@ class HookResult(KernelModel):
     if not TYPE_CHECKING:  # to a type checker the constructor takes the fields above
 
         def __init__(self, /, **fields: Any) -> None:
-            """Take the short way for a plain `continue`, the answer of nearly every handler to every event.
+            """Take the short way for a plain `continue` and for other data, the answers of nearly every handler.
 
-            There is nothing to validate in it, so it is put together as pydantic does it after validation.
+            There is nothing in them that pydantic would change, so they are put together as it does after validation.
             """
-            if (not fields or fields == _PLAIN_CONTINUE) and type(self) is HookResult:
-                set_values(self, {**_HOOK_RESULT_DEFAULTS, "context_injections": []})
-                set_fields_set(self, {"action"} if fields else set())
-                set_extra(self, None)
-                set_private(self, None)
+            if type(self) is not HookResult:
+                super().__init__(**fields)
+            elif not fields or fields == _PLAIN_CONTINUE:
+                _put_together(self, {}, {"action"} if fields else set())
+            elif fields.keys() == _OTHER_DATA and fields["action"] == "modify" and is_plain_data(fields["data"]):
+                _put_together(self, {"action": "modify", "data": fields["data"].copy()}, set(fields))
             else:
                 super().__init__(**fields)
 
@@ -188,16 +189,28 @@ class HookResult(KernelModel):
 
 
 _PLAIN_CONTINUE = {"action": "continue"}
+_OTHER_DATA = {"action", "data"}
+_TEXT = frozenset({str})
 _HOOK_RESULT_DEFAULTS = {name: field.default for name, field in HookResult.model_fields.items()}
+
+
+def is_plain_data(data: object) -> bool:
+    """Say whether something is the data of an event: a dict with texts as keys, and of no other class."""
+    return type(data) is dict and _TEXT.issuperset(map(type, data))
+
+
+def _put_together(result: HookResult, values: dict[str, Any], given: set[str]) -> None:
+    """Fill in a result as pydantic does with values that it has validated."""
+    set_values(result, {**_HOOK_RESULT_DEFAULTS, **values, "context_injections": []})
+    set_fields_set(result, given)
+    set_extra(result, None)
+    set_private(result, None)
 
 
 def continuing(data: dict[str, Any]) -> HookResult:
     """Return a `continue` that carries `data` itself, neither copied nor validated."""
     result = HookResult.__new__(HookResult)
-    set_values(result, {**_HOOK_RESULT_DEFAULTS, "data": data, "context_injections": []})
-    set_fields_set(result, {"action", "data"})
-    set_extra(result, None)
-    set_private(result, None)
+    _put_together(result, {"data": data}, {"action", "data"})
     return result
 
 

@@ -2,6 +2,9 @@
 
 import pickle
 
+import pytest
+from pydantic import ValidationError
+
 from amplifier_core import ChatRequest, HookResult, Message
 from amplifier_core.models import continuing
 from amplifier_core.utils.assembly import assembled, with_parts
@@ -42,3 +45,20 @@ def test_a_plain_continue_carries_the_very_data_it_is_given() -> None:
     assert result == HookResult(action="continue", data=data)
     assert result.model_fields_set == {"action", "data"}
     assert result.context_injections is not continuing(data).context_injections
+
+
+def test_a_result_with_other_data_is_what_validation_makes_of_it() -> None:
+    given = {"action": "modify", "data": {"key": object()}}
+
+    result, validated = HookResult(**given), HookResult.model_validate(given)
+
+    assert result == validated
+    assert result.model_fields_set == validated.model_fields_set
+    assert result.data == given["data"]
+    assert result.data is not given["data"]
+
+
+@pytest.mark.parametrize("data", [{1: "a key that is not a text"}, ["no dict"], "no dict either"])
+def test_a_result_with_data_that_no_event_can_have_is_refused(data: object) -> None:
+    with pytest.raises(ValidationError):
+        HookResult(action="modify", data=data)
