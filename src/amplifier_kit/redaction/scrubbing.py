@@ -70,13 +70,16 @@ class Scrubber:
     def _scrub_dict(self, entries: dict[Any, Any], path: str | None) -> dict[Any, Any]:
         scrubbed: dict[Any, Any] | None = None  # made when something is masked, which is seldom
         namesakes: dict[Any, int] = {}
-        items = entries.items()
+        items, known, exempts = entries.items(), self._keys, self._allowlist.exempts
         for place, (key, value) in enumerate(items):
             below = None if path is None else f"{path}.{key}" if path else str(key)
             new_key, new_value = key, value
-            if has_shape(key) or not self._allowlist.exempts(below):
-                new_key, mask = self._look_up(key)
-                if type(value) not in _ATOMS:
+            if below is None or has_shape(key) or not exempts(below):
+                shown, mask = known.get(key) or self._look_up(key)
+                new_key = key if shown is None else shown
+                if type(value) is str:
+                    new_value = value if _is_protected(key, value) else mask(value)
+                elif type(value) not in _ATOMS:
                     new_value = self._scrub_entry(key, _native(value), below, mask)
             if scrubbed is None:
                 if new_key is key and new_value is value:
@@ -86,9 +89,7 @@ class Scrubber:
         return entries if scrubbed is None else scrubbed
 
     def _scrub_entry(self, key: Any, value: Any, path: str | None, mask: MaskText) -> Any:
-        if key in IDENTIFIER_KEYS and not isinstance(value, _CONTAINERS):
-            return value
-        if has_shape(key) and fits_shape(key, value):
+        if not isinstance(value, _CONTAINERS) and _is_protected(key, value):
             return value
         path = self._allowlist.narrowed(path)
         if key == "messages" and path is None and isinstance(value, list):
@@ -113,19 +114,17 @@ class Scrubber:
             known = self._messages[id(message)] = (message, self._scrub(_native(message), None, self._values.mask))
         return known[1]
 
-    def _look_up(self, key: Any) -> tuple[Any, MaskText]:
-        """Return a key as it may be shown, and how its text is masked."""
+    def _look_up(self, key: Any) -> tuple[str | None, MaskText]:
+        """Return how a key is shown, None as it is, and how its text is masked."""
         if not isinstance(key, str):
-            return key, self._values.mask
-        known = self._keys.get(key)
-        if known is None:
-            shown = self._names.mask(key)
-            known = (None if shown == key else shown, self._mask_for(key))
-            if len(key) <= _LONGEST_KEY:
-                if len(self._keys) >= _MAX_KEYS:
-                    self._keys.clear()
-                self._keys[key] = known
-        return known[0] or key, known[1]
+            return None, self._values.mask
+        shown = self._names.mask(key)
+        looked_up = (None if shown == key else shown, self._mask_for(key))
+        if len(key) <= _LONGEST_KEY:
+            if len(self._keys) >= _MAX_KEYS:
+                self._keys.clear()
+            self._keys[key] = looked_up
+        return looked_up
 
     def _mask_for(self, key: str) -> MaskText:
         name = MASK.sub("", key)  # the word SECRET in a mask makes no name
@@ -155,6 +154,11 @@ def _native(value: Any) -> Any:
     if type(value) in _NATIVE or (isinstance(value, _NATIVE_TYPES) and not isinstance(value, Enum)):
         return value
     return json_safe(value)
+
+
+def _is_protected(key: Any, value: Any) -> bool:
+    """Say whether a value is an identifier, or has the shape that the values of its key should have."""
+    return key in IDENTIFIER_KEYS or (has_shape(key) and fits_shape(key, value))
 
 
 def _unless_same(items: Sequence[Any], scrubbed: list[Any]) -> Any:
