@@ -120,7 +120,8 @@ def _unanswered(messages: list[NormalMessage]) -> dict[int, list[Block]]:
     answered: set[str] = set()  # by messages further on
     for place in range(len(messages) - 1, -1, -1):
         message = messages[place]
-        answered.update(result.call_id for result in message.results)
+        if message.results:  # of most messages there are none
+            answered.update(result.call_id for result in message.results)
         if message.calls:
             if missing := [call for call in message.calls if call["id"] not in answered]:
                 found[place] = missing
