@@ -77,7 +77,7 @@ class BudgetLayer(CallLayer):
         """
         self.exhausted, self._closings = None, 0
         self.used, self.turn_below = self.used, NOTHING
-        before_s = self.budget.used.seconds
+        before_s = self.budget.seconds
         try:
             counted = self.budget.begin_turn(self._agent)
         except BudgetExhaustedError as error:
@@ -89,7 +89,7 @@ class BudgetLayer(CallLayer):
                 await self._warn()
                 yield
         finally:
-            self.turn_used += Usage(seconds=self.budget.used.seconds - before_s)
+            self.turn_used += Usage(seconds=self.budget.seconds - before_s)
 
     async def provider_call(self, call: ProviderCall, proceed: ProviderStep) -> ChatResponse:
         if self.exhausted is not None:

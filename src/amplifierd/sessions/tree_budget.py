@@ -58,7 +58,7 @@ class TreeBudget:
         self, limits: Limits | None = None, used: Usage | None = None, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._limits, self._is_limited = limits or Limits(), bool(limits)
-        self._used = used or Usage()
+        self._used, self._seconds = used or Usage(), used.seconds if used else 0.0
         self._clock = clock
         self._reserved: set[Reservation] = set()
         self._waiting: list[asyncio.Future[None]] = []
@@ -81,8 +81,13 @@ class TreeBudget:
     @property
     def used(self) -> Usage:
         """Everything the tree has used, with the seconds up to now."""
+        return replace(self._used, seconds=self.seconds)
+
+    @property
+    def seconds(self) -> float:
+        """For how long turns of the tree have run up to now."""
         self._count_seconds()
-        return self._used
+        return self._seconds
 
     # --- turns and time
 
@@ -112,7 +117,7 @@ class TreeBudget:
         now, before = self._clock(), self._counted_until
         self._counted_until = now
         if self._executing and now > before:
-            self._used = replace(self._used, seconds=self._used.seconds + now - before)
+            self._seconds += now - before
 
     # --- calls
 

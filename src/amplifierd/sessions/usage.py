@@ -92,7 +92,9 @@ class Usage:
         tokens = Tokens.of_call(used)
         unpriced = tokens.total if used.cost_usd is None else 0
         usage = cls(tokens=tokens, cost_usd=used.cost_usd, unpriced_tokens=unpriced)
-        return replace(usage, by_model={model: usage}) if model else usage
+        if not model:
+            return usage
+        return cls(tokens=tokens, cost_usd=used.cost_usd, unpriced_tokens=unpriced, by_model={model: usage})
 
     def for_agent(self, agent: str | None) -> Usage:
         """Return it as a part of a tree's usage, on the account of an agent."""
