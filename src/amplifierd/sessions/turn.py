@@ -152,7 +152,9 @@ class Turn:
 
     async def _stop(self, task: asyncio.Task[str]) -> None:
         """Stop a turn that no one waits for any more; orchestrators answer every call before they let go."""
-        await self._runner.cancel(immediate=True)
+        stopping = await self._runner.cancel(immediate=True)
+        if stopping["running_tools"]:  # they stop by themselves, and what they did before that is kept
+            await asyncio.wait({task}, timeout=self._patience.model_s)
         task.cancel()
         _, running = await asyncio.wait({task}, timeout=self._patience.module_s)
         if running:

@@ -112,3 +112,32 @@ async def test_the_result_of_a_tool_that_has_finished_is_kept_while_its_receipt_
         (answer,) = [one["content"] for one in await session.messages() if one["role"] == "tool"]
         assert "waited" in answer
     await home.sessions.close()
+
+
+async def test_what_the_tool_of_an_agent_did_is_kept_when_the_agent_is_stopped(
+    postgres_address: str, tmp_path: Path, work: Path
+) -> None:
+    home = with_patience(open_home(tmp_path / "home", offline=True, overrides={"store": postgres_address}), FOR_EVER)
+    steps = {"script": [call("bash", command="sleep 0.5"), call("wait_here"), "Never."]}
+    helper = {"instruction": "Help.", "providers": [{"module": "provider-mock", "config": steps}]}
+    tools: list[dict[str, Any]] = [{"module": "tool-task"}, {"module": "tool-bash"}]
+    agent = Agent([call("task", agent="helper", instruction="Help"), "Never."], tools, agents={"helper": helper})
+    tool = WaitingTool()
+    async with home.sessions.open(plan=agent.sections(), working_dir=work) as session:
+        turn = asyncio.create_task(session.execute("Ask the helper"))
+        async for event in session.subscribe():
+            if event["event"] == "tool:intent" and event["session_id"] != session.session_id:
+                break
+        child = session.runner.tree.runners[event["session_id"]]
+        await child.kernel.session.coordinator.mount("tools", tool, name=tool.name)
+        await tool.is_running.wait()
+
+        tool.go.set()
+        while not tool.has_ended:  # noqa: ASYNC110 - the moment after it, when its outcome is on its way
+            await asyncio.sleep(0)
+        await session.cancel(immediate=True)
+
+        assert (await turn).status == "cancelled"
+        stored = [one["content"] for one in home.sessions.messages(child.session_id) if one["role"] == "tool"]
+        assert "waited" in stored[-1]
+    await home.sessions.close()
