@@ -9,6 +9,7 @@ from .guard import Guard
 from .heartbeat import Heartbeat
 from .json_rpc import Peer
 from .outbox import Outbox
+from .priority import leave_cores_to_daemon
 from .worker_log import begin_log
 from .worker_methods import WorkerMethods
 
@@ -27,9 +28,10 @@ async def serve(connection: socket.socket, guard: Guard) -> None:
     outbox = Outbox(peer)
     methods.begin(outbox)
     heartbeat = Heartbeat(outbox.put)
-    beating = asyncio.create_task(heartbeat.run())
+    beside = [asyncio.create_task(heartbeat.run()), asyncio.create_task(leave_cores_to_daemon())]
     try:
         await is_over.wait()
     finally:
-        beating.cancel()
+        for task in beside:
+            task.cancel()
         peer.close()

@@ -1,11 +1,13 @@
 """Many sessions at once: every event arrives, in order, and more than one process works."""
 
 import asyncio
+import os
 
 import pytest
 from worker_bench import WorkerBench
 
 from amplifierd.live_sessions import TurnRequest
+from amplifierd.workers.priority import NICENESS
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -25,3 +27,13 @@ async def test_fifty_streaming_sessions_lose_and_reorder_nothing(bench: WorkerBe
         assert sum(event.is_delta for event in own) >= 40
     assert len({bench.worker_of(one) for one in sessions}) > 1
     assert {state.activity for state in bench.live.states()} == {"idle"}
+
+
+async def test_workers_leave_busy_cores_to_their_daemon(bench: WorkerBench) -> None:
+    session_id, *_ = await bench.session(["Done."])
+    await bench.live.load(session_id)
+
+    daemon = os.getpriority(os.PRIO_PROCESS, 0)
+    workers = {os.getpriority(os.PRIO_PROCESS, worker.pid) for worker in bench.live.workers()}
+
+    assert workers == {min(daemon + NICENESS, 19)}
