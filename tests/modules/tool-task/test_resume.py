@@ -82,7 +82,7 @@ async def test_any_other_failure_says_what_it_was(desk: Any, problem_of: Any) ->
 
     assert problem_of(result) == ("delegation_failed", "Resume failed: the store is broken")
     assert result.error["type"] == "RuntimeError"
-    assert desk.events == ["task:agent_resumed", "tool:error", "task:agent_completed"]
+    assert desk.events == ["task:agent_resumed", "task:agent_completed", "tool:error"]
     assert desk.data("tool:error") == {
         "tool": "task",
         "session_id": "child-1",
