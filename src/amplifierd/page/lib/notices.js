@@ -4,7 +4,7 @@ import { approvals } from "./approvals.js";
 import { LOGO } from "./dom.js";
 import { plain, sessionName } from "./format.js";
 import { showSession } from "./navigation.js";
-import { sessions } from "./sessions.js";
+import { refresh, sessions } from "./sessions.js";
 import { kept, Store } from "./state.js";
 import { onEvents } from "./stream.js";
 
@@ -36,9 +36,9 @@ export function listenForNotices() {
   });
 }
 
-function tell(id, what, detail = "") {
+async function tell(id, what, detail = "") {
   if (!notices.value || !document.hidden) return;
-  const session = sessions.value.byId.get(id);
+  const session = sessions.value.byId.get(id) ?? (await refresh(id).catch(() => null)); // A new one is not in the list yet.
   const notice = new Notification(`${session ? plain(sessionName(session)) : "A session"} ${what}`, { body: plain(detail).slice(0, 200), tag: `${id} ${what}`, icon: LOGO });
   notice.addEventListener("click", () => {
     window.focus();
