@@ -14,6 +14,7 @@ import pytest
 from amplifier_system.process_table import DEAD_STATES, all_pids, environment_of, stat_of
 
 _PATIENCE_S = 30.0
+_ENDING_S = 0.3
 
 _starts = 0
 
@@ -60,14 +61,17 @@ class Started:
 
 @contextmanager
 def leaving_nothing(monkeypatch: pytest.MonkeyPatch) -> Iterator[Started]:
-    """Fail when a process that was started meanwhile is still alive at the end."""
+    """Fail when a process that was started meanwhile is still alive at the end, or a moment later."""
     marker = f"AMPLIFIER_CHILD_{uuid.uuid4().hex}"
     monkeypatch.setenv(marker, "1")
     started, starts_before = Started(marker), _starts
     yield started
     if _starts == starts_before:
         return
-    if left := started.pids():
+    deadline = time.monotonic() + _ENDING_S
+    while (left := started.pids()) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    if left:
         started.end()
         pytest.fail(f"{len(left)} processes were left running")
 
