@@ -70,8 +70,8 @@ serve: install ## Start the daemon for your home, until Ctrl-C
 test: lint ## Run everything CI runs: lint, types, imports and the test suite
 	@$(MAKE) --jobs 3 imports types suite
 
-suite: install browser ## Run the tests, in three times as many processes as there are cores: most of them wait
-	@$(VENV)/bin/python -m pytest --processes $$((3 * $$(getconf _NPROCESSORS_ONLN)))
+suite: install browser ## Run the tests, in twice as many processes as there are cores: many of them wait
+	@$(VENV)/bin/python -m pytest --processes $$((2 * $$(getconf _NPROCESSORS_ONLN)))
 
 check: lint types imports ## Run lint, types and imports
 
