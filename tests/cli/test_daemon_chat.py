@@ -104,5 +104,6 @@ def test_a_turn_goes_on_in_the_daemon_when_the_chat_is_left_and_can_be_continued
     again.expect("read_file")
     again.type("/cost")
     again.expect("tool calls")
+    again.expect(">")
     again.press(CTRL_D)
     assert again.end() == 0
