@@ -71,7 +71,9 @@ test: lint ## Run everything CI runs: lint, types, imports and the test suite
 	@$(MAKE) --jobs 3 imports types suite
 
 suite: install browser ## Run the tests, in twice as many processes as there are cores: many of them wait
-	@$(VENV)/bin/python -m pytest --processes $$((2 * $$(getconf _NPROCESSORS_ONLN)))
+	@$(VENV)/bin/python -m pytest --processes $$((2 * $$(getconf _NPROCESSORS_ONLN))) || { \
+		printf '\nWhat failed beside others is run again, alone. It fails the suite if it fails again.\n'; \
+		$(VENV)/bin/python -m pytest --last-failed --last-failed-no-failures none; }
 
 check: lint types imports ## Run lint, types and imports
 
