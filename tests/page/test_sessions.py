@@ -83,7 +83,7 @@ def test_a_session_is_started_with_profile_directory_and_limits(page: Page, daem
     expect(page.get_by_role("link", name="store the key of a provider")).to_be_visible()
     page.get_by_role("radio", name="foundation/offline Real tools").check()
     page.get_by_label("Working directory").fill(str(daemon.directory))
-    page.get_by_text("Limits", exact=True).click()
+    page.get_by_text("Limits", exact=True).press("Enter")  # which leaves the field, and so closes its completions
     page.get_by_label("Turns").fill("3")
 
     page.get_by_role("button", name="Start session").click()
