@@ -12,6 +12,7 @@ from waiting_tool import WaitingTool
 from amplifier_foundation.session import find_orphaned_tool_calls
 from amplifierd import open_home
 from amplifierd.home import Home
+from amplifierd.sessions.session import Session
 from amplifierd.sessions.stoppable_tools import Patience
 
 LOOPS = ("loop-basic", "loop-streaming", "loop-events")
@@ -34,6 +35,13 @@ class StubbornTool(WaitingTool):
 def with_patience(home: Home, patience: Patience) -> Home:
     home.sessions.runtime = replace(home.sessions.runtime, patience=patience)
     return home
+
+
+async def cancel_while_the_outcome_is_stored(session: Session, tool: WaitingTool) -> None:
+    tool.go.set()
+    while not tool.has_ended:  # noqa: ASYNC110 - the moment after it, when its outcome is on its way
+        await asyncio.sleep(0)
+    await session.cancel(immediate=True)
 
 
 @pytest.mark.parametrize("loop", LOOPS)
@@ -103,10 +111,7 @@ async def test_the_result_of_a_tool_that_has_finished_is_kept_while_its_receipt_
         turn = asyncio.create_task(session.execute("Wait"))
         await tool.is_running.wait()
 
-        tool.go.set()
-        while not tool.has_ended:  # noqa: ASYNC110 - the moment after it, when its outcome is on its way
-            await asyncio.sleep(0)
-        await session.cancel(immediate=True)
+        await cancel_while_the_outcome_is_stored(session, tool)
 
         assert (await turn).status == "cancelled"
         (answer,) = [one["content"] for one in await session.messages() if one["role"] == "tool"]
@@ -132,10 +137,7 @@ async def test_what_the_tool_of_an_agent_did_is_kept_when_the_agent_is_stopped(
         await child.kernel.session.coordinator.mount("tools", tool, name=tool.name)
         await tool.is_running.wait()
 
-        tool.go.set()
-        while not tool.has_ended:  # noqa: ASYNC110 - the moment after it, when its outcome is on its way
-            await asyncio.sleep(0)
-        await session.cancel(immediate=True)
+        await cancel_while_the_outcome_is_stored(session, tool)
 
         assert (await turn).status == "cancelled"
         stored = [one["content"] for one in home.sessions.messages(child.session_id) if one["role"] == "tool"]
