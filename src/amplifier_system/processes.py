@@ -15,7 +15,8 @@ are pipes. What it returns has
 - `await kill()`: the same without asking: SIGKILL to the whole group at once, so that nothing in it can start more;
 - `await find_pids()`: what is alive of the tree.
 
-`ProcessTree.begin(spawn, marker)` does the same for a child that `spawn` makes, with a group of its own and the marker.
+`ProcessTree.begin(start, marker)` does the same for a child that `start` makes, with a group of its own and the marker.
+`spawn(arguments, environment=…)` only starts a program, for a caller that looks after it.
 
 `kill_tree(pid, marker)` kills the tree of a process that this one did not start. `end_with_tree(marker)` ends the
 process that calls it, and before it everything that carries the marker.
@@ -35,6 +36,7 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import IO, NoReturn, Protocol
 
@@ -61,6 +63,33 @@ def new_marker(kind: str = "") -> str:
 def is_marker(variable: str) -> bool:
     """Say whether a variable of the environment is a marker, which is always passed on."""
     return variable.startswith(MARKER_PREFIX)
+
+
+def spawn(
+    arguments: Sequence[str | bytes],
+    *,
+    environment: Mapping[str, str],
+    cwd: Path | None = None,
+    stdin: int | IO[bytes] = subprocess.DEVNULL,
+    stdout: int | IO[bytes] = subprocess.DEVNULL,
+    stderr: int | IO[bytes] = subprocess.DEVNULL,
+    descriptors: Sequence[int] = (),
+) -> subprocess.Popen[bytes]:
+    """Start a program in a session of its own, with this environment and the markers of the host; raises `OSError`.
+
+    It inherits `descriptors` under their numbers.
+    """
+    markers = {name: value for name, value in os.environ.items() if is_marker(name)}
+    return subprocess.Popen(
+        list(arguments),
+        env={**environment, **markers},
+        cwd=cwd,
+        stdin=stdin,
+        stdout=stdout,
+        stderr=stderr,
+        pass_fds=descriptors,
+        start_new_session=True,
+    )
 
 
 class Child(Protocol):
@@ -117,32 +146,28 @@ class ProcessTree:
         Raises `OSError`. Cancelled while the program starts, it ends the tree before it gives way.
         """
         own = marker or new_marker()
-        markers = {name: value for name, value in os.environ.items() if is_marker(name)}
-
-        def spawn() -> subprocess.Popen[bytes]:
-            return subprocess.Popen(
-                list(arguments),
-                env={**environment, **markers, own: "1"},
-                cwd=cwd,
-                stdin=stdin,
-                stdout=stdout,
-                stderr=stderr,
-                pass_fds=descriptors,
-                start_new_session=True,
-            )
-
-        return await cls.begin(spawn, own, members, at_exit)
+        started = partial(
+            spawn,
+            arguments,
+            environment={**environment, own: "1"},
+            cwd=cwd,
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            descriptors=descriptors,
+        )
+        return await cls.begin(started, own, members, at_exit)
 
     @classmethod
     async def begin(
         cls,
-        spawn: Callable[[], Child],
+        start: Callable[[], Child],
         marker: str,
         members: MembersOf = MEMBERS,
         at_exit: Callable[[], None] = lambda: None,
     ) -> "ProcessTree":
         """Have a child made, in a thread, and look after its tree. Raises, and is cancelled, as `start`."""
-        starting = asyncio.get_running_loop().run_in_executor(_workers, spawn)
+        starting = asyncio.get_running_loop().run_in_executor(_workers, start)
         try:
             process = await asyncio.shield(starting)
         except asyncio.CancelledError:

@@ -10,6 +10,8 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+from amplifier_system.processes import spawn
+
 from .bubblewrap import Bubblewrap
 from .confinement import Confinement
 from .enclosure import Sandbox
@@ -71,17 +73,14 @@ def works(sandbox: Sandbox, patience_s: float = _PATIENCE_S) -> bool:
     if enclosure.reports is not None:
         os.write(enclosure.reports.go, b"\n")
     try:
-        done = subprocess.run(
-            list(enclosure.arguments),
-            env=dict(enclosure.environment),
-            cwd=root,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            pass_fds=enclosure.descriptors,
-            timeout=patience_s,
-            check=False,
+        process = spawn(
+            enclosure.arguments, environment=enclosure.environment, cwd=root, descriptors=enclosure.descriptors
         )
+        try:
+            return process.wait(patience_s) == 0
+        finally:
+            process.kill()
+            process.wait()
     except OSError as exc:
         logger.debug("%s cannot be used: %s", sandbox, exc)
         return False
@@ -89,7 +88,6 @@ def works(sandbox: Sandbox, patience_s: float = _PATIENCE_S) -> bool:
         enclosure.close()
         if enclosure.reports is not None:
             enclosure.reports.close()
-    return done.returncode == 0
 
 
 def _candidates() -> Iterator[Sandbox]:

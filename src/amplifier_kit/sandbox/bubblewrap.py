@@ -12,6 +12,7 @@ from pathlib import Path
 from .confinement import Confinement
 from .enclosure import Enclosure, Reports
 from .syscall_filter import unix_socket_filter
+from .watch import Watch
 
 _NOBODY = "65534"
 _PRIVATE = tuple(map(Path, ("/tmp", "/run", "/var/run", "/sys")))
@@ -19,8 +20,7 @@ _ELSEWHERE = tuple(map(Path, ("/proc", "/dev")))
 _NOTHING = Path(__file__).with_name("nothing")  # an empty file; a device would be refused
 _SHELL = "/bin/sh"
 _WAIT = 'echo > /proc/self/fd/$1 && read -r _ < /proc/self/fd/$2 && shift 2 && exec "$@"'
-"""bubblewrap binds its processes to the life of ours one after the other. When we are killed meanwhile, the one inside
-may outlive us; it then waits for a word that no one can give any more, and ends."""
+"""The program does not begin before this process has seen the sandbox, and never when this process is killed first."""
 _PLACES_OUTSIDE = ("TMPDIR", "TMP", "TEMP", "XDG_RUNTIME_DIR")
 
 
@@ -51,8 +51,15 @@ class Bubblewrap:
         go_end, go = os.pipe()
         own += ["--json-status-fd", str(status_end), "--"]
         waiting = [_SHELL, "-c", _WAIT, "sandbox", str(ready_end), str(go_end)]
-        descriptors = (*files, status_end, ready_end, go_end)
-        return Enclosure([self.executable, *own, *waiting, *arguments], {}, descriptors, Reports(status, ready, go))
+        try:
+            watch = Watch.start()
+        except OSError:
+            for descriptor in (*files, status, status_end, ready, ready_end, go_end, go):
+                os.close(descriptor)
+            raise
+        descriptors = (*files, status_end, ready_end, go_end, watch.announcement)
+        started = watch.over([self.executable, *own, *waiting, *arguments])
+        return Enclosure(started, {}, descriptors, Reports(status, ready, go, watch))
 
 
 def _file(content: bytes) -> int:

@@ -6,20 +6,25 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from .confinement import Confinement
+from .watch import Watch
 
 
 @dataclass(frozen=True, slots=True)
 class Reports:
-    """Descriptors of this side. From `status` can be read what becomes of the program.
+    """This side of a sandbox. From the descriptor `status` can be read what becomes of the program.
 
     From `ready` a byte can be read when the program is about to begin, and it begins when a line is written to `go`.
+    `watch` takes the sandbox down when this process is gone.
     """
 
     status: int
     ready: int
     go: int
+    watch: Watch
 
     def close(self) -> None:
+        """Close everything, and kill what is left of the sandbox."""
+        self.watch.kill()
         for descriptor in (self.status, self.ready, self.go):
             os.close(descriptor)
 

@@ -9,6 +9,7 @@ import signal
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import IO
 
 from amplifier_system.process_members import GroupMembers
 from amplifier_system.process_table import all_pids
@@ -35,6 +36,7 @@ class Namespace:
         self._first_descriptor: int | None = None
         self._descriptor_use = threading.Lock()  # once closed, its number can stand for another sandbox
         self._link = ""
+        self._watch = reports.watch
         self._reader = threading.Thread(target=self._read, args=(reports,), name="sandbox-status", daemon=True)
         self._reader.start()
 
@@ -63,21 +65,28 @@ class Namespace:
     def wait_for_end(self) -> None:
         """Wait until nothing is left in the namespace."""
         self._reader.join()
-        if self._first_descriptor is None:
-            return
+        if self.exit_code is None:  # bubblewrap was taken down, and maybe nothing but that
+            self._watch.kill()
+        else:
+            self._watch.release()
+        if self._first_descriptor is not None:
+            self._wait_for_first(self._first_descriptor)
+
+    def _wait_for_first(self, descriptor: int) -> None:
         waiting = select.poll()
-        waiting.register(self._first_descriptor, select.POLLIN)
+        waiting.register(descriptor, select.POLLIN)
         if not waiting.poll(_END_LIMIT_MS):
             logger.warning("the sandbox of process %s does not come to its end", self._first)
         with self._descriptor_use:
-            os.close(self._first_descriptor)
+            os.close(descriptor)
             self._first_descriptor = None
 
     def _read(self, reports: Reports) -> None:
         with os.fdopen(reports.status, "rb") as lines:
             with os.fdopen(reports.ready, "rb", 0) as ready, os.fdopen(reports.go, "wb", 0) as go:
-                self._take(lines.readline())
-                if ready.read(1):
+                line = lines.readline()
+                self._take(line)
+                if line and _is_first(ready, lines) and ready.read(1):
                     with contextlib.suppress(BrokenPipeError):
                         go.write(b"\n")
             for line in lines:
@@ -119,6 +128,14 @@ class NamespaceMembers:
 
     def signal_group(self, number: int) -> None:
         self.signal(number)
+
+
+def _is_first(pipe: IO[bytes], other: IO[bytes]) -> bool:
+    """Wait until something comes from one of two pipes, or nothing will, and say whether that is the first."""
+    waiting = select.poll()
+    for file in (pipe, other):
+        waiting.register(file, select.POLLIN)
+    return pipe.fileno() in dict(waiting.poll())
 
 
 def _is_signalled(pid: int, number: int) -> bool:

@@ -12,7 +12,7 @@ import pytest
 
 sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
 
-from sandboxes import needs_sandbox
+from sandboxes import PYTHON, needs_sandbox
 
 from amplifier_kit.sandbox.availability import find_sandbox
 from amplifier_kit.sandbox.bubblewrap import Bubblewrap
@@ -220,3 +220,75 @@ def _is_setting_up(starter: int) -> bool:
 def _children(pid: int) -> list[int]:
     tasks = Path(f"/proc/{pid}/task").iterdir()
     return [int(child) for task in tasks for child in (task / "children").read_text().split()]
+
+
+# Here the sandbox stops for ever where it tells of its first process, which waits for its next word meanwhile.
+SILENCING_STARTER = """
+import asyncio, dataclasses, os, sys
+from pathlib import Path
+from amplifier_kit.sandbox.availability import find_sandbox
+from amplifier_kit.sandbox.confinement import Confinement
+from amplifier_kit.sandbox.program import Program
+
+class Silenced:
+    name = "silenced"
+
+    def enclose(self, arguments, confinement, environment):
+        enclosure = find_sandbox().enclose(arguments, confinement, environment)
+        words = list(enclosure.arguments)
+        status_end = int(words[words.index("--json-status-fd") + 1])
+        os.set_blocking(status_end, False)
+        try:
+            while os.write(status_end, b" "):
+                pass
+        except BlockingIOError:
+            os.set_blocking(status_end, True)
+        never, self.never_end = os.pipe()
+        return dataclasses.replace(enclosure, reports=dataclasses.replace(enclosure.reports, status=never))
+
+async def main():
+    program = await Program.start(["true"], Confinement(Path(sys.argv[1])), sandbox=Silenced(), environment={})
+    print(program.pid, flush=True)
+    await program.wait()
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="bubblewrap is for Linux")
+def test_the_first_process_of_a_sandbox_does_not_outlive_a_starter_that_is_killed_before_it_may_begin(
+    place: Path, started: Any
+) -> None:
+    starter = subprocess.Popen([sys.executable, "-c", SILENCING_STARTER, place / "work"], stdout=subprocess.PIPE)
+    assert starter.stdout is not None
+    sandbox = int(starter.stdout.readline())
+
+    while not _children(sandbox):
+        assert starter.poll() is None
+    starter.kill()
+    starter.communicate()
+
+    started.wait_for(0)
+
+
+# Its first process goes on without it, as that of a sandbox does which waits for its next word.
+DYING_SANDBOX = f"""#!{PYTHON}
+import os, signal, sys, time
+status_end = int(sys.argv[sys.argv.index("--json-status-fd") + 1])
+if os.fork() == 0:
+    os.close(status_end)
+    time.sleep(60)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="bubblewrap is for Linux")
+async def test_a_sandbox_that_is_killed_alone_takes_its_first_process_along(place: Path, started: Any) -> None:
+    executable = place / "dying"
+    executable.write_text(DYING_SANDBOX)
+    executable.chmod(0o755)
+    sandbox = Bubblewrap(str(executable), disables_userns=True)
+    program = await Program.start(["true"], Confinement(place / "work"), sandbox=sandbox, environment={}, **QUIET)
+
+    assert await program.wait() == -9
+    started.wait_for(0)
