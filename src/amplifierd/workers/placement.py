@@ -114,6 +114,7 @@ class Placement:
             told = await self._load_in(worker, session_id, secrets)
         finally:
             worker.loading -= 1
+        worker.check_there()
         placed = self.placed[session_id] = PlacedSession(session_id, worker, told)
         worker.sessions.add(session_id)
         self._unload_surplus()

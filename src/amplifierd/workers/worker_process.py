@@ -150,6 +150,15 @@ class WorkerProcess:
                 f"worker {self.pid} ended before it had answered {method!r}", hint="try again"
             ) from error
 
+    def check_there(self) -> None:
+        """See that it is still there to be given something.
+
+        Raises:
+            NotReadyError: it has ended, and nobody looks at what it is given any more.
+        """
+        if self.is_over:
+            raise NotReadyError(f"worker {self.pid} ended meanwhile", hint="try again")
+
     async def ask(self, method: str, /, patience_s: float, **params: Any) -> Any:
         """Ask the worker something that it answers at once, unless it is blocked.
 
@@ -208,15 +217,15 @@ class WorkerProcess:
             await asyncio.wait({self._watching})
 
     async def _watch(self, at_end: Callable[[WorkerProcess], None]) -> None:
-        """Take note of its end."""
+        """Take note of its end. Whoever placed sessions in it knows before anything else is placed."""
         code = await self._tree.wait()
         self.is_over = True
         self._peer.close()
-        if self._output is not None:
-            await self._output.close()
         if not self.is_stopping:
             logger.error("worker %d (%s) ended by itself with %d", self.pid, self.serves, code)
         at_end(self)
+        if self._output is not None:
+            await self._output.close()
 
 
 async def _home_of(home: Home) -> dict[str, Any]:

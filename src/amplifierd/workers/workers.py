@@ -158,6 +158,7 @@ class Workers:
     async def _submit(self, session_id: str, turn: TurnRequest, *, is_repeated: bool = False) -> SubmittedTurn:
         placed = await self._placement.load(session_id)
         await placed.worker.wait_until_free(self._patience_s)
+        placed.worker.check_there()
         submission = placed.reserve(turn, is_repeated=is_repeated)
         try:
             async with placed.worker.taking_on:

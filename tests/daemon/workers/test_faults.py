@@ -69,6 +69,20 @@ async def test_a_prompt_that_waited_when_the_worker_ended_runs_afterwards(bench:
     assert prompts == [PROMPT, "two"]
 
 
+async def test_a_prompt_that_comes_right_after_the_worker_s_end_loses_neither_turn(bench: WorkerBench) -> None:
+    session_id, folder = await bench.session([*faulty("start"), "Again."])
+    first = await bench.live.submit(session_id, TurnRequest(PROMPT))
+    await until((folder / "child").exists)
+
+    os.kill(bench.worker_of(session_id), signal.SIGKILL)
+    await until(lambda: not is_alive(folder / "begun"))
+    await asyncio.sleep(0.1)  # the daemon knows it too, and the child still has the worker's output
+    second = await bench.live.submit(session_id, TurnRequest("two", queue=True))
+
+    assert (await bench.result(first))["status"] == "failed"
+    assert (await bench.result(second))["turn"] == 2
+
+
 async def test_the_end_of_a_turn_is_told_when_its_session_cannot_be_brought_back(bench: WorkerBench) -> None:
     session_id, folder = await bench.session(faulty("wait"))
     submitted = await bench.live.submit(session_id, TurnRequest(PROMPT))
