@@ -56,7 +56,7 @@ class Gate:
             await asyncio.to_thread(holder.lose_power)
             await self._interrupted(client, running)
         await self._completed(client, waiting)
-        assert self.place.holder(client.session_id) is not holder
+        assert self.place.find_holder(client.session_id) is not holder
 
     async def freeze(self) -> None:
         """The holder stands still, another member goes on, and then it wakes up in the middle of its old turn."""
@@ -67,7 +67,7 @@ class Gate:
             await asyncio.to_thread(holder.freeze)
             await self._interrupted(client, running)
         await self._completed(client, waiting)
-        assert self.place.holder(client.session_id) is not holder
+        assert self.place.find_holder(client.session_id) is not holder
         await asyncio.to_thread(holder.thaw)
         await self._completed(client, await self._submit(client, "look note"))
         await until(lambda: self.place.is_member(holder))
@@ -80,7 +80,7 @@ class Gate:
         with self._takeover(client):
             for proxy in holder.proxies:
                 proxy.stop()
-            await until(lambda: self.place.holder(client.session_id) is not holder)
+            await until(lambda: self.place.find_holder(client.session_id) not in (holder, None))
         for proxy in holder.proxies:
             proxy.go()
         await self._interrupted(client, running)

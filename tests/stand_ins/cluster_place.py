@@ -97,15 +97,20 @@ class ClusterPlace:
         return client
 
     def holder(self, session_id: str) -> ClusterMachine:
-        """Return the machine that holds a session."""
+        """Return the machine that holds a session at work."""
+        holder = self.find_holder(session_id)
+        assert holder is not None, f"{session_id} is held by no one"
+        return holder
+
+    def find_holder(self, session_id: str) -> ClusterMachine | None:
+        """Return the machine that holds a session, None while it passes from one to another."""
         with self.databases.connect() as connection:
             found = connection.execute(
                 "SELECT who FROM audit.members JOIN amplifier.holds USING (member_id)"
                 " JOIN amplifier.sessions ON session = sessions.number WHERE session_id = %s ORDER BY at LIMIT 1",
                 [session_id],
             ).fetchone()
-        assert found is not None, f"{session_id} is held by no one"
-        return next(machine for machine in self.machines if machine.role == found[0])
+        return next(machine for machine in self.machines if machine.role == found[0]) if found is not None else None
 
     def is_member(self, machine: ClusterMachine) -> bool:
         """Say whether a machine takes part, and others believe it."""
