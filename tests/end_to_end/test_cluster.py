@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -217,3 +219,16 @@ def test_a_member_that_is_drained_ends_its_turns_and_gives_its_sessions_away(mem
     assert three.holds_of(two) == 0
     numbers = stream.numbers(session_id)
     assert numbers == [*range(numbers[0], numbers[0] + len(numbers))]
+
+
+def test_a_member_that_stops_says_so_while_it_ends_its_turns(members: Members) -> None:
+    _, two, three = members
+    session_id = members.session(three, WAITS)
+
+    with watching(three.api, f"/sessions/{session_id}/stream") as stream:
+        three.api.post(f"/sessions/{session_id}/execute/stream", json={"prompt": "a"}).raise_for_status()
+        until(lambda: "tool:pre" in stream.names())
+        os.kill(three.process.pid, signal.SIGTERM)
+        until(lambda: two.state_of(three) == "draining")  # it takes over nothing, and gets no turns
+        (members.folders[session_id] / "go").touch()
+        until(lambda: two.state_of(three) == "left")

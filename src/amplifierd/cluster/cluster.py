@@ -124,10 +124,14 @@ class Cluster:
             except (StoreUnavailableError, MemberFencedError) as error:
                 logger.debug("how busy this daemon is was not told: %s", error)
 
-    async def set_draining(self) -> None:
-        """Take no further sessions: those that nobody holds go to the others."""
+    async def set_draining(self, *, within_s: float | None = None) -> None:
+        """Take no further sessions: those that nobody holds go to the others, which are told so.
+
+        Raises:
+            StoreUnavailableError: they cannot be told, or not within a time.
+        """
         self.is_out, self.takeover.is_active = True, False
-        await self.store.members.set_state(self.member_id, "draining")
+        await self.store.members.set_state(self.member_id, "draining", within_s=within_s)
         await self.view.look()
 
     async def leave(self) -> None:

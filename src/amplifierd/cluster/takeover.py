@@ -73,7 +73,9 @@ class Takeover:
 
     async def take(self, session_id: str, epoch: int) -> bool:
         """Take one session over now; False if that did not work, or another member was faster."""
-        return await asyncio.shield(self._begin(session_id, epoch))
+        taking = self._begin(session_id, epoch)
+        await asyncio.wait({taking})
+        return not taking.cancelled() and taking.result()
 
     def _begin(self, session_id: str, epoch: int) -> asyncio.Task[bool]:
         if session_id not in self._taking:

@@ -61,6 +61,7 @@ logger = logging.getLogger(__name__)
 _MOMENT_S = 0.5
 _PATIENCE_S = 5.0
 _FETCH_PATIENCE_S = 2.0
+_TELL_S = 2.0
 
 
 class Daemon:
@@ -274,6 +275,7 @@ class Daemon:
             return
         self.phase = "stopping"
         await self.draining.stop()
+        await self._take_nothing_over()
         await self.operations.stop()
         await self.stale_sessions.stop()
         await self.turns.stop()
@@ -295,6 +297,15 @@ class Daemon:
             await self.cluster.close()
         await self.home.sessions.close()
         self.audit.close()
+
+    async def _take_nothing_over(self) -> None:
+        """Leave to the other members what one of them leaves behind while this one stops."""
+        if self.cluster is None:
+            return
+        try:
+            await self.cluster.set_draining(within_s=_TELL_S)
+        except AmplifierError as error:
+            logger.info("the other members are not told that this one stops: %s", error)
 
     def hurry(self) -> None:
         """Let a stop that is under way end turns at once."""

@@ -175,14 +175,27 @@ class Members:
 
         return await self._database.finish(self._database.run(change))
 
-    async def set_state(self, member_id: str, state: Literal["active", "draining"]) -> bool:
-        """Change what a live member is to do; False when there is no such one."""
+    async def set_state(
+        self, member_id: str, state: Literal["active", "draining"], *, within_s: float | None = None
+    ) -> bool:
+        """Change what a live member is to do; False when there is no such one.
+
+        Raises:
+            StoreUnavailableError: the database is away, or did not do it within a time.
+        """
 
         async def change(connection: AsyncConnection) -> bool:
             values = {"member_id": member_id, "state": state, "channel": _CHANNEL}
             return bool((await connection.execute(_SET_STATE, values)).rowcount)
 
-        return await self._database.finish(self._database.run(change))
+        async def in_time() -> bool:
+            try:
+                async with asyncio.timeout(within_s):
+                    return await self._database.run(change)
+            except TimeoutError:
+                raise StoreUnavailableError(f"{self._database} did not answer within {within_s:g} s") from None
+
+        return await self._database.finish(in_time())
 
     # --- in the database's event loop
 

@@ -44,6 +44,7 @@ LOOK_S = 10.0
 
 _MOST_MOVES = 8
 _AGAIN_S = 1.0
+_CLOSE_S = 5.0
 
 
 class TurnRuns:
@@ -84,16 +85,19 @@ class TurnRuns:
         """The sessions whose turns run here."""
         return frozenset(row.session_id for row in self._running.values())
 
-    async def wait(self, seconds: float | None = None) -> bool:
-        """Wait until a turn has ended; False when none runs."""
+    async def wait(self, seconds: float) -> bool:
+        """Wait for a time until a turn has ended; False when none runs."""
         if self._running:
             await asyncio.wait(tuple(self._running), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         return bool(self._running)
 
     async def close(self) -> None:
-        """Wait until what came of those that run is kept."""
-        while await self.wait():
-            pass
+        """Wait a little until what came of those that run is kept; who has a session next finds out the rest."""
+        if self._running:
+            _, rest = await asyncio.wait(tuple(self._running), timeout=_CLOSE_S)
+            for task in rest:
+                task.cancel()
+            await asyncio.gather(*rest, return_exceptions=True)
 
     # --- taking
 
