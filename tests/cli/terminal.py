@@ -25,7 +25,9 @@ _CODES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r|\x07")
 _PATIENCE_S = 45
 _ROWS = 30
 _DELAY_S = pexpect.spawn(None).delaybeforesend  # people are not quicker than a program that shows its prompt
-CTRL_C, CTRL_D, ALT_ENTER = "\x03", "\x04", "\x1b\r"
+CTRL_C, CTRL_D, CTRL_Z, CTRL_X_CTRL_E = "\x03", "\x04", "\x1a", "\x18\x05"
+ENTER, ALT_ENTER = "\r", "\x1b\r"
+_LOCAL_MODES = 3
 
 
 def in_terminal(command: Sequence[str], *, cwd: Path, environment: Mapping[str, str], columns: int) -> pexpect.spawn:
@@ -112,6 +114,16 @@ class Terminal:
 
     def resize(self, columns: int) -> None:
         self._process.setwinsize(_ROWS, columns)
+
+    def expect_modes(self, modes: int) -> None:
+        """Wait until the terminal does with keys what `ICANON` and its like mean."""
+        deadline = time.monotonic() + _PATIENCE_S
+        while termios.tcgetattr(self._process.child_fd)[_LOCAL_MODES] & modes != modes:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+    def signal(self, number: int) -> None:
+        self._process.kill(number)
 
     def kill(self) -> str:
         """End the command as a crash does, and return what it had shown since the last text that was waited for."""

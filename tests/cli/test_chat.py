@@ -2,8 +2,11 @@
 
 import json
 import os
+import shlex
+import signal
 import sys
-from dataclasses import replace
+import termios
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +15,7 @@ import pytest
 sys.path.append(str(Path(__file__).parent))
 
 from plans import call, plan_file
-from terminal import ALT_ENTER, CTRL_C, CTRL_D, Terminal
+from terminal import ALT_ENTER, CTRL_C, CTRL_D, CTRL_X_CTRL_E, CTRL_Z, ENTER, Terminal, in_terminal
 
 SLOW = call("bash", command="touch begun; sleep 0.6; touch finished")
 STUCK = call("bash", command="echo > begun; sleep 25")
@@ -246,3 +249,83 @@ def test_a_chat_in_a_pipe_says_what_to_use_instead(amplifier: Any, arguments: li
     run = amplifier.executable(*arguments)
 
     assert (run.returncode, "amplifier run" in run.stderr) == (2, True)
+
+
+def test_a_key_that_is_typed_between_two_prompts_is_for_the_second(amplifier: Any) -> None:
+    saved = amplifier.work / "saved.md"
+    os.mkfifo(saved)
+    terminal = chat(amplifier, ["Hello."])
+    terminal.type(f"/save {saved}")
+    terminal.expect_modes(termios.ISIG)  # a prompt takes Ctrl-C for a key
+
+    terminal.press(CTRL_D)
+    saved.read_text()  # which the chat waits for
+    terminal.expect("is kept: amplifier continue")
+
+    assert terminal.end() == 0
+
+
+def test_the_terminal_is_given_back_when_a_chat_is_ended_by_a_signal(amplifier: Any) -> None:
+    terminal = chat(amplifier, ["Hello."])
+
+    terminal.signal(signal.SIGTERM)
+
+    terminal.expect_modes(termios.ICANON | termios.ECHO)
+    terminal.end()
+
+
+@dataclass
+class InShell:
+    """A shell in the place of the command."""
+
+    amplifier: Any
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return dict(self.amplifier.environment)
+
+    def in_terminal(self, arguments: Any, environment: dict[str, str], columns: int) -> Any:
+        shell = ["/bin/bash", "--norc", "--noprofile", "-i"]
+        return in_terminal(shell, cwd=self.amplifier.work, environment=environment, columns=columns)
+
+
+def test_a_chat_can_be_stopped_and_goes_on(amplifier: Any) -> None:
+    plan = plan_file(amplifier.work, ["Hello again."])
+    command = shlex.join(amplifier.command(["chat", "--plan", plan]))
+    shell = Terminal(InShell(amplifier))
+    shell.type(command)
+    shell.expect("Ctrl-D ends the chat")
+    shell.expect(">")
+
+    shell.press(CTRL_Z)
+    shell.expect("Stopped")
+    shell.type("stty -a; fg")
+    assert " icanon " in shell.expect("echoke")
+    shell.expect(">")
+    shell.type("Hello")
+    shell.expect("Hello again.")
+    shell.press(CTRL_D)
+    shell.expect("is kept: amplifier continue")
+    shell.type("stty -a; exit")
+
+    shell.end()
+    assert " icanon " in shell.read.rpartition("is kept")[2]
+
+
+def test_a_prompt_can_be_written_in_an_editor_that_reads_lines(amplifier: Any) -> None:
+    editor = amplifier.work / "editor"
+    editor.write_text('#!/bin/sh\necho "name a fruit"\nread -r line\necho "$line" > "$1"\n')
+    editor.chmod(0o755)
+    amplifier.variables["EDITOR"] = str(editor)
+    terminal = chat(amplifier, ["I heard: {{last_user}}"])
+
+    terminal.press(CTRL_X_CTRL_E)
+    terminal.expect("name a fruit")
+    terminal.type("quince")
+    terminal.expect("quince")  # as it is typed
+    terminal.expect("quince")  # in the prompt
+    terminal.press(ENTER)
+
+    terminal.expect("I heard: quince")
+    terminal.type("/quit")
+    assert terminal.end() == 0

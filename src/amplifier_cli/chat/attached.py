@@ -50,6 +50,10 @@ class Attached:
 
     async def run(self) -> None:
         """Watch and type, until the person leaves or the daemon ends."""
+        with self._input.typing():
+            await self._run()
+
+    async def _run(self) -> None:
         tasks = {asyncio.create_task(self._watch()), asyncio.create_task(self._read())}
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from prompt_toolkit.patch_stdout import patch_stdout
 from amplifier_cli.render import has_colour
 
 from .attachments import Attachments
+from .chat_terminal import ChatTerminal
 
 _DIM, _BOLD, _PLAIN = "\x1b[2m", "\x1b[1m", "\x1b[0m"
 QUEUED = "\0"
@@ -47,6 +49,7 @@ class ChatInput:
         self.question = ""
         self.attachments = Attachments()
         self._prepared = ""
+        self._terminal = ChatTerminal(sys.stdin)
         history.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         history.touch(mode=0o600)
         self._session: PromptSession[str] = PromptSession(
@@ -54,10 +57,15 @@ class ChatInput:
             history=FileHistory(str(history)),
             completer=completer,
             complete_while_typing=True,
-            enable_open_in_editor=True,
+            enable_suspend=True,
             key_bindings=self._keys(),
+            input=self._terminal,
             reserve_space_for_menu=4,
         )
+
+    def typing(self) -> AbstractContextManager[None]:
+        """Keep what is typed between two lines, in this block, for the second one."""
+        return self._terminal.held()
 
     async def read(self) -> str:
         """Return the next text that was entered.
@@ -104,6 +112,11 @@ class ChatInput:
         @keys.add("c-o")
         def expand(event: KeyPressEvent) -> None:
             self._on_expand()
+
+        @keys.add("c-x", "c-e")
+        async def edit(event: KeyPressEvent) -> None:
+            with self._terminal.lent():
+                await event.current_buffer.open_in_editor()
 
         @keys.add(Keys.BracketedPaste)
         def paste(event: KeyPressEvent) -> None:

@@ -74,21 +74,25 @@ class Chat:
         Raises:
             DaemonLostError: the daemon that the session runs in has ended, and none came after it.
         """
-        await self.switch(opening)
-        self.page.line(
-            styled(f"{agent_of(self.session.record)}; /help lists the commands, Ctrl-D ends the chat", "dim")
-        )
-        try:
-            while not self.is_over:
-                try:
-                    text = await self._input.read()
-                except EOFError:
-                    break
-                await self._enter(text)
-        finally:
-            await self._close()
+        with self._input.typing():
+            await self.switch(opening)
+            self.page.line(
+                styled(f"{agent_of(self.session.record)}; /help lists the commands, Ctrl-D ends the chat", "dim")
+            )
+            try:
+                await self._read()
+            finally:
+                await self._close()
         if self._lost is not None:
             raise self._lost
+
+    async def _read(self) -> None:
+        while not self.is_over:
+            try:
+                text = await self._input.read()
+            except EOFError:
+                return
+            await self._enter(text)
 
     async def switch(self, opening: Opening) -> None:
         """Go on in another session.

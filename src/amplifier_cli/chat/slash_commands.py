@@ -32,6 +32,7 @@ _KEYS = {
     "Ctrl-O": "show the last tool call in full",
     "Ctrl-X Ctrl-E": "write the prompt in your editor",
     "Ctrl-C": "stop the turn",
+    "Ctrl-Z": "return to the shell for a while; fg comes back",
     "Ctrl-D": "end the chat",
 }
 
