@@ -3,10 +3,12 @@
 import gc
 import ipaddress
 import os
+import re
 import signal
 import sys
 import uuid
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -45,6 +47,7 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+_numbers = count()
 _LOCAL_NAMES = {"", "localhost"}
 _attempts: list[str] = []
 
@@ -71,6 +74,8 @@ def _asks_nobody(host: object) -> bool:
 
 
 def _stay_on_the_machine(event: str, args: tuple[object, ...]) -> None:
+    if not event.startswith("socket."):  # as nearly all do not
+        return
     match event, args:
         case (("socket.connect" | "socket.sendto"), (_, (str() as host, *_))) if not _is_near(host):
             target = f"connect to {host}"
@@ -91,6 +96,13 @@ def home_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HOME", str(tmp_path_factory.mktemp("home")))
         yield
+
+
+@pytest.fixture
+def tmp_path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory of a test, as pytest gives it one, but found without looking at those of all tests before it."""
+    name = re.sub(r"\W", "_", request.node.name)[:24]
+    return tmp_path_factory.mktemp(f"{name}{next(_numbers)}", numbered=False)
 
 
 @pytest.fixture(scope="session")

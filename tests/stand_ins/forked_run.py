@@ -72,7 +72,7 @@ class TestProcess:
         if self.pid == 0:
             for process in (self, *others):
                 process.connection.close()  # so that it breaks when the run ends
-            _run_what_is_given(session, theirs, temporary / name)
+            _run_what_is_given(session, theirs, temporary / f"p{os.getpid()}")
         theirs.close()
 
     def give(self, numbers: Numbers) -> None:
@@ -200,7 +200,7 @@ def _separate(config: pytest.Config, temporary: Path) -> None:
     capture = plugins.getplugin("capturemanager")
     capture.stop_global_capturing()
     capture.start_global_capturing()
-    temporary.mkdir(exist_ok=True)
+    temporary.mkdir()
     config._tmp_path_factory._basetemp = temporary  # type: ignore[attr-defined]
 
 
