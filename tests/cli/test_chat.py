@@ -246,7 +246,7 @@ def test_the_last_session_of_the_directory_goes_on(amplifier: Any) -> None:
 
 @pytest.mark.parametrize("arguments", [["chat"], ["continue"], ["session", "resume", "last"]])
 def test_a_chat_in_a_pipe_says_what_to_use_instead(amplifier: Any, arguments: list[str]) -> None:
-    run = amplifier.executable(*arguments)
+    run = amplifier(*arguments)
 
     assert (run.returncode, "amplifier run" in run.stderr) == (2, True)
 

@@ -14,6 +14,7 @@ import pytest
 
 sys.path += [str(Path(__file__).parent), str(Path(__file__).parents[1] / "stand_ins")]
 
+import warm_python
 from anthropic_server import MESSAGES, AnthropicServer, failure
 from first_hour import MISTAKES, Mistake
 from plans import call, plan_file
@@ -106,7 +107,7 @@ def test_a_directory_that_is_gone_is_named(amplifier: Any) -> None:
 
 def main_in(amplifier: Any, program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run a program that calls the command; its last call decides the exit code."""
-    return subprocess.run(
+    return warm_python.run(
         [sys.executable, "-c", f"import os, resource, sys\nfrom amplifier_cli.main import main\n{program}", *arguments],
         cwd=amplifier.work,
         env=amplifier.environment,
@@ -114,7 +115,7 @@ def main_in(amplifier: Any, program: str, *arguments: str) -> subprocess.Complet
         capture_output=True,
         text=True,
         timeout=60,
-        check=False,
+        keeper=amplifier.keeper,
     )
 
 

@@ -36,6 +36,7 @@ import pytest
 sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
 
 import plain_pytest
+import warm_python
 
 ROOT = Path(__file__).parents[2]
 
@@ -103,8 +104,8 @@ class Page:
 class Reader:
     """Does what a page says, in `folder`."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, programs: warm_python.Programs) -> None:
+        self.folder, self._programs = folder, programs
         self.outputs: list[str] = []  # everything that was printed, command by command and block by block
         self._names: dict[str, Any] = {"__name__": "__page__"}
         self._printed = ""
@@ -149,7 +150,8 @@ class Reader:
                 real,
                 shell=True,
                 cwd=self.folder,
-                env=_environment(self.folder),
+                env=_environment(self.folder, self._programs.folder),
+                pass_fds=[self._programs.descriptor],
                 capture_output=True,
                 text=True,
             )
@@ -173,12 +175,13 @@ def _compare(shown: str, real: str, place: str) -> None:
     assert real == shown, f"{place} does not show what is printed"
 
 
-def _environment(folder: Path) -> dict[str, str]:
+def _environment(folder: Path, programs: Path) -> dict[str, str]:
     foreign = ("AMPLIFIER", "MAKE", "PYTEST_")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
     kept["HOME"] = str(folder)
     kept["PYTEST_ADDOPTS"] = shlex.join(plain_pytest.OPTIONS)
-    return {**kept, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{kept.get('PATH', '')}", "NO_COLOR": "1"}
+    path = os.pathsep.join([str(programs), str(Path(sys.executable).parent), kept.get("PATH", "")])
+    return {**kept, "PATH": path, "NO_COLOR": "1"}
 
 
 @pytest.fixture
@@ -203,6 +206,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         logging.getLogger(name).setLevel(logging.NOTSET)  # a page may have silenced one
 
 
+@pytest.fixture(scope="session")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> warm_python.Programs:
+    return warm_python.Programs(tmp_path_factory.mktemp("programs"))
+
+
 @pytest.fixture
-def reader(folder: Path) -> Reader:
-    return Reader(folder)
+def reader(folder: Path, programs: warm_python.Programs) -> Reader:
+    return Reader(folder, programs)

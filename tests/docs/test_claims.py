@@ -11,6 +11,10 @@ from typing import Any
 
 import pytest
 
+sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
+
+import warm_python
+
 from amplifier_core import testing
 from amplifier_core.events import ALL_EVENTS
 from amplifier_core.loader import MODULE_FAILURE_REASONS
@@ -48,7 +52,7 @@ def test_the_kernel_example_traces_the_events_in_the_order_of_the_kernel_page(pa
     (printed,) = [block.text for block in page("docs/kernel.md").blocks if block.language == "output"]
     initialized, *first_turn = printed.partition("It has 8 words.")[0].split()
     command = [sys.executable, str(ROOT / "examples/hello_kernel.py")]
-    example = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    example = warm_python.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     traced = re.findall(r"^ +\d+  (\S+:\S+)", example.stdout, re.MULTILINE)
 
     assert initialized == "initialized"

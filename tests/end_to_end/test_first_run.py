@@ -2,7 +2,6 @@
 
 import re
 import shlex
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pytest
 from amplifier_cli.command_table import COMMANDS
 
 sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
+import warm_python
 from offline_example import offline_environment, run_offline
 
 ROOT = Path(__file__).parents[2]
@@ -48,9 +48,7 @@ def test_it_ends_with_three_commands_that_exist(printed: str) -> None:
     for command in commands:
         _, *words = shlex.split(command)
         assert words[0] in COMMANDS
-        run = subprocess.run(
-            [sys.executable, "-m", "amplifier_cli", *words, "--help"], capture_output=True, text=True, check=False
-        )
+        run = warm_python.run([sys.executable, "-m", "amplifier_cli", *words, "--help"], capture_output=True, text=True)
         assert run.returncode == 0, run.stderr
 
 

@@ -36,8 +36,10 @@ def visit(page: Page, path: str) -> None:
 
 def leave(page: Page) -> None:
     """Let a tab show nothing, and forget what was done in it."""
-    page.evaluate(_FOLLOW, "/app/nothing")
+    is_ours = page.evaluate(_FOLLOW, "/app/nothing")
     page.evaluate(_FORGET)
+    if not is_ours:
+        page.goto("about:blank")  # what another site shows may still be loading, and would be seen in the next test
     if page.viewport_size != _SIZE:
         page.set_viewport_size({"width": 1280, "height": 720})
 

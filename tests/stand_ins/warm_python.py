@@ -6,6 +6,8 @@ starts and imports is spared. The first word of a command is the interpreter, wh
 and code, or the path of a program:
 
     done = warm_python.run([sys.executable, "-m", "amplifier_cli", "run", "Hi"], capture_output=True, text=True)
+
+`Programs` are for a shell, which knows them by their names.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import atexit
 import json
 import os
 import select
+import shlex
 import socket
 import subprocess
 import sys
@@ -24,6 +27,8 @@ from pathlib import Path
 from typing import Any
 
 _KEEPER = Path(__file__).with_name("python_keeper.py")
+_PROGRAM = Path(__file__).with_name("warm_program.py")
+_NAMES = ("amplifier", "amplifier-core", "amplifierd")
 
 
 class Keeper:
@@ -43,6 +48,11 @@ class Keeper:
             yield other
         finally:
             other.end()
+
+    @property
+    def descriptor(self) -> int:
+        """That of the channel, for a process that asks as well."""
+        return self._channel.fileno()
 
     def ask(self, request: dict[str, Any], descriptors: Sequence[int]) -> None:
         socket.send_fds(self._channel, [json.dumps(request).encode()], descriptors)
@@ -133,3 +143,21 @@ def run(
     if check:
         done.check_returncode()
     return done
+
+
+class Programs:
+    """`python` and the commands of the product in a folder that a shell has on its path. Whatever it starts has to
+    inherit `descriptor`. Pytest gets a new interpreter: it rewrites modules when they are imported."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.descriptor = folder, shared_keeper().descriptor
+        new = shlex.quote(sys.executable)
+        warm = f"{new} -ES {shlex.quote(str(_PROGRAM))} {self.descriptor}"
+        self._write("python", f'[ "$1 $2" = "-m pytest" ] && exec {new} "$@"\nexec {warm} "$@"')
+        for name in _NAMES:
+            self._write(name, f'exec {warm} {shlex.quote(str(Path(sys.executable).with_name(name)))} "$@"')
+
+    def _write(self, name: str, commands: str) -> None:
+        path = self.folder / name
+        path.write_text(f"#!/bin/sh\n{commands}\n")
+        path.chmod(0o755)
