@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+import warm_python
 import yaml
 from daemon_process import DaemonProcess
 from database_pair import DatabasePair
@@ -51,11 +52,13 @@ class ClusterMachine(DaemonProcess):
         self.proxies = [ProxyProcess(databases.primary.port) for _ in range(_SERVERS)]
         environment = {"AMPLIFIERD_CLUSTER__TOKEN": token, "OTHER_HOST": name}
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, (str(CLOCK), os.environ.get("PYTHONPATH"))))
+        keeper: warm_python.Keeper | None = warm_python.shared_keeper()
         if clock_s:
             clock = place / f"{name}.clock"
             clock.write_text(str(clock_s))
             environment["SHIFTED_CLOCK"] = str(clock)
-        super().__init__(place / name, {}, environment=environment)
+            keeper = None  # what was imported before has the right clock
+        super().__init__(place / name, {}, environment=environment, keeper=keeper)
 
     def start(self) -> None:
         self._starts += 1
@@ -112,7 +115,7 @@ class ClusterMachine(DaemonProcess):
         assert self._started is not None
         reached: set[int] = set()
         for _ in range(_ROUNDS):
-            new = {*self._started.pids()} - reached
+            new = {self.pid, *self._started.pids()} - reached
             if not new:
                 return
             for pid in new:
