@@ -82,6 +82,7 @@ def _be_python(arguments: list[str], cwd: str, environment: dict[str, str]) -> N
     os.chdir(cwd)
     os.environ.clear()
     os.environ.update(environment)
+    tempfile.tempdir = None  # the environment may name another
     sys.stdin, sys.stdout, sys.stderr = _stream(0, "r"), _stream(1, "w"), _stream(2, "w")
     what, *rest = arguments
     path = {"-c": "", "-m": cwd}.get(what, str(Path(what).resolve().parent))
