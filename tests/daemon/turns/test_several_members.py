@@ -19,6 +19,7 @@ from amplifierd.session_store.hold import Holder
 from amplifierd.session_store.postgres.store import PostgresStore
 from amplifierd.store_address import StoreAddress
 from amplifierd.turns.durable.job_schema import prepare
+from amplifierd.turns.durable.jobs import register_worker
 from amplifierd.turns.durable.turn_rows import CHANNEL, NewTurn, TurnRows
 from amplifierd.turns.durable.turn_text import result_of
 from amplifierd.turns.turn_queue import TurnKey
@@ -217,3 +218,20 @@ async def test_members_that_come_up_together_prepare_the_engine_once(postgres_ad
     assert await stores[0].database.read(count) == (True,)
     for store in stores:
         await store.close()
+
+
+async def test_turns_that_are_moved_keep_their_place_before_later_ones(postgres_address: str, tmp_path: Path) -> None:
+    store = PostgresStore(Paths.from_environment(tmp_path), StoreAddress.parse(postgres_address))
+    await store.database.read(prepare)
+    worker_id, rows = await store.database.read(register_worker), TurnRows(store.database)
+    for turn_id, session_id, member_id in (("a", "s1", "gone"), ("b", "s2", "gone"), ("c", "s3", "there")):
+        await rows.submit(NewTurn(turn_id, session_id, member_id, "asker", TurnRequest("hello")), most=10)
+    begun = await rows.take("gone", worker_id)
+    assert begun is not None
+
+    await rows.move(await rows.of_session("s2"), "there")
+    await rows.move([begun], "there")
+
+    taken = [await rows.take("there", worker_id) for _ in range(4)]
+    assert [row.turn_id if row is not None else None for row in taken] == ["a", "b", "c", None]
+    await store.close()

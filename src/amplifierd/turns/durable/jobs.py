@@ -18,6 +18,7 @@ from psycopg.rows import DictRow, dict_row
 from psycopg.types.json import Jsonb
 
 _TASK = "turn"
+_MOVE = "UPDATE procrastinate_jobs SET status = 'todo', queue_name = %s WHERE id = %s AND status IN ('todo', 'doing')"
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,11 @@ async def fetch(connection: AsyncConnection, member_id: str, worker_id: int) -> 
     """Take the next job of a member whose session has no other at work; returns its number."""
     job = await _manager(connection).fetch_job(queues=[member_id], worker_id=worker_id)
     return job.id if job is not None else None
+
+
+async def move(connection: AsyncConnection, job_id: int, to: str) -> None:
+    """Have another member do a job, and keep its place in the order; the engine itself moves only what has begun."""
+    await connection.execute(_MOVE, [to, job_id])
 
 
 async def remove(connection: AsyncConnection, job_id: int) -> None:

@@ -196,17 +196,14 @@ class TurnRows:
         return await self._change(update)
 
     async def move(self, rows: Sequence[TurnRow], to: str) -> None:
-        """Have turns of one session run by another member, in their order; those that changed meanwhile stay."""
+        """Have turns of one session run by another member when it is their time; those that changed meanwhile stay."""
 
         async def change(connection: AsyncConnection) -> None:
             async with connection.transaction():
                 await connection.execute(_LOCK, [rows[0].session_id])
                 for row in rows:
                     for moved in await _rows(connection, _MOVE, {**vars(row), "to": to}):
-                        await jobs.remove(connection, moved.job_id)
-                        job = jobs.JobRequest(row.turn_id, row.session_id, to, row.priority)
-                        changes = [await jobs.defer(connection, job), row.turn_id]
-                        await connection.execute("UPDATE turns SET job_id = %s WHERE turn_id = %s", changes)
+                        await jobs.move(connection, moved.job_id, to)
                 await _wake(connection, {to})
 
         if rows:
@@ -230,9 +227,11 @@ class TurnRows:
         return await self._select(condition, member_id=member_id)
 
     async def sessions_left(self, most: int) -> list[str]:
-        """Return sessions with turns that members had who are gone."""
-        statement = f"SELECT DISTINCT session_id FROM turns WHERE state <> 'ended' AND NOT EXISTS {_GONE} LIMIT %s"
-        return [row[0] for row in await self._fetch(statement, [most])]
+        """Return sessions with turns that members had who are gone; those that wait longest come first."""
+        left = f"SELECT session_id FROM turns WHERE state <> 'ended' AND NOT EXISTS {_GONE}"
+        return [
+            row[0] for row in await self._fetch(f"{left} GROUP BY session_id ORDER BY min(job_id) LIMIT %s", [most])
+        ]
 
     async def results(self, turn_ids: Iterable[str]) -> dict[str, str]:
         """Return what came of those of these turns that have ended."""
