@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import typer
 from typer.core import TyperGroup
 
-from .command_table import COMMANDS, SECTIONS
+from .command_table import COMMANDS, OF_DAEMON, SECTIONS
 from .parameters import adapt
 
 _WIDEST = 100
@@ -60,6 +60,11 @@ class RootGroup(LazyGroup):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         adapt(self, ctx)
         return super().parse_args(ctx, args)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args[0] in OF_DAEMON:
+            ctx.fail(f"'{args[0]}' is a command of the daemon: amplifierd {' '.join(args)}")
+        return super().resolve_command(ctx, args)
 
     def chosen(self, found: Any, cmd_name: str) -> Any:
         found.name = cmd_name

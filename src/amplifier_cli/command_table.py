@@ -49,4 +49,7 @@ SECTIONS = (
     ),
 )
 
+OF_DAEMON = ("cluster", "serve", "service", "token")
+"""What only `amplifierd` does."""
+
 COMMANDS: dict[str, str] = {name: line for section in SECTIONS for name, line in section.commands.items()}

@@ -5,9 +5,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import typer
 
-from amplifier_cli.command_table import COMMANDS
+from amplifier_cli.command_table import COMMANDS, OF_DAEMON
 from amplifier_core import __version__
+from amplifierd.control.main import app as control
 
 Say = Callable[..., Any]
 
@@ -55,6 +57,15 @@ def test_a_mistyped_command_gets_a_suggestion(say: Say) -> None:
 
     assert said.code == 2
     assert "Did you mean 'config'?" in said.err
+
+
+@pytest.mark.parametrize("name", OF_DAEMON)
+def test_a_command_of_the_daemon_is_named_as_such(say: Say, name: str) -> None:
+    said = say(name, "status")
+
+    assert said.code == 2
+    assert f"'{name}' is a command of the daemon: amplifierd {name} status" in said.err
+    assert name in {*typer.main.get_command(control).commands}  # type: ignore[attr-defined]
 
 
 def test_a_mistyped_option_gets_a_suggestion(say: Say) -> None:

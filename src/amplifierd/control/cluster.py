@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
+from amplifierd.cluster.standing_alone import HOW_TO_JOIN, STANDS_ALONE
 from amplifierd.daemon.run_file import find_running
 from amplifierd.exceptions import NotReadyError
 from amplifierd.paths import Paths
@@ -29,7 +30,7 @@ def status(ctx: typer.Context, as_json: Annotated[bool, typer.Option("--json", h
         typer.echo(json.dumps(found, indent=2))
         return
     if not found["enabled"]:
-        typer.echo("this daemon keeps its sessions in files and stands alone; see the setting store")
+        typer.echo(f"{STANDS_ALONE}\n  fix: {HOW_TO_JOIN}")
     for member in found["members"]:
         typer.echo(_line(member))
 

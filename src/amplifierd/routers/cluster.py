@@ -10,6 +10,7 @@ from pydantic import Field
 
 from amplifierd.cluster.channel import Hello
 from amplifierd.cluster.member_request import HELLO
+from amplifierd.cluster.standing_alone import HOW_TO_JOIN, STANDS_ALONE
 from amplifierd.daemon.carried_caller import carried
 from amplifierd.daemon.daemon import Daemon
 from amplifierd.daemon.elsewhere import MEMBER
@@ -150,9 +151,7 @@ async def fence_member(daemon: TheDaemon, member_id: MemberId) -> Fenced:
 
 def _cluster(daemon: Daemon) -> Cluster:
     if daemon.cluster is None:
-        raise RequestRefusedError(
-            "this daemon keeps its sessions in files and stands alone", code="member-not-found", hint="set store"
-        )
+        raise RequestRefusedError(STANDS_ALONE, code="member-not-found", hint=HOW_TO_JOIN)
     return daemon.cluster
 
 

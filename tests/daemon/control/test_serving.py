@@ -66,6 +66,10 @@ def test_a_daemon_is_started_found_read_and_stopped(amplifierd: Run, home: Path)
     assert (beside.code, refusal in beside.err, "amplifierd stop" in beside.err) == (3, True, True)
     assert "ready after" in amplifierd("logs", "-n", "100").out
     assert_a_link_opens_the_page(amplifierd, url, home)
+    alone = amplifierd("cluster", "status")
+    assert (alone.code, "not part of a cluster" in alone.out, "amplifierd cluster try" in alone.out) == (0, True, True)
+    undrained = amplifierd("cluster", "drain")
+    assert (undrained.code, "not part of a cluster" in undrained.err) == (1, True)
     assert amplifierd("stop").code == 0
     assert amplifierd("status").code == 1
     nobody = amplifierd("open", "--no-browser")
