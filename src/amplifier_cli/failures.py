@@ -38,5 +38,5 @@ def exit_code_of(error: AmplifierError) -> ExitCode:
 
     if isinstance(error, library.SessionHeldError):
         return ExitCode.IN_USE
-    is_usage = isinstance(error, UsageError | library.SettingsError | library.ProviderNotInPlanError)
-    return ExitCode.USAGE if is_usage else ExitCode.FAILURE
+    usage = UsageError | library.SettingsError | library.ProviderNotInPlanError | library.SessionNameError
+    return ExitCode.USAGE if isinstance(error, usage) else ExitCode.FAILURE

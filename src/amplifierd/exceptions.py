@@ -44,6 +44,7 @@ AmplifierError
 │   ├── InvalidTurnError (ValueError)       caller: the session has no such turn
 │   ├── InvalidMessageError (ValueError)    caller: a conversation cannot have such a message
 │   ├── SessionStateError                   caller: the session's state does not allow it
+│   │   └── SessionNameError                caller: a session cannot have this name
 │   ├── SessionHeldError                    another process holds it; carries the holder
 │   ├── HoldLostError                       another process took it over in the meantime
 │   ├── SessionImportError                  whoever sent the file: it was changed, damaged or is not an export
@@ -135,6 +136,7 @@ __all__ = [
     "SessionExistsError",
     "SessionHeldError",
     "SessionImportError",
+    "SessionNameError",
     "SessionNotFoundError",
     "SessionStateError",
     "SettingsError",
@@ -350,6 +352,10 @@ class InvalidMessageError(SessionError, ValueError):
 
 class SessionStateError(SessionError):
     """A session is in a state that does not allow what was asked for; the message names both."""
+
+
+class SessionNameError(SessionStateError):
+    """A session cannot have this name; the message says why."""
 
 
 class SessionHeldError(SessionError):

@@ -70,6 +70,7 @@ PROBLEMS: Mapping[type[BaseException], Problem] = {
     ours.InvalidSessionIdError: Problem(400, "invalid-identifier"),
     ours.InvalidTurnError: Problem(422, "validation-error"),
     ours.InvalidMessageError: Problem(422, "validation-error"),
+    ours.SessionNameError: Problem(422, "validation-error"),
     ours.SessionNotFoundError: Problem(404, "session-not-found"),
     ours.SessionExistsError: Problem(409, "session-already-exists"),
     ours.SessionStateError: Problem(409, "session-state-conflict"),

@@ -76,6 +76,7 @@ def test_words_a_pipe_files_and_images_make_one_prompt(amplifier: Any, say: Say)
         (["Hi", "--profile", "base", "--plan", "x.json"], ["use one of them"]),
         (["Hi", "--resume", "12345678"], ["there is no session '12345678'", "amplifier session list"]),
         (["Hi", "--resume", "last"], ["there is no session"]),
+        (["Hi", "--name", "n" * 201], ["at most 200 characters, and this one has 201"]),
     ],
 )
 def test_what_cannot_be_run_is_told_with_what_to_type(say: Say, arguments: list[str], words: list[str]) -> None:
@@ -83,6 +84,13 @@ def test_what_cannot_be_run_is_told_with_what_to_type(say: Say, arguments: list[
 
     assert said.code == 2
     assert [word for word in [*words, "fix: "] if word not in said.err] == []
+
+
+def test_a_name_that_is_too_long_is_told_before_a_home_is_made(say: Say, amplifier: Any) -> None:
+    said = say("run", "Hi", "--name", "n" * 201)
+
+    assert said.code == 2
+    assert not amplifier.home.exists()
 
 
 def test_flags_choose_the_model_the_effort_and_how_long_it_may_work(say: Say) -> None:

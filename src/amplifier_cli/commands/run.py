@@ -35,6 +35,7 @@ from amplifier_cli.prompt_input import Prompt, read_prompt
 from amplifier_cli.resumption import attended, resumed
 from amplifier_cli.session_choice import chosen_agent, find_session
 from amplifier_cli.session_places import place_for
+from amplifierd.session_store.record import checked_name
 
 app = single_command()
 
@@ -81,14 +82,15 @@ def run(
     """Give an agent one task and print its answer.
 
     The agent works in the current directory. On a terminal you see what it does and are asked before anything risky;
-    inapipeonlytheanswerisprinted,andriskysteps are denied unless you add --yes. Ctrl-C stops it once the running tools
-    aredone,asecondCtrl-Catonce;eitherwayyoucan continue the session later. If the daemon is running, the task runs
-    there.
+    in a pipe only the answer is printed, and risky steps are denied unless you add --yes. Ctrl-C stops it once the
+    running tools are done, a second Ctrl-C at once; either way you can continue the session later. If the daemon is
+    running, the task runs there.
     """
     asked = read_prompt(prompt or [], file or [])
     flags: dict[str, Any] = {"profile": profile, "bundle": bundle, "provider": provider, "model": model}
     flags |= {"effort": effort, "max_iterations": max_iterations, "max_cost": max_cost, "offline": offline or None}
     checked_source(profile, bundle, plan)
+    checked_name(name)
     invocation = invocation_of(ctx)
     config = trusted_config(flags, home=invocation.home)
     work = _run(

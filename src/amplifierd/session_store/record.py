@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from amplifier_core.utils.assembly import set_fields_set
 from amplifier_sessions.session_directory import is_session_id
-from amplifierd.exceptions import InvalidSessionIdError, SessionStateError
+from amplifierd.exceptions import InvalidSessionIdError, SessionNameError, SessionStateError
 
 SessionState = Literal["created", "active", "completed", "failed", "terminated"]
 Activity = Literal["idle", "queued", "executing", "waiting_approval", "cancelling"]
@@ -19,6 +19,7 @@ OnTakeover = Literal["ask", "continue", "stop"]
 WorkingDirScope = Literal["host", "pool", "shared"]
 
 _NO_FIELDS: set[str] = set()
+_LONGEST_NAME = 200
 
 
 class SessionRecord(BaseModel):
@@ -35,7 +36,7 @@ class SessionRecord(BaseModel):
     model_config = ConfigDict(frozen=True, extra="allow")
 
     session_id: str
-    name: str | None = Field(default=None, max_length=200)
+    name: str | None = Field(default=None, max_length=_LONGEST_NAME)
     status: SessionState = "active"
     profile_name: str | None = None
     bundle: str | None = None
@@ -105,6 +106,7 @@ def checked_record(**fields: Any) -> SessionRecord:
     Raises:
         SessionStateError: a value cannot be used.
     """
+    checked_name(fields.get("name"))
     try:
         return slim(SessionRecord.model_validate(fields))
     except ValidationError as error:
@@ -116,6 +118,20 @@ def slim(record: SessionRecord) -> SessionRecord:
     """Let a record forget which of its fields were given: that takes half as much memory as what they say."""
     set_fields_set(record, _NO_FIELDS)
     return record
+
+
+def checked_name(text: str | None) -> str | None:
+    """Return the name of a session, None for an empty one.
+
+    Raises:
+        SessionNameError: it is too long.
+    """
+    if text and len(text) > _LONGEST_NAME:
+        raise SessionNameError(
+            f"the name of a session has at most {_LONGEST_NAME} characters, and this one has {len(text)}",
+            hint="give it a shorter name",
+        )
+    return text or None
 
 
 def new_session_id() -> str:

@@ -21,6 +21,7 @@ from amplifierd.session_store.protocol import Message, NewSession
 from amplifierd.session_store.record import (
     OnTakeover,
     WorkingDirScope,
+    checked_name,
     checked_record,
     checked_session_id,
     new_session_id,
@@ -90,13 +91,14 @@ class Creation:
             ProfileNotFoundError, ProfileValidationError, ProfileCompilationError: the profile cannot be used.
             BundleError: the bundle cannot be used.
         """
+        name = checked_name(request.name)
         request = await self._without_secrets(request)
         equipment, plan = await self._checked_plan(request)
         moment = now()
         messages = _stored(request.history)
         record = checked_record(
             session_id=checked_session_id(request.session_id) if request.session_id else new_session_id(),
-            name=request.name or None,
+            name=name,
             status="active" if request.start else "created",
             profile_name=str(equipment.profile_id) if equipment.profile_id else None,
             bundle=request.bundle,
