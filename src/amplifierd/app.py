@@ -103,6 +103,7 @@ def create_app(settings: Settings | None = None, *, home: Home | None = None, ad
             yield
         finally:
             await daemon.stop()
+            await daemon.close()
 
     app = FastAPI(
         title="amplifierd",

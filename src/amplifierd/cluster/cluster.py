@@ -139,15 +139,19 @@ class Cluster:
         await self.store.members.leave()
         await self.view.look()
 
+    async def end(self) -> None:
+        """Stop being a member: whoever asks for its sessions is free to have them, and watches them elsewhere."""
+        self.whereabouts.close()
+        await self.store.members.leave()
+
     async def close(self) -> None:
-        """Stop being a member: whoever asks for its sessions is free to have them."""
+        """Let go of the other members, once nothing is passed on to them any more."""
         for end in self._unsubscribe:
             end()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.peers.close()
-        await self.store.members.leave()
 
     # --- who answers
 

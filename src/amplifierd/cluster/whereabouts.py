@@ -43,6 +43,10 @@ class WatchedTree:
             self.place = place
             self._has_changed.set()
 
+    def end(self) -> None:
+        """Let whoever waits look up: nobody follows the tree any more."""
+        self._has_changed.set()
+
     async def changed(self) -> TreePlace:
         """Wait until the place has changed since this was last asked."""
         await self._has_changed.wait()
@@ -51,12 +55,13 @@ class WatchedTree:
 
 
 class Whereabouts:
-    """Finds trees, and follows those that are watched with one question for all of them."""
+    """Finds trees, and follows those that are watched with one question for all of them, until it `is_closed`."""
 
     def __init__(self, find: FindPlaces) -> None:
         self._find = find
         self._watched: dict[str, set[WatchedTree]] = {}
         self._woken = asyncio.Event()
+        self.is_closed = False
 
     async def find(self, root_id: str) -> TreePlace:
         """Return where a tree is now."""
@@ -74,6 +79,12 @@ class Whereabouts:
             others.discard(watched)
             if not others:
                 del self._watched[root_id]
+
+    def close(self) -> None:
+        """Follow nothing any more; who watches is told."""
+        self.is_closed = True
+        for watched in (one for trees in self._watched.values() for one in trees):
+            watched.end()
 
     def wake(self) -> None:
         """Look again: something has changed."""

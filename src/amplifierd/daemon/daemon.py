@@ -270,7 +270,7 @@ class Daemon:
             self.warnings.append(f"{name}: {error}")
 
     async def stop(self) -> None:
-        """Refuse new work, end what runs, and give back what is held."""
+        """Refuse new work, end what runs, and give back what is held. What is still asked is answered until `close`."""
         if self.phase == "stopping":
             return
         self.phase = "stopping"
@@ -288,6 +288,11 @@ class Daemon:
             task.cancel()
         await asyncio.gather(*beginning, return_exceptions=True)
         await self.upkeep.stop()
+        if self.cluster is not None:
+            await self.cluster.end()
+
+    async def close(self) -> None:
+        """Let go of everything, once nobody asks any more."""
         self.loop_lag.stop()
         await self.renderer.close()
         await self.credentials.close()

@@ -72,6 +72,10 @@ class StitchedWatch:
     def _elsewhere(self) -> Destination | None:
         return daemon_at(self._place, beside=self._own_id())
 
+    @property
+    def _ends(self) -> bool:
+        return self._is_over or self._whereabouts.is_closed
+
     async def go_on_from(self, position: int, to: Destination, first: AsyncIterator[Batch] | None) -> None:
         """Begin after a position, with events that come from a member already, if it still has the session."""
         self._position, self._place = position, await self._whereabouts.find(self._root_id)
@@ -91,7 +95,7 @@ class StitchedWatch:
 
     async def batches(self, keepalive_s: float) -> AsyncGenerator[Batch, None]:
         pause_s = _FIRST_PAUSE_S
-        while not self._is_over:
+        while not self._ends:
             to = self._elsewhere
             with self._whereabouts.watching(self._root_id, self._place) as watched:
                 async with aclosing(self._leg(to, watched, keepalive_s)) as leg:
@@ -101,7 +105,7 @@ class StitchedWatch:
                             yield kept
                         if self._is_over:
                             return
-            if watched.place == self._place and not self._is_over:  # its member was lost, or has given the session up
+            if watched.place == self._place and not self._ends:  # its member was lost, or has given the session up
                 await asyncio.sleep(pause_s)
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
                 with suppress(StoreUnavailableError):  # it is looked for again

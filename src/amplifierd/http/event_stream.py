@@ -7,6 +7,7 @@ noticed at once, or with the next keepalive at the latest.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from typing import Any
@@ -14,10 +15,13 @@ from typing import Any
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from amplifier_core.exceptions import AmplifierError
 from amplifierd.daemon.event_watch import Batch, Watch
 from amplifierd.daemon.published_event import PublishedEvent
 
 from .request_body import client_gone
+
+logger = logging.getLogger(__name__)
 
 MEDIA_TYPE = "text/event-stream"
 HEADERS = {"Cache-Control": "no-cache, no-transform", "X-Accel-Buffering": "no"}
@@ -89,9 +93,12 @@ class EventStreamResponse(Response):
             await send({"type": "http.response.body", "body": data, "more_body": more})
 
         await write(RETRY)
-        async with aclosing(self._frames()) as frames:
-            async for data in frames:
-                await write(data)
+        try:
+            async with aclosing(self._frames()) as frames:
+                async for data in frames:
+                    await write(data)
+        except AmplifierError as error:  # the store is away, or this daemon ends: whoever watches comes back
+            logger.info("a stream of events is broken off: %s", error)
         await write(b"", more=False)
 
     async def _frames(self) -> AsyncGenerator[bytes, None]:

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from amplifier_core.exceptions import AmplifierError
@@ -128,6 +128,8 @@ class RequestGuard:
     async def _run(self, scope: Scope, receive: Receive, answer: ResponseHeaders) -> None:
         try:
             await self._app(scope, receive, answer.send)
+        except ClientDisconnect:
+            logger.info("%s %s: the client left before the request was whole", scope["method"], scope["path"])
         except Exception as error:
             logger.exception("%s %s failed", scope["method"], scope["path"])
             if answer.status is not None:

@@ -156,3 +156,18 @@ async def _moving(tree: Tree, watch: StitchedWatch) -> AsyncIterator[Any]:
         await asyncio.sleep(0.2)
         tree.move(None)
     looking.cancel()
+
+
+async def test_it_ends_with_this_daemon_also_while_another_one_holds_the_session() -> None:
+    tree = Tree()
+    tree.move("member_b")
+    watch = tree.watch()
+    await watch.begin()
+    batches = watch.batches(KEEPALIVE_S)
+    assert [event.name for event in await anext(batches)] == ["stream:connected"]
+
+    coming = asyncio.ensure_future(anext(batches, None))
+    await asyncio.sleep(0)
+    tree.whereabouts.close()
+
+    assert await asyncio.wait_for(coming, 10) is None
