@@ -80,8 +80,10 @@ def client(url: str, home: Home) -> Iterator[openai.OpenAI]:
 
 
 def test_valid_profiles_are_the_models(client: openai.OpenAI) -> None:
-    listed = [model.id for model in client.models.list()]
-    assert {MODEL, "foundation/offline"} <= set(listed)
+    expected, limit = {MODEL, "foundation/offline"}, time.monotonic() + 60
+    while not expected <= {model.id for model in client.models.list()}:  # the collection's come with the first start
+        assert time.monotonic() < limit
+        time.sleep(0.05)
     assert client.models.retrieve(MODEL).owned_by == "amplifier"
     with pytest.raises(openai.NotFoundError) as refused:
         client.models.retrieve("local/nobody")
