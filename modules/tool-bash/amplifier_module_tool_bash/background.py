@@ -14,6 +14,7 @@ from amplifier_kit.tools.input import os_failure
 from amplifier_kit.tools.runs import run_to_end
 
 from .launch import END_GRACE_S, Announcement, Launch
+from .starts import Starts
 
 _PROGRESS = "Both outputs go to the log file. Look into it for progress"
 
@@ -21,8 +22,8 @@ _PROGRESS = "Both outputs go to the log file. Look into it for progress"
 class BackgroundCommands:
     """The background commands of one session; each writes to a private log file and is reaped when it ends."""
 
-    def __init__(self, log_dir: Path | None, coordinator: Any) -> None:
-        self._log_dir = log_dir
+    def __init__(self, log_dir: Path | None, coordinator: Any, starts: Starts) -> None:
+        self._log_dir, self._starts = log_dir, starts
         self._coordinator = coordinator
         self._programs: list[Program] = []
         self._watchers: dict[Program, asyncio.Task[None]] = {}
@@ -34,6 +35,23 @@ class BackgroundCommands:
 
     async def start(self, launch: Launch) -> ToolResult:
         """Start a command and say where it can be found; raises `ToolFailure`."""
+        with self._starts.one():
+            program, log_file = await self._started(launch)
+        ending = (
+            "no other command can reach it, it ends with the session"
+            if program.has_namespace
+            else f"end the command with: kill -- -{program.pid}"
+        )
+        return ToolResult(
+            output={
+                "pid": program.pid,
+                "message": f"Command started in the background with PID {program.pid}",
+                "note": "; ".join(filter(None, [launch.shell.note, _PROGRESS, ending])),
+                "log_file": str(log_file),
+            }
+        )
+
+    async def _started(self, launch: Launch) -> tuple[Program, Path]:
         descriptor, log_file = await run_to_end(asyncio.to_thread(self._create_log))
         try:
             with os.fdopen(descriptor, "wb") as log:
@@ -51,19 +69,7 @@ class BackgroundCommands:
         self._programs.append(program)
         self._watchers[program] = watcher = asyncio.create_task(_watch(program, announcement, log_file))
         watcher.add_done_callback(lambda _: self._watchers.pop(program, None))
-        ending = (
-            "no other command can reach it, it ends with the session"
-            if program.has_namespace
-            else f"end the command with: kill -- -{program.pid}"
-        )
-        return ToolResult(
-            output={
-                "pid": program.pid,
-                "message": f"Command started in the background with PID {program.pid}",
-                "note": "; ".join(filter(None, [launch.shell.note, _PROGRESS, ending])),
-                "log_file": str(log_file),
-            }
-        )
+        return program, log_file
 
     async def close(self, *, is_killing: bool) -> None:
         """End what lives in a sandbox of its own, with `is_killing` everything that was started, and stop watching."""

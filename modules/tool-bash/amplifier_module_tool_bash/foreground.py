@@ -12,6 +12,7 @@ from amplifier_kit.tools.runs import run_to_end
 
 from .launch import END_GRACE_S, Announcement, Launch
 from .output import Capture, PipeReader
+from .starts import Starts
 
 _DRAIN_S = 0.5
 _STILL_OPEN = "processes started by the command are still running; what they print from now on is not shown"
@@ -20,8 +21,8 @@ _STILL_OPEN = "processes started by the command are still running; what they pri
 class ForegroundCommands:
     """The commands of one session that are being waited for."""
 
-    def __init__(self, max_output_bytes: int, coordinator: Any) -> None:
-        self._max_output_bytes = max_output_bytes
+    def __init__(self, max_output_bytes: int, coordinator: Any, starts: Starts) -> None:
+        self._max_output_bytes, self._starts = max_output_bytes, starts
         self._coordinator = coordinator
         self._programs: set[Program] = set()
 
@@ -31,9 +32,10 @@ class ForegroundCommands:
         Raises `ToolFailure` when it cannot be started.
         """
         loop = asyncio.get_running_loop()
-        program = await launch.start(subprocess.PIPE, subprocess.PIPE)
+        with self._starts.one():
+            program = await launch.start(subprocess.PIPE, subprocess.PIPE)
+            self._programs.add(program)
         deadline = loop.time() + timeout_s
-        self._programs.add(program)
         announcement = Announcement(self._coordinator, launch, program.pid, whole(timeout_s))
         out, err = Capture("stdout", self._max_output_bytes), Capture("stderr", self._max_output_bytes)
         pipes = cast("tuple[IO[bytes], IO[bytes]]", (program.stdout, program.stderr))  # both were asked for

@@ -18,6 +18,7 @@ from .foreground import ForegroundCommands, whole
 from .launch import Launch, LaunchPad, Shell, find_shell
 from .safety import SafetyResult
 from .settings import Settings
+from .starts import Starts
 
 logger = logging.getLogger(__name__)
 
@@ -100,8 +101,9 @@ class BashTool(AnsweringTool):
         self.description = _DESCRIPTION.format(timeout=whole(self.settings.timeout_s))
         self._coordinator = coordinator
         self._working_dir = WorkingDir(self.settings.working_dir, coordinator)
-        self._foreground = ForegroundCommands(self.settings.max_output_bytes, coordinator)
-        self._background = BackgroundCommands(self.settings.background_log_dir, coordinator)
+        self._starts = Starts()
+        self._foreground = ForegroundCommands(self.settings.max_output_bytes, coordinator, self._starts)
+        self._background = BackgroundCommands(self.settings.background_log_dir, coordinator, self._starts)
         self._pad = LaunchPad(self.settings, coordinator)
         self._active = 0
         self._has_told = False
@@ -123,6 +125,7 @@ class BashTool(AnsweringTool):
 
     async def close(self) -> None:
         """End what is still being waited for, and background commands: all that are sandboxed, others as configured."""
+        await self._starts.wait()
         await self._foreground.close()
         await self._background.close(is_killing=self.settings.kill_background_on_cleanup)
 

@@ -11,6 +11,7 @@ from amplifier_module_tool_bash import BashTool
 from amplifier_module_tool_bash.foreground import ForegroundCommands
 from amplifier_module_tool_bash.launch import LaunchPad, find_shell
 from amplifier_module_tool_bash.settings import Settings
+from amplifier_module_tool_bash.starts import Starts
 
 from amplifier_core.testing import MockCoordinator, wait_for
 from amplifier_kit.consent import Consent
@@ -242,7 +243,7 @@ async def test_without_bash_a_plain_shell_runs_the_command_and_says_so(
     pad = LaunchPad(Settings({"sandbox": "off"}), None)
     launch = pad.prepare("echo hi", shell, tmp_path, Consent.UNGUARDED, [])
 
-    result = await ForegroundCommands(100, None).run(launch, 5.0)
+    result = await ForegroundCommands(100, None, Starts()).run(launch, 5.0)
 
     assert (result.output["stdout"], shell.name) == ("hi\n", "sh")
     assert "bash is not installed" in result.output["note"]

@@ -109,6 +109,22 @@ async def test_cleanup_ends_a_command_that_is_still_waited_for(shell: Any, start
     assert len(shell.told("tool-bash:finished")) == 1
 
 
+@pytest.mark.parametrize("is_background", [False, True])
+async def test_cleanup_ends_a_command_that_is_just_being_started(
+    mount_shell: Any, started: Any, is_background: bool
+) -> None:
+    shell = await mount_shell(kill_background_on_cleanup=True)
+    for _ in range(5):
+        running = asyncio.create_task(shell.run("sleep 60; true", run_in_background=is_background))
+        while not started.pids():  # noqa: ASYNC110 - seen before the tool knows of it
+            await asyncio.sleep(0)
+
+        await shell.cleanup()
+
+        assert started.pids() == []
+        await running
+
+
 async def test_what_was_printed_before_the_timeout_is_kept(shell: Any) -> None:
     result = await shell.run("echo out; echo err >&2; sleep 60", timeout=0.2)
 
