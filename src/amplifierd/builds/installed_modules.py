@@ -8,6 +8,7 @@ import sys
 from dataclasses import dataclass
 from importlib.machinery import PathFinder
 from pathlib import Path
+from threading import Lock
 
 from amplifier_core import sys_path
 from amplifier_core.packages import ENTRY_POINT_GROUP, folder_name, package_name
@@ -46,6 +47,7 @@ class InstalledModules:
 
 
 _known: dict[tuple[tuple[str, int], ...], InstalledModules] = {}
+_lock = Lock()
 
 
 def installed_modules() -> InstalledModules:
@@ -54,10 +56,11 @@ def installed_modules() -> InstalledModules:
     What was found is remembered while the directories of installed packages are unchanged.
     """
     state = _installation()
-    if state not in _known:
-        _known.clear()
-        _known[state] = InstalledModules([entry for entry, _ in state])
-    return _known[state]
+    with _lock:  # those who ask meanwhile want the same
+        if state not in _known:
+            _known.clear()
+            _known[state] = InstalledModules([entry for entry, _ in state])
+        return _known[state]
 
 
 def _installation() -> tuple[tuple[str, int], ...]:
@@ -76,11 +79,12 @@ def _installation() -> tuple[tuple[str, int], ...]:
 def _by_entry_points(entries: list[str]) -> dict[str, InstalledModule]:
     found: dict[str, InstalledModule] = {}
     for distribution in importlib.metadata.distributions(path=entries):
-        for point in distribution.entry_points:
-            if point.group == ENTRY_POINT_GROUP and point.name not in found:
-                path = _find_path(point.module, entries)
-                if path is not None:
-                    found[point.name] = InstalledModule(path, distribution.version)
+        points = [point for point in distribution.entry_points if point.group == ENTRY_POINT_GROUP]
+        version = distribution.version if points else None  # reading it takes milliseconds
+        for point in points:
+            path = _find_path(point.module, entries) if point.name not in found else None
+            if path is not None:
+                found[point.name] = InstalledModule(path, version)
     return found
 
 
