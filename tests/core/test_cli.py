@@ -5,8 +5,13 @@ import subprocess
 import sys
 import sysconfig
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
+
+import warm_python
 
 import amplifier_core
 from amplifier_core import validation
@@ -42,10 +47,15 @@ def write_module(folder: Path, source: str) -> Path:
 
 
 def run(*arguments: str | Path, command: str = "module", **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run the command as a process; the script, and what needs an environment of its own, in a new interpreter."""
     words = [*COMMANDS[command], *map(str, arguments)]
-    return subprocess.run(
-        words, capture_output=True, encoding="utf-8", env={**os.environ, "PYTHONUTF8": "1", **environment}, check=False
-    )
+    options: Any = {
+        "capture_output": True,
+        "encoding": "utf-8",
+        "env": {**os.environ, "PYTHONUTF8": "1", **environment},
+    }
+    start = warm_python.run if command == "module" and not environment else subprocess.run
+    return start(words, **options)
 
 
 @pytest.fixture

@@ -12,6 +12,8 @@ import pytest
 from amplifier_core import AmplifierSession
 from amplifier_core.module_sources import ModuleLoadError
 
+pytestmark = pytest.mark.usefixtures("frozen_past")
+
 TOOL = """
     from amplifier_core import ToolResult
     from .answers import ANSWER

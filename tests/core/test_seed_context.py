@@ -1,13 +1,16 @@
 """The snippets of the published context contract work as they are written there."""
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
+
+sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
+
+import warm_python
 
 from amplifier_core import ContextManager, ModuleCoordinator, ProviderInfo
 from amplifier_core.testing import EventRecorder, MockContextManager, TestCoordinator
@@ -338,7 +341,7 @@ async def test_the_context_runs_in_a_session_with_its_config(modules: Any, modul
 def test_the_validation_command_passes(module: Any) -> None:
     command = [sys.executable, "-m", "amplifier_core", "validate", str(module.folder), "--type", "context"]
 
-    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    run = warm_python.run(command, capture_output=True, text=True)
 
     assert (run.returncode, "PASSED" in run.stdout) == (0, True), run.stdout + run.stderr
 

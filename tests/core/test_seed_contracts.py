@@ -1,13 +1,17 @@
 """The snippets of the published contracts for tools, providers and hooks work as they are written there."""
 
 import asyncio
-import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
+
+sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
+
+import warm_python
 
 from amplifier_core import (
     AmplifierSession,
@@ -290,7 +294,7 @@ class TestEveryModule:
         folder = written(module_id).folder
         command = [sys.executable, "-m", "amplifier_core", "validate", f"./{module_id}", *options]
 
-        run = subprocess.run(command, cwd=folder.parent, capture_output=True, text=True, check=False)
+        run = warm_python.run(command, cwd=folder.parent, capture_output=True, text=True)
 
         assert (run.returncode, "PASSED" in run.stdout, "✗" in run.stdout) == (0, True, False), run.stdout + run.stderr
 

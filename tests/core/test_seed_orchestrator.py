@@ -1,11 +1,15 @@
 """The snippets of the published orchestrator contract work as they are written there."""
 
-import subprocess
 import sys
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
+
+sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
+
+import warm_python
 
 from amplifier_core import (
     ApprovalRequest,
@@ -248,7 +252,7 @@ async def test_the_session_spelling_mounts_at_the_orchestrators_place(code: Modu
 def test_the_validation_command_passes(module: Any) -> None:
     command = [sys.executable, "-m", "amplifier_core", "validate", str(module.folder), "--type", "orchestrator"]
 
-    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    run = warm_python.run(command, capture_output=True, text=True)
 
     assert (run.returncode, "PASSED" in run.stdout) == (0, True), run.stdout + run.stderr
 

@@ -13,6 +13,8 @@ import pytest
 
 from amplifier_core import AmplifierSession, HookResult
 
+pytestmark = pytest.mark.usefixtures("frozen_past")
+
 SESSIONS = 400
 BALLAST = 50_000
 ALLOWED_GROWTH = 20_000  # bytes over 200 sessions; a single one that stayed would weigh more than its ballast
