@@ -1,9 +1,9 @@
 """The entry points of installed modules, read again only when the environment changed."""
 
 import importlib.metadata
+import os
 import sys
 from importlib.metadata import EntryPoint
-from pathlib import Path
 from typing import Any
 
 from .packages import ENTRY_POINT_GROUP
@@ -24,7 +24,7 @@ def entry_points() -> list[EntryPoint]:
     if importlib.metadata.entry_points is not _read:
         return list(importlib.metadata.entry_points(group=ENTRY_POINT_GROUP))
     ours = held_entries()
-    directories = tuple((entry, _modified(entry)) for entry in sys.path if entry not in ours)
+    directories = [(entry, _modified(entry)) for entry in sys.path if entry not in ours]
     if _cache[0] != directories:
         _cache = (directories, list(_read(group=ENTRY_POINT_GROUP)))
     return _cache[1]
@@ -32,6 +32,6 @@ def entry_points() -> list[EntryPoint]:
 
 def _modified(entry: str) -> int:
     try:
-        return Path(entry).stat().st_mtime_ns
+        return os.stat(entry or ".").st_mtime_ns  # noqa: PTH116 - asked of every directory for every module
     except (OSError, ValueError):
         return 0

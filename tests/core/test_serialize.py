@@ -117,9 +117,9 @@ values = st.recursive(
         st.lists(inner, max_size=4).map(tuple),
         st.sets(st.integers() | st.text(), max_size=4),
         st.dictionaries(st.integers() | st.text() | st.none() | st.just(Colour.RED), inner, max_size=4),
-        inner.map(lambda value: Anything(value=value)),
-        inner.map(Slotted),
-        inner.map(lambda value: Loose(value=value)),
+        st.builds(lambda value: Anything(value=value), inner),  # what is mapped is taken apart at every level
+        st.builds(Slotted, inner),
+        st.builds(lambda value: Loose(value=value), inner),
     ),
 )
 json_data = st.recursive(
