@@ -15,7 +15,7 @@ from amplifier_system.processes import spawn
 
 _SHELL = "/bin/sh"
 # Its input ends without a line when our process does; where the group is announced has to be another descriptor.
-_WATCH = 'read -r group <&1 || exit; read -r _ || kill -s KILL -- "-$group"'
+_WATCH = 'read -r group <&1 || exit; read -r _ || kill -KILL "-$group"'
 _ANNOUNCE = 'echo $$ > /proc/self/fd/$1 && shift && exec "$@"'
 
 
