@@ -15,7 +15,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections import Counter
 from pathlib import Path
 
 import amplifierd
@@ -45,10 +44,9 @@ async def show_phases(home: amplifierd.Home) -> None:
 
 
 def _modules(locked: list[tuple[str, str]]) -> str:
-    """Name the modules that answer, and count those that help them."""
-    named = [name for section, name in locked if section in ("orchestrator", "context", "providers")]
-    counts = Counter(section for section, _ in locked)
-    return ", ".join([*named, f"{counts['tools']} tools", f"{counts['hooks']} hooks"])
+    """Name the modules, and count the tools among them."""
+    named = [name for section, name in locked if section in ("orchestrator", "context", "providers", "hooks")]
+    return ", ".join([*named, f"{sum(section == 'tools' for section, _ in locked)} tools"])
 
 
 def tell(phase: str, text: str) -> None:

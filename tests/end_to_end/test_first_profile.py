@@ -40,7 +40,6 @@ def test_it_shows_what_is_locked(printed: str) -> None:
         ("tools", "tool-search", "installed"),
         ("tools", "tool-todo", "installed"),
         ("hooks", "hooks-redaction", "installed"),
-        ("hooks", "hooks-logging", "installed"),
         ("contexts", "foundation", "local"),
     ]
 

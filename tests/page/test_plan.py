@@ -49,7 +49,7 @@ def test_a_module_shows_its_hash_and_the_line_that_set_each_value(page: Page, of
 
 def test_hooks_are_shown_by_event(page: Page, offline: str) -> None:
     visit(page, f"/app/sessions/{offline}/plan")
-    row = page.get_by_role("row", name="hooks-logging")
+    row = page.get_by_role("row", name="hooks-redaction")
     expect(row.get_by_role("cell").nth(1)).to_contain_text("event")
 
     row.get_by_role("button").click()

@@ -61,22 +61,21 @@ def test_every_profile_descends_from_the_common_parent(shipped: Any, name: str, 
         (
             "base",
             "loop-streaming context-simple provider-anthropic provider-openai "
-            "tool-filesystem tool-search tool-todo tool-web hooks-redaction hooks-logging",
+            "tool-filesystem tool-search tool-todo tool-web hooks-redaction",
         ),
         (
             "offline",
-            "loop-streaming context-simple provider-mock "
-            "tool-filesystem tool-search tool-todo hooks-redaction hooks-logging",
+            "loop-streaming context-simple provider-mock tool-filesystem tool-search tool-todo hooks-redaction",
         ),
         (
             "coding",
             "loop-streaming context-simple provider-anthropic provider-openai tool-filesystem tool-search tool-todo "
-            "tool-web tool-bash tool-task hooks-redaction hooks-logging hooks-approval",
+            "tool-web tool-bash tool-task hooks-redaction hooks-approval",
         ),
         (
             "research",
             "loop-streaming context-simple provider-anthropic provider-openai "
-            "tool-filesystem tool-search tool-todo tool-web tool-task hooks-redaction hooks-logging",
+            "tool-filesystem tool-search tool-todo tool-web tool-task hooks-redaction",
         ),
     ],
 )
@@ -163,14 +162,10 @@ def test_the_readme_names_every_file(shipped: Any) -> None:
 
 @pytest.mark.usefixtures("keys")
 async def test_modules_know_every_configuration_key_they_are_given(
-    shipped: Any, name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    shipped: Any, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     sections = shipped.merged(name).sections
-    hooks = [
-        {**entry, "config": {**entry.get("config", {}), **_places(entry["module"], tmp_path)}}
-        for entry in sections["hooks"]
-    ]
-    plan = {"session": sections["session"], **{key: sections[key] for key in ("providers", "tools")}, "hooks": hooks}
+    plan = {key: sections[key] for key in ("session", "providers", "tools", "hooks")}
 
     with caplog.at_level(logging.WARNING):
         async with AmplifierSession(plan) as session:
@@ -178,11 +173,6 @@ async def test_modules_know_every_configuration_key_they_are_given(
 
     assert failures == []
     assert [record.getMessage() for record in caplog.records] == []
-
-
-def _places(module_id: str, directory: Path) -> dict[str, Any]:
-    """Return what whoever runs a session adds, so that its log is not in the user's home."""
-    return {"session_log_template": f"{directory}/{{session_id}}.jsonl"} if module_id == "hooks-logging" else {}
 
 
 @pytest.mark.usefixtures("keys")
