@@ -32,6 +32,7 @@ logger = logging.getLogger(__name__)
 _MOST_S = 10.0
 _LOAD = 4
 _REST_S = 1.0
+_ASK_S = 0.3  # between two looks into the database, each of which connects to it
 
 
 class Gate:
@@ -70,7 +71,7 @@ class Gate:
         assert self.place.find_holder(client.session_id) is not holder
         await asyncio.to_thread(holder.thaw)
         await self._completed(client, await self._submit(client, "look note"))
-        await until(lambda: self.place.is_member(holder))
+        await until(lambda: self.place.is_member(holder), pause_s=_ASK_S)
 
     async def partition(self) -> None:
         """The holder cannot reach the database, without noticing at first, until others have gone on."""
@@ -80,12 +81,12 @@ class Gate:
         with self._takeover(client):
             for proxy in holder.proxies:
                 proxy.stop()
-            await until(lambda: self.place.find_holder(client.session_id) not in (holder, None))
+            await until(lambda: self.place.find_holder(client.session_id) not in (holder, None), pause_s=_ASK_S)
         for proxy in holder.proxies:
             proxy.go()
         await self._interrupted(client, running)
         await self._completed(client, waiting)
-        await until(lambda: self.place.is_member(holder))
+        await until(lambda: self.place.is_member(holder), pause_s=_ASK_S)
 
     async def cut_connections(self) -> None:
         """Every connection to the database is cut, again and again; no turn ends because of it."""

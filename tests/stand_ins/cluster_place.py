@@ -181,8 +181,8 @@ def _local(module: str, config: dict[str, Any]) -> dict[str, Any]:
     return {"module": module, "source": str(MODULES / module), "config": config}
 
 
-async def until(condition: Callable[[], bool], patience_s: float = 60.0) -> None:
-    """Wait until something outside of this process has happened."""
-    async with asyncio.timeout(patience_s):
+async def until(condition: Callable[[], bool], *, pause_s: float = 0.05) -> None:
+    """Wait until something outside of this process has happened; look again after each pause."""
+    async with asyncio.timeout(60.0):
         while not condition():  # noqa: ASYNC110 - it happens in another process
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(pause_s)

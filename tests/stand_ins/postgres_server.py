@@ -26,6 +26,7 @@ FAST = {"fsync": "off", "full_page_writes": "off", "max_connections": "300", "sh
 
 _START_S = 90.0
 _POLL_S = 0.05
+_WATCH_S = 0.5
 
 
 def shared_server(run_directory: Path, run_pid: int) -> str:
@@ -62,7 +63,7 @@ def keep(told: Path, run_pid: int) -> None:
         written.write_text(json.dumps({"address": server.address("x").removesuffix("/x"), "keeper": os.getpid()}))
         written.rename(told)
         while find_start(run_pid) == begun:
-            time.sleep(_POLL_S)
+            time.sleep(_WATCH_S)
     finally:
         server.kill()
         shutil.rmtree(directory, ignore_errors=True)
