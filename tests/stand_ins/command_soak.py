@@ -104,6 +104,8 @@ class Command:
         assert process.stdout is not None
         shown: list[str] = []
         for line in process.stdout:
+            if not line.endswith("\n"):  # more than a pipe holds, and killed while it was written
+                break
             shown.append(json.loads(line)["event"])
             if shown.count(event) == 1 and shown[-1] == event:
                 time.sleep(delay_s)
