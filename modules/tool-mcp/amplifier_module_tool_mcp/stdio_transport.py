@@ -100,7 +100,7 @@ class StdioTransport:
         self._reading = asyncio.create_task(self._read(out))
         self._draining = asyncio.create_task(self._output.drain(err))
         self._tasks += [self._reading, self._draining]
-        self._tasks += [asyncio.create_task(self._write()), asyncio.create_task(self._watch(tree))]
+        self._tasks += [asyncio.create_task(self._write(tree)), asyncio.create_task(self._watch(tree))]
         return incoming, outgoing
 
     async def _read(self, out: asyncio.StreamReader) -> None:
@@ -127,15 +127,17 @@ class StdioTransport:
             await self._output.add(f"not a message: {text}")
             return None
 
-    async def _write(self) -> None:
+    async def _write(self, tree: Process) -> None:
         try:
             async for item in self._to_send:
                 text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
                 self._stdin.write(text.encode() + b"\n")
                 await self._stdin.drain()
         except OSError:
-            self.problem = self.problem or "the server closed its stdin"
-            self._received.close()
+            await _within(_LAST_WORDS_S, tree.wait())
+            if tree.returncode is None:  # otherwise it closed its stdin because it exited
+                self.problem = self.problem or "the server closed its stdin"
+                self._received.close()
 
     async def _watch(self, tree: Process) -> None:
         """End the connection with the server, even if something it started holds its stdout open."""
