@@ -144,7 +144,8 @@ def git_calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], l
 
 
 class SlowRemote:
-    """A repository over ssh, by a stand-in for ssh that waits while `gate` exists and notes every connection."""
+    """A repository over ssh, by a stand-in for ssh that notes every connection; while `gate` exists, those that come
+    after as many as it says wait."""
 
     def __init__(self, folder: Path, repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
         folder.mkdir()
@@ -157,7 +158,8 @@ class SlowRemote:
             'case "$*" in *" -G "*) exit 0;; esac\n'
             f'echo "$*" >> "{self.log}"\n'
             f'if [ -s "{self.failures}" ]; then sed -i 1d "{self.failures}"; echo "early end" >&2; exit 1; fi\n'
-            f'while [ -e "{self.gate}" ]; do sleep 0.02; done\n'
+            f'while passing=$(cat "{self.gate}" 2>/dev/null) && [ "$(wc -l < "{self.log}")" -gt "$passing" ]; '
+            "do sleep 0.02; done\n"
             "for command; do :; done\n"
             'exec /bin/sh -c "$command"\n'
         )
@@ -165,8 +167,9 @@ class SlowRemote:
         self.log.touch()
         monkeypatch.setenv("GIT_SSH_COMMAND", str(script))
 
-    def close(self) -> None:
-        self.gate.touch()
+    def close(self, *, after: int = 0) -> None:
+        """Have connections wait, but for so many further ones."""
+        self.gate.write_text(str(len(self.connections()) + after))
 
     def open(self) -> None:
         self.gate.unlink()

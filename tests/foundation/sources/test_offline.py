@@ -121,7 +121,8 @@ async def test_a_fetch_that_fails_does_not_lose_what_was_known(
 ) -> None:
     known = await sources.resolve(f"{slow_remote.source}@main")
     slow_remote.repository.commit({"bundle.md": "changed"})
-    hasty = Sources(cache_dir, limits=replace(limits, fetch_timeout_s=0.01))
+    hasty = Sources(cache_dir, limits=replace(limits, fetch_timeout_s=0.2))
+    slow_remote.close(after=1)  # the one that asks what there is
 
     hurried = await hasty.resolve(f"{slow_remote.source}@main", refresh=True)
 
