@@ -16,6 +16,7 @@ from amplifierd.exceptions import (
     NotReadyError,
     SessionHeldError,
     SessionNotFoundError,
+    SessionStateError,
 )
 from amplifierd.home import Home
 from amplifierd.live_sessions import LiveEvent, OnEvent
@@ -208,14 +209,21 @@ class Placement:
         if placed is None or submission is None:
             return
         self.placed[session_id] = self.placed.pop(session_id)  # those that rest longest come first
-        failure = error_of(error) if error is not None else None
+        failure = self.seen_from_here(error_of(error)) if error is not None else None
         if not is_told and not self._is_told_elsewhere(failure):
             self._on_event(untold_end(session_id, correlation_id, placed.root_id, failure))
         submission.settle(result, failure)
 
+    def seen_from_here(self, error: Exception) -> Exception:
+        """Return what an error means: a worker that ends with its daemon knows only that its sessions are closed."""
+        if self.is_closed and isinstance(error, SessionStateError):
+            return NotReadyError("the daemon is stopping", hint="try again when it is back")
+        return error
+
     def _is_told_elsewhere(self, failure: Exception | None) -> bool:
-        """Say whether another member took the session over, and tells how its turn ended."""
-        return isinstance(failure, HoldLostError | MemberFencedError) and not self._home.settings.store.is_files
+        """Say whether another member has the session, or will, and tells how its turn ended."""
+        is_left = isinstance(failure, HoldLostError | MemberFencedError | NotReadyError)
+        return is_left and not self._home.settings.store.is_files
 
     def _hear_unloaded(self, session_id: str) -> None:
         placed = self.placed.pop(session_id, None)

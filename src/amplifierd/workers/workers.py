@@ -165,6 +165,9 @@ class Workers:
                 answer = await placed.worker.call("submit", **submission.params())
         except NotReadyError:  # the worker ended; whether the turn had begun is known when the session is brought back
             return SubmittedTurn(session_id, submission.correlation_id, "accepted", submission.result)
+        except SessionStateError as error:
+            placed.take_back(submission)
+            raise self._placement.seen_from_here(error) from None
         except BaseException:
             placed.take_back(submission)
             raise
@@ -197,9 +200,7 @@ class Workers:
         try:
             return await placed.worker.ask(method, patience_s=self._patience_s, session_id=placed.session_id, **params)
         except SessionStateError as error:
-            if self._placement.is_closed:  # its worker has closed the session, and is about to end
-                raise NotReadyError("the daemon is stopping", hint="try again when it is back") from error
-            raise
+            raise self._placement.seen_from_here(error) from None
 
     async def cancellation(self, session_id: str) -> dict[str, Any]:
         placed = self._placement.find(session_id)
