@@ -51,9 +51,15 @@ def open_cluster(daemon: Daemon, address: str | None) -> Cluster | None:
         labels=labels_of(settings.cluster),
         load=lambda: load_of(daemon),
         take_over=lambda session_id: take_over(daemon, session_id),
-        on_fenced=daemon.live.abandon,
+        on_fenced=lambda: abandon(daemon),
         tls=member_tls(settings),
     )
+
+
+async def abandon(daemon: Daemon) -> None:
+    """Let go of everything that a daemon has as a member which others fenced, before it is a member again."""
+    await daemon.turns.abandon()
+    await daemon.live.abandon()
 
 
 async def take_over(daemon: Daemon, session_id: str) -> None:

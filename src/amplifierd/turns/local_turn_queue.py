@@ -31,6 +31,9 @@ class LocalTurnQueue:
     async def drain(self) -> None:
         """Do nothing: there are no others."""
 
+    async def abandon(self) -> None:
+        """Do nothing: nobody else can have them."""
+
     async def stop(self) -> None:
         if self._following is not None:
             self._following.cancel()

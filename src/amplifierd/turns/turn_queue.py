@@ -37,6 +37,10 @@ class TurnQueue(Protocol):
         """Have no further turns begin here; what waits is left to others. Returns when those that run have ended."""
         ...
 
+    async def abandon(self) -> None:
+        """Let go of every turn that was taken here: others have them, or will, and this process begins none of them."""
+        ...
+
     async def stop(self) -> None:
         """Have no further turns begin here, whatever becomes of those that wait."""
         ...

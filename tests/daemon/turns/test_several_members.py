@@ -1,8 +1,8 @@
 """Turns that several members share: run where their session is, asked for anywhere, and never lost or run twice."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +10,9 @@ import pytest
 import pytest_asyncio
 from psycopg import AsyncConnection
 from turn_bench import TurnBench, open_durable
-from worker_bench import PROMPT, faulty, until
+from worker_bench import FAULTS, PROMPT, faulty, until
 
+from amplifier_core.exceptions import AmplifierError
 from amplifierd.exceptions import IdempotencyConflictError, NowhereToRunError
 from amplifierd.live_sessions import TurnRequest
 from amplifierd.paths import Paths
@@ -106,6 +107,38 @@ async def test_a_turn_that_comes_back_to_a_member_which_was_fenced_is_known_to_r
         (folder / "go").touch()
 
         assert (await one.workers.result(submitted))["status"] == "completed"
+
+
+async def test_an_attempt_to_begin_a_turn_ends_when_its_member_is_fenced(postgres_address: str, tmp_path: Path) -> None:
+    async with open_durable(tmp_path, postgres_address) as one:
+        lingers = [{**FAULTS, "config": {"lingers": True}}]
+        session_id, folder = await one.workers.session([*faulty("wait"), "Said."], tools=lingers)
+        live, store = one.workers.live, one.workers.home.sessions.runtime.store
+        assert isinstance(store, PostgresStore)
+        await live.load(session_id)
+        async with one.workers.meanwhile(_quietly(live.unload(session_id))):
+            await until((folder / "ending").exists)
+            submitted = await one.turns.submit(session_id, TurnRequest(PROMPT))
+            await asyncio.sleep(0.3)  # it waits until the session has left its worker
+            assert await store.members.fence(store.members.own_id or "", by_operator=True)
+            await one.turns.abandon()
+            await live.abandon()
+        await store.members.join()
+        await one.turns.take_over(session_id)
+        await until((folder / "begun").exists)
+        await asyncio.sleep(0.5)
+        (folder / "go").touch()
+        (folder / "end").touch()
+
+        assert (await one.workers.result(submitted))["status"] == "completed"
+        await one.settle(session_id)
+        prompts = [each["content"] for each in await store.read_messages(session_id) if each["role"] == "user"]
+        assert prompts == [PROMPT]
+
+
+async def _quietly(work: Awaitable[object]) -> None:
+    with suppress(AmplifierError):  # its worker is killed
+        await work
 
 
 async def test_what_a_member_says_of_its_turns_after_it_was_fenced_is_not_heard(

@@ -74,6 +74,9 @@ class DurableTurnQueue:
             await self._left.leave_to_others()
         await self._left.leave_to_others()
 
+    async def abandon(self) -> None:
+        await self._runs.abandon()
+
     async def stop(self) -> None:
         self._is_stopped = True
         for task in self._tasks:

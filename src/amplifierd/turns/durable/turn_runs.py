@@ -91,13 +91,18 @@ class TurnRuns:
             await asyncio.wait(tuple(self._running), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         return bool(self._running)
 
+    async def abandon(self) -> None:
+        """Give up what was taken as a member that others fenced: who waits here would begin a turn a second time."""
+        running = tuple(self._running)
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
     async def close(self) -> None:
         """Wait a little until what came of those that run is kept; who has a session next finds out the rest."""
         if self._running:
-            _, rest = await asyncio.wait(tuple(self._running), timeout=_CLOSE_S)
-            for task in rest:
-                task.cancel()
-            await asyncio.gather(*rest, return_exceptions=True)
+            await asyncio.wait(tuple(self._running), timeout=_CLOSE_S)
+        await self.abandon()
 
     # --- taking
 
