@@ -45,7 +45,7 @@ _VARYING = {
     re.compile(r"\b(?:[0-9a-f]{8}|[0-9a-f]{12})\b"): "<id>",
     re.compile(r"\bin \d+\.\d+s\b"): "in <time>s",
     re.compile(r"\S+/first-run-\w+/"): "<temporary>/",
-    re.compile(r"\S*\.venv/bin/"): "",
+    re.compile(r"'[^'\n]*\.venv/bin/(\w+)'|\S*\.venv/bin/(\w+)"): r"\1\2",  # quoted where a folder has a space
 }
 # What cannot be run again inside of a test run, and what stands for it.
 _STAND_INS = {"make run": f"python {shlex.quote(str(ROOT / 'examples/first_run.py'))}"}

@@ -209,7 +209,9 @@ class Placement:
         if placed is None or submission is None:
             return
         self.placed[session_id] = self.placed.pop(session_id)  # those that rest longest come first
-        failure = self.seen_from_here(error_of(error)) if error is not None else None
+        failure = error_of(error) if error is not None else None
+        if failure is not None and self._is_shared:  # a prompt that waited may still run elsewhere
+            failure = self.seen_from_here(failure)
         if not is_told and not self._is_told_elsewhere(failure):
             self._on_event(untold_end(session_id, correlation_id, placed.root_id, failure))
         submission.settle(result, failure)
@@ -222,8 +224,11 @@ class Placement:
 
     def _is_told_elsewhere(self, failure: Exception | None) -> bool:
         """Say whether another member has the session, or will, and tells how its turn ended."""
-        is_left = isinstance(failure, HoldLostError | MemberFencedError | NotReadyError)
-        return is_left and not self._home.settings.store.is_files
+        return self._is_shared and isinstance(failure, HoldLostError | MemberFencedError | NotReadyError)
+
+    @property
+    def _is_shared(self) -> bool:
+        return not self._home.settings.store.is_files
 
     def _hear_unloaded(self, session_id: str) -> None:
         placed = self.placed.pop(session_id, None)

@@ -7,7 +7,7 @@ import pytest
 import pytest_asyncio
 from worker_bench import FAULTS, PROMPT, WorkerBench, faulty, until
 
-from amplifierd.exceptions import NotReadyError
+from amplifierd.exceptions import NotReadyError, SessionStateError
 from amplifierd.live_sessions import TurnRequest
 
 
@@ -45,7 +45,7 @@ async def test_stopping_ends_turns_turns_prompts_away_and_lets_every_session_go(
         (folder / "end").touch()
 
     assert (await own.result(running))["status"] == "cancelled"
-    with pytest.raises(NotReadyError):
+    with pytest.raises(SessionStateError):
         await own.result(waiting)
     assert own.told(session_id)[-2:] == ["execution:done", "session:end"]
     assert own.live.workers() == []
