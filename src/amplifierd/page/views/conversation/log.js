@@ -5,9 +5,12 @@ import { fill, h, icon } from "../../lib/dom.js";
 import { costWord, duration, plural, sentence } from "../../lib/format.js";
 import { href, sessionHref } from "../../lib/router.js";
 import { perFrame } from "../../lib/state.js";
+import { onEvents } from "../../lib/stream.js";
 import { LiveMessage, messageElement } from "./message.js";
 import { Conversation } from "./model.js";
 import { ToolCards } from "./tool-card.js";
+
+const FIRST_WORD_MS = 3000;
 
 /** Shows a conversation and keeps it current. `actions` are what can be done with its turns; an agent's has none. */
 export class ConversationLog extends HTMLElement {
@@ -29,7 +32,7 @@ export class ConversationLog extends HTMLElement {
     this.#signal = signal;
     this.#onChange = onChange;
     this.model = new Conversation(id, { signal, changed: (kind) => this.#mark(kind) });
-    this.#cards = new ToolCards(this.model, (agent) => nestedAgent(agent, signal));
+    this.#cards = new ToolCards(this.model, (agent, began) => nestedAgent(agent, began, signal));
     approvals.subscribe(() => this.#mark("tools"), { signal, now: false });
   }
 
@@ -168,14 +171,25 @@ function isPictures({ content }) {
 }
 
 /** An agent's conversation inside the card of the call that started it; live while it works. */
-function nestedAgent(id, signal) {
+function nestedAgent(id, began, signal) {
   const box = h("div.nested", { role: "group", "aria-label": "The agent's conversation" }, h("p.muted.small", "Loading…"));
   const log = new ConversationLog(id, { signal, isAgent: true });
-  log.model.load().then(
+  untilStored(id, began, signal).then(() => log.model.load()).then(
     () => fill(box, h("p.small", h("a", { href: sessionHref(id) }, "Open as a session")), log),
     (error) => error.name !== "AbortError" && fill(box, h("p.muted.small", `Its conversation cannot be shown: ${error.message}`)),
   );
   return box;
+}
+
+/** Wait for the first word of an agent that was called just now: it is announced a moment before it is stored. */
+async function untilStored(id, began, signal) {
+  if (!(Date.now() - Date.parse(began) < FIRST_WORD_MS)) return;
+  const heard = new AbortController();
+  await new Promise((resolve) => {
+    onEvents(({ session_id: of }) => of === id && resolve(), { signal: AbortSignal.any([signal, heard.signal]) });
+    setTimeout(resolve, FIRST_WORD_MS);
+  });
+  heard.abort();
 }
 
 customElements.define("conversation-log", ConversationLog);

@@ -27,7 +27,7 @@ class ToolCard extends HTMLElement {
   #nested;
   #isFilled = false;
 
-  /** `nested(sessionId)` makes the element that shows an agent's conversation. */
+  /** `nested(sessionId, began)` makes the element that shows an agent's conversation; `began` is when it was called. */
   constructor(call, turn, model, nested) {
     super();
     this.#call = call;
@@ -71,7 +71,7 @@ class ToolCard extends HTMLElement {
     this.#isFilled = true;
     const known = this.#model.tools.get(this.#turn, this.#call.id);
     const content = [toolInput(this.#call)];
-    if (known?.child) content.push(this.#agent ??= this.#nested(known.child));
+    if (known?.child) content.push(this.#agent ??= this.#nested(known.child, known.began));
     else if (known?.output !== undefined && known?.output !== null) content.push(toolOutput(this.#call, known.output));
     else if (known?.status === "cut") content.push(h("p.muted", "It was cut off; there is no result."));
     fill(this.#body, content);
