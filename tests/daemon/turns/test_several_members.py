@@ -239,6 +239,30 @@ async def test_a_member_that_is_drained_ends_what_it_runs_and_leaves_the_rest_to
         assert third.workers.live.state(session_id) is None
 
 
+async def test_a_turn_that_is_just_being_taken_when_a_member_is_drained_is_not_lost(
+    postgres_address: str, tmp_path: Path
+) -> None:
+    async with open_durable(tmp_path, postgres_address) as one:
+        store = one.workers.home.sessions.runtime.store
+        assert isinstance(store, PostgresStore)
+        session_id, _ = await one.workers.session(["Said."])
+        own, rows = store.members.own_id or await store.join(), TurnRows(store.database)
+        await rows.submit(NewTurn("a turn", session_id, own, own, TurnRequest("Hello")), most=1)
+
+        async def keep_from_beginning(connection: AsyncConnection) -> None:
+            async with connection.transaction():
+                await connection.execute("SELECT FROM turns WHERE turn_id = 'a turn' FOR UPDATE")
+                await asyncio.sleep(1.5)
+
+        async with one.workers.meanwhile(store.database.read(keep_from_beginning)):
+            await asyncio.sleep(0.3)
+            await store.notifications.notify(CHANNEL)
+            await asyncio.sleep(0.5)
+            await one.turns.drain()
+
+        assert "result" in (await rows.results(["a turn"]))["a turn"]
+
+
 async def test_members_that_come_up_together_prepare_the_engine_once(postgres_address: str, tmp_path: Path) -> None:
     address = StoreAddress.parse(postgres_address)
     stores = [PostgresStore(Paths.from_environment(tmp_path), address) for _ in range(3)]

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from amplifier_core.exceptions import AmplifierError
+from amplifier_system.tasks import run_to_end
 from amplifierd.exceptions import (
     HoldLostError,
     MemberFencedError,
@@ -123,12 +124,19 @@ class TurnRuns:
 
     async def _take(self, member_id: str, worker_id: int) -> None:
         is_unsure, self._is_unsure = self._is_unsure, False
-        while (row := await self._rows.take(member_id, worker_id)) is not None:
-            self._begin(row, self._run(row) if row.state == "running" else self.refuse(row, _late(row)))
+        while await run_to_end(self._take_next(member_id, worker_id)):
+            pass
         known = {row.turn_id for row in self._running.values()}  # one that ends while we ask may have gone elsewhere
         for row in await self._rows.running(member_id) if is_unsure else ():
             if row.turn_id not in known:  # it was taken, and the answer was lost
                 self._begin(row, self._find_out(row))
+
+    async def _take_next(self, member_id: str, worker_id: int) -> bool:
+        """Take a turn, if there is one, and begin it: once it is taken, nobody else does."""
+        row = await self._rows.take(member_id, worker_id)
+        if row is not None:
+            self._begin(row, self._run(row) if row.state == "running" else self.refuse(row, _late(row)))
+        return row is not None
 
     def _begin(self, row: TurnRow, work: Coroutine[Any, Any, object]) -> None:
         """Do something about a turn, even if an earlier attempt, which others took from here, has not ended yet."""
