@@ -67,6 +67,15 @@ def works(sandbox: Sandbox, patience_s: float = _PATIENCE_S) -> bool:
     Raises:
         subprocess.TimeoutExpired: that is not known in time.
     """
+    try:
+        return _runs(sandbox, patience_s)
+    except OSError as exc:
+        logger.debug("%s cannot be used: %s", sandbox, exc)
+        return False
+
+
+def _runs(sandbox: Sandbox, patience_s: float) -> bool:
+    """Run a program in the sandbox; raises `OSError` and `TimeoutExpired`."""
     root = Path("/")
     confinement = Confinement(working_dir=root, hidden=Permissions.of(None, root).hidden)
     enclosure = sandbox.enclose(["true"], confinement, {"PATH": os.defpath})
@@ -81,9 +90,6 @@ def works(sandbox: Sandbox, patience_s: float = _PATIENCE_S) -> bool:
         finally:
             process.kill()
             process.wait()
-    except OSError as exc:
-        logger.debug("%s cannot be used: %s", sandbox, exc)
-        return False
     finally:
         enclosure.close()
         if enclosure.reports is not None:

@@ -1,6 +1,7 @@
 """Finding out whether there is a sandbox: by running one, never by looking for it."""
 
 import os
+import resource
 import stat
 import sys
 from pathlib import Path
@@ -29,6 +30,16 @@ def test_only_the_exit_of_the_whole_command_counts(tmp_path: Path, script: str, 
 @linux
 def test_a_program_that_is_not_there_is_no_sandbox(tmp_path: Path) -> None:
     assert not works(Bubblewrap(str(tmp_path / "missing"), disables_userns=True))
+
+
+@linux
+def test_a_sandbox_that_cannot_even_be_set_up_does_not_work() -> None:
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len([*Path("/proc/self/fd").iterdir()]), limits[1]))
+    try:
+        assert not works(Bubblewrap("bwrap", disables_userns=True))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
 @linux
