@@ -103,7 +103,7 @@ class StitchedWatch:
                         pause_s = _FIRST_PAUSE_S if batch else pause_s
                         if (kept := self._kept(batch)) or not batch:
                             yield kept
-                        if self._is_over:
+                        if self._ends:
                             return
             if watched.place == self._place and not self._ends:  # its member was lost, or has given the session up
                 await asyncio.sleep(pause_s)
