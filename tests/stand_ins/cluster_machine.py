@@ -95,9 +95,9 @@ class ClusterMachine(DaemonProcess):
             own = client.get("").raise_for_status().json()["member_id"]
             client.post(f"/members/{own}/drain").raise_for_status()
             limit = time.monotonic() + _PATIENCE_S
-            while any(one["holds"] for one in client.get("").json()["members"] if one["member_id"] == own):
-                assert time.monotonic() < limit, f"{self.name} still has sessions"
+            while (left := [one for one in _members(client, own) if one["holds"]]) and time.monotonic() < limit:
                 time.sleep(10 * _PAUSE_S)
+            assert not left, f"{self.name} still has sessions: {left}\n{self.log_tail()}"
 
     def stop(self) -> None:
         self.is_up = False
@@ -127,3 +127,8 @@ class ClusterMachine(DaemonProcess):
     def _wait(self) -> None:
         if self._process is not None:
             self._process.wait(10)
+
+
+def _members(client: httpx2.Client, member_id: str) -> list[dict[str, Any]]:
+    """Return what the cluster says of a member."""
+    return [one for one in client.get("").json()["members"] if one["member_id"] == member_id]

@@ -15,6 +15,7 @@ from urllib.request import urlopen
 import warm_python
 import yaml
 
+from amplifierd.daemon.log_files import LOG_FILE
 from amplifierd.daemon.run_file import find_running
 from amplifierd.paths import Paths
 
@@ -85,6 +86,11 @@ class DaemonProcess:
         while not self._is_ready():
             self._check(begun)
         self.ready_s = time.perf_counter() - begun
+
+    def log_tail(self, lines: int = 80) -> str:
+        """Return the end of its log, which says why it did not do what it should."""
+        path = self._paths.logs / LOG_FILE
+        return "\n".join(path.read_text(errors="replace").splitlines()[-lines:]) if path.exists() else "no log"
 
     def kill(self) -> None:
         """End it as a crash would; its workers end by themselves."""
