@@ -43,7 +43,7 @@ class Library:
         uri = self._uri_of(reference)
         if not names_subpath(uri):
             uri = cut_fragment(uri)[0] if "://" in uri else uri
-        return f"file://{uri}" if uri.startswith("/") else uri
+        return file_uri(Path(uri)) if uri.startswith("/") else uri
 
     def forget(self, key: str) -> None:
         """Take back that a bundle was loaded."""

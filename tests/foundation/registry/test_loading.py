@@ -67,6 +67,33 @@ async def test_local_sources(
     assert state.local_path in (str(path), str(path / "bundle.yaml"))
 
 
+async def test_a_path_with_a_hash_sign_is_not_mistaken_for_a_path_inside_another_directory(
+    write: Write, registry: BundleRegistry
+) -> None:
+    whole = write("a#b/bundle.yaml", "bundle: {name: whole}").parent
+    write("a/b/bundle.yaml", "bundle: {name: part}")
+
+    by_path = await registry.load(str(whole))
+    inside = await registry.load(f"file://{whole}")
+
+    assert (by_path.name, inside.name) == ("whole", "part")
+
+
+async def test_a_path_with_a_hash_sign_is_read_once_for_its_caller_and_those_who_include_it(
+    write: Write, registry: BundleRegistry
+) -> None:
+    base = write("a#b/base.yaml", "bundle: {name: base}")
+    derived = write("a#b/derived.yaml", "bundle: {name: derived}\nincludes: [./base.yaml]")
+
+    await registry.load(str(base))
+    base.write_text("bundle: {name: base, version: 9.0.0}", encoding="utf-8")
+    await registry.load(str(derived))
+
+    state = registry.get_state("base")
+    assert state is not None
+    assert (state.uri, state.version) == (str(base), "1.0.0")
+
+
 async def test_a_missing_file_an_empty_directory_and_an_unknown_name(write: Write, registry: BundleRegistry) -> None:
     with pytest.raises(BundleNotFoundError, match="File not found"):
         await registry.load("/no/such/bundle.md")
