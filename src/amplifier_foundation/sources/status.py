@@ -1,5 +1,6 @@
 """Whether a repository has something newer than the cache."""
 
+from dataclasses import replace
 from datetime import datetime
 
 from amplifier_foundation.exceptions import RefResolutionError
@@ -19,7 +20,7 @@ async def get_git_status(git: GitSource, reference: GitReference, ref: str) -> S
     fetched_at = git.fetched_at(commit) if commit else None
     name = reference.ref or "main"
     status = SourceStatus(
-        source_uri=shown(f"git+{reference.url}{f'@{reference.ref}' if reference.ref else ''}"),
+        source_uri=shown(str(replace(reference, subpath=None))),
         is_cached=fetched_at is not None,
         cached_at=_time(fetched_at),
         cached_ref=name,
