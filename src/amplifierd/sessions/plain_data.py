@@ -11,7 +11,6 @@ from amplifier_core.utils import json_safe
 _ATOMS = frozenset({bool, type(None)})
 _EXACT = 1 << 64  # smaller whole numbers stay as they are
 _DEEPEST = 32  # what is nested deeper may be a cycle
-_STAMP = "redaction"  # by which hooks-redaction says what it did: the names of its rules look like secrets
 
 
 class PlainData(NamedTuple):
@@ -47,14 +46,9 @@ def _copy_dict(data: Mapping[Any, Any], copy: dict[str, Any], plain: PlainData, 
             keys.append(key)
             texts.append(item)
         elif kind not in _ATOMS and not (kind is int and -_EXACT < item < _EXACT):
-            item = _copied(item, kind, plain, deepest) if key != _STAMP else _copied_stamp(item, kind, deepest)
+            item = _copied(item, kind, plain, deepest)
         copy[key] = item
     return copy
-
-
-def _copied_stamp(item: Any, kind: type, deepest: int | None) -> Any:
-    """Return a copy of what redaction says of itself, whose texts do not count."""
-    return _copied(item, kind, PlainData({}, [], []), deepest)
 
 
 def _copied(item: Any, kind: type, plain: PlainData, deepest: int | None) -> Any:

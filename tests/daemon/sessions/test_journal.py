@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from amplifier_kit.log_views import STAMP
 from amplifierd.exceptions import HoldLostError
 from amplifierd.paths import Paths
 from amplifierd.session_store.file_store import FileStore
@@ -141,7 +142,17 @@ async def test_a_session_that_was_taken_over_tells_and_stores_nothing_more(tree:
     assert (await tree.told(), await tree.stored("parent")) == ([], [])
 
 
-@pytest.mark.parametrize("data", [{"text": SECRET}, {"list": [{"deep": f"<{SECRET}>"}]}, {"odd": {1: (SECRET,)}}])
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"text": SECRET},
+        {"list": [{"deep": f"<{SECRET}>"}]},
+        {"odd": {1: (SECRET,)}},
+        {STAMP: {"applied": True, "skipped": [SECRET]}},
+        {"input": {STAMP: {"text": SECRET}}},
+        {"input": [{"odd": object(), STAMP: {"api_key": SECRET}}]},
+    ],
+)
 async def test_one_secret_among_many_events_is_masked_and_the_others_stay(tree: Tree, data: dict[str, Any]) -> None:
     journal = await tree.journal("parent")
     journal.hear("tool:pre", {"text": "before"})

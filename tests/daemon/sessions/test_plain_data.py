@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from amplifier_core.utils import json_safe
+from amplifier_kit.log_views import STAMP
 from amplifierd.sessions.plain_data import plain_data
 
 
@@ -48,10 +49,8 @@ def test_a_circle_ends() -> None:
 
 
 def test_all_texts_are_found_and_the_keys_that_have_texts() -> None:
-    found = plain_data(
-        {"a": "one", "b": [{"c": "two"}, ["three"]], "d": 4, "e": Model(), "redaction": {"rules": ["x"]}}
-    )
-    assert sorted(found.texts) == ["a name", "one", "three", "two"]
+    found = plain_data({"a": "one", "b": [{"c": "two"}, ["three"]], "d": 4, "e": Model(), STAMP: {"rules": ["four"]}})
+    assert sorted(found.texts) == ["a name", "four", "one", "three", "two"]
     assert set(found.keys) == {"a", "c", "name"}
 
 
