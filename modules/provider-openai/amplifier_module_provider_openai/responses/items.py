@@ -3,17 +3,14 @@
 import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
-from amplifier_kit.providers.identity_cache import IdentityCache
 from amplifier_kit.providers.messages import NormalMessage, NormalResult
 from amplifier_kit.types import Block
-from amplifier_module_provider_openai import message_parts, tools
+from amplifier_module_provider_openai import tools
+from amplifier_module_provider_openai.conversation import ConversationConverter, Item, WireForm, WireMessage
 
 logger = logging.getLogger(__name__)
-
-Item = dict[str, Any]
 
 RESPONSE_ID = "openai:response_id"
 HOSTED_ITEMS = "openai:items"
@@ -22,43 +19,70 @@ _LONGEST_ID = 64
 
 
 @dataclass(frozen=True, slots=True)
-class WireMessage:
-    """The items of one message; `lost` are the kinds of blocks in it that could not be sent."""
-
-    items: tuple[Item, ...] = ()
-    lost: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
 class Input:
     """What a request says: the instructions, and everything else in order."""
 
     instructions: str
     items: list[Item]
-    lost: set[str]
+    lost: frozenset[str]
 
 
 class ItemConverter:
-    """Converts messages, each once: the items of a message are kept for as long as the message is."""
+    """Converts messages, each once."""
 
     def __init__(self) -> None:
-        self._kept: dict[bool, IdentityCache[WireMessage]] = {True: IdentityCache(), False: IdentityCache()}
+        self._converter = ConversationConverter(ItemForm())
 
     def convert(self, messages: Sequence[NormalMessage], *, replays: bool, has_vision: bool) -> Input:
         """Return the messages as input; `replays` includes the model's own reasoning and the items it was given."""
-        instructions: list[str] = []
-        developer: list[Item] = []
+        conversation = self._converter.convert(messages, has_vision=has_vision)
+        items = [item for message in conversation.said for item in message.items if replays or _is_said(item)]
+        return Input(conversation.instructions, conversation.developer + items, conversation.lost)
+
+
+class ItemForm(WireForm):
+    """The form of the Responses API."""
+
+    def text_part(self, text: str) -> Item:
+        return {"type": "input_text", "text": text}
+
+    def image_part(self, url: str) -> Item:
+        return {"type": "input_image", "image_url": url}
+
+    def user(self, parts: list[Item]) -> Item:
+        return {"role": "user", "content": parts}
+
+    def assistant(self, message: NormalMessage) -> Iterable[Item]:
+        """Return reasoning, text and calls in the order of the blocks, except that no text comes after a call."""
         items: list[Item] = []
-        lost: set[str] = set()
-        wire_messages = self._kept[has_vision].get_all(messages, partial(_convert, has_vision=has_vision))
-        for message, converted in zip(messages, wire_messages, strict=True):
-            if message.role == "system":
-                instructions.append(message.text)
-                continue
-            lost |= converted.lost
-            target = developer if message.role == "developer" else items
-            target.extend(converted.items if replays else filter(_is_said, converted.items))
-        return Input("\n\n".join(filter(None, instructions)), developer + items, lost)
+        hosted = message.metadata.get(HOSTED_ITEMS)
+        waiting = [item for item in hosted if isinstance(item, dict)] if isinstance(hosted, list) else []
+        for block in message.blocks:
+            if block["type"] in ("text", "tool_call"):
+                items += waiting
+                waiting = []
+            match block["type"]:
+                case "text" if block["text"]:
+                    _add_text(items, block["text"])
+                case "tool_call":
+                    items.append(_call_item(block))
+                case "thinking" | "reasoning" if item := _reasoning(block):
+                    items.append(item)
+        return without_open_reasoning(items + waiting)
+
+    def results(self, results: Sequence[NormalResult], *, has_vision: bool) -> WireMessage:
+        outputs = [self._output(result, has_vision=has_vision) for result in results]
+        lost = frozenset[str]().union(*(lost for _, lost in outputs))
+        return WireMessage(tuple(item for item, _ in outputs), lost=lost)
+
+    def _output(self, result: NormalResult, *, has_vision: bool) -> tuple[Item, frozenset[str]]:
+        output: Any = result.text
+        lost: frozenset[str] = frozenset()
+        if result.images:
+            parts, lost = self.parts(result.images, has_vision=has_vision)
+            output = [self.text_part(result.text), *parts] if result.text else parts
+        call_id = tools.call_id(result.call_id, _LONGEST_ID)
+        return {"type": "function_call_output", "call_id": call_id, "output": output}, lost
 
 
 def without_open_reasoning(items: list[Item]) -> list[Item]:
@@ -83,41 +107,6 @@ def assistant_item(text: str) -> Item:
 def _is_said(item: Item) -> bool:
     """Say whether an item is part of the conversation, rather than state that the vendor keeps itself."""
     return "role" in item or item.get("type") in ("function_call", "function_call_output", "message")
-
-
-def _convert(message: NormalMessage, *, has_vision: bool) -> WireMessage:
-    if message.role == "system":
-        return WireMessage()
-    if message.role == "assistant":
-        return WireMessage(tuple(_assistant_items(message)))
-    if message.role == "developer":
-        return WireMessage((_user_item([_text_part(message_parts.context_file(message))]),))
-    if message.results:
-        outputs = [_output_item(result, has_vision=has_vision) for result in message.results]
-        return WireMessage(tuple(item for item, _ in outputs), frozenset().union(*(lost for _, lost in outputs)))
-    if message.role == "tool":
-        return WireMessage((_user_item([_text_part(message_parts.unanswered_tool_text(message))]),))
-    parts, lost = _parts(message.blocks, has_vision=has_vision)
-    return WireMessage((_user_item(parts),) if parts else (), lost)
-
-
-def _assistant_items(message: NormalMessage) -> list[Item]:
-    """Return reasoning, text and calls in the order of the blocks, except that no text comes after a call."""
-    items: list[Item] = []
-    hosted = message.metadata.get(HOSTED_ITEMS)
-    waiting = [item for item in hosted if isinstance(item, dict)] if isinstance(hosted, list) else []
-    for block in message.blocks:
-        if block["type"] in ("text", "tool_call"):
-            items += waiting
-            waiting = []
-        match block["type"]:
-            case "text" if block["text"]:
-                _add_text(items, block["text"])
-            case "tool_call":
-                items.append(_call_item(block))
-            case "thinking" | "reasoning" if item := _reasoning(block):
-                items.append(item)
-    return without_open_reasoning(items + waiting)
 
 
 def _add_text(items: list[Item], text: str) -> None:
@@ -170,29 +159,3 @@ def _summary(block: Block) -> str:
         return str(block.get("thinking") or "")
     parts = block.get("summary") or ()
     return "\n".join(str(part["text"]) for part in parts if isinstance(part, dict) and part.get("text"))
-
-
-def _output_item(result: NormalResult, *, has_vision: bool) -> tuple[Item, frozenset[str]]:
-    output: Any = result.text
-    lost: frozenset[str] = frozenset()
-    if result.images:
-        output, lost = _parts(result.images, has_vision=has_vision)
-        output = [_text_part(result.text), *output] if result.text else output
-    call_id = tools.call_id(result.call_id, _LONGEST_ID)
-    return {"type": "function_call_output", "call_id": call_id, "output": output}, lost
-
-
-def _parts(blocks: Iterable[Block], *, has_vision: bool) -> tuple[list[Item], frozenset[str]]:
-    return message_parts.shown_parts(blocks, has_vision=has_vision, text=_text_part, image=_image_part)
-
-
-def _user_item(parts: list[Item]) -> Item:
-    return {"role": "user", "content": parts}
-
-
-def _text_part(text: str) -> Item:
-    return {"type": "input_text", "text": text}
-
-
-def _image_part(url: str) -> Item:
-    return {"type": "input_image", "image_url": url}
