@@ -24,7 +24,10 @@ _SESSION = re.compile(rf"{API}/sessions/(?P<session>[^/]+)(?:/(?P<rest>.+))?")
 _OPERATION = re.compile(rf"{API}/operations/(?P<operation>[^/]+)")
 _NOT_SESSIONS = frozenset({"search", "cleanup", "import", "trash"})
 _COMPLETIONS = "/v1/chat/completions"
-_NAMED_BY = (b"x-amplifier-session", b"x-session-id", b"x-client-session-id")
+SESSION_HEADERS = ("X-Amplifier-Session", "X-Session-Id", "X-Client-Session-Id")
+"""By which a completion names its session; the first of them counts."""
+
+_NAMED_BY = tuple(name.lower().encode() for name in SESSION_HEADERS)
 
 _WATCHED = "stream"
 """Watched by whoever is asked, wherever the session is."""

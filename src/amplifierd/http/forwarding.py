@@ -101,7 +101,7 @@ class _Sending:
         state = scope["state"]
         self._caller = carried(state["caller"], state["address"])
         self._headers = {**dict(passed_on(headers)), "x-request-id": state["request_id"]}
-        if scope["method"] == "POST":
+        if scope["method"] == "POST" and asked.is_repeatable:
             self._headers.setdefault(_KEY, uuid.uuid4().hex)
         self._wants_events = EVENTS in self._headers.get("accept", "")
         self._was_sent = False

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import logging
 import re
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
 from fastapi import Request, Response
@@ -61,6 +62,41 @@ class IdempotentRoute(QuickRoute):
     def get_route_handler(self) -> Handler:
         handle = super().get_route_handler()
         return _repeatable(handle, _scopes(self.dependant)) if "POST" in (self.methods or ()) else handle
+
+
+class OutlastingRoute(IdempotentRoute):
+    """A route whose work may outlast the client that it streams to. A repeat waits for the end of the work.
+
+    Such a stream needs an attribute `whole`, which is awaited for the response that stands for it then. Requests that
+    differ in one of the headers `told_apart_by` are not the same.
+    """
+
+    told_apart_by: tuple[str, ...] = ()
+
+    def get_route_handler(self) -> Handler:
+        handle, scopes = QuickRoute.get_route_handler(self), _scopes(self.dependant)
+        names = self.told_apart_by
+
+        async def handler(request: Request) -> Response:
+            key = request.headers.get(HEADER)
+            if key is None:
+                return await handle(request)
+            await _check(request, key, scopes)
+            begun: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+
+            async def work() -> StoredAnswer:
+                response = await _answered(handle, request)
+                begun.set_result(response)
+                whole: Awaitable[Response] | None = getattr(response, "whole", None)
+                return _stored(response if whole is None else await whole)
+
+            daemon: Daemon = request.app.state.daemon
+            said = await _fingerprint(request, *(request.headers.get(name, "") for name in names))
+            kept = asyncio.ensure_future(daemon.idempotency.once(request.state.caller.owner, key, said, work))
+            await asyncio.wait((begun, kept), return_when=asyncio.FIRST_COMPLETED)
+            return begun.result() if begun.done() else _repeated(kept.result()[0])
+
+        return handler if "POST" in (self.methods or ()) else handle
 
 
 class SubmittingRoute(IdempotentRoute):
@@ -122,9 +158,13 @@ def _repeatable(handle: Handler, scopes: Sequence[requires]) -> Handler:
         answer, was_kept = await daemon.idempotency.once(owner, key, fingerprint, work)
         if not was_kept:
             return first[0]
-        return Response(answer.body, answer.status, {**answer.headers, REPEATED: "true"})
+        return _repeated(answer)
 
     return handler
+
+
+def _repeated(answer: StoredAnswer) -> Response:
+    return Response(answer.body, answer.status, {**answer.headers, REPEATED: "true"})
 
 
 async def _check(request: Request, key: str, scopes: Sequence[requires]) -> None:
@@ -148,9 +188,9 @@ async def _answered(handle: Handler, request: Request) -> Response:
         return error_answer(request, error)
 
 
-async def _fingerprint(request: Request) -> str:
-    said = f"{request.method} {request.url.path}?{request.url.query}\n".encode()
-    return hashlib.sha256(said + await request.body()).hexdigest()
+async def _fingerprint(request: Request, *headers: str) -> str:
+    said = "\n".join((f"{request.method} {request.url.path}?{request.url.query}", *headers, ""))
+    return hashlib.sha256(said.encode() + await request.body()).hexdigest()
 
 
 def _stored(response: Response) -> StoredAnswer:

@@ -3,43 +3,37 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 import uuid
-from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from typing import Annotated, Any, Literal
 
 from fastapi import Header, Request
-from fastapi.responses import JSONResponse, StreamingResponse
+from fastapi.responses import JSONResponse
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
 
-from amplifier_core.exceptions import AmplifierError
-from amplifier_system.tasks import run_to_end
 from amplifierd.builds.profile import Profile
 from amplifierd.daemon.completions import RunningCompletion, completing
 from amplifierd.daemon.daemon import Daemon
-from amplifierd.exceptions import ProfileNotFoundError
+from amplifierd.exceptions import ProfileNotFoundError, TurnFailedError
+from amplifierd.http.asked_session import SESSION_HEADERS
+from amplifierd.http.completion_stream import Chunks, CompletionStream, OutlastingCompletionStream
 from amplifierd.http.dependencies import Runner, TheDaemon
 from amplifierd.http.event_stream import STREAMED
+from amplifierd.http.idempotent_route import HEADER, OutlastingRoute
 from amplifierd.http.models import Answer, problems
-from amplifierd.http.openai_errors import openai_error
-from amplifierd.http.openai_messages import (
-    ChatCompletionBody,
-    chunk,
-    completion_answer,
-    finish_reason,
-    read_completion,
-    tool_calls,
-    usage,
-)
+from amplifierd.http.openai_messages import ChatCompletionBody, completion_answer, read_completion
+from amplifierd.http.problem_answers import error_answer
 from amplifierd.http.routers import root_router
-from amplifierd.problems import public_document
 
 PREFIX = "/v1"
 
-router = root_router(PREFIX, tags=["openai"])
+
+class _CompletionRoute(OutlastingRoute):
+    told_apart_by = SESSION_HEADERS
+
+
+router = root_router(PREFIX, tags=["openai"], route_class=_CompletionRoute)
 
 SessionHeader = Annotated[str | None, Header(description="the stored session to go on with")]
 
@@ -85,65 +79,35 @@ async def complete(
     x_session_id: SessionHeader = None,
     x_client_session_id: SessionHeader = None,
 ) -> Response:
-    """Run one turn of a profile; in a stored session where a header names one."""
+    """Run one turn of a profile; in a stored session where a header names one.
+
+    With a key, the turn goes on if the client leaves, and the same request gets its answer, a stream in one go.
+    """
     session_id = x_amplifier_session or x_session_id or x_client_session_id
     asked = read_completion(body)
     if session_id is None:
         await _profile(daemon, body.model)
     head = {"id": f"chatcmpl-{uuid.uuid4().hex}", "created": int(time.time()), "model": body.model}
+    outlasts = HEADER in request.headers
     async with AsyncExitStack() as stack:
         running = await stack.enter_async_context(completing(daemon, caller, asked, session_id))
         if not body.stream:
-            return JSONResponse(completion_answer(await _ended(request, running, session_id), head))
-        kept = stack.pop_all()
+            return await _answered(request, running, head, is_alone=session_id is None and not outlasts)
+        runs_in = stack.pop_all()
     with_usage = body.stream_options is not None and body.stream_options.include_usage
-    keepalive_s = daemon.home.settings.stream.keepalive_seconds
-    return _CompletionStream(_chunks(running, head, with_usage=with_usage, keepalive_s=keepalive_s), kept)
+    chunks = Chunks(running, head, with_usage, daemon.home.settings.stream.keepalive_seconds)
+    return OutlastingCompletionStream(chunks, runs_in) if outlasts else CompletionStream(chunks, runs_in)
 
 
-async def _ended(request: Request, running: RunningCompletion, session_id: str | None) -> Any:
-    """Wait for the end of a turn; one that belongs to this request alone ends with it."""
+async def _answered(request: Request, running: RunningCompletion, head: dict[str, Any], *, is_alone: bool) -> Response:
+    """Wait for the end of a turn and return its answer; one that belongs to this request alone ends with it."""
     async for _ in running.pieces(keepalive_s=1.0):
-        if session_id is None and await request.is_disconnected():
+        if is_alone and await request.is_disconnected():
             await running.cancel()
-    return await running.done()
-
-
-class _CompletionStream(StreamingResponse):
-    """The pieces of a completion. What it runs in is let go of when the client leaves, also before the first piece."""
-
-    def __init__(self, chunks: AsyncIterator[bytes], kept: AsyncExitStack) -> None:
-        super().__init__(chunks, media_type="text/event-stream", headers={"Cache-Control": "no-cache"})
-        self._kept = kept
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            await super().__call__(scope, receive, send)
-        finally:
-            await run_to_end(self._kept.aclose())
-
-
-async def _chunks(
-    running: RunningCompletion, head: dict[str, Any], *, with_usage: bool, keepalive_s: float
-) -> AsyncIterator[bytes]:
-    yield _data(chunk(head, {"role": "assistant", "content": ""}))
-    async for piece in running.pieces(keepalive_s):
-        yield _data(chunk(head, {"content": piece})) if piece else b": keepalive\n\n"
     try:
-        done = await running.done()
-    except AmplifierError as error:
-        yield _data(openai_error(public_document(error)))
-        return
-    if done.calls:
-        yield _data(chunk(head, {"tool_calls": tool_calls(done.calls, numbered=True)}))
-    yield _data(chunk(head, {}, finish_reason(done)))
-    if with_usage:
-        yield _data({**head, "object": "chat.completion.chunk", "choices": [], "usage": usage(done.usage)})
-    yield b"data: [DONE]\n\n"
-
-
-def _data(value: Any) -> bytes:
-    return b"data: " + json.dumps(value, ensure_ascii=False).encode() + b"\n\n"
+        return JSONResponse(completion_answer(await running.done(), head))
+    except TurnFailedError as error:
+        return error_answer(request, error)
 
 
 async def _profile(daemon: Daemon, model: str) -> Profile:

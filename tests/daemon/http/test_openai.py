@@ -1,11 +1,13 @@
 """Profiles as models, used by OpenAI's own client, unchanged, against a server on loopback with real workers."""
 
 import asyncio
+import itertools
 import json
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event, Thread
@@ -26,6 +28,7 @@ from amplifierd.control.server import Server
 from amplifierd.daemon.tokens import Tokens
 
 MODEL = "local/worker"
+FAULTS = {"module": "tool-faults", "source": str(Path(__file__).parents[2] / "stand_ins/worker_modules/tool-faults")}
 WEATHER: Any = {
     "type": "function",
     "function": {"name": "weather", "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}},
@@ -52,16 +55,20 @@ def on_loopback(home: Home) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
     folder = tmp_path_factory.mktemp("facade")
-    settings = {"port": 0, "offline": True, "working_dir": str(folder), "auth": {"mode": "token"}}
+    settings = {"port": 0, "offline": True, "working_dir": str(folder), "stream": {"keepalive_seconds": 0.1}}
     home = open_home(folder / "home", overrides=settings)
     (folder / "notes.md").write_text("a note")
-    scripts: dict[str, list[Any]] = {
-        "asking": [call("weather", city="Oslo")],
-        "answering": [{"text": "Take an umbrella.", "assert": {"contains": "rain"}}],
-        "worker": [call("read_file", file_path="notes.md"), "I have read it."],
+    write, told = call("write_file", file_path="new.md", content="x"), {"input_tokens": 7, "output_tokens": 3}
+    agents = {
+        "asking": Agent([call("weather", city="Oslo")]),
+        "answering": Agent([{"text": "Take an umbrella.", "assert": {"contains": "rain"}}]),
+        "guarded": Agent([write, "It says: {{last_tool_result}}"], hooks=[{"module": "hooks-approval"}]),
+        "paid": Agent([{"text": "That was expensive.", "usage": {**told, "cost_usd": 0.25}}]),
+        "waiting": Agent([call("fault", fault="wait"), "It is over."], tools=[FAULTS]),
+        "worker": Agent([call("read_file", file_path="notes.md"), "I have read it."]),
     }
-    for name, script in scripts.items():
-        Agent(script).source(home, "profile", folder)
+    for name, agent in agents.items():
+        agent.source(home, "profile", folder)
         text = (home.paths.own_profiles / "worker.md").read_text()
         (home.paths.own_profiles / f"{name}.md").write_text(text.replace("name: worker", f"name: {name}"))
     return home
@@ -170,16 +177,20 @@ def test_calls_to_tools_of_the_client_are_handed_back_and_continued(client: open
         },
         {"role": "tool", "tool_call_id": one.id, "content": "rain"},
     ]
-    again = client.chat.completions.create(messages=messages, **asked)
-    assert again.choices[0].finish_reason in ("stop", "tool_calls")
+    (again,) = client.chat.completions.create(messages=messages, model="local/answering", tools=[WEATHER]).choices
+    assert (again.message.content, again.finish_reason) == ("Take an umbrella.", "stop")
 
 
 def test_a_header_binds_a_stored_session_which_keeps_its_turns(client: openai.OpenAI, home: Home, url: str) -> None:
     record = asyncio.run(home.sessions.create("foundation/offline", working_dir=home.settings.working_dir))
-    bound: Any = {"model": "foundation/offline", "extra_headers": {"X-Amplifier-Session": record.session_id}}
-    for number in (1, 2):
-        client.chat.completions.create(messages=[{"role": "user", "content": "list files"}], **bound)
+    spoken: Any = [{"role": "assistant", "content": "Not read here."}, {"role": "user", "content": "list files"}]
+    other = {"X-Session-Id": "of-nobody", "X-Client-Session-Id": "of-nobody"}
+    headers = [{**other, "X-Amplifier-Session": record.session_id}]
+    headers += [{name: record.session_id} for name in other]
+    for number, named in enumerate(headers, start=1):
+        client.chat.completions.create(model="foundation/offline", messages=spoken, extra_headers=named)
         assert home.sessions.get(record.session_id).turn_count == number
+    assert "Not read here." not in str(home.sessions.messages(record.session_id))
     token = {"Authorization": f"Bearer {home.paths.token_file.read_text().strip()}"}
     assert httpx2.get(f"{url}/api/v1/status", headers=token).json()["queues"]["subscribers"] == 0
 
@@ -211,3 +222,143 @@ def test_an_unknown_model_and_a_body_without_a_prompt_are_refused(client: openai
     with pytest.raises(openai.BadRequestError) as refused:
         client.chat.completions.create(model=MODEL, messages=[])
     assert refused.value.param == "messages"
+
+
+def test_what_would_need_an_approval_is_denied(client: openai.OpenAI, home: Home) -> None:
+    answer = client.chat.completions.create(model="local/guarded", messages=[{"role": "user", "content": "Write."}])
+
+    assert "denied" in str(answer.choices[0].message.content).lower()
+    assert not (home.settings.working_dir / "new.md").exists()
+
+
+def test_usage_tells_what_a_turn_cost(client: openai.OpenAI) -> None:
+    asked: Any = {"model": "local/paid", "messages": [{"role": "user", "content": "Think."}]}
+    whole = client.chat.completions.create(**asked).usage
+    *_, last = client.chat.completions.create(**asked, stream=True, stream_options={"include_usage": True})
+
+    for used in (whole, last.usage):
+        assert used is not None
+        assert (used.prompt_tokens, used.completion_tokens, used.total_tokens) == (7, 3, 10)
+        assert float((used.model_extra or {})["cost"]) == 0.25
+
+
+class Held:
+    """Requests whose turn waits in a tool until it is let go on."""
+
+    def __init__(self, url: str, home: Home) -> None:
+        self._folder = home.settings.working_dir
+        headers = {"Authorization": f"Bearer {home.paths.token_file.read_text().strip()}"}
+        self._client = httpx2.Client(base_url=url, headers=headers, timeout=60)
+
+    @contextmanager
+    def streaming(self, *earlier: Any, **headers: str) -> Iterator[Iterator[str]]:
+        """Ask for a stream, and wait until its tool runs; yields what comes. The client leaves with the block."""
+        with self._client.stream("POST", "/v1/chat/completions", **self._request(*earlier, **headers)) as answer:
+            assert answer.status_code == 200
+            wait_until((self._folder / "begun").exists)
+            yield answer.iter_lines()
+
+    def again(self, **headers: str) -> httpx2.Response:
+        """Send the same request, and return its answer."""
+        return self._client.post("/v1/chat/completions", **self._request(**headers))
+
+    def _request(self, *earlier: Any, **headers: str) -> Any:
+        body = {"model": "local/waiting", "messages": [*earlier, {"role": "user", "content": "Wait."}], "stream": True}
+        return {"json": body, "headers": {name.replace("_", "-"): value for name, value in headers.items()}}
+
+    def go_on(self) -> None:
+        (self._folder / "go").touch()
+
+    def close(self) -> None:
+        self.go_on()
+        self._client.close()
+
+
+@pytest.fixture
+def held(url: str, home: Home) -> Iterator[Held]:
+    for name in ("begun", "go"):
+        (home.settings.working_dir / name).unlink(missing_ok=True)
+    held = Held(url, home)
+    yield held
+    held.close()
+
+
+def said(lines: Iterable[str]) -> str:
+    """Return the text of a stream's chunks."""
+    chunks = [json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data: {")]
+    return "".join(chunk["choices"][0]["delta"].get("content") or "" for chunk in chunks).strip()
+
+
+def test_earlier_messages_are_history_and_a_connection_is_kept_alive_while_a_tool_runs(held: Held, home: Home) -> None:
+    earlier = [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "My name is Ada."},
+        {"role": "assistant", "content": "Hello Ada."},
+    ]
+    with held.streaming(*earlier) as lines:
+        (its_own,) = [one.session_id for one in home.sessions.list().sessions if "completion" in one.tags]
+        (request,) = home.sessions.requests(its_own)
+        assert ": keepalive" in itertools.islice(lines, 20)
+        held.go_on()
+        assert said(lines) == "It is over."
+
+    sent = str([part["content"] for part in request.to_json()["parts"]])
+    places = [sent.find(text) for text in ("Be brief.", "My name is Ada.", "Hello Ada.", "Wait.")]
+    assert -1 not in places
+    assert places == sorted(places)
+
+
+def test_a_turn_of_a_stored_session_goes_on_when_its_client_leaves(held: Held, home: Home) -> None:
+    session_id = asyncio.run(home.sessions.create("local/waiting")).session_id
+    with held.streaming(X_Amplifier_Session=session_id):
+        pass
+    held.go_on()
+
+    wait_until(lambda: home.sessions.get(session_id).turn_count == 1)
+    assert "It is over." in str(home.sessions.messages(session_id)[-1])
+
+
+def test_a_request_with_a_key_outlasts_its_client_and_is_answered_when_it_comes_again(held: Held) -> None:
+    key = {"Idempotency_Key": "outlasting"}
+    with held.streaming(**key) as lines:
+        first = json.loads(next(lines).removeprefix("data: "))
+    with ThreadPoolExecutor(1) as beside:
+        joining = beside.submit(held.again, **key)
+        held.go_on()
+        joined = joining.result()
+    again = held.again(**key)
+
+    assert joined.headers["idempotency-repeated"] == again.headers["idempotency-repeated"] == "true"
+    assert joined.text == again.text
+    assert again.headers["content-type"].startswith("text/event-stream")
+    lines = again.text.splitlines()
+    assert (said(lines), lines[-2]) == ("It is over.", "data: [DONE]")
+    assert json.loads(lines[0].removeprefix("data: "))["id"] == first["id"]
+
+
+def test_a_request_that_comes_twice_with_one_key_runs_one_turn(client: openai.OpenAI, home: Home) -> None:
+    session_id, other_id = [asyncio.run(home.sessions.create(MODEL)).session_id for _ in range(2)]
+    headers = {"X-Amplifier-Session": session_id, "Idempotency-Key": "once"}
+    asked: Any = {"model": MODEL, "messages": [{"role": "user", "content": "Read the notes."}]}
+
+    whole = [client.chat.completions.create(**asked, extra_headers=headers) for _ in range(2)]
+    assert whole[0] == whole[1]
+    assert home.sessions.get(session_id).turn_count == 1
+
+    headers["Idempotency-Key"] = "streamed once"
+    refused = pytest.raises(openai.BadRequestError)
+    with refused as wrong:
+        client.chat.completions.create(**asked, extra_headers=headers)
+    assert wrong.value.code == "malformed-request"
+    headers["Idempotency-Key"] = "streamed-once"
+    streamed = [list(client.chat.completions.create(**asked, stream=True, extra_headers=headers)) for _ in range(2)]
+    texts = ["".join(chunk.choices[0].delta.content or "" for chunk in chunks) for chunks in streamed]
+    assert texts[0] == texts[1]
+    assert [chunks[-1] for chunks in streamed] == [streamed[0][-1]] * 2
+    assert home.sessions.get(session_id).turn_count == 2
+
+    for changed in ({"temperature": 0.5}, {"extra_headers": {**headers, "X-Amplifier-Session": other_id}}):
+        with pytest.raises(openai.ConflictError) as conflict:
+            client.chat.completions.create(**{**asked, "stream": True, "extra_headers": headers, **changed})
+        assert conflict.value.code == "idempotency-conflict"
+    assert (home.sessions.get(session_id).turn_count, home.sessions.get(other_id).turn_count) == (2, 0)
