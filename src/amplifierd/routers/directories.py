@@ -12,10 +12,11 @@ from pydantic import Field
 
 from amplifierd.exceptions import RequestRefusedError
 from amplifierd.http.dependencies import TheDaemon, note, requires
+from amplifierd.http.idempotent_route import IdempotentRoute
 from amplifierd.http.models import Answer, Body, Page, PageLimit, PageOffset, paged, problems
 from amplifierd.http.routers import api_router
 
-router = api_router(tags=["directories"])
+router = api_router(tags=["directories"], route_class=IdempotentRoute)
 
 _ADMIN = [Depends(requires("admin"))]
 _MOST_LOOKED_AT = 10_000
