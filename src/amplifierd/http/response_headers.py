@@ -8,6 +8,8 @@ from starlette.types import Message, Send
 
 from amplifierd.cluster.member_request import SEAL
 
+from .asked_session import SESSION_HEADERS
+
 HTML_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; font-src 'self'; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -16,9 +18,10 @@ DATA_POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-an
 """For what is not a page: opened as one, it shows what it is and does nothing."""
 
 _OF_THE_PAGE = (b"text/html", b"text/javascript", b"text/css", b"image/svg+xml")
+_ALLOWED = ("Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID", "X-Request-Id", *SESSION_HEADERS)
 _PREFLIGHT = [
     (b"access-control-allow-methods", b"GET, POST, PUT, PATCH, DELETE"),
-    (b"access-control-allow-headers", b"Authorization, Content-Type, Idempotency-Key, Last-Event-ID, X-Request-Id"),
+    (b"access-control-allow-headers", ", ".join(_ALLOWED).encode()),
     (b"access-control-max-age", b"600"),
 ]
 _EXPOSED = b"X-Request-Id, Location, Retry-After"

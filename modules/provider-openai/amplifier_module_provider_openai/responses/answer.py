@@ -5,9 +5,10 @@ from typing import Any
 
 from amplifier_core.llm_errors import InvalidToolCallError
 from amplifier_core.message_models import TextBlock, ThinkingBlock, ToolCallBlock
+from amplifier_module_provider_openai.conversation import Item
 from amplifier_module_provider_openai.tool_arguments import parse_arguments
 
-from .items import HOSTED_ITEMS, RESPONSE_ID, Item, assistant_item, reasoning_item, without_open_reasoning
+from .items import HOSTED_ITEMS, RESPONSE_ID, assistant_item, reasoning_item, without_open_reasoning
 
 _CALLS = frozenset({"function_call", "tool_call"})
 
