@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 from amplifierd.session_store.protocol import Message
 from amplifierd.session_store.record import SessionRecord
 
+from .announcements import changes_told
 from .compaction import DOCUMENT as COMPACTION
 from .compaction import Compaction, KeptCompaction, compact
 from .context_messages import DOCUMENT, for_other_agent
 from .equipment import Equipment
 from .kernel_session import KernelSession
-from .transcript import for_context
+from .transcript import deletions, for_context
 
 if TYPE_CHECKING:
     from .runner import ExecutionRunner
@@ -41,15 +42,16 @@ async def compact_now(runner: ExecutionRunner) -> Compaction:
         return done
 
 
-async def rewrite(runner: ExecutionRunner, messages: list[Message], turn: int) -> SessionRecord:
+async def rewrite(runner: ExecutionRunner, kept: list[Message], dropped: Sequence[Message], turn: int) -> SessionRecord:
     """Put a shorter transcript in place of the whole one; the context is built from it again."""
     async with runner.working():
-        await runner.runtime.store.replace_messages(runner.hold, messages)
+        await runner.runtime.store.replace_messages(runner.hold, kept)
         runner.turn = turn
-        runner.transcript.install(messages)
-        await runner.kernel.rebuild(messages, turn)
-        runner.record = await runner.runtime.store.update(runner.hold, message_count=len(messages), turn_count=turn)
-        await runner.journal.write("message:deleted", {"turn": turn, "message_count": len(messages)})
+        runner.transcript.install(kept)
+        await runner.kernel.rebuild(kept, turn)
+        changed = {"message_count": len(kept), "turn_count": turn}
+        runner.record = await runner.runtime.store.update(runner.hold, **changed)
+        await runner.journal.write_all([*deletions(dropped), *changes_told(runner.record, [*changed])])
         return runner.record
 
 

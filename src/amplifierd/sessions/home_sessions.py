@@ -31,7 +31,7 @@ from .equipment import Equipment
 from .interrupted_turns import InterruptedTurn, InterruptedTurns, Keep
 from .interruption import RepairReport
 from .session_removal import SessionRemoval
-from .transcript import Transcript, last_turn, new_message
+from .transcript import Transcript, deletions, last_turn, new_message
 
 if TYPE_CHECKING:
     from amplifierd.checkpoints import Changes, UndoResult
@@ -186,7 +186,8 @@ class Sessions(SessionRemoval):
         if not 0 <= turn <= last_turn(messages):
             raise InvalidTurnError(f"turn {turn} is out of range: session {session_id} has {last_turn(messages)}")
         kept = [message for message in messages if int(message.get("turn") or 0) <= turn]
-        return await self._rewrite(session_id, kept, turn)
+        dropped = [message for message in messages if int(message.get("turn") or 0) > turn]
+        return await self._rewrite(session_id, kept, dropped, turn)
 
     async def delete_last_message(self, session_id: str) -> Message | None:
         """Drop the last message; returns it, None when there is none. A call goes with the first of its results."""
@@ -196,18 +197,21 @@ class Sessions(SessionRemoval):
         kept = messages[:-1]
         while find_orphaned_tool_calls(kept):
             kept.pop()
-        await self._rewrite(session_id, kept, last_turn(kept))
+        await self._rewrite(session_id, kept, messages[len(kept) :], last_turn(kept))
         return messages[-1]
 
-    async def _rewrite(self, session_id: str, messages: Sequence[Message], turn: int) -> SessionRecord:
+    async def _rewrite(
+        self, session_id: str, kept: list[Message], dropped: Sequence[Message], turn: int
+    ) -> SessionRecord:
         opened = self._open.get(session_id)
         if opened is not None:
-            return await rewrite(opened.runner, [*messages], turn)
+            return await rewrite(opened.runner, kept, dropped, turn)
 
         async def rewrite_unloaded(hold: Hold) -> SessionRecord:
-            await self._store.replace_messages(hold, messages)
-            record = await self._store.update(hold, message_count=len(messages), turn_count=turn)
-            await self._tell(hold, record, ("message:deleted", {"turn": turn, "message_count": len(messages)}))
+            await self._store.replace_messages(hold, kept)
+            changed = {"message_count": len(kept), "turn_count": turn}
+            record = await self._store.update(hold, **changed)
+            await self._tell(hold, record, *deletions(dropped), *changes_told(record, [*changed]))
             return record
 
         return await self._under_hold(session_id, rewrite_unloaded)

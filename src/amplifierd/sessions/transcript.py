@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from amplifier_core.boundary import settle
@@ -16,6 +16,7 @@ from amplifierd.session_store.record import now
 from .stand_in import StandIn
 from .transcript_index import TranscriptIndex
 
+DELETED = "message:deleted"
 _ROLES = frozenset({"user", "assistant", "tool", "system"})
 _ADDED_ROLES = ("user", "assistant", "system")
 _REQUESTED_ROLE = "requested_role"
@@ -194,6 +195,15 @@ def new_message(role: str, content: Any, *, agent: str | None = None, token_coun
         raise InvalidMessageError("the content of a message is a text or a list of content blocks, and not empty")
     extra = {"agent": agent, "token_count": token_count}
     return {"role": role, "content": content, **{name: value for name, value in extra.items() if value is not None}}
+
+
+def deletions(messages: Sequence[Message]) -> list[tuple[str, dict[str, Any]]]:
+    """Return the events that say that messages are no longer part of a conversation, the last one first."""
+    told = ("role", "content", "turn")
+    return [
+        (DELETED, {"message_id": line.get("id"), **{name: line.get(name) for name in told}})
+        for line in reversed(messages)
+    ]
 
 
 def last_turn(messages: list[Message]) -> int:

@@ -125,6 +125,34 @@ async def test_the_last_message_can_be_deleted_and_one_can_be_appended(home: Hom
     assert [m["content"] for m in home.sessions.messages(session_id)] == ["Prompt 1", "What I meant: one."]
 
 
+@pytest.mark.parametrize("is_open", [True, False])
+async def test_each_message_that_is_deleted_is_told_of(home: Home, work: Path, is_open: bool) -> None:
+    session = await home.sessions.open(plan=Agent([call("nothing"), *TALK]).sections(), working_dir=work)
+    for prompt in ("Prompt 1", "Prompt 2"):
+        await session.execute(prompt)
+    if not is_open:
+        await session.close()
+    before = home.sessions.messages(session.session_id)
+
+    for undo in (home.sessions.delete_last_message, lambda session_id: home.sessions.truncate(session_id, 0)):
+        await undo(session.session_id)
+        count = home.sessions.get(session.session_id).message_count
+        assert told(home, session.session_id) == [
+            {"message_id": one["id"], "role": one["role"], "content": one["content"], "turn": one["turn"]}
+            for one in reversed(before[count:])
+        ]
+        last = home.sessions.events(session.session_id)[-1]
+        assert (last["event"], last["data"]["fields_changed"]) == ("session:updated", ["message_count", "turn_count"])
+
+    assert [one["role"] for one in before] == ["user", "assistant", "tool", "assistant", "user", "assistant"]
+    await session.close()
+
+
+def told(home: Home, session_id: str) -> list[Any]:
+    events = home.sessions.events(session_id)
+    return [event["data"] for event in events if event["event"] == "message:deleted"]
+
+
 async def test_states_follow_their_table(home: Home, work: Path, tmp_path: Path) -> None:
     session_id = await talked(home, work, Agent(TALK).source(home, "plan", tmp_path), turns=1)
 

@@ -51,6 +51,7 @@ export class Conversation {
   #request = null;
   #finished = "";
   #fetchNew = settled(() => this.#reconcile(), 60, 250);
+  #loadAnew = settled(() => this.load().catch(() => {}), 60, 250);
 
   /** `changed(kind, detail)` is called with "reset", "older", "messages", "live", "tools" or "turn". */
   constructor(id, { signal, changed }) {
@@ -222,7 +223,7 @@ export class Conversation {
     } else if (name === "execution:done") {
       this.#ended(event);
     } else if (name === "message:deleted") {
-      this.load().catch(() => {});
+      if (this.messages.some((one) => one.id === data.message_id)) this.#loadAnew();
     } else if (name in NOTICES) {
       this.#notice(NOTICES[name](data), data.level ?? (name.startsWith("budget") ? "warning" : "info"));
     }
