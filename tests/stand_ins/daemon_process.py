@@ -1,4 +1,7 @@
-"""The real daemon as a process: `amplifierd serve`, on a free port of loopback, with a home that is given."""
+"""The real daemon as a process: `amplifierd serve`, on a free port of loopback, with a home that is given.
+
+It stays away from the network, also from that of this machine, unless its settings say otherwise.
+"""
 
 from __future__ import annotations
 
@@ -41,6 +44,7 @@ class DaemonProcess:
     ) -> None:
         self._paths = Paths.from_environment(home)
         self._environment, self._before_start, self._keeper = dict(environment or {}), before_start, keeper
+        self._flags = ["--port", "0", *(["--offline"] if (settings or {}).get("offline", True) else [])]
         self._process: subprocess.Popen[bytes] | None = None
         self.url = ""
         self.ready_s = 0.0
@@ -74,7 +78,7 @@ class DaemonProcess:
         environment["AMPLIFIER_HOME"] = str(self._paths.home / "ecosystem")  # no sessions of other applications
         options: Any = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "start_new_session": True}
         options |= {"env": {**environment, **self._environment}, "preexec_fn": self._before_start}
-        command += ["--port", "0", "--offline"]
+        command += self._flags
         self._process = (
             warm_python.Popen(command, keeper=self._keeper, **options)
             if self._keeper

@@ -14,11 +14,16 @@ from git_repository import Repository
 
 
 class GitServer:
-    """Serves the repositories below a folder to those who know `user` and `password`, or `token` in the query."""
+    """Serves the repositories below a folder to those who know `user` and `password`, or `token` in the query.
+
+    `was_asked` is set when somebody came who may; they are answered while `answers` is set.
+    """
 
     def __init__(self, folder: Path, user: str, password: str, token: str = "") -> None:
         wanted = f"Basic {base64.b64encode(f'{user}:{password}'.encode()).decode()}"
         self.refused = 0
+        self.was_asked, self.answers = threading.Event(), threading.Event()
+        self.answers.set()
         server = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -44,6 +49,8 @@ class GitServer:
                     self.send_header("Content-Length", "0")
                     self.end_headers()
                     return
+                server.was_asked.set()
+                server.answers.wait()
                 self._pass_on(path, query, body)
 
             def _pass_on(self, path: str, query: str, body: bytes) -> None:
@@ -79,6 +86,7 @@ class GitServer:
         self._thread.start()
 
     def stop(self) -> None:
+        self.answers.set()
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()

@@ -19,5 +19,5 @@ from hurt_daemon import HurtDaemon, hurt_daemon
 def daemon() -> Iterator[HurtDaemon]:
     """A daemon whose workers may have little memory."""
     settings = {"security": {"module_roots": [str(MODULES)]}, "workers": {"memory_limit_mb": 300}}
-    with hurt_daemon(Path(tempfile.mkdtemp()), **settings) as daemon:
+    with hurt_daemon(Path(tempfile.mkdtemp()), offline=False, **settings) as daemon:
         yield daemon
