@@ -1,8 +1,8 @@
 """Turns that several members share: run where their session is, asked for anywhere, and never lost or run twice."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable
-from contextlib import AsyncExitStack, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +10,16 @@ import pytest
 import pytest_asyncio
 from psycopg import AsyncConnection
 from turn_bench import TurnBench, open_durable
-from worker_bench import FAULTS, PROMPT, faulty, until
+from worker_bench import FAULTS, PATIENCE_S, PROMPT, faulty, until
 
 from amplifier_core.exceptions import AmplifierError
-from amplifierd.exceptions import IdempotencyConflictError, NowhereToRunError
+from amplifierd.exceptions import IdempotencyConflictError, MemberFencedError, NowhereToRunError, SessionHeldError
 from amplifierd.live_sessions import TurnRequest
 from amplifierd.paths import Paths
 from amplifierd.session_store.hold import Holder
 from amplifierd.session_store.postgres.store import PostgresStore
 from amplifierd.store_address import StoreAddress
+from amplifierd.turns.durable import jobs
 from amplifierd.turns.durable.job_schema import prepare
 from amplifierd.turns.durable.jobs import register_worker
 from amplifierd.turns.durable.turn_rows import CHANNEL, NewTurn, TurnRows
@@ -28,6 +29,7 @@ from amplifierd.turns.turn_queue import TurnKey
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 KEY = TurnKey("someone", "1", "the request")
+_WAITING = "SELECT FROM pg_stat_activity WHERE pg_backend_pid() = ANY(pg_blocking_pids(pid)) AND query LIKE %s"
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -263,6 +265,99 @@ async def test_a_turn_that_is_just_being_taken_when_a_member_is_drained_is_not_l
         assert "result" in (await rows.results(["a turn"]))["a turn"]
 
 
+@pytest.mark.parametrize(
+    ("is_taken", "lock", "waits"),
+    [(False, "", "%UPDATE turns SET state = CASE%"), (True, "LOCK TABLE turns;", "SELECT % AND state = 'running'")],
+    ids=["it is just being taken", "it was taken, and the answer was lost"],
+)
+async def test_a_turn_that_is_taken_while_its_member_is_fenced_is_not_begun_twice(
+    postgres_address: str, tmp_path: Path, is_taken: bool, lock: str, waits: str
+) -> None:
+    other = PostgresStore(Paths.from_environment(tmp_path), StoreAddress.parse(postgres_address))
+    async with open_durable(tmp_path, postgres_address) as one:
+        store, rows = _store_of(one), TurnRows(other.database)
+        session_id, _ = await one.workers.session(["Said.", "Said again."])
+        there, own = await other.join(), await store.join()
+        await rows.submit(NewTurn("a turn", session_id, there, there, TurnRequest(PROMPT)), most=1)
+        (row,) = await rows.of_session(session_id)
+        if is_taken:
+            await rows.take(there, await other.database.read(register_worker))
+        async with _locking(postgres_address, f"{lock} UPDATE turns SET member_id = '{own}'", waits) as it_waits:
+            if not is_taken:
+                await store.database.read(lambda connection: jobs.move(connection, row.job_id, own))
+            await store.notifications.notify(CHANNEL)
+            await it_waits()
+            await _join_again(one)
+
+        await _runs_once(one, session_id)
+    await other.close()
+
+
+def _store_of(bench: TurnBench) -> PostgresStore:
+    store = bench.workers.home.sessions.runtime.store
+    assert isinstance(store, PostgresStore)
+    return store
+
+
+@asynccontextmanager
+async def _locking(store_address: str, statement: str, waits: str) -> AsyncIterator[Callable[[], Awaitable[None]]]:
+    """Have a statement take effect after the block; yields what returns once such a statement waits for it."""
+    address = StoreAddress.parse(store_address)
+    options = f"-c search_path={address.schema}"
+    async with await AsyncConnection.connect(address.conninfo, options=options) as connection:
+        await connection.execute(statement.encode())
+
+        async def it_waits() -> None:
+            async with asyncio.timeout(PATIENCE_S):
+                while not (await connection.execute(_WAITING, [waits])).rowcount:
+                    await asyncio.sleep(0.02)
+                    await connection.execute("SELECT pg_stat_clear_snapshot()")
+
+        yield it_waits
+
+
+async def _join_again(bench: TurnBench) -> None:
+    """Have a member fenced, and do what its daemon does then."""
+    members = _store_of(bench).members
+    assert await members.fence(members.own_id or "", by_operator=True)
+    await bench.turns.abandon()
+    await bench.workers.live.abandon()
+    await members.join()
+
+
+async def _runs_once(bench: TurnBench, session_id: str) -> None:
+    """Take a session over whose turn was taken by a member that is gone, and see that the turn runs once."""
+    store, rows = _store_of(bench), TurnRows(_store_of(bench).database)
+    async with asyncio.timeout(PATIENCE_S):
+        while [row.state for row in await rows.of_session(session_id)] == ["waiting"]:  # noqa: ASYNC110 - it is taken
+            await asyncio.sleep(0.02)
+        with suppress(SessionHeldError):  # it is being taken over
+            await bench.turns.take_over(session_id)
+        while await rows.of_session(session_id):  # noqa: ASYNC110 - a worker runs it
+            await asyncio.sleep(0.05)
+    await bench.settle(session_id)
+    prompts = [each["content"] for each in await store.read_messages(session_id) if each["role"] == "user"]
+    assert prompts == [PROMPT]
+
+
+async def test_a_member_that_others_fenced_takes_no_turns_any_more(postgres_address: str, tmp_path: Path) -> None:
+    store = PostgresStore(Paths.from_environment(tmp_path), StoreAddress.parse(postgres_address))
+    await store.database.read(prepare)
+    worker_id, rows, own = await store.database.read(register_worker), TurnRows(store.database), await store.join()
+    await rows.submit(NewTurn("a turn", "a session", own, own, TurnRequest("Hello")), most=1)
+    assert await store.members.fence(own, by_operator=True)
+
+    with pytest.raises(MemberFencedError):
+        await rows.take(own, worker_id)
+    await store.members.join()
+    there = await store.join()
+    await rows.move(await rows.of_session("a session"), there)
+    taken = await rows.take(there, worker_id)
+    assert taken is not None
+    assert taken.turn_id == "a turn"
+    await store.close()
+
+
 async def test_members_that_come_up_together_prepare_the_engine_once(postgres_address: str, tmp_path: Path) -> None:
     address = StoreAddress.parse(postgres_address)
     stores = [PostgresStore(Paths.from_environment(tmp_path), address) for _ in range(3)]
@@ -281,14 +376,15 @@ async def test_turns_that_are_moved_keep_their_place_before_later_ones(postgres_
     store = PostgresStore(Paths.from_environment(tmp_path), StoreAddress.parse(postgres_address))
     await store.database.read(prepare)
     worker_id, rows = await store.database.read(register_worker), TurnRows(store.database)
-    for turn_id, session_id, member_id in (("a", "s1", "gone"), ("b", "s2", "gone"), ("c", "s3", "there")):
+    goes, stays = await store.members.join(), await store.members.join()
+    for turn_id, session_id, member_id in (("a", "s1", goes), ("b", "s2", goes), ("c", "s3", stays)):
         await rows.submit(NewTurn(turn_id, session_id, member_id, "asker", TurnRequest("hello")), most=10)
-    begun = await rows.take("gone", worker_id)
+    begun = await rows.take(goes, worker_id)
     assert begun is not None
 
-    await rows.move(await rows.of_session("s2"), "there")
-    await rows.move([begun], "there")
+    await rows.move(await rows.of_session("s2"), stays)
+    await rows.move([begun], stays)
 
-    taken = [await rows.take("there", worker_id) for _ in range(4)]
+    taken = [await rows.take(stays, worker_id) for _ in range(4)]
     assert [row.turn_id if row is not None else None for row in taken] == ["a", "b", "c", None]
     await store.close()

@@ -13,6 +13,7 @@ from psycopg.rows import class_row
 from amplifierd.exceptions import ExecutionInProgressError, IdempotencyConflictError, QueueFullError
 from amplifierd.live_sessions import TurnRequest
 from amplifierd.session_store.postgres.database import Database, Work
+from amplifierd.session_store.postgres.members import fenced
 from amplifierd.session_store.postgres.notifications import Channel
 from amplifierd.turns.turn_queue import TurnKey
 
@@ -37,12 +38,16 @@ INSERT INTO turns (
 )
 """
 _ROW = "turn_id, session_id, member_id, asked_by, state, job_id, priority, moves, request"
+_MEMBER = """(
+    SELECT FROM members WHERE members.member_id = turns.member_id AND members.state IN ('active', 'draining')
+)"""
 _BEGIN = f"""
 UPDATE turns SET state = CASE WHEN deadline < now() THEN 'waiting' ELSE 'running' END
-WHERE job_id = %s AND state = 'waiting' RETURNING {_ROW}, (
+WHERE job_id = %s AND state = 'waiting' AND EXISTS {_MEMBER} RETURNING {_ROW}, (
     SELECT status FROM sessions WHERE sessions.session_id = turns.session_id AND deleted_at IS NULL
 ) AS session_status
 """
+_IS_MEMBER = "SELECT FROM members WHERE member_id = %s AND state IN ('active', 'draining')"
 _END = f"""
 WITH ended AS (
     UPDATE turns SET state = 'ended', request = NULL, result = %(result)s,
@@ -62,9 +67,6 @@ _MOVE = f"""
 UPDATE turns SET member_id = %(to)s, state = 'waiting', moves = moves + 1
 WHERE turn_id = %(turn_id)s AND member_id = %(member_id)s AND state = %(state)s RETURNING {_ROW}
 """
-_GONE = """(
-    SELECT FROM members WHERE members.member_id = turns.member_id AND members.state IN ('active', 'draining')
-)"""
 _OF_SESSION = "session_id = %(session_id)s AND state <> 'ended'"
 
 
@@ -155,7 +157,11 @@ class TurnRows:
         return await self._change(insert)
 
     async def take(self, member_id: str, worker_id: int) -> TurnRow | None:
-        """Begin the next turn of a member; one whose deadline is over is returned as `waiting`, and does not begin."""
+        """Begin the next turn of a member; one whose deadline is over is returned as `waiting`, and does not begin.
+
+        Raises:
+            MemberFencedError: others fenced it, and its turns are left to them.
+        """
 
         async def begin(connection: AsyncConnection) -> TurnRow | None:
             while True:
@@ -165,6 +171,8 @@ class TurnRows:
                         return None
                     if found := await _rows(connection, _BEGIN, [job_id]):
                         return found[0]
+                    if not (await connection.execute(_IS_MEMBER, [member_id])).rowcount:
+                        raise fenced()
                     await jobs.remove(connection, job_id)
 
         return await self._change(begin)
@@ -216,7 +224,7 @@ class TurnRows:
 
     async def left_in(self, session_id: str) -> list[TurnRow]:
         """Return the turns of a session that members had who are gone, in their order."""
-        return await self._select(f"{_OF_SESSION} AND NOT EXISTS {_GONE} ORDER BY job_id", session_id=session_id)
+        return await self._select(f"{_OF_SESSION} AND NOT EXISTS {_MEMBER} ORDER BY job_id", session_id=session_id)
 
     async def running(self, member_id: str) -> list[TurnRow]:
         return await self._select("member_id = %(member_id)s AND state = 'running'", member_id=member_id)
@@ -228,7 +236,7 @@ class TurnRows:
 
     async def sessions_left(self, most: int) -> list[str]:
         """Return sessions with turns that members had who are gone; those that wait longest come first."""
-        left = f"SELECT session_id FROM turns WHERE state <> 'ended' AND NOT EXISTS {_GONE}"
+        left = f"SELECT session_id FROM turns WHERE state <> 'ended' AND NOT EXISTS {_MEMBER}"
         return [
             row[0] for row in await self._fetch(f"{left} GROUP BY session_id ORDER BY min(job_id) LIMIT %s", [most])
         ]

@@ -65,6 +65,7 @@ class TurnRuns:
         self._running: dict[asyncio.Task[object], TurnRow] = {}
         self._wake = asyncio.Event()
         self._is_unsure = True
+        self._times_abandoned = 0
         self._taking: asyncio.Task[None] | None = None
 
     def start(self, member: Callable[[], Awaitable[str]], worker_id: int) -> None:
@@ -93,7 +94,11 @@ class TurnRuns:
         return bool(self._running)
 
     async def abandon(self) -> None:
-        """Give up what was taken as a member that others fenced: who waits here would begin a turn a second time."""
+        """Give up what was taken as a member that others fenced: who waits here would begin a turn a second time.
+
+        What is just being taken in its name is not begun either.
+        """
+        self._times_abandoned += 1
         running = tuple(self._running)
         for task in running:
             task.cancel()
@@ -110,8 +115,9 @@ class TurnRuns:
     async def _take_all(self, member: Callable[[], Awaitable[str]], worker_id: int) -> None:
         while True:
             self._wake.clear()
+            generation = self._times_abandoned
             try:
-                await self._take(await member(), worker_id)
+                await self._take(await member(), worker_id, generation)
             except (StoreUnavailableError, MemberFencedError) as error:
                 logger.warning("no turns are taken: %s", error)
                 await asyncio.sleep(_AGAIN_S)
@@ -122,21 +128,25 @@ class TurnRuns:
             except TimeoutError:
                 self.wake(is_unsure=True)
 
-    async def _take(self, member_id: str, worker_id: int) -> None:
+    async def _take(self, member_id: str, worker_id: int, generation: int) -> None:
         is_unsure, self._is_unsure = self._is_unsure, False
-        while await run_to_end(self._take_next(member_id, worker_id)):
+        while await run_to_end(self._take_next(member_id, worker_id, generation)):
             pass
         known = {row.turn_id for row in self._running.values()}  # one that ends while we ask may have gone elsewhere
         for row in await self._rows.running(member_id) if is_unsure else ():
-            if row.turn_id not in known:  # it was taken, and the answer was lost
+            if row.turn_id not in known and generation == self._times_abandoned:  # the answer to its taking was lost
                 self._begin(row, self._find_out(row))
 
-    async def _take_next(self, member_id: str, worker_id: int) -> bool:
-        """Take a turn, if there is one, and begin it: once it is taken, nobody else does."""
+    async def _take_next(self, member_id: str, worker_id: int, generation: int) -> bool:
+        """Take a turn, if there is one, and begin it: once it is taken, nobody else does.
+
+        If the member was fenced meanwhile, others do, and so does this process as the member that it is then.
+        """
         row = await self._rows.take(member_id, worker_id)
-        if row is not None:
-            self._begin(row, self._run(row) if row.state == "running" else self.refuse(row, _late(row)))
-        return row is not None
+        if row is None or generation != self._times_abandoned:
+            return False
+        self._begin(row, self._run(row) if row.state == "running" else self.refuse(row, _late(row)))
+        return True
 
     def _begin(self, row: TurnRow, work: Coroutine[Any, Any, object]) -> None:
         """Do something about a turn, even if an earlier attempt, which others took from here, has not ended yet."""
