@@ -56,7 +56,8 @@ class RedactionHook:
         if not self.settings.rules or not isinstance(data, dict) or event in self.settings.skip_events:
             return HookResult(action="continue")
         try:
-            await self._show_rest(event, data)
+            if event in _ENDS_BLOCK or event in _ENDS_ALL:
+                await self._show_rest(event, data)
             return HookResult(action="modify", data=self._redacted(event, data))
         except Exception as exc:  # noqa: BLE001 - its text and traceback could show what must not be shown
             logger.warning(
@@ -77,11 +78,9 @@ class RedactionHook:
         if event in _ENDS_BLOCK:
             ended = _block_id(_ENDS_BLOCK[event], data)
             rests = self._streams.end(lambda block_id: block_id == ended)
-        elif event in _ENDS_ALL:
+        else:
             request = data.get("request_id")
             rests = self._streams.end(lambda block_id: request is None or block_id.request_id == request)
-        else:
-            return
         for block, rest in rests:
             key = _PIECES[block.event]
             sequence = block.data.get("sequence")

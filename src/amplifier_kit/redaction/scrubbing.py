@@ -1,16 +1,16 @@
 """Data → data in which everything sensitive is masked, shared with the original as far as nothing was."""
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
-from itertools import islice
 from operator import is_
-from typing import Any
+from typing import Any, NamedTuple
 
 from amplifier_core.utils import json_safe
 
 from .masking import DEFAULT_RULES, MASK, RULES, Rule, TextMasker, rules_named
 from .named_secrets import is_secret_value, names_credentials, names_secret
-from .protection import DEFAULT_ALLOWLIST, IDENTIFIER_KEYS, Allowlist, fits_shape, has_shape
+from .protection import DEFAULT_ALLOWLIST, IDENTIFIER_KEYS, Allowlist, shape_of
 from .secret_tokens import CREDENTIAL_VALUES
 
 _NATIVE_TYPES = (str, int, float, bool, type(None), dict, list, tuple)
@@ -25,6 +25,18 @@ _LONGEST_KEY = 64
 MaskText = Callable[[str], str]
 
 
+class _Entry(NamedTuple):
+    """What becomes of the entries of a key: how the key is shown, None as it is, and how their texts are masked.
+
+    `path` leads to what is below them, None where no exempt path does; an exempt entry stays as it is.
+    """
+
+    shown: str | None
+    mask: MaskText
+    path: str | None
+    is_exempt: bool = False
+
+
 class Scrubber:
     """Scrubs data by rules and an allowlist, and each message of a conversation only once.
 
@@ -37,7 +49,7 @@ class Scrubber:
         self._names = TextMasker([rule for rule in rules if rule is not RULES["pii-basic"]])
         self._credentials = TextMasker([Rule("SECRET", CREDENTIAL_VALUES)])
         self._allowlist = Allowlist(DEFAULT_ALLOWLIST.union(allowlist))
-        self._keys: dict[str, tuple[str | None, MaskText]] = {}
+        self._entries: dict[str | None, dict[str, _Entry]] = {}  # by the path of their dict, and by their key
         self._messages: dict[int, tuple[Any, Any]] = {}  # the original is kept, so that its id stays its own
 
     def scrub(self, obj: Any, path: str = "") -> Any:
@@ -53,7 +65,7 @@ class Scrubber:
     def forget(self) -> None:
         """Let go of every message and text; scrubbing goes on as before."""
         self.forget_messages()
-        self._keys.clear()
+        self._entries.clear()
         for masker in (self._values, self._names, self._credentials):
             masker.forget()
 
@@ -68,30 +80,24 @@ class Scrubber:
         return value
 
     def _scrub_dict(self, entries: dict[Any, Any], path: str | None) -> dict[Any, Any]:
-        scrubbed: dict[Any, Any] | None = None  # made when something is masked, which is seldom
-        namesakes: dict[Any, int] = {}
-        items, known, exempts = entries.items(), self._keys, self._allowlist.exempts
-        for place, (key, value) in enumerate(items):
-            below = None if path is None else f"{path}.{key}" if path else str(key)
-            new_key, new_value = key, value
-            if below is None or has_shape(key) or not exempts(below):
-                shown, mask = known.get(key) or self._look_up(key)
-                new_key = key if shown is None else shown
-                if type(value) is str:
-                    new_value = value if _is_protected(key, value) else mask(value)
-                elif type(value) not in _ATOMS:
-                    new_value = self._scrub_entry(key, _native(value), below, mask)
-            if scrubbed is None:
-                if new_key is key and new_value is value:
-                    continue
-                scrubbed = dict(islice(items, place))
-            scrubbed[_numbered(new_key, scrubbed, namesakes)] = new_value
-        return entries if scrubbed is None else scrubbed
+        known = self._entries.get(path)
+        if known is None:
+            known = self._entries[path] = {}
+        changed: dict[Any, tuple[Any, Any]] = {}  # by key, as they are shown: mostly there are none
+        for key, value in entries.items():
+            shown, mask, below, is_exempt = known.get(key) or self._look_up(key, path, known)
+            kind = type(value)
+            if kind is str:
+                masked = mask(value)
+            elif kind in _ATOMS or is_exempt:
+                masked = value
+            else:
+                masked = self._scrub_entry(key, _native(value), below, mask)
+            if masked is not value or shown is not None:
+                changed[key] = (key if shown is None else shown, masked)
+        return _with_changes(entries, changed) if changed else entries
 
     def _scrub_entry(self, key: Any, value: Any, path: str | None, mask: MaskText) -> Any:
-        if not isinstance(value, _CONTAINERS) and _is_protected(key, value):
-            return value
-        path = self._allowlist.narrowed(path)
         if key == "messages" and path is None and isinstance(value, list):
             return _unless_same(value, [self._scrub_message(message) for message in value])
         return self._scrub(value, path, mask)
@@ -114,17 +120,26 @@ class Scrubber:
             known = self._messages[id(message)] = (message, self._scrub(_native(message), None, self._values.mask))
         return known[1]
 
-    def _look_up(self, key: Any) -> tuple[str | None, MaskText]:
-        """Return how a key is shown, None as it is, and how its text is masked."""
-        if not isinstance(key, str):
-            return None, self._values.mask
-        shown = self._names.mask(key)
-        looked_up = (None if shown == key else shown, self._mask_for(key))
-        if len(key) <= _LONGEST_KEY:
-            if len(self._keys) >= _MAX_KEYS:
-                self._keys.clear()
-            self._keys[key] = looked_up
-        return looked_up
+    def _look_up(self, key: Any, path: str | None, known: dict[str, _Entry]) -> _Entry:
+        """Return what becomes of a key's entries in the dict at `path`; those of short names are `known` from then."""
+        below = None if path is None else f"{path}.{key}" if path else str(key)
+        shape = shape_of(key)
+        if below is not None and shape is None and self._allowlist.exempts(below):
+            entry = _Entry(None, _as_it_is, None, is_exempt=True)
+        elif not isinstance(key, str):
+            return _Entry(None, self._values.mask, self._allowlist.narrowed(below))
+        else:
+            shown, mask = self._names.mask(key), self._mask_for(key)
+            if key in IDENTIFIER_KEYS:
+                mask = _as_it_is
+            elif shape is not None:
+                mask = _unless_it_fits(shape, mask)
+            entry = _Entry(None if shown == key else shown, mask, self._allowlist.narrowed(below))
+        if isinstance(key, str) and len(key) <= _LONGEST_KEY:
+            if len(known) >= _MAX_KEYS:
+                known.clear()
+            known[key] = entry
+        return entry
 
     def _mask_for(self, key: str) -> MaskText:
         name = MASK.sub("", key)  # the word SECRET in a mask makes no name
@@ -156,9 +171,22 @@ def _native(value: Any) -> Any:
     return json_safe(value)
 
 
-def _is_protected(key: Any, value: Any) -> bool:
-    """Say whether a value is an identifier, or has the shape that the values of its key should have."""
-    return key in IDENTIFIER_KEYS or (has_shape(key) and fits_shape(key, value))
+def _as_it_is(text: str) -> str:
+    return text
+
+
+def _unless_it_fits(shape: re.Pattern[str], mask: MaskText) -> MaskText:
+    """Return what masks a text that does not have the shape of a date or a cost."""
+    return lambda text: text if shape.fullmatch(text) else mask(text)
+
+
+def _with_changes(entries: dict[Any, Any], changed: dict[Any, tuple[Any, Any]]) -> dict[Any, Any]:
+    scrubbed: dict[Any, Any] = {}
+    namesakes: dict[Any, int] = {}
+    for key in entries:
+        shown, masked = changed.get(key) or (key, entries[key])
+        scrubbed[_numbered(shown, scrubbed, namesakes)] = masked
+    return scrubbed
 
 
 def _unless_same(items: Sequence[Any], scrubbed: list[Any]) -> Any:

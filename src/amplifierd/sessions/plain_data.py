@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from amplifier_core.utils import json_safe
 
 _ATOMS = frozenset({bool, type(None)})
+_TEXT = frozenset({str})
 _EXACT = 1 << 64  # smaller whole numbers stay as they are
 _DEEPEST = 32  # what is nested deeper may be a cycle
 
@@ -29,25 +30,25 @@ def plain_data(data: Mapping[str, Any]) -> PlainData:
     """Return data as `json_safe` does; what is plain already, as nearly everything, is copied in one go."""
     plain = PlainData({}, [], [])
     try:
-        _copy_dict(data, plain.value, plain, _DEEPEST)
+        _copy_dict(data, plain, _DEEPEST, plain.value)
     except _NotPlainError:
         plain = PlainData({}, [], [])
-        _copy_dict(json_safe(data), plain.value, plain, None)
+        _copy_dict(json_safe(data), plain, None, plain.value)
     return plain
 
 
-def _copy_dict(data: Mapping[Any, Any], copy: dict[str, Any], plain: PlainData, deepest: int | None) -> dict[str, Any]:
+def _copy_dict(data: Mapping[Any, Any], plain: PlainData, deepest: int | None, copy: dict[str, Any]) -> dict[str, Any]:
+    copy.update(data)
+    if not _TEXT.issuperset(map(type, copy)):
+        raise _NotPlainError
     _, texts, keys = plain
     for key, item in data.items():
-        if type(key) is not str:
-            raise _NotPlainError
         kind = type(item)
         if kind is str:
             keys.append(key)
             texts.append(item)
         elif kind not in _ATOMS and not (kind is int and -_EXACT < item < _EXACT):
-            item = _copied(item, kind, plain, deepest)
-        copy[key] = item
+            copy[key] = _copied(item, kind, plain, deepest)
     return copy
 
 
@@ -58,13 +59,16 @@ def _copied(item: Any, kind: type, plain: PlainData, deepest: int | None) -> Any
             if not deepest:
                 raise _NotPlainError
             deepest -= 1
-        return _copy_dict(item, {}, plain, deepest) if kind is dict else _copy_list(item, plain, deepest)
+        return _copy_dict(item, plain, deepest, {}) if kind is dict else _copy_list(item, plain, deepest)
     if deepest is None or (kind is int and -_EXACT < item < _EXACT) or (kind is float and isfinite(item)):
         return item
     raise _NotPlainError
 
 
 def _copy_list(items: list[Any], plain: PlainData, deepest: int | None) -> list[Any]:
+    if _TEXT.issuperset(map(type, items)):
+        plain.texts.extend(items)
+        return items[:]
     copy = []
     for item in items:
         kind = type(item)
