@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import shlex
+import subprocess
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from amplifier_cli.failures import UsageError
+from amplifier_system.processes import ProcessTree, reading
 from amplifierd.sessions.turn_result import TurnResult
 
 USAGE = "/goal TEXT --check COMMAND [--max-turns N] [--max-cost USD]"
@@ -74,17 +77,15 @@ async def pursue(
 
 
 async def _check(command: str, working_dir: Path) -> tuple[int, str]:
-    process = await asyncio.create_subprocess_shell(
-        command,
-        cwd=working_dir,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
+    """Run a command in a shell, which is ended with everything it started when the caller is interrupted."""
+    tree = await ProcessTree.start(
+        ["/bin/sh", "-c", command], environment=os.environ, cwd=working_dir, stderr=subprocess.STDOUT
     )
     try:
-        output, _ = await process.communicate()
+        async with reading(tree.stdout) as stream:
+            output = await stream.read()
+        code = await tree.wait()
     except asyncio.CancelledError:
-        process.kill()
-        await process.wait()
+        await tree.kill()
         raise
-    return process.returncode or 0, output.decode("utf-8", "replace")
+    return code, output.decode("utf-8", "replace")
