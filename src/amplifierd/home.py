@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .plans.home_plans import Plans
     from .sessions.home_sessions import Sessions
     from .sessions.runtime import Runtime
+    from .source_cache import SourceCache
 
 
 @dataclass(frozen=True)
@@ -94,6 +95,12 @@ class Home:
         from .keys import Keys  # loaded when a key is asked for
 
         return Keys(self.paths)
+
+    @cached_property
+    def source_cache(self) -> SourceCache:
+        from .source_cache import SourceCache  # loaded when the cache is looked through
+
+        return SourceCache(self.paths.cache, self.settings.cache, self.collections, self.profiles, self.bundles)
 
     def _keep(self, secret: str) -> str:
         return self.keys.keep(secret)

@@ -4,50 +4,72 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from amplifier_foundation.sources import CachedSource, PruneResult, list_cached, prune
 from amplifier_system.threads import in_thread
 
-from .home import Home
+from .builds.home_profiles import Profiles
+from .collections.home_collections import Collections
+from .settings import CacheSettings
+
+if TYPE_CHECKING:
+    from amplifier_foundation.registry import BundleRegistry
 
 
-async def list_cache(home: Home) -> tuple[tuple[CachedSource, bool], ...]:
-    """Return the entries of a home's cache, each with whether something of the home refers to it."""
-
-    def look(stop: object) -> tuple[tuple[CachedSource, bool], ...]:
-        used = {*_in_use(home)}
-        return tuple((each, _is_used(each, used)) for each in list_cached(home.paths.cache))
-
-    return await in_thread(look)
+async def measure_cache(directory: Path) -> int:
+    """Return how many bytes the entries of a cache have."""
+    return await in_thread(lambda stop: sum(each.bytes for each in list_cached(directory)))
 
 
-async def prune_cache(home: Home, *, keep_days: float | None = None, dry_run: bool = False) -> PruneResult:
-    """Remove what nothing in the home refers to and was not used for some days, by default `cache.keep_days`.
+class SourceCache:
+    """The cache of a home; what its collections, compiled profiles and registered bundles refer to is in use."""
 
-    Of what is left, the oldest goes until the rest fits into `cache.max_bytes`.
-    """
-    days = home.settings.cache.keep_days if keep_days is None else keep_days
-    most = home.settings.cache.max_bytes
-    return await in_thread(
-        lambda stop: prune(
-            home.paths.cache, in_use=tuple(_in_use(home)), keep_days=days, max_bytes=most, dry_run=dry_run
+    def __init__(
+        self,
+        directory: Path,
+        settings: CacheSettings,
+        collections: Collections,
+        profiles: Profiles,
+        bundles: BundleRegistry,
+    ) -> None:
+        self._directory, self._settings = directory, settings
+        self._collections, self._profiles, self._bundles = collections, profiles, bundles
+
+    async def list(self) -> tuple[tuple[CachedSource, bool], ...]:
+        """Return the entries, each with whether it is in use."""
+
+        def look(stop: object) -> tuple[tuple[CachedSource, bool], ...]:
+            used = {*self._in_use()}
+            return tuple((each, _is_used(each, used)) for each in list_cached(self._directory))
+
+        return await in_thread(look)
+
+    async def prune(self, *, keep_days: float | None = None, dry_run: bool = False) -> PruneResult:
+        """Remove what is not in use and has not been needed for some days, by default `cache.keep_days`.
+
+        Of what is left, the oldest goes until the rest fits into `cache.max_bytes`.
+        """
+        days = self._settings.keep_days if keep_days is None else keep_days
+        most = self._settings.max_bytes
+        return await in_thread(
+            lambda stop: prune(
+                self._directory, in_use=tuple(self._in_use()), keep_days=days, max_bytes=most, dry_run=dry_run
+            )
         )
-    )
 
-
-def _in_use(home: Home) -> Iterator[str]:
-    """Yield commits and paths that collections, compiled profiles and registered bundles refer to."""
-    for collection in home.collections.list():
-        if collection.commit:
-            yield collection.commit
-    for profile_id in home.collections.profile_ids():
-        lock = home.profiles.read_lock(profile_id)
-        if lock is not None:
-            yield from _commits(lock.data["resources"])
-    for state in home.bundles.get_state().values():
-        if state.local_path:
-            yield state.local_path
+    def _in_use(self) -> Iterator[str]:
+        """Yield commits and paths that something in the home refers to."""
+        for collection in self._collections.list():
+            if collection.commit:
+                yield collection.commit
+        for profile_id in self._collections.profile_ids():
+            lock = self._profiles.read_lock(profile_id)
+            if lock is not None:
+                yield from _commits(lock.data["resources"])
+        for state in self._bundles.get_state().values():
+            if state.local_path:
+                yield state.local_path
 
 
 def _commits(value: Any) -> Iterator[str]:

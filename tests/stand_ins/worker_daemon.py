@@ -16,7 +16,7 @@ from amplifierd.workers.workers import Workers
 
 async def main(home: str, session_id: str, prompt: str, root: str) -> None:
     opened = amplifierd.open_home(home, offline=True, overrides={"security": {"module_roots": [root]}})
-    live = Workers(opened)
+    live = Workers(opened.sessions, opened.resolver, shipped_collection=opened.shipped_collection)
     await live.start()
     submitted = await live.submit(session_id, TurnRequest(prompt))
     (worker,) = [one.pid for one in live.workers() if one.sessions]

@@ -16,7 +16,6 @@ from amplifier_cli.typed_sources import absolute_source
 from amplifier_foundation.sources import CachedSource, parse_reference
 from amplifier_system.urls import shown
 from amplifierd.home import Home
-from amplifierd.source_cache import list_cache, prune_cache
 
 app = new_group(
     "Inspect and fetch sources, and clean up the cache.\n\n"
@@ -45,7 +44,7 @@ def show(
 
     async def work(home: Home) -> None:
         if source is None:
-            _write_cache(await list_cache(home), as_json=as_json)
+            _write_cache(await home.source_cache.list(), as_json=as_json)
             return
         place = absolute_source(source)
         reference = parse_reference(place)
@@ -107,7 +106,7 @@ def prune(
     """
 
     async def work(home: Home) -> None:
-        result = await prune_cache(home, keep_days=older_than, dry_run=dry_run)
+        result = await home.source_cache.prune(keep_days=older_than, dry_run=dry_run)
         if as_json:
             write_json({"removed": [str(path) for path in result.removed], "freed_bytes": result.freed_bytes})
             return

@@ -9,57 +9,56 @@ from typing import Any
 from amplifier_core.mount_plan import MountPlan
 from amplifier_foundation.bundle import Bundle
 from amplifier_foundation.exceptions import BundleError
-from amplifier_foundation.registry import BundleState
+from amplifier_foundation.registry import BundleRegistry, BundleState
 from amplifierd.exceptions import RequestRefusedError
-from amplifierd.home import Home
+from amplifierd.sessions.home_sessions import Sessions
 
 
-async def list_bundles(home: Home) -> list[dict[str, Any]]:
+async def list_bundles(bundles: BundleRegistry) -> list[dict[str, Any]]:
     """Return every registered bundle that is more than a part of another; one that cannot be loaded says why."""
-    states = home.bundles.get_state()
+    states = bundles.get_state()
     own = (states[name] for name in sorted(states))
-    return [await _described(home, state) for state in own if state.explicitly_requested or not state.included_by]
+    return [await _described(bundles, state) for state in own if state.explicitly_requested or not state.included_by]
 
 
-async def add_bundle(home: Home, uri: str, name: str | None) -> dict[str, Any]:
+async def add_bundle(bundles: BundleRegistry, uri: str, name: str | None) -> dict[str, Any]:
     """Load a bundle with all it includes, and register it by its own name or another.
 
     Raises:
         BundleError: it cannot be obtained or used; nothing is registered.
         RequestRefusedError: the name is taken by another source (`bundle-exists`), or it has none.
     """
-    registry = home.bundles
-    loaded = await registry.load_source(uri)
+    loaded = await bundles.load_source(uri)
     called = name or loaded.name
     if not called:
         raise RequestRefusedError("the bundle has no name", code="validation-error", hint="give it one with `name`")
-    if (known := registry.get_state(called)) is not None and known.explicitly_requested:
+    if (known := bundles.get_state(called)) is not None and known.explicitly_requested:
         raise RequestRefusedError(f"There is a bundle {called!r} already", code="bundle-exists")
-    registry.register(called, uri)
-    await registry.load(called)
-    registry.save()
-    return await _described(home, registry.get_state(called) or BundleState(uri, called))
+    bundles.register(called, uri)
+    await bundles.load(called)
+    bundles.save()
+    return await _described(bundles, bundles.get_state(called) or BundleState(uri, called))
 
 
-async def remove_bundle(home: Home, name: str) -> None:
+async def remove_bundle(bundles: BundleRegistry, sessions: Sessions, name: str) -> None:
     """Forget a bundle.
 
     Raises:
         RequestRefusedError: there is none of that name, or a session that has not ended runs it.
     """
-    if home.bundles.get_state(name) is None:
+    if bundles.get_state(name) is None:
         raise RequestRefusedError(f"Bundle not found: {name}", code="bundle-not-found")
-    if await asyncio.to_thread(_is_used, home, name):
+    if await asyncio.to_thread(_is_used, sessions, name):
         raise RequestRefusedError(f"A session uses the bundle {name!r}", code="bundle-in-use")
-    home.bundles.unregister(name)
-    home.bundles.save()
+    bundles.unregister(name)
+    bundles.save()
 
 
-async def _described(home: Home, state: BundleState) -> dict[str, Any]:
+async def _described(bundles: BundleRegistry, state: BundleState) -> dict[str, Any]:
     told = state.to_dict()
     about = {key: told.get(key) for key in ("name", "uri", "version", "loaded_at")}
     try:
-        bundle = await home.bundles.load_source(state.name)
+        bundle = await bundles.load_source(state.name)
     except BundleError as error:
         return {**about, "error": error.message}
     return {**about, **_contents(bundle)}
@@ -82,5 +81,5 @@ def _contents(bundle: Bundle) -> dict[str, Any]:
     }
 
 
-def _is_used(home: Home, name: str) -> bool:
-    return home.sessions.list(status="active", bundle=name, limit=1).total > 0
+def _is_used(sessions: Sessions, name: str) -> bool:
+    return sessions.list(status="active", bundle=name, limit=1).total > 0

@@ -38,6 +38,7 @@ from .loop_lag import LoopLag
 from .membership import open_cluster
 from .metrics import Metrics
 from .operations import Operations
+from .profile_edits import ProfileEdits
 from .published_event import PublishedEvent
 from .renderer import Renderer
 from .session_access import SessionAccess
@@ -75,10 +76,13 @@ class Daemon:
         self.boot_id = uuid.uuid4().hex
         self.events = EventHub(self.boot_id, _stream_limits(home.settings))
         self.operations.listeners.append(self._tell_operation)
-        self.live = Workers(self.home, on_event=self._hear)
-        self.turns = open_turns(self.home, self.live, self._hear)
-        self.access = SessionAccess(self.home)
-        self.stale_sessions = StaleSessions(lambda: self.home, self.live)
+        sessions, profiles = self.home.sessions, self.home.profiles
+        self.live = Workers(
+            sessions, self.home.resolver, shipped_collection=home.shipped_collection, on_event=self._hear
+        )
+        self.turns = open_turns(sessions, self.live, self._hear)
+        self.access = SessionAccess(sessions)
+        self.stale_sessions = StaleSessions(profiles, sessions, self.live)
         self.phase: Phase = "starting"
         self.credentials = Credentials(home.paths, Tokens(home.paths, home.settings.auth.tokens))
         self.failed_logins = FailedAttempts()
@@ -90,8 +94,8 @@ class Daemon:
         self.settings_waiting: list[str] = []
         self.settings_users: list[Callable[[Settings], None]] = []
         self._changing_settings = asyncio.Lock()
-        self.freshness = Freshness(home, self.library_events.seen)
-        self.upkeep = Upkeep(self.home, self._removes_sessions)
+        self.freshness = Freshness(profiles, self.library_events.seen)
+        self.upkeep = Upkeep(sessions, home.paths.cache, self._removes_sessions)
         self.loop_lag = LoopLag()
         self.metrics = Metrics()
         self._show_metrics()
@@ -123,6 +127,12 @@ class Daemon:
         gauge("cluster_takeovers", "Sessions that this one took over, since the start", lambda: takeover.taken)
 
     @property
+    def profile_edits(self) -> ProfileEdits:
+        """The user's own profiles, to be changed."""
+        home = self.home
+        return ProfileEdits(home.paths, home.profiles, home.catalogue, keep=home.keys.keep, is_used=home.is_used)
+
+    @property
     def uptime_seconds(self) -> float:
         return time.monotonic() - self._started
 
@@ -139,18 +149,18 @@ class Daemon:
             SettingsError: a key is unknown or a value invalid; nothing was changed.
         """
         async with self._changing_settings:
-            home, waiting = await asyncio.to_thread(change_settings, self.home, changes)
+            settings, waiting = await asyncio.to_thread(change_settings, self.home.paths, self.home.settings, changes)
             self.settings_waiting = sorted({*self.settings_waiting, *waiting})
-            if home is not self.home:
-                self._use(home)
+            if settings != self.home.settings:
+                self._use(await asyncio.to_thread(self.home.with_settings, settings, share_sessions=True))
         self.events.tell("settings:changed", {"keys": sorted(changes)})
         return waiting
 
     def _use(self, home: Home) -> None:
         """Go on with the settings that the home has now; what runs ends with those it began with."""
         self.home = home
-        self.live.use(home)
-        self.upkeep.use(home)
+        self.live.use(home.sessions, home.resolver)
+        self.upkeep.use(home.sessions)
         self.events.limits = _stream_limits(home.settings)
         for use in self.settings_users:
             use(home.settings)
@@ -217,7 +227,8 @@ class Daemon:
             self.events.tell("daemon:ready", {})
             logger.info("ready after %.2f s", self.uptime_seconds)
             self.upkeep.start()
-        await self._take("profile freshness", self.freshness.look)
+        if self.home.settings.startup.check_on_start:
+            await self._take("profile freshness", self.freshness.look)
         if self.home.settings.startup.update_on_start and not self.home.settings.offline:
             await self._take("sync of the collections", self.home.collections.sync)
 

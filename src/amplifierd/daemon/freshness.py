@@ -6,23 +6,21 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable
 
+from amplifierd.builds.home_profiles import Profiles
 from amplifierd.builds.staleness import ProfileStatus
-from amplifierd.home import Home
 
 
 class Freshness:
     """What was last seen of each profile."""
 
-    def __init__(self, home: Home, on_seen: Callable[[ProfileStatus], None]) -> None:
-        self._home, self._on_seen = home, on_seen
+    def __init__(self, profiles: Profiles, on_seen: Callable[[ProfileStatus], None]) -> None:
+        self._profiles, self._on_seen = profiles, on_seen
         self.statuses: dict[str, ProfileStatus] = {}
 
     async def look(self) -> None:
         """Look at every profile, one after the other; the network is not used."""
-        if not self._home.settings.startup.check_on_start:
-            return
-        for profile in await asyncio.to_thread(self._home.profiles.list):
-            status = await self._home.profiles.status(profile.profile_id)
+        for profile in await asyncio.to_thread(self._profiles.list):
+            status = await self._profiles.status(profile.profile_id)
             self.statuses[str(profile.profile_id)] = status
             self._on_seen(status)
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from amplifier_core.packages import TYPE_TO_MOUNT_POINT, find_package, package_name
 from amplifier_foundation.declarations import read_declaration
+from amplifierd.builds.home_profiles import Profiles
 from amplifierd.builds.module_facts import ModuleFacts, installed_facts, read_facts
+from amplifierd.collections.home_collections import Collections
 from amplifierd.exceptions import RequestRefusedError
-from amplifierd.home import Home
 from amplifierd.identifiers import ProfileId, is_module_id
 
 INSTALLED = "installed"
@@ -37,30 +38,44 @@ class KnownModule:
     config_schema: Mapping[str, Any] | None = None
 
 
-def list_modules(home: Home, *, module_type: str | None = None, profile: ProfileId | None = None) -> list[KnownModule]:
-    """Return the modules, by their ids; the same one in two versions is there twice. Reads files."""
-    wanted = [profile] if profile is not None else home.collections.profile_ids()
-    found: dict[tuple[str, str | None, str], KnownModule] = {}
-    for module in (*_compiled(home, wanted), *(() if profile else map(_installed, installed_facts()))):
-        key = (module.id, module.version, module.source)
-        known = found.get(key)
-        found[key] = module if known is None else replace(known, profiles=(*known.profiles, *module.profiles))
-    chosen = (module for module in found.values() if module_type in (None, module.type))
-    return sorted(chosen, key=lambda module: (module.id, module.source, module.version or ""))
+class ModuleCatalogue:
+    """Finds the modules that a home knows; `share` is where its builds are. Calls read files."""
 
+    def __init__(self, collections: Collections, profiles: Profiles, share: Path) -> None:
+        self._collections, self._profiles, self._share = collections, profiles, share
 
-def get_module(home: Home, module_id: str, *, profile: ProfileId | None = None) -> KnownModule:
-    """Return a module: the one of a profile, else the installed one, else any.
+    def list(self, *, module_type: str | None = None, profile: ProfileId | None = None) -> list[KnownModule]:
+        """Return the modules, by their ids; the same one in two versions is there twice."""
+        wanted = [profile] if profile is not None else self._collections.profile_ids()
+        found: dict[tuple[str, str | None, str], KnownModule] = {}
+        for module in (*self._compiled(wanted), *(() if profile else map(_installed, installed_facts()))):
+            key = (module.id, module.version, module.source)
+            known = found.get(key)
+            found[key] = module if known is None else replace(known, profiles=(*known.profiles, *module.profiles))
+        chosen = (module for module in found.values() if module_type in (None, module.type))
+        return sorted(chosen, key=lambda module: (module.id, module.source, module.version or ""))
 
-    Raises:
-        RequestRefusedError: there is none (`module-not-found`), or it is not an id.
-    """
-    if not is_module_id(module_id):
-        raise RequestRefusedError(f"{module_id!r} is not the id of a module", code="invalid-identifier")
-    found = [module for module in list_modules(home, profile=profile) if module.id == module_id]
-    if not found:
-        raise RequestRefusedError(f"Module not found: {module_id}", code="module-not-found", hint="list the modules")
-    return next((module for module in found if module.source == INSTALLED), found[0])
+    def get(self, module_id: str, *, profile: ProfileId | None = None) -> KnownModule:
+        """Return a module: the one of a profile, else the installed one, else any.
+
+        Raises:
+            RequestRefusedError: there is none (`module-not-found`), or it is not an id.
+        """
+        if not is_module_id(module_id):
+            raise RequestRefusedError(f"{module_id!r} is not the id of a module", code="invalid-identifier")
+        found = [module for module in self.list(profile=profile) if module.id == module_id]
+        if not found:
+            raise RequestRefusedError(
+                f"Module not found: {module_id}", code="module-not-found", hint="list the modules"
+            )
+        return next((module for module in found if module.source == INSTALLED), found[0])
+
+    def _compiled(self, profiles: Iterable[ProfileId]) -> Iterator[KnownModule]:
+        own = {facts.module_id: facts for facts in installed_facts()}
+        for profile_id in profiles:
+            build = self._profiles.find_build(profile_id)
+            for entry in build.lock.modules() if build else ():
+                yield _locked(profile_id, build.path if build else Path(), entry, own, self._share)
 
 
 def _installed(facts: ModuleFacts) -> KnownModule:
@@ -76,15 +91,9 @@ def _installed(facts: ModuleFacts) -> KnownModule:
     )
 
 
-def _compiled(home: Home, profiles: Iterable[ProfileId]) -> Iterable[KnownModule]:
-    own = {facts.module_id: facts for facts in installed_facts()}
-    for profile_id in profiles:
-        build = home.profiles.find_build(profile_id)
-        for entry in build.lock.modules() if build else ():
-            yield _locked(home, profile_id, build.path if build else Path(), entry, own)
-
-
-def _locked(home: Home, profile_id: ProfileId, directory: Path, entry: Any, own: dict[str, ModuleFacts]) -> KnownModule:
+def _locked(
+    profile_id: ProfileId, directory: Path, entry: Any, own: dict[str, ModuleFacts], share: Path
+) -> KnownModule:
     name, version = str(entry["name"]), entry.get("commit") or entry.get("version") or entry.get("content_hash")
     if entry.get("kind") == INSTALLED and name in own:
         return replace(_installed(own[name]), profiles=(str(profile_id),))
@@ -100,7 +109,7 @@ def _locked(home: Home, profile_id: ProfileId, directory: Path, entry: Any, own:
         source=entry.get("ref") or INSTALLED,
         description=facts.summary,
         profiles=(str(profile_id),),
-        location=_relative(place, home.paths.share),
+        location=_relative(place, share),
         requirements=tuple(pin["pin"] for pin in entry.get("requirements") or ()),
         config_schema=_declared_schema(package) if package is not None else None,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -14,13 +14,15 @@ from ruamel.yaml.comments import CommentedMap
 from ruamel.yaml.error import YAMLError
 
 from amplifier_foundation.sources.locks import locked_now
+from amplifierd.builds.home_profiles import Profiles
+from amplifierd.collections.catalogue import Catalogue
 from amplifierd.documents.document import ProfileDocument, ReferenceBase, as_json
-from amplifierd.documents.literal_secrets import conceal_document
+from amplifierd.documents.literal_secrets import KeepSecret, conceal_document
 from amplifierd.documents.profile_reader import read_document
 from amplifierd.exceptions import ProfileNotFoundError, ProfileValidationError, RequestRefusedError
-from amplifierd.home import Home
 from amplifierd.identifiers import LOCAL, ProfileId, is_collection_or_profile_name
 from amplifierd.issues import errors
+from amplifierd.paths import Paths
 from amplifierd.session_defaults import find_active_profile
 from amplifierd.yaml_edits import edited, replace_text
 
@@ -33,10 +35,22 @@ _LOCK_WAIT_S = 30.0
 
 
 class ProfileEdits:
-    """Finds, writes, copies, removes and activates profiles of a home; calls block."""
+    """Finds, writes, copies, removes and activates profiles of a home; calls block.
 
-    def __init__(self, home: Home) -> None:
-        self._home = home
+    `keep` puts a secret into the key store; `is_used` says whether a session still needs a profile.
+    """
+
+    def __init__(
+        self,
+        paths: Paths,
+        profiles: Profiles,
+        catalogue: Catalogue,
+        *,
+        keep: KeepSecret,
+        is_used: Callable[[ProfileId], bool],
+    ) -> None:
+        self._paths, self._profiles, self._catalogue = paths, profiles, catalogue
+        self._keep, self._is_used = keep, is_used
 
     def identify(self, text: str) -> ProfileId:
         """Return the profile that `collection/profile` names, or `profile` alone where there is only one.
@@ -49,7 +63,8 @@ class ProfileEdits:
             return checked_profile_id(text)
         if not is_collection_or_profile_name(text):
             raise _not_an_id(text)
-        found = [each for each in self._home.collections.profile_ids() if each.name == text]
+        self._catalogue.look()
+        found = self._catalogue.find_owners(text)
         if len(found) > 1:
             hint = f"write one of {', '.join(found)}"
             raise RequestRefusedError(f"several profiles are named {text!r}", code="ambiguous-profile", hint=hint)
@@ -67,10 +82,10 @@ class ProfileEdits:
             ProfileValidationError: it is not the user's own, and cannot be read.
         """
         if profile_id.collection != LOCAL:
-            text = self._home.profiles.merged(profile_id).document.text
+            text = self._profiles.merged(profile_id).document.text
             return text, text_version(text)
         text = self._own_file(profile_id).read_text(encoding="utf-8-sig")
-        return conceal_document(_document(text), self._home.keys.keep).text, text_version(text)
+        return conceal_document(_document(text), self._keep).text, text_version(text)
 
     def create(self, name: str, text: str) -> ProfileId:
         """Store a profile of the user's own.
@@ -81,9 +96,10 @@ class ProfileEdits:
         """
         self._check(f"{LOCAL}/{name}", text)
         profile_id = checked_profile_id(f"{LOCAL}/{name}")
-        file = self._home.paths.own_profiles / f"{name}.md"
+        file = self._paths.own_profiles / f"{name}.md"
         with self._locked():
-            if self._home.collections.has_profile(profile_id) or file.exists():
+            self._catalogue.look()
+            if self._catalogue.has_profile(profile_id) or file.exists():
                 raise RequestRefusedError(f"There is a profile {profile_id} already", code="profile-exists")
             replace_text(file, text)
         return profile_id
@@ -129,7 +145,7 @@ class ProfileEdits:
 
         Raises what `create` raises.
         """
-        merged = self._home.profiles.merged(profile_id)
+        merged = self._profiles.merged(profile_id)
         changes = {"name": new_name}
         if merged.ancestors:
             changes["extends"] = str(merged.ancestors[-1].profile_id)
@@ -143,9 +159,9 @@ class ProfileEdits:
         """
         with self._locked():
             file = self._own_file(profile_id)
-            if find_active_profile(self._home.paths) == profile_id:
+            if find_active_profile(self._paths) == profile_id:
                 raise RequestRefusedError(f"Profile {profile_id} is active", code="profile-in-use")
-            if self._home.is_used(profile_id):
+            if self._is_used(profile_id):
                 raise RequestRefusedError(f"A session uses profile {profile_id}", code="profile-in-use")
             file.unlink()
             if file.name == "profile.md" and not any(file.parent.iterdir()):
@@ -153,26 +169,26 @@ class ProfileEdits:
 
     def activate(self, profile_id: ProfileId) -> None:
         """Have sessions that name no profile run this one."""
-        self._home.profiles.get(profile_id)
-        replace_text(self._home.paths.active_profile_file, f"{profile_id}\n")
+        self._profiles.get(profile_id)
+        replace_text(self._paths.active_profile_file, f"{profile_id}\n")
 
     def deactivate(self) -> None:
-        self._home.paths.active_profile_file.unlink(missing_ok=True)
+        self._paths.active_profile_file.unlink(missing_ok=True)
 
     def _own_file(self, profile_id: ProfileId) -> Path:
-        self._home.profiles.get(profile_id)
+        self._profiles.get(profile_id)
         if profile_id.collection != LOCAL:
             hint = "copy it, then change the copy"
             raise RequestRefusedError(f"Profile {profile_id} is not yours", code="profile-read-only", hint=hint)
-        return self._home.catalogue.authored_file(profile_id)
+        return self._catalogue.authored_file(profile_id)
 
     def _check(self, profile_id: str, text: str) -> None:
-        if found := errors(self._home.profiles.validate(text if text.startswith("---") else f"\n{text}")):
+        if found := errors(self._profiles.validate(text if text.startswith("---") else f"\n{text}")):
             told = "\n".join(f"  {issue}" for issue in found)
             raise ProfileValidationError(f"Profile {profile_id} is not valid:\n{told}", found)
 
     def _locked(self) -> Any:
-        return locked_now(self._home.paths.locks / "own-profiles.lock", wait_s=_LOCK_WAIT_S)
+        return locked_now(self._paths.locks / "own-profiles.lock", wait_s=_LOCK_WAIT_S)
 
 
 def profile_text(values: Mapping[str, Any]) -> str:

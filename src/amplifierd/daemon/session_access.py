@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from amplifierd.exceptions import FormatUnsupportedError, SessionError, SessionNotFoundError
-from amplifierd.home import Home
 from amplifierd.session_store.record import SessionRecord, checked_session_id
+from amplifierd.sessions.home_sessions import Sessions
 
 from .callers import Caller
 from .log_files import log_also_about
@@ -21,8 +21,8 @@ _MOST_OWNERS = 10_000
 class SessionAccess:
     """Finds sessions for callers. Who owns a tree is remembered, for those who watch all events."""
 
-    def __init__(self, home: Home) -> None:
-        self._home = home
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
         self._owners: OrderedDict[str, str | None] = OrderedDict()
 
     async def get(self, caller: Caller, session_id: str) -> SessionRecord:
@@ -43,7 +43,7 @@ class SessionAccess:
         found = []
         for session_id in session_ids:
             with suppress(SessionNotFoundError):
-                found.append(await self._home.sessions.runtime.store.read(session_id))
+                found.append(await self._sessions.runtime.store.read(session_id))
         return found
 
     def remember(self, root_id: str, owner: str | None) -> None:
@@ -76,6 +76,6 @@ class SessionAccess:
 
     async def _read(self, session_id: str) -> SessionRecord:
         try:
-            return await self._home.sessions.runtime.store.read(session_id)
+            return await self._sessions.runtime.store.read(session_id)
         except SessionNotFoundError:  # it may be one of another application
-            return await asyncio.to_thread(self._home.sessions.get, session_id)
+            return await asyncio.to_thread(self._sessions.get, session_id)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from amplifierd.home import Home
-from amplifierd.settings import load_settings
+from amplifierd.paths import Paths
+from amplifierd.settings import Settings, load_settings
 from amplifierd.settings_file import edit_settings
 
 _AT_START = frozenset(
@@ -15,16 +15,16 @@ _AT_START = frozenset(
 """Settings, and sections of them, that count from the next start on; a running daemon takes over the others."""
 
 
-def change_settings(home: Home, changes: Mapping[str, Any]) -> tuple[Home, list[str]]:
-    """Write settings into a home's file, and return the home as it is then, and the keys that wait for a restart.
+def change_settings(paths: Paths, settings: Settings, changes: Mapping[str, Any]) -> tuple[Settings, list[str]]:
+    """Write settings into a home's file, and return those that hold then, and the keys that wait for a restart.
 
     Variables of the environment outrank the file, here as at a start; blocks.
 
     Raises:
         SettingsError: a key is unknown or a value invalid; the file is as it was.
     """
-    edit_settings(home.paths.settings_file, changes, locks_dir=home.paths.locks)
-    stored, applied = load_settings(home.paths.settings_file), home.settings
+    edit_settings(paths.settings_file, changes, locks_dir=paths.locks)
+    stored, applied = load_settings(paths.settings_file), settings
     waiting = []
     for key in sorted(changes):
         section, _, name = key.partition(".")
@@ -35,4 +35,4 @@ def change_settings(home: Home, changes: Mapping[str, Any]) -> tuple[Home, list[
         if name:
             value = getattr(applied, section).model_copy(update={name: getattr(value, name)})
         applied = applied.model_copy(update={section: value})
-    return home if applied == home.settings else home.with_settings(applied, share_sessions=True), waiting
+    return applied, waiting

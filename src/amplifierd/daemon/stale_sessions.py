@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 
 from amplifier_core.exceptions import AmplifierError
-from amplifierd.home import Home
+from amplifierd.builds.home_profiles import Profiles
 from amplifierd.identifiers import ProfileId
 from amplifierd.live_sessions import LiveSessions
+from amplifierd.sessions.home_sessions import Sessions
 
 logger = logging.getLogger(__name__)
 
@@ -19,8 +19,8 @@ _AT_A_TIME = 500
 class StaleSessions:
     """Marks the sessions of profiles that were compiled, in the background."""
 
-    def __init__(self, find_home: Callable[[], Home], live: LiveSessions) -> None:
-        self._find_home, self._live = find_home, live
+    def __init__(self, profiles: Profiles, sessions: Sessions, live: LiveSessions) -> None:
+        self._profiles, self._sessions, self._live = profiles, sessions, live
         self._marking: set[asyncio.Task[None]] = set()
 
     def begin(self, profile_id: str) -> None:
@@ -35,11 +35,11 @@ class StaleSessions:
         await asyncio.gather(*self._marking, return_exceptions=True)
 
     async def _look(self, profile_id: ProfileId) -> None:
-        home, offset, has_more = self._find_home(), 0, True
-        build = await asyncio.to_thread(home.profiles.find_build, profile_id)
+        offset, has_more = 0, True
+        build = await asyncio.to_thread(self._profiles.find_build, profile_id)
         while build is not None and has_more:
             wanted = {"profile_name": str(profile_id), "status": "active", "limit": _AT_A_TIME, "offset": offset}
-            page = await asyncio.to_thread(home.sessions.list, None, **wanted)
+            page = await asyncio.to_thread(self._sessions.list, None, **wanted)
             for record in page.sessions:
                 if not record.stale and record.build_id not in (None, build.build_id):
                     await self._mark(record.session_id, build.build_id)

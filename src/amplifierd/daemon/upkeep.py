@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 from amplifier_core.exceptions import AmplifierError
-from amplifierd.home import Home
-from amplifierd.source_cache import list_cache
+from amplifierd.sessions.home_sessions import Sessions
+from amplifierd.source_cache import measure_cache
 
 logger = logging.getLogger(__name__)
 
@@ -20,19 +21,19 @@ async def _alone(seconds: float) -> bool:
 
 
 class Upkeep:
-    """Looks through the sessions of a home a few times a day, the first time when the daemon is ready.
+    """Looks through the sessions a few times a day, the first time when the daemon is ready.
 
     `is_ours` says whether this daemon removes sessions in the next seconds, and no other one that shares them.
     """
 
-    def __init__(self, home: Home, is_ours: Callable[[float], Awaitable[bool]] = _alone) -> None:
-        self._home, self._is_ours = home, is_ours
+    def __init__(self, sessions: Sessions, cache: Path, is_ours: Callable[[float], Awaitable[bool]] = _alone) -> None:
+        self._sessions, self._cache, self._is_ours = sessions, cache, is_ours
         self.cache_bytes = 0
         self._running: asyncio.Task[None] | None = None
 
-    def use(self, home: Home) -> None:
-        """Go on with the settings that the home has now."""
-        self._home = home
+    def use(self, sessions: Sessions) -> None:
+        """Go on with sessions that have other settings."""
+        self._sessions = sessions
 
     def start(self) -> None:
         self._running = asyncio.create_task(self._run())
@@ -54,12 +55,12 @@ class Upkeep:
         """Remove what is too old, as the settings say, and measure the cache."""
         if await self._is_ours(_EVERY_S / 2):
             await self._remove_old()
-        self.cache_bytes = sum(entry.bytes for entry, _ in await list_cache(self._home))
+        self.cache_bytes = await measure_cache(self._cache)
 
     async def _remove_old(self) -> None:
-        removed = [*await self._home.sessions.empty_trash()]
-        if self._home.settings.sessions.retention_days is not None:
-            removed += await self._home.sessions.cleanup()
-        await self._home.sessions.runtime.store.tidy()
+        removed = [*await self._sessions.empty_trash()]
+        if self._sessions.runtime.settings.sessions.retention_days is not None:
+            removed += await self._sessions.cleanup()
+        await self._sessions.runtime.store.tidy()
         if removed:
             logger.info("removed %d old sessions", len(removed))

@@ -47,7 +47,7 @@ class NewBundle(Body):
 @router.get("", dependencies=[Depends(requires("read"))])
 async def find_bundles(daemon: TheDaemon, limit: PageLimit = 100, offset: PageOffset = 0) -> BundlePage:
     """List the registered bundles."""
-    part, facts = paged(await list_bundles(daemon.home), limit, offset)
+    part, facts = paged(await list_bundles(daemon.home.bundles), limit, offset)
     return BundlePage(bundles=[BundleInfo(**each) for each in part], **facts)
 
 
@@ -58,10 +58,10 @@ async def register_bundle(
     """Load a bundle with everything it includes, check it, and register it by name."""
     note(request, uri=body.uri, name=body.name)
     parse_reference(body.uri)
-    home = daemon.home
+    bundles = daemon.home.bundles
 
     async def work() -> dict[str, Any]:
-        return await add_bundle(home, body.uri, body.name)
+        return await add_bundle(bundles, body.uri, body.name)
 
     target = f"{body.name or ''} {body.uri}".strip()
     added: BundleInfo = await operate(daemon.operations, "bundle-add", target, work, caller=caller, wait=wait)
@@ -72,4 +72,4 @@ async def register_bundle(
 @router.delete("/{name}", status_code=204, dependencies=[Depends(requires("admin"))], responses=problems(404, 409))
 async def forget_bundle(daemon: TheDaemon, name: str) -> None:
     """Unregister a bundle that no session uses; what was fetched stays in the cache."""
-    await remove_bundle(daemon.home, name)
+    await remove_bundle(daemon.home.bundles, daemon.home.sessions, name)

@@ -8,15 +8,16 @@ from typing import Annotated, Any, Literal
 from fastapi import Depends
 from pydantic import Field
 
+from amplifierd.builds.home_profiles import Profiles
+from amplifierd.collections.home_collections import Collections
 from amplifierd.collections.models import Collection
-from amplifierd.home import Home
 from amplifierd.http.dependencies import Admin, TheDaemon, requires
 from amplifierd.http.idempotent_route import IdempotentRoute
 from amplifierd.http.models import Answer, Body
 from amplifierd.http.operation_answers import STARTED, Wait, operate
 from amplifierd.http.routers import api_router
 from amplifierd.identifiers import ProfileId
-from amplifierd.source_cache import list_cache, prune_cache
+from amplifierd.source_cache import measure_cache
 
 router = api_router("/cache", tags=["cache"], route_class=IdempotentRoute)
 
@@ -69,21 +70,20 @@ class Pruned(Answer):
 async def get_cache_status(daemon: TheDaemon) -> CacheStatus:
     """Show the state of the builds according to their locks; `…/profiles/{profile_id}/status` looks closer."""
     collections = await asyncio.to_thread(daemon.home.collections.list)
-    cached = await list_cache(daemon.home)
     return CacheStatus(
         overall_status=_overall([profile.status for each in collections for profile in each.profiles]),
         collections=[_shown(each) for each in collections],
-        size_bytes=sum(entry.bytes for entry, _ in cached),
+        size_bytes=await measure_cache(daemon.home.paths.cache),
     )
 
 
 @router.post("/verify", responses=STARTED)
 async def verify_cache(daemon: TheDaemon, caller: Admin, wait: Wait = True) -> Verified:
     """Read and hash every file of every build, and list what is damaged; the next compile restores it."""
-    home = daemon.home
+    collections, profiles = daemon.home.collections, daemon.home.profiles
 
     async def work() -> dict[str, Any]:
-        found = [await home.profiles.verify(each) for each in await asyncio.to_thread(_compiled, home)]
+        found = [await profiles.verify(each) for each in await asyncio.to_thread(_compiled, collections, profiles)]
         damaged = [
             DamagedProfile(
                 profile_id=each.profile_id, status=each.status, reasons=[reason.to_dict() for reason in each.reasons]
@@ -100,10 +100,10 @@ async def verify_cache(daemon: TheDaemon, caller: Admin, wait: Wait = True) -> V
 @router.post("/prune", responses=STARTED)
 async def prune(daemon: TheDaemon, caller: Admin, body: PruneRequest | None = None, wait: Wait = True) -> Pruned:
     """Remove cached sources that nothing refers to and that were not used for some days."""
-    asked, home = body or PruneRequest(), daemon.home
+    asked, cache = body or PruneRequest(), daemon.home.source_cache
 
     async def work() -> dict[str, Any]:
-        done = await prune_cache(home, keep_days=asked.keep_days, dry_run=asked.dry_run)
+        done = await cache.prune(keep_days=asked.keep_days, dry_run=asked.dry_run)
         return Pruned(removed=[str(path) for path in done.removed], bytes=done.freed_bytes).model_dump()
 
     kind = "cache-prune-check" if asked.dry_run else "cache-prune"
@@ -111,8 +111,8 @@ async def prune(daemon: TheDaemon, caller: Admin, body: PruneRequest | None = No
     return pruned
 
 
-def _compiled(home: Home) -> list[ProfileId]:
-    return [each for each in home.collections.profile_ids() if home.profiles.find_build(each) is not None]
+def _compiled(collections: Collections, profiles: Profiles) -> list[ProfileId]:
+    return [each for each in collections.profile_ids() if profiles.find_build(each) is not None]
 
 
 def _shown(collection: Collection) -> CachedCollection:

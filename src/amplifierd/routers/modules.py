@@ -9,8 +9,7 @@ from fastapi import Depends, Query
 from pydantic import Field
 
 from amplifierd.daemon.daemon import Daemon
-from amplifierd.daemon.module_catalogue import get_module, list_modules
-from amplifierd.daemon.profile_edits import ProfileEdits
+from amplifierd.daemon.module_catalogue import ModuleCatalogue
 from amplifierd.http.dependencies import TheDaemon, requires
 from amplifierd.http.models import Answer, Page, PageLimit, PageOffset, paged, problems
 from amplifierd.http.routers import api_router
@@ -75,12 +74,12 @@ for _plural in ("orchestrators", "contexts", "providers", "tools", "hooks"):
 async def show_module(daemon: TheDaemon, module_id: str, profile: ProfileQuery = None) -> ModuleDetails:
     """Show a module: the one of a profile, else the installed one, else any."""
     wanted = await _profile(daemon, profile)
-    return ModuleDetails.model_validate(await asyncio.to_thread(get_module, daemon.home, module_id, profile=wanted))
+    return ModuleDetails.model_validate(await asyncio.to_thread(_catalogue(daemon).get, module_id, profile=wanted))
 
 
 async def _page(daemon: Daemon, module_type: str | None, profile: str | None, limit: int, offset: int) -> ModulePage:
     wanted = await _profile(daemon, profile)
-    found = await asyncio.to_thread(list_modules, daemon.home, module_type=module_type, profile=wanted)
+    found = await asyncio.to_thread(_catalogue(daemon).list, module_type=module_type, profile=wanted)
     part, facts = paged(found, limit, offset)
     return ModulePage(modules=[ModuleInfo.model_validate(each) for each in part], **facts)
 
@@ -88,6 +87,11 @@ async def _page(daemon: Daemon, module_type: str | None, profile: str | None, li
 async def _profile(daemon: Daemon, text: str | None) -> ProfileId | None:
     if text is None:
         return None
-    profile_id = await asyncio.to_thread(ProfileEdits(daemon.home).identify, text)
+    profile_id = await asyncio.to_thread(daemon.profile_edits.identify, text)
     await asyncio.to_thread(daemon.home.profiles.get, profile_id)
     return profile_id
+
+
+def _catalogue(daemon: Daemon) -> ModuleCatalogue:
+    home = daemon.home
+    return ModuleCatalogue(home.collections, home.profiles, home.paths.share)

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from amplifierd.builds.build import Build
 from amplifierd.daemon.daemon import Daemon
-from amplifierd.daemon.profile_edits import ProfileEdits, checked_profile_id
+from amplifierd.daemon.profile_edits import checked_profile_id
 from amplifierd.exceptions import RequestRefusedError
 from amplifierd.http.dependencies import Runner, TheDaemon, requires
 from amplifierd.http.idempotent_route import IdempotentRoute
@@ -161,7 +161,7 @@ async def _side(daemon: Daemon, side: PlanSide) -> tuple[dict[str, Any], Build |
 
 async def _build_of(daemon: Daemon, text: str) -> Build:
     """Return the build that there is; nothing is compiled for a question."""
-    profile_id = await asyncio.to_thread(ProfileEdits(daemon.home).identify, text)
+    profile_id = await asyncio.to_thread(daemon.profile_edits.identify, text)
     await asyncio.to_thread(daemon.home.profiles.get, profile_id)
     build = await asyncio.to_thread(daemon.home.profiles.find_build, profile_id)
     if build is None:

@@ -12,7 +12,7 @@ from fastapi.responses import PlainTextResponse
 from amplifierd.builds.profile import Profile
 from amplifierd.collections.models import Collection
 from amplifierd.daemon.daemon import Daemon
-from amplifierd.daemon.profile_edits import ProfileEdits, name_in
+from amplifierd.daemon.profile_edits import name_in
 from amplifierd.exceptions import ProfileNotFoundError, ProfileValidationError, RequestRefusedError, SettingsError
 from amplifierd.http.dependencies import Admin, TheDaemon, requires
 from amplifierd.http.idempotent_route import IdempotentRoute
@@ -90,7 +90,7 @@ async def get_active_profile(daemon: TheDaemon) -> ProfileDetails | None:
 @router.put("/active", dependencies=_ADMIN, responses=problems(404, 409))
 async def activate_profile(daemon: TheDaemon, body: ActiveProfile) -> ProfileDetails:
     """Choose the default profile of new sessions."""
-    edits = ProfileEdits(daemon.home)
+    edits = daemon.profile_edits
     profile_id = await asyncio.to_thread(edits.identify, body.profile_id)
     await asyncio.to_thread(edits.activate, profile_id)
     return await _details(daemon, profile_id)
@@ -99,7 +99,7 @@ async def activate_profile(daemon: TheDaemon, body: ActiveProfile) -> ProfileDet
 @router.delete("/active", status_code=204, dependencies=_ADMIN)
 async def deactivate_profile(daemon: TheDaemon) -> None:
     """Clear the choice: sessions that name no profile use the one in the settings."""
-    await asyncio.to_thread(ProfileEdits(daemon.home).deactivate)
+    await asyncio.to_thread(daemon.profile_edits.deactivate)
 
 
 MARKDOWN: dict[int | str, dict[str, Any]] = {
@@ -114,7 +114,7 @@ async def copy_profile(
     """Copy any profile into your own."""
     origin = await _identified(daemon, profile_id)
     await daemon.home.profiles.ensure_extracted(origin)
-    copied = await asyncio.to_thread(ProfileEdits(daemon.home).copy, origin, body.new_name)
+    copied = await asyncio.to_thread(daemon.profile_edits.copy, origin, body.new_name)
     response.headers["Location"] = f"/api/v1/profiles/{copied}"
     return await _details(daemon, copied)
 
@@ -175,7 +175,7 @@ async def get_profile(daemon: TheDaemon, profile_id: ProfilePath, resolved: Reso
         return await _details(daemon, known, resolved=resolved)
     if known.collection != LOCAL:
         await daemon.home.profiles.ensure_extracted(known)
-    text, version = await asyncio.to_thread(ProfileEdits(daemon.home).text, known)
+    text, version = await asyncio.to_thread(daemon.profile_edits.text, known)
     return PlainTextResponse(text, media_type="text/markdown", headers={"ETag": f'"{version}"'})
 
 
@@ -189,7 +189,7 @@ async def replace_profile(
     """Replace the text of a profile of your own; an invalid one is refused, and nothing changes."""
     known = await _identified(daemon, profile_id)
     replaces = if_match.strip().removeprefix("W/").strip('"') if if_match else None
-    await asyncio.to_thread(ProfileEdits(daemon.home).replace, known, body.markdown, replaces=replaces)
+    await asyncio.to_thread(daemon.profile_edits.replace, known, body.markdown, replaces=replaces)
     return await _details(daemon, known)
 
 
@@ -198,7 +198,7 @@ async def change_profile(daemon: TheDaemon, profile_id: ProfilePath, body: Profi
     """Change a profile of your own; comments in its file are kept."""
     known = await _identified(daemon, profile_id)
     changes = body.model_dump(exclude_unset=True)
-    await asyncio.to_thread(ProfileEdits(daemon.home).change, known, changes)
+    await asyncio.to_thread(daemon.profile_edits.change, known, changes)
     return await _details(daemon, known)
 
 
@@ -206,7 +206,7 @@ async def change_profile(daemon: TheDaemon, profile_id: ProfilePath, body: Profi
 async def delete_profile(daemon: TheDaemon, profile_id: ProfilePath) -> None:
     """Delete a profile of your own that is neither active nor in use."""
     known = await _identified(daemon, profile_id)
-    await asyncio.to_thread(ProfileEdits(daemon.home).delete, known)
+    await asyncio.to_thread(daemon.profile_edits.delete, known)
 
 
 async def _moved(daemon: Daemon, profile_id: ProfileId) -> list[str]:
@@ -217,7 +217,7 @@ async def _moved(daemon: Daemon, profile_id: ProfileId) -> list[str]:
 
 
 async def _identified(daemon: Daemon, text: str) -> ProfileId:
-    return await asyncio.to_thread(ProfileEdits(daemon.home).identify, text)
+    return await asyncio.to_thread(daemon.profile_edits.identify, text)
 
 
 async def _details(daemon: Daemon, profile_id: ProfileId, *, resolved: bool = False) -> ProfileDetails:
@@ -247,7 +247,7 @@ def _describe(daemon: Daemon, profile_id: ProfileId, *, resolved: bool) -> Profi
 
 def _create(daemon: Daemon, body: ProfileText) -> ProfileId:
     text = body.text()
-    return ProfileEdits(daemon.home).create(body.name or name_in(text), text)
+    return daemon.profile_edits.create(body.name or name_in(text), text)
 
 
 async def _default(daemon: Daemon) -> str | None:

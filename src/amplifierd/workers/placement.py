@@ -18,12 +18,14 @@ from amplifierd.exceptions import (
     SessionNotFoundError,
     SessionStateError,
 )
-from amplifierd.home import Home
 from amplifierd.live_sessions import LiveEvent, OnEvent
 from amplifierd.session_store.record import SessionRecord, checked_session_id
+from amplifierd.sessions.equipment import Resolvers
+from amplifierd.sessions.home_sessions import Sessions
 
 from .environment import secrets_for
 from .error_transfer import error_of
+from .home_description import DescribeHome
 from .json_rpc import Hear
 from .orphans import end_orphan
 from .placed_session import PlacedSession
@@ -44,26 +46,30 @@ class Placement:
 
     def __init__(
         self,
-        home: Home,
+        sessions: Sessions,
+        resolvers: Resolvers,
+        describe_home: DescribeHome,
         on_event: OnEvent,
         recover: Callable[[PlacedSession], Coroutine[Any, Any, None]],
         *,
         patience_s: float,
     ) -> None:
-        self._home, self._on_event, self._recover = home, on_event, recover
-        self._store = home.sessions.runtime.store
-        self.pool = WorkerPool(home, self.hears, self._ended, patience_s)
+        settings = sessions.runtime.settings
+        self._sessions, self._resolvers, self._on_event, self._recover = sessions, resolvers, on_event, recover
+        self._store, self._is_shared = sessions.runtime.store, not settings.store.is_files
+        self.pool = WorkerPool(settings, describe_home, self.hears, self._ended, patience_s)
         self.placed: dict[str, PlacedSession] = {}
-        self._most_loaded = home.settings.sessions.max_loaded
+        self._most_loaded = settings.sessions.max_loaded
         self.is_closed = False
         self._abandoned: set[WorkerProcess] = set()
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def use(self, home: Home) -> None:
-        """Place sessions by the settings that a home has now."""
-        self._home, self._most_loaded = home, home.settings.sessions.max_loaded
-        self.pool.use(home)
+    def use(self, sessions: Sessions, resolvers: Resolvers, describe_home: DescribeHome) -> None:
+        """Go on with sessions that have other settings; they are in the same store."""
+        self._sessions, self._resolvers = sessions, resolvers
+        self._most_loaded = sessions.runtime.settings.sessions.max_loaded
+        self.pool.use(describe_home)
 
     def alone(self, session_id: str) -> asyncio.Lock:
         """Return the lock of a session: it is placed, given turns and changed by one at a time."""
@@ -108,8 +114,7 @@ class Placement:
             raise NotReadyError("the daemon is stopping", hint="try again when it is back")
         record = await self._read(session_id)
         plan = await self._store.read_plan(session_id)
-        resolver = self._home.resolver()
-        secrets = await asyncio.to_thread(secrets_for, plan, os.environ, resolver)
+        secrets = await asyncio.to_thread(secrets_for, plan, os.environ, self._resolvers())
         worker = await self._worker_for(record, plan)
         try:
             told = await self._load_in(worker, session_id, secrets)
@@ -145,7 +150,7 @@ class Placement:
         try:
             return await self._store.read(session_id)
         except SessionNotFoundError:
-            await self._home.sessions.adopt(session_id)
+            await self._sessions.adopt(session_id)
             return await self._store.read(session_id)
 
     async def _worker_for(self, record: SessionRecord, plan: Mapping[str, Any]) -> WorkerProcess:
@@ -225,10 +230,6 @@ class Placement:
     def _is_told_elsewhere(self, failure: Exception | None) -> bool:
         """Say whether another member has the session, or will, and tells how its turn ended."""
         return self._is_shared and isinstance(failure, HoldLostError | MemberFencedError | NotReadyError)
-
-    @property
-    def _is_shared(self) -> bool:
-        return not self._home.settings.store.is_files
 
     def _hear_unloaded(self, session_id: str) -> None:
         placed = self.placed.pop(session_id, None)

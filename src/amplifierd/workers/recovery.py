@@ -7,9 +7,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
 from amplifier_core.exceptions import AmplifierError
-from amplifierd.home import Home
 from amplifierd.live_sessions import OnEvent, SubmittedTurn, TurnRequest
-from amplifierd.session_store.protocol import StoredEvent
+from amplifierd.session_store.protocol import SessionStore, StoredEvent
 
 from .placed_session import PlacedSession, Submission
 from .untold_end import UNKNOWN, stored_outcome, untold_end
@@ -28,12 +27,12 @@ class Submit(Protocol):
 class Recovery:
     """Brings sessions back. Opening one stores and tells how its broken turn ended, and what became of its tools.
 
-    `on_event` hears the end of every turn that no session tells any more.
+    `on_event` hears the end of every turn that no session tells any more; with a store that is shared, another member
+    may still tell it.
     """
 
-    def __init__(self, home: Home, load: Load, submit: Submit, on_event: OnEvent) -> None:
-        self._store = home.sessions.runtime.store
-        self._is_shared = not home.settings.store.is_files
+    def __init__(self, store: SessionStore, load: Load, submit: Submit, on_event: OnEvent, *, is_shared: bool) -> None:
+        self._store, self._is_shared = store, is_shared
         self._load, self._submit, self._on_event = load, submit, on_event
 
     async def run(self, lost: PlacedSession) -> None:

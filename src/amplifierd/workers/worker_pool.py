@@ -11,9 +11,10 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from amplifierd.exceptions import NotReadyError
-from amplifierd.home import Home
 from amplifierd.session_store.opening import store_modules
+from amplifierd.settings import Settings
 
+from .home_description import DescribeHome
 from .json_rpc import Hear
 from .worker_process import WorkerProcess
 from .worker_start import WorkerStart
@@ -41,16 +42,17 @@ class WorkerPool:
 
     def __init__(
         self,
-        home: Home,
+        settings: Settings,
+        describe_home: DescribeHome,
         hears: Callable[[], Mapping[str, Hear]],
         at_end: Callable[[WorkerProcess], None],
         patience_s: float,
     ) -> None:
-        self._home, self._hears, self._at_end = home, hears, at_end
-        self._most, self._patience_s = home.settings.workers.max_processes, patience_s
+        self._describe_home, self._hears, self._at_end = describe_home, hears, at_end
+        self._most, self._patience_s = settings.workers.max_processes, patience_s
         self._workers: list[WorkerProcess] = []
         self._soon: asyncio.TimerHandle | None = None
-        self._processes = WorkerStart(further=store_modules(home.settings.store))
+        self._processes = WorkerStart(further=store_modules(settings.store))
         self._starting: set[asyncio.Task[WorkerProcess]] = set()
         self._choosing: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._promised = 0
@@ -61,9 +63,9 @@ class WorkerPool:
     def workers(self) -> tuple[WorkerProcess, ...]:
         return tuple(self._workers)
 
-    def use(self, home: Home) -> None:
+    def use(self, describe_home: DescribeHome) -> None:
         """Start workers for a home as it is now."""
-        self._home = home
+        self._describe_home = describe_home
 
     def begin(self) -> None:
         """Be prepared to start workers soon."""
@@ -133,7 +135,7 @@ class WorkerPool:
             self._starting.discard(starting)
 
     async def _start_process(self, serves: str) -> WorkerProcess:
-        worker = await WorkerProcess.start(self._home, serves, self._processes, self._hears, self._ended)
+        worker = await WorkerProcess.start(self._describe_home, serves, self._processes, self._hears, self._ended)
         self._workers.append(worker)
         logger.info("worker %d serves %s", worker.pid, serves)
         return worker

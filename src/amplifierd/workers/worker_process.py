@@ -9,15 +9,14 @@ import socket
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack, suppress
-from dataclasses import asdict
 from typing import Any
 
 from amplifier_system.processes import ProcessTree
 from amplifierd.exceptions import NotReadyError
-from amplifierd.home import Home
 from amplifierd.live_sessions import WorkerState
 from amplifierd.session_store.record import now
 
+from .home_description import DescribeHome
 from .json_rpc import Hear, Peer, PeerGoneError
 from .worker_output import WorkerOutput
 from .worker_start import WorkerStart
@@ -33,13 +32,6 @@ _BEGINNINGS = 2
 _LOOK_S = 0.1
 _OPEN_S = 60.0
 _STOP_S = 30.0
-_SETTINGS = frozenset(
-    {
-        *("log_level", "working_dir", "default_profile", "offline"),
-        *("startup", "compile", "builds", "cache", "cluster", "checkpoints", "sessions", "mentions", "security"),
-    }
-)
-"""What a worker is told of the settings; how the daemon is reached is none of its business."""
 
 
 class WorkerBlockedError(NotReadyError):
@@ -66,13 +58,13 @@ class WorkerProcess:
     @classmethod
     async def start(
         cls,
-        home: Home,
+        describe_home: DescribeHome,
         serves: str,
         processes: WorkerStart,
         hears: Callable[[], Mapping[str, Hear]],
         at_end: Callable[[WorkerProcess], None],
     ) -> WorkerProcess:
-        """Start a worker for a home, and wait until it has opened it.
+        """Start a worker, and wait until it has opened its home.
 
         `hears` returns what takes the worker's notifications; `at_end` is called once, when it has ended by itself.
         """
@@ -90,7 +82,7 @@ class WorkerProcess:
             worker._peer = await Peer.connect(ours, None, {**own, **hears()})
             undo.callback(worker._peer.close)
             async with asyncio.timeout(_OPEN_S):
-                await worker.call("open", **await _home_of(home))
+                await worker.call("open", **await describe_home())
             undo.pop_all()
         worker._watching = asyncio.create_task(worker._watch(at_end))
         return worker
@@ -226,16 +218,3 @@ class WorkerProcess:
         at_end(self)
         if self._output is not None:
             await self._output.close()
-
-
-async def _home_of(home: Home) -> dict[str, Any]:
-    store = home.sessions.runtime.store
-    return {
-        "paths": {name: str(path) for name, path in asdict(home.paths).items()},
-        "settings": {
-            **home.settings.model_dump(mode="json", include=set(_SETTINGS)),
-            "store": store.address.secret_text,  # over a pipe that only the two of us have
-        },
-        "shipped_collection": str(home.shipped_collection) if home.shipped_collection else None,
-        "member_id": await store.join(),
-    }

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from amplifierd.exceptions import NotReadyError, SessionStateError
-from amplifierd.home import Home
 from amplifierd.live_sessions import (
     LiveEvent,
     LiveState,
@@ -22,9 +23,12 @@ from amplifierd.live_sessions import (
 )
 from amplifierd.session_store.json_lines import encoded_for_others
 from amplifierd.sessions.compaction import Compaction
+from amplifierd.sessions.equipment import Resolvers
+from amplifierd.sessions.home_sessions import Sessions
 from amplifierd.sessions.prompt_queue import DOCUMENT as QUEUE
 from amplifierd.sessions.tree_events import Event, Subscription
 
+from .home_description import DescribeHome, describe_home
 from .inspection import no_cancellation
 from .outbox import described_event
 from .placed_session import PlacedSession
@@ -50,10 +54,21 @@ class Workers:
     heard nothing for `patience_s` is blocked for good: what it is asked fails, and an immediate cancellation ends it.
     """
 
-    def __init__(self, home: Home, *, on_event: OnEvent = lambda event: None, patience_s: float = _PATIENCE_S) -> None:
-        self._home, self._on_event, self._patience_s = home, on_event, patience_s
-        self._placement = Placement(home, on_event, self._recover, patience_s=patience_s)
-        self._supervision = Supervision(self._placement, home.settings.workers)
+    def __init__(
+        self,
+        sessions: Sessions,
+        resolvers: Resolvers,
+        *,
+        shipped_collection: Path | None,
+        on_event: OnEvent = lambda event: None,
+        patience_s: float = _PATIENCE_S,
+    ) -> None:
+        self._sessions, self._shipped_collection = sessions, shipped_collection
+        self._on_event, self._patience_s = on_event, patience_s
+        self._placement = Placement(
+            sessions, resolvers, self._home_of(sessions), on_event, self._recover, patience_s=patience_s
+        )
+        self._supervision = Supervision(self._placement, sessions.runtime.settings.workers)
         self._supervising: asyncio.Task[None] | None = None
         self._watching: Subscription | None = None
         self._takes_turns = True
@@ -62,7 +77,7 @@ class Workers:
 
     async def start(self) -> None:
         """Come up; returns at once."""
-        self._watching = self._home.sessions.subscribe(self._hear_own)
+        self._watching = self._sessions.subscribe(self._hear_own)
         self._supervising = asyncio.create_task(self._supervision.run())
         self._placement.pool.begin()
 
@@ -81,11 +96,14 @@ class Workers:
         """Whether no further turns are taken."""
         return not self._takes_turns
 
-    def use(self, home: Home) -> None:
-        """Load sessions with the settings that a home has now; where turns run, once they have ended."""
-        self._home = home
-        self._placement.use(home)
+    def use(self, sessions: Sessions, resolvers: Resolvers) -> None:
+        """Go on with sessions that have other settings; where turns run, once they have ended."""
+        self._sessions = sessions
+        self._placement.use(sessions, resolvers, self._home_of(sessions))
         self.renew()
+
+    def _home_of(self, sessions: Sessions) -> DescribeHome:
+        return partial(describe_home, sessions.runtime, self._shipped_collection)
 
     def renew(self) -> None:
         """Let every worker end as soon as its turns have ended; sessions go on in new ones."""
@@ -174,7 +192,10 @@ class Workers:
         return SubmittedTurn(session_id, submission.correlation_id, answer["status"], submission.result)
 
     async def _recover(self, lost: PlacedSession) -> None:
-        await Recovery(self._home, self._placement.load, self._submit, self._on_event).run(lost)
+        runtime = self._sessions.runtime
+        is_shared = not runtime.settings.store.is_files
+        recovery = Recovery(runtime.store, self._placement.load, self._submit, self._on_event, is_shared=is_shared)
+        await recovery.run(lost)
 
     async def steer(self, session_id: str, text: str) -> dict[str, Any]:
         placed = await self._loaded(session_id)
@@ -212,7 +233,7 @@ class Workers:
     async def queued(self, session_id: str) -> QueuedPrompts:
         placed = self._placement.find(session_id)
         if placed is None:
-            stored = await self._home.sessions.runtime.store.read_document(session_id, QUEUE) or []
+            stored = await self._sessions.runtime.store.read_document(session_id, QUEUE) or []
             return QueuedPrompts(stored, held=len(stored))
         return QueuedPrompts(**await self._ask(placed, "queued"))
 
@@ -261,7 +282,7 @@ class Workers:
                 await self._leave_for_change(session_id, cancel=bool(arguments.get("cancel")))
             worker = self._placement.find_tree(await self._root_of(session_id))
             if worker is None:
-                return await getattr(self._home.sessions, method)(session_id, **arguments)
+                return await getattr(self._sessions, method)(session_id, **arguments)
             await worker.wait_until_free(self._patience_s)
             answer = await worker.call("perform", session_id=session_id, method=method, arguments=arguments)
             if (placed := self._placement.find(session_id)) is not None:
@@ -271,7 +292,7 @@ class Workers:
     async def _root_of(self, session_id: str) -> str:
         if (placed := self._placement.find(session_id)) is not None:
             return placed.root_id
-        return (await asyncio.to_thread(self._home.sessions.get, session_id)).root_id
+        return (await asyncio.to_thread(self._sessions.get, session_id)).root_id
 
     async def _leave_for_change(self, session_id: str, *, cancel: bool) -> None:
         """Let a session leave its worker after its turns, since what it runs next belongs into another one."""

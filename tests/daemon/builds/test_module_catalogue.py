@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from amplifierd.daemon.module_catalogue import get_module
+from amplifierd.daemon.module_catalogue import ModuleCatalogue
 from amplifierd.identifiers import ProfileId
 
 DECLARED = """\
@@ -19,7 +19,8 @@ async def test_a_module_has_the_schema_that_it_declares_in_a_file(bench: Any) ->
     bench.write_profile(providers=[{"module": "provider-mock"}], tools=[{"module": "tool-sized", "source": source}])
     await bench.home.profiles.compile("local/mine")
 
-    found = get_module(bench.home, "tool-sized", profile=ProfileId.parse("local/mine"))
+    catalogue = ModuleCatalogue(bench.home.collections, bench.home.profiles, bench.home.paths.share)
+    found = catalogue.get("tool-sized", profile=ProfileId.parse("local/mine"))
 
     assert found.config_schema == {"type": "object", "properties": {"size": {"type": "integer"}}}
-    assert get_module(bench.home, "tool-bash").config_schema is None
+    assert catalogue.get("tool-bash").config_schema is None

@@ -315,7 +315,7 @@ async def test_the_global_stream_replays_what_it_remembers_and_names_other_gaps(
         await worker.emit()
 
     async def opening(after: str | None) -> list[tuple[str, str | None]]:
-        watch = GlobalWatch(hub, ALL, EventView(SessionAccess(open_home(tmp_path)), ADMIN), after=after)
+        watch = GlobalWatch(hub, ALL, EventView(SessionAccess(open_home(tmp_path).sessions), ADMIN), after=after)
         events = await anext(watch.batches(0))
         watch.close()
         return [(event.name, event.envelope()["data"].get("reason") if event.number == 0 else None) for event in events]
@@ -371,7 +371,7 @@ async def test_rings_of_many_trees_stay_within_their_room(tmp_path: Path) -> Non
 async def test_the_streams_end_when_the_daemon_does(tree: Tree, tmp_path: Path) -> None:
     hub, store, _ = tree
     watch = SessionWatch(hub, StoredTree(store, ROOT, ROOT, ALL), ROOT, ROOT, ALL)
-    everything = GlobalWatch(hub, ALL, EventView(SessionAccess(open_home(tmp_path)), ADMIN))
+    everything = GlobalWatch(hub, ALL, EventView(SessionAccess(open_home(tmp_path).sessions), ADMIN))
     hub.close()
 
     assert [event.name for batch in [b async for b in everything.batches(9)] for event in batch] == [

@@ -20,7 +20,7 @@ MINE, OTHER, ADMIN = Caller("mine", "me", "run"), Caller("other", "you", "run"),
 async def test_an_owner_that_was_forgotten_is_looked_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session_access, "_MOST_OWNERS", 2)
     home = open_home(tmp_path / "home", offline=True)
-    access = SessionAccess(home)
+    access = SessionAccess(home.sessions)
     for session_id in ("one", "two", "three"):
         await home.sessions.create("foundation/offline", working_dir=tmp_path, session_id=session_id, owner="me")
         await access.get(MINE, session_id)
@@ -39,7 +39,7 @@ async def test_a_stream_of_everything_has_what_is_the_callers_own(tmp_path: Path
     home = open_home(tmp_path / "home", offline=True)
     for session_id in ("one", "two"):
         await home.sessions.create("foundation/offline", working_dir=tmp_path, session_id=session_id, owner="me")
-    hub, access = EventHub("boot"), SessionAccess(home)
+    hub, access = EventHub("boot"), SessionAccess(home.sessions)
     hub.tell("session:updated", {}, session_id="one")
     callers = (MINE, OTHER, ADMIN)
     watches = [GlobalWatch(hub, EventFilter(), EventView(access, caller), after="boot-0") for caller in callers]

@@ -33,7 +33,7 @@ async def test_old_sessions_are_removed_as_the_settings_say(home: Home, tmp_path
     (entry,) = (home.paths.sessions / ".trash").iterdir()
     entry.rename(entry.with_name(f"20200101T000000.000000Z~{deleted.session_id}"))
 
-    await Upkeep(home).look()
+    await Upkeep(home.sessions, home.paths.cache).look()
 
     assert [record.session_id for record in home.sessions.list().sessions] == [active.session_id]
     assert home.sessions.deleted() == ()

@@ -37,9 +37,10 @@ def test_every_method_is_documented_with_its_parameters() -> None:
 def test_every_notification_is_documented(tmp_path: Path) -> None:
     home = amplifierd.open_home(tmp_path / "home", offline=True)
 
-    async def nothing(lost: Any) -> None: ...
+    async def nothing(lost: Any = None) -> Any: ...
 
-    heard = {*Placement(home, lambda event: None, nothing, patience_s=1).hears(), "heartbeat"}
+    placement = Placement(home.sessions, home.resolver, nothing, lambda event: None, nothing, patience_s=1)
+    heard = {*placement.hears(), "heartbeat"}
     assert set(table("What the worker tells")) == heard
 
 

@@ -65,7 +65,8 @@ async def test_with_other_settings_workers_end_after_their_turns_and_sessions_go
 
     sessions = own.home.settings.sessions.model_copy(update={"turn_timeout_seconds": 0.001})
     changed = own.home.settings.model_copy(update={"sessions": sessions})
-    own.live.use(own.home.with_settings(changed, share_sessions=True))
+    home = own.home.with_settings(changed, share_sessions=True)
+    own.live.use(home.sessions, home.resolver)
     (folder / "go").touch()
 
     assert (await own.result(submitted))["status"] == "completed"

@@ -32,7 +32,13 @@ class WorkerBench:
         opened = amplifierd.open_home(folder / "home", offline=True, overrides=overrides)
         self.home: Home = replace(opened, program="daemon")
         self.events: list[LiveEvent] = []
-        self.live = Workers(self.home, on_event=self._hear, patience_s=patience_s)
+        self.live = Workers(
+            self.home.sessions,
+            self.home.resolver,
+            shipped_collection=self.home.shipped_collection,
+            on_event=self._hear,
+            patience_s=patience_s,
+        )
         self._folder, self._number = folder, 0
 
     async def __aenter__(self) -> Self:
