@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Request
 
+from amplifier_system.urls import shown
 from amplifierd.daemon.callers import Caller, Scope
 from amplifierd.daemon.daemon import Daemon
 from amplifierd.exceptions import UnauthorizedError
@@ -43,8 +44,9 @@ class requires:
 
 
 def note(request: Request, **facts: Any) -> None:
-    """Have the audit log say more about a request than its path."""
-    setattr(request.state, AUDIT_DETAILS, facts)
+    """Have the audit log say more about a request than its path; passwords in sources are left out."""
+    told = {name: shown(value) if isinstance(value, str) else value for name, value in facts.items()}
+    setattr(request.state, AUDIT_DETAILS, told)
 
 
 TheDaemon = Annotated[Daemon, Depends(_daemon)]

@@ -23,6 +23,7 @@ ENVIRONMENT = "canary-of-the-environment-5e1f0c2a"
 STORED = "canary-of-a-stored-key-77c0ffee"
 SAID = "sk-ant-api03-c4n4ryth4tth3v3nd0rs4id0123456789abcdefABCDEF"
 READ = "sk-proj-c4n4ryth4t4t00lr34d0123456789abcdefABCDEF"
+PASSWORD = "canary-of-a-source-5c0ffee9"
 KEY_STORE = {"config/secrets.yaml", "config/token"}
 OWNERS_OWN = re.compile(
     r"state/sessions/[^/]+/(transcript|events|requests?|parts|context-messages)[^/]*|state/index\.db.*"
@@ -82,6 +83,19 @@ def use(daemon: HurtDaemon) -> None:
     assert admin.patch(path, json={"name": "used"}).status_code == 200
     assert admin.post("/tokens", json={"name": "phone", "scope": "run"}).status_code == 201
     assert admin.post("/sessions", json={"mount_plan": {"secret": ENVIRONMENT}}).status_code == 422
+    add_collections(daemon)
+
+
+def add_collections(daemon: HurtDaemon) -> None:
+    """Have another administrator add a collection, and try to add one that cannot be fetched."""
+    created = daemon.client().post("/tokens", json={"name": "deployer", "scope": "admin"})
+    deployer = daemon.client(created.json()["token"])
+    team = daemon.folder("team")
+    (team / "profiles").mkdir()
+    (team / "profiles/base.md").write_text("---\nprofile: {name: base, version: 1.0.0, schema_version: 2}\n---\n")
+    for name, source in (("team", str(team)), ("away", f"git+http://me:{PASSWORD}@127.0.0.1:9/x.git")):
+        answer = deployer.post("/collections", json={"identifier": name, "source": source, "compile": False})
+        assert answer.status_code == {"team": 201, "away": 503}[name], answer.text
 
 
 def test_no_answer_of_the_daemon_has_a_secret(used: HurtDaemon) -> None:
@@ -107,7 +121,7 @@ def test_no_answer_of_the_daemon_has_a_secret(used: HurtDaemon) -> None:
     leaked = {
         (path, secret)
         for path, one in answers.items()
-        for secret in (ENVIRONMENT, STORED, SAID, READ, used.token)
+        for secret in (ENVIRONMENT, STORED, SAID, READ, PASSWORD, used.token)
         if secret in one.text
     }
     assert leaked == set()
@@ -119,7 +133,7 @@ def test_no_file_has_a_secret_but_the_key_store(used: HurtDaemon) -> None:
     found = set()
     for file in (path for path in used.home.rglob("*") if path.is_file()):
         name, content = str(file.relative_to(used.home)), file.read_bytes()
-        for secret in (ENVIRONMENT, STORED, SAID, READ, used.token):
+        for secret in (ENVIRONMENT, STORED, SAID, READ, PASSWORD, used.token):
             is_said = secret == READ and OWNERS_OWN.fullmatch(name)
             if secret.encode() in content and name not in KEY_STORE and not is_said:
                 found.add((name, secret))
@@ -148,9 +162,7 @@ def test_another_user_reads_nothing_of_it(used: HurtDaemon) -> None:
 
 
 def test_the_audit_log_says_who_changed_what_and_when(used: HurtDaemon) -> None:
-    lines: list[dict[str, Any]] = [
-        json.loads(line) for line in (used.home / "state/logs/amplifierd/audit.jsonl").read_text().splitlines()
-    ]
+    lines = audited(used)
     session_id = used.client().get("/sessions").json()["sessions"][0]["session_id"]
     path = f"/api/v1/sessions/{session_id}"
 
@@ -161,9 +173,29 @@ def test_the_audit_log_says_who_changed_what_and_when(used: HurtDaemon) -> None:
         ("PATCH", path, 200),
         ("POST", "/api/v1/tokens", 201),
         ("POST", "/api/v1/sessions", 422),
+        ("POST", "/api/v1/tokens", 201),
+        ("POST", "/api/v1/collections", 201),
+        ("POST", "/api/v1/collections", 503),
     ]
-    assert {(line["caller"], line["owner"], line["via"], line["address"]) for line in lines} == {
+    assert {(line["caller"], line["owner"], line["via"], line["address"]) for line in lines[:-2]} == {
         ("default", "default", "token", "127.0.0.1")
     }
     assert [line["time"] for line in lines] == sorted(line["time"] for line in lines)
     assert len({line["request_id"] for line in lines}) == len(lines)
+
+
+def test_the_audit_log_says_who_added_a_collection_and_not_with_which_password(used: HurtDaemon) -> None:
+    added, failed = (line for line in audited(used) if line["path"] == "/api/v1/collections")
+
+    assert [(line["caller"], line["details"]["identifier"]) for line in (added, failed)] == [
+        ("deployer", "team"),
+        ("deployer", "away"),
+    ]
+    assert added["details"]["source"].endswith("/team")
+    assert "127.0.0.1:9/x.git" in failed["details"]["source"]
+    assert PASSWORD not in str(failed)
+
+
+def audited(daemon: HurtDaemon) -> list[dict[str, Any]]:
+    lines = (daemon.home / "state/logs/amplifierd/audit.jsonl").read_text().splitlines()
+    return [json.loads(line) for line in lines]
