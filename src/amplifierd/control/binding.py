@@ -30,8 +30,9 @@ class Binding:
     def port(self) -> int | None:
         return None if self.uds else self.listener.getsockname()[1]
 
-    def remove(self) -> None:
-        """Leave no socket in the file system behind; what others put there is not touched."""
+    def close(self) -> None:
+        """Stop listening, and leave no socket in the file system behind; what others put there is not touched."""
+        self.listener.close()
         if self.uds is not None:
             self.uds.unlink(missing_ok=True)
 

@@ -59,7 +59,7 @@ def serve(home_dir: Path | None, config: Path | None, flags: Mapping[str, Any], 
                 end_the_start()
                 server.run(sockets=[binding.listener])
             finally:
-                binding.remove()
+                binding.close()
         finally:
             log.close()
 

@@ -15,7 +15,10 @@ from urllib.request import urlopen
 import httpx2
 import pytest
 
+from amplifierd.control.certificates import tls_files
 from amplifierd.control.main import main
+from amplifierd.paths import Paths
+from amplifierd.settings import Settings
 
 
 @dataclass(frozen=True)
@@ -185,16 +188,38 @@ def test_it_listens_on_a_unix_socket_that_only_its_owner_may_use(amplifierd: Run
     assert not path.exists()
 
 
-def test_it_speaks_tls_with_a_certificate_of_its_own(amplifierd: Run, home: Path) -> None:
+def test_it_speaks_tls_with_a_certificate_of_its_own_or_one_that_is_given(
+    amplifierd: Run, home: Path, tmp_path: Path
+) -> None:
     assert amplifierd("start", "--port", "0", "--tls", "auto").code == 0
     url = running(amplifierd)["url"]
     assert url.startswith("https://")
-    trusting = ssl.create_default_context(cafile=str(home / "config/certs/daemon.crt"))
+    own = home / "config/certs/daemon.crt"
+    trusting = ssl.create_default_context(cafile=str(own))
     assert json.load(urlopen(f"{url}/health", context=trusting))["status"] == "healthy"
     link = amplifierd("open", "--no-browser").out.strip()
     answer = httpx2.get(link, verify=trusting)
     assert "; secure" in answer.headers["set-cookie"].lower()
     assert (home / "config/certs/daemon.key").stat().st_mode & 0o777 == 0o600
+
+    given = tls_files(Settings(tls={"mode": "auto"}), Paths.from_environment(tmp_path / "elsewhere"))
+    flags = ["--ssl-certfile", str(given[0]), "--ssl-keyfile", str(given[1])]
+    assert amplifierd("restart", "--port", "0", "--tls", "manual", *flags).code == 0
+    host, port = running(amplifierd)["host"], running(amplifierd)["port"]
+    shown = ssl.get_server_certificate((host, port))
+    assert shown == given[0].read_text() != own.read_text()
+
+
+def test_a_certificate_that_cannot_be_used_ends_it(amplifierd: Run, tmp_path: Path) -> None:
+    text = tmp_path / "text.pem"
+    text.write_text("This is not a certificate.")
+    for given, said in (
+        ([], "tls.certfile or tls.keyfile is not set"),
+        (["--ssl-certfile", str(text)], "tls.certfile or tls.keyfile is not set"),
+        (["--ssl-certfile", str(text), "--ssl-keyfile", str(text)], "cannot be used"),
+    ):
+        ended = amplifierd("serve", "--port", "0", "--tls", "manual", *given)
+        assert (ended.code, said in ended.err) == (2, True), ended.err
 
 
 def test_a_named_token_is_printed_once_listed_without_its_secret_and_revoked(amplifierd: Run, home: Path) -> None:
