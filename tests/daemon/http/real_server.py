@@ -60,8 +60,8 @@ def real_server(directory: Path, **settings: Any) -> Iterator[RealServer]:
     """Serve a home of its own until the block ends."""
     home = open_home(directory, overrides=settings, offline=True)
     app = create_app(home=home)
-    config = uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning", ws="none", timeout_graceful_shutdown=5)
-    server = uvicorn.Server(config)
+    as_served: Any = {"ws": "none", "timeout_graceful_shutdown": 5, "h11_max_incomplete_event_size": 64 * 1024}
+    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning", **as_served))
     loops: list[asyncio.AbstractEventLoop] = []
 
     async def serve() -> None:
