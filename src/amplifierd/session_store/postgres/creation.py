@@ -47,7 +47,8 @@ WITH own AS (
 )
 SELECT coalesce((SELECT session FROM created), (
     SELECT number FROM sessions JOIN holds ON session = number
-    WHERE session_id = %(session_id)s AND deleted_at IS NULL AND since = %(since)s
+    WHERE session_id = %(session_id)s AND deleted_at IS NULL
+    AND (since, member_id, holder::text) IS NOT DISTINCT FROM (%(since)s, %(own)s, %(holder)s::json::text)
 )), (SELECT count(*) FROM own), (SELECT address FROM own)
 """
 _HELD, _FREE = 1, 0  # the epochs with which sessions begin

@@ -30,21 +30,21 @@ LAST_LINES = """
 _SELECT = f"""
 SELECT number, record, {LAST_LINES}
 FROM sessions JOIN holds ON session = number
-WHERE session_id = %s AND deleted_at IS NULL AND epoch = %s AND since = %s AND holder IS NOT NULL
+WHERE session_id = %s AND deleted_at IS NULL AND epoch = %s AND since = %s AND member_id = %s AND holder IS NOT NULL
 """
 
 FENCE = """
 held AS (
     SELECT holds.session FROM holds JOIN members USING (member_id)
     WHERE holds.session = %(session)s AND epoch = %(epoch)s AND since = %(since)s AND holder IS NOT NULL
-    AND members.state IN ('active', 'draining')
+    AND members.member_id = %(member_id)s AND members.state IN ('active', 'draining')
     FOR SHARE OF holds
 )
 """
 """Has one row if a hold is the valid one, and keeps it valid until the statement it stands in has taken effect.
 
-After a failover to a server that lacks what was committed last, numbers and epochs are given a second time; `since`
-tells the two apart.
+After a failover to a server that lacks what was committed last, numbers and epochs are given a second time; `since` and
+the member tell the two apart.
 """
 
 
@@ -59,7 +59,8 @@ class HeldSession:
 
     @property
     def fence(self) -> dict[str, Any]:
-        return {"session": self.number, "epoch": self.hold.epoch, "since": self.hold.since}
+        hold = self.hold
+        return {"session": self.number, "epoch": hold.epoch, "since": hold.since, "member_id": hold.member_id}
 
 
 class HeldSessions:
@@ -85,7 +86,7 @@ class HeldSessions:
             SessionNotFoundError: there is no such session any more.
         """
         known = self._known.get(hold.session_id)
-        if known is not None and (known.hold.epoch, known.hold.since) == (hold.epoch, hold.since):
+        if known is not None and _facts(known.hold) == _facts(hold):
             return known
         if hold not in self._loading:
             self._loading[hold] = asyncio.create_task(self._load(hold))
@@ -96,7 +97,7 @@ class HeldSessions:
 
     async def _load(self, hold: Hold) -> HeldSession:
         async def select(connection: AsyncConnection) -> HeldSession | None:
-            found = await connection.execute(_SELECT, [hold.session_id, hold.epoch, hold.since])
+            found = await connection.execute(_SELECT, [hold.session_id, *_facts(hold)])
             row = await found.fetchone()
             if row is None:
                 return None
@@ -139,6 +140,11 @@ class HeldSessions:
             return row is not None and bool(row[0])
 
         return lost(hold) if await self._database.run(select) else not_found(hold.session_id, str(self._database))
+
+
+def _facts(hold: Hold) -> tuple[int, str, str | None]:
+    """Return what tells a hold of a session from every other one."""
+    return hold.epoch, hold.since, hold.member_id
 
 
 def not_found(session_id: str, where: str) -> SessionNotFoundError:

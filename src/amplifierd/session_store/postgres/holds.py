@@ -52,7 +52,8 @@ WITH own AS (
     FROM wanted JOIN holds ON session = number LEFT JOIN members USING (member_id) FOR UPDATE OF holds
 ), taken AS (
     UPDATE holds SET epoch = found.epoch + 1, holder = %(holder)s::json, member_id = %(own)s, since = %(since)s
-    FROM found, own WHERE holds.session = found.session AND holds.epoch = found.epoch AND holds.since <> %(since)s
+    FROM found, own WHERE holds.session = found.session AND holds.epoch = found.epoch
+    AND (holds.since, holds.member_id, holds.holder::text) IS DISTINCT FROM (%(since)s, %(own)s, %(holder)s::json::text)
     AND (found.holder IS NULL OR NOT found.is_live OR %(take_over)s OR found.epoch = %(gone)s)
     RETURNING holds.epoch, pg_notify('amplifier_holds', %(session_id)s)
 )
@@ -64,7 +65,7 @@ _RELEASE = """
 WITH freed AS (
     UPDATE holds SET holder = NULL, member_id = NULL FROM sessions
     WHERE session = number AND session_id = %(session_id)s AND deleted_at IS NULL
-    AND epoch = %(epoch)s AND since = %(since)s AND holder IS NOT NULL RETURNING 1
+    AND epoch = %(epoch)s AND since = %(since)s AND member_id = %(member_id)s AND holder IS NOT NULL RETURNING 1
 )
 SELECT (SELECT pg_notify('amplifier_holds', %(session_id)s) FROM freed)
 """
@@ -111,12 +112,12 @@ class Holds:
             number, body, last_message, last_event, epoch, *found, taken, is_member, address = row
             if not is_member:
                 raise fenced()
-            if taken is not None or found[1] == values["since"]:  # an attempt before this one may have succeeded
-                hold = Hold(session_id, holder, taken or epoch, values["since"], values["own"], address)
+            hold = Hold(session_id, holder, taken or epoch, values["since"], values["own"], address)
+            current = _hold(session_id, epoch, *found)
+            if taken is not None or current == hold:  # an attempt before this one may have succeeded
                 last: dict[Lines, int] = {"messages": last_message, "events": last_event}
                 self._sessions.note(HeldSession(number, hold, record_of(body, session_id), last))
                 return hold
-            current = _hold(session_id, epoch, *found)
             if current is None or current.holder.is_alive():
                 raise held(current) if current else not_found(session_id, str(self._database))
             gone = epoch  # its process is not there any more, and this machine would see it
@@ -141,7 +142,8 @@ class Holds:
 
     async def release(self, hold: Hold) -> None:
         self._sessions.forget(hold.session_id)
-        await self._writes.execute(_RELEASE, {"session_id": hold.session_id, "epoch": hold.epoch, "since": hold.since})
+        values = {"epoch": hold.epoch, "since": hold.since, "member_id": hold.member_id}
+        await self._writes.execute(_RELEASE, {"session_id": hold.session_id, **values})
 
     async def find(self, session_id: str) -> Hold | None:
         """Return the hold of a live process, None when the session is free."""

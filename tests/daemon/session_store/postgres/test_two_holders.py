@@ -5,17 +5,20 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Future
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import psycopg
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from psycopg import AsyncConnection
 
-from amplifierd.exceptions import HoldLostError, SessionHeldError
+from amplifierd.exceptions import HoldLostError, SessionExistsError, SessionHeldError
 from amplifierd.session_store.hold import Hold, Holder
 from amplifierd.session_store.postgres.store import PostgresStore
 
@@ -194,3 +197,41 @@ def interleave(pauses: tuple[Pauses, Pauses], turns: Iterator[bool], is_over: Ca
         each.are_on = False
         while each.go_on():
             pass
+
+
+async def test_of_two_who_want_a_session_in_the_same_moment_one_has_it(
+    open_postgres: OpenPostgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = time.time_ns()
+    monkeypatch.setattr(time, "time_ns", lambda: now)
+    one, two, worker = open_postgres(), open_postgres(), open_postgres()
+    worker.belong_to(await one.join())
+    await one.add(new_session("s1"), ELSEWHERE)
+    first = await one.acquire("s1", ELSEWHERE)
+
+    for other, holder in ((two, ELSEWHERE), (worker, replace(ELSEWHERE, pid=4712))):
+        with pytest.raises(SessionHeldError):
+            await other.acquire("s1", holder)
+    taken = await two.acquire("s1", ELSEWHERE, take_over=True)
+    await one.release(first)
+
+    assert (taken.epoch, taken.since) == (first.epoch + 1, first.since)
+    with pytest.raises(HoldLostError):
+        await one.append_messages(first, [message("late")])
+    with pytest.raises(HoldLostError):
+        await one.append_messages(replace(taken, member_id=first.member_id), [message("not its own")])
+    await two.append_messages(taken, [message("said")])
+    assert await one.holder_of("s1") == taken
+
+
+async def test_of_two_who_create_a_session_in_the_same_moment_one_does(
+    open_postgres: OpenPostgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = time.time_ns()
+    monkeypatch.setattr(time, "time_ns", lambda: now)
+    hold = await open_postgres().create(new_session("s1"), ELSEWHERE)
+
+    other = open_postgres()
+    with pytest.raises(SessionExistsError):
+        await other.create(new_session("s1"), ELSEWHERE)
+    assert await other.holder_of("s1") == hold
