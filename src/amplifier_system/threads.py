@@ -1,4 +1,4 @@
-"""Blocking work off the event loop that a cancellation can stop."""
+"""Blocking work off the event loop: work that a cancellation stops, and work that is left behind."""
 
 import asyncio
 import atexit
@@ -7,6 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
@@ -45,6 +46,25 @@ async def in_thread(work: Callable[[Stop], T], *, patient: bool = True) -> T:
         if not outcome.cancelled():
             outcome.exception()  # read, so that it is not reported as lost
         raise
+
+
+async def detached(name: str, work: Callable[[], T]) -> T:
+    """Run `work`, which may take for ever, in a thread of its own, and return what it returns.
+
+    A caller that is cancelled goes at once. The thread keeps nothing else waiting, not even the end of the process.
+    """
+    outcome: Future[T] = Future()
+    outcome.set_running_or_notify_cancel()  # so that a result that is no longer awaited is just dropped
+    context = copy_context()
+
+    def run() -> None:
+        try:
+            outcome.set_result(context.run(work))
+        except BaseException as error:  # noqa: BLE001 - it is raised where the result is awaited
+            outcome.set_exception(error)
+
+    threading.Thread(target=run, name=name, daemon=True).start()
+    return await asyncio.wrap_future(outcome)
 
 
 class _Outcome(asyncio.Future[T]):

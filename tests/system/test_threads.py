@@ -4,10 +4,11 @@ import asyncio
 import subprocess
 import sys
 import threading
+from contextvars import ContextVar
 
 import pytest
 
-from amplifier_system.threads import Stop, Stopped, in_thread
+from amplifier_system.threads import Stop, Stopped, detached, in_thread
 
 
 async def test_work_runs_in_another_thread_and_returns_or_raises() -> None:
@@ -134,3 +135,46 @@ def test_threads_belong_to_their_process(program: str, said: list[str]) -> None:
     )
 
     assert run.stdout.split() == said
+
+
+_place: ContextVar[str] = ContextVar("_place", default="nowhere")
+
+
+async def test_detached_work_has_a_thread_and_the_context_of_its_caller() -> None:
+    _place.set("here")
+
+    assert await detached("apart", lambda: (threading.current_thread().name, _place.get())) == ("apart", "here")
+    with pytest.raises(ZeroDivisionError):
+        await detached("apart", lambda: 1 / 0)
+
+
+async def test_a_caller_that_is_cancelled_leaves_detached_work_behind() -> None:
+    begun, may_end, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def work() -> None:
+        begun.set()
+        may_end.wait()
+        ended.set()
+
+    caller = asyncio.create_task(detached("apart", work))
+    await asyncio.to_thread(begun.wait)
+    caller.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await caller
+
+    assert not ended.is_set()
+    may_end.set()
+    assert await asyncio.to_thread(ended.wait, 10)
+
+
+def test_detached_work_does_not_keep_the_process_from_ending() -> None:
+    program = """
+import asyncio, threading
+from amplifier_system.threads import detached
+async def main():
+    asyncio.create_task(detached("apart", threading.Event().wait))
+    await asyncio.sleep(0.01)
+asyncio.run(main())
+"""
+
+    assert subprocess.run([sys.executable, "-c", program], timeout=30, check=False).returncode == 0

@@ -12,11 +12,10 @@ from amplifier_kit.tools.effects import NETWORK, WRITE
 from amplifier_kit.tools.input import ToolFailure, read_input
 from amplifier_kit.tools.paths import WorkingDir
 from amplifier_kit.tools.paths import shown as as_text
-from amplifier_kit.tools.runs import in_worker, run_to_end
+from amplifier_kit.tools.runs import detached, in_worker, run_to_end
 
 from .body import SNIFFED_BYTES, Body
 from .content import ContentType
-from .detached import detached
 from .download import Destination, Download, find_destination
 from .fetch import Fetch
 from .html_text import HtmlText

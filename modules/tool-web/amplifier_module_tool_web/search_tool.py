@@ -11,8 +11,8 @@ from amplifier_core import ToolResult
 from amplifier_kit.tools.answering import AnsweringTool
 from amplifier_kit.tools.effects import NETWORK
 from amplifier_kit.tools.input import ToolFailure, read_input
+from amplifier_kit.tools.runs import detached
 
-from .detached import detached
 from .search_backends import Backend, Hit, SearchError, find_backend
 from .settings import Settings
 from .url_policy import source_id

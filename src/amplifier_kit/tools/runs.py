@@ -9,11 +9,11 @@ from amplifier_core import ToolResult
 from amplifier_core.boundary import emit_quietly
 from amplifier_kit.types import Coordinator, EventData
 from amplifier_system.tasks import run_to_end
-from amplifier_system.threads import in_thread
+from amplifier_system.threads import detached, in_thread
 
 from .input import ToolFailure, failure
 
-__all__ = ["announce", "answered", "in_worker", "run_to_end"]
+__all__ = ["announce", "answered", "detached", "in_worker", "run_to_end"]
 
 logger = logging.getLogger(__name__)
 

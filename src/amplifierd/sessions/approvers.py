@@ -6,16 +6,14 @@ With `LeaveOpen` a question waits for `ApprovalQueue.resolve`, which is how a da
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
-import contextvars
 import inspect
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, Protocol
 
 from amplifier_core.boundary import settle
+from amplifier_system.threads import detached
 
 from .approval import ALLOW, DENY, Approval, ApprovalDecision
 
@@ -108,27 +106,8 @@ class Callback:
         if inspect.iscoroutinefunction(self._function) or inspect.iscoroutinefunction(called):
             answer = await self._function(approval)
         else:
-            answer = await settle(await _in_own_thread(self._function, approval))
+            answer = await settle(await detached("approval", lambda: self._function(approval)))
         return _decision(answer)
-
-
-async def _in_own_thread(function: Callable[[Approval], Any], approval: Approval) -> Any:
-    """Return what a function returns that may take for ever.
-
-    The threads that the process shares are few, and files are written in them; this one keeps nothing else waiting,
-    not even the end of the process.
-    """
-    loop, outcome, context = asyncio.get_running_loop(), concurrent.futures.Future[Any](), contextvars.copy_context()
-
-    def run() -> None:
-        try:
-            outcome.set_result(context.run(function, approval))
-        except BaseException as error:  # noqa: BLE001 - it is raised where the answer is awaited
-            outcome.set_exception(error)
-
-    outcome.set_running_or_notify_cancel()  # so that an answer nobody waits for any more is just dropped
-    threading.Thread(target=run, name="approval", daemon=True).start()
-    return await asyncio.wrap_future(outcome, loop=loop)
 
 
 def _decision(answer: Any) -> ApprovalDecision:
