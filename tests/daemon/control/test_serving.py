@@ -6,6 +6,8 @@ import signal
 import socket
 import sqlite3
 import ssl
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +21,8 @@ from amplifierd.control.certificates import tls_files
 from amplifierd.control.main import main
 from amplifierd.paths import Paths
 from amplifierd.settings import Settings
+
+CHECKOUT = Path(__file__).parents[3]
 
 
 @dataclass(frozen=True)
@@ -101,6 +105,19 @@ def assert_a_link_opens_the_page(amplifierd: Run, url: str, home: Path) -> None:
     with httpx2.Client(follow_redirects=True) as client:
         assert str(client.get(link).url) == f"{url}/app/"
         assert client.get(f"{url}/api/v1/auth/me").json()["via"] == "cookie"
+
+
+def test_make_serve_starts_it_from_the_checkout(amplifierd: Run, home: Path) -> None:
+    variables = {"AMPLIFIERD_HOME": str(home), "AMPLIFIERD_PORT": "0", "AMPLIFIERD_OFFLINE": "1"}
+    command = ["make", "--old-file=install", "serve", f"VENV={sys.prefix}"]  # as if it were installed, which it is
+    with subprocess.Popen(command, cwd=CHECKOUT, env={**os.environ, **variables}, stdout=subprocess.PIPE) as serving:
+        assert serving.stdout is not None
+        said = serving.stdout.readline().decode()
+        url = running(amplifierd)["url"]
+        assert said.endswith(f"serves {home} at {url}\n")
+        assert json.load(urlopen(f"{url}/health"))["status"] == "healthy"
+        os.kill(running(amplifierd)["process"]["pid"], signal.SIGINT)  # as Ctrl-C does
+        assert serving.wait(60) == 0
 
 
 def test_one_that_was_killed_is_not_running_and_leaves_nothing_in_the_way(amplifierd: Run) -> None:
