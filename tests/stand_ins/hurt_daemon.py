@@ -26,9 +26,11 @@ class HurtDaemon(DaemonProcess):
 
     def __init__(self, place: Path, *, variables: Mapping[str, str] | None = None, **settings: Any) -> None:
         self.place, self.home = place, place / "home"
-        self._clock = place / "clock"
+        self._clock, self._imported = place / "clock", place / "imported"
+        self._imported.mkdir()
         self._clients: list[httpx2.Client] = []
-        environment = {"HOME": str(place), "SHIFTED_CLOCK": str(self._clock), **(variables or {})}
+        environment = {"HOME": str(place), "SHIFTED_CLOCK": str(self._clock), "IMPORTED": str(self._imported)}
+        environment |= variables or {}
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, (str(CLOCK), os.environ.get("PYTHONPATH"))))
         privileged = os.geteuid() == 0
         super().__init__(
@@ -49,6 +51,11 @@ class HurtDaemon(DaemonProcess):
     def workers(self) -> list[int]:
         """Return the pids of the workers."""
         return [one["pid"] for one in self.client().get("/workers").json()["workers"]]
+
+    def imported(self, pid: int) -> set[str]:
+        """Return the packages of modules that a process of this daemon has imported."""
+        written = self._imported / str(pid)
+        return {*written.read_text().split()} if written.exists() else set()
 
     def kill(self, *, with_workers: bool = False) -> None:
         """End it as a power failure does."""

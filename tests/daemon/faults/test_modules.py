@@ -17,6 +17,19 @@ def worker_of(conversation: Conversation) -> int:
     return int((conversation.folder / "begun").read_text())
 
 
+def test_modules_are_imported_by_workers_and_not_by_the_daemon(daemon: HurtDaemon) -> None:
+    conversation = Conversation.begin(daemon, "imports", "environment")
+    assert conversation.run(PROMPT).status_code == 200
+    client = daemon.client()
+    looks = [client.get("/modules/tool-bash"), client.get(f"/sessions/{conversation.session_id}/tools")]
+    looks.append(client.post("/validate/module", json={"module_id": "tool-todo"}))
+    looks.append(client.post("/profiles/foundation/offline/compile", json={"force": True}))
+
+    assert [answer.status_code for answer in looks] == [200] * 4
+    assert "amplifier_module_tool_faults" in daemon.imported(worker_of(conversation))
+    assert daemon.imported(daemon.pid) == set()
+
+
 def test_a_module_that_ends_the_process_ends_its_turn(daemon: HurtDaemon) -> None:
     conversation = Conversation.begin(daemon, "exit", "exit")
 
