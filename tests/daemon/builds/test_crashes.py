@@ -15,9 +15,10 @@ import warm_python
 
 STAND_INS = Path(__file__).parents[2] / "stand_ins"
 
-PROGRAM = r'''
+PROGRAM = r"""
 import asyncio, json, shutil, sys
 from pathlib import Path
+from authored_files import snapshot
 from kill_points import count_changes, kill_at, spread
 from amplifier_foundation.sources import hash_content
 from amplifierd import open_home
@@ -35,15 +36,6 @@ def compile():
     return asyncio.run(home.profiles.compile("local/mine"))
 
 
-def snapshot():
-    """Return every file that a person wrote, with its content, mode and time."""
-    found = {}
-    for entry in sorted(home.paths.config.rglob("*")):
-        status = entry.lstat()
-        found[str(entry)] = (status.st_mode, status.st_mtime_ns, entry.read_bytes() if entry.is_file() else b"")
-    return found
-
-
 def is_whole(build):
     entries = [entry for _, entry in build.lock.resources() if entry["path"]] if build is not None else []
     paths = [(build.path / entry["path"], entry["content_hash"]) for entry in entries]
@@ -56,7 +48,7 @@ reset()
 before = home.profiles.find_build("local/mine")
 path = home.paths.own_profiles / "mine" / "profile.md"
 text = path.read_text()
-authored = snapshot()
+authored = snapshot(home.paths.config)
 total = count_changes(compile)
 expected = home.profiles.find_build("local/mine").build_id
 for point in spread(total, points):
@@ -66,7 +58,7 @@ for point in spread(total, points):
     usable = is_whole(after) or (before is None and after is None)
     repaired = compile()
     status = asyncio.run(home.profiles.verify("local/mine"))
-    untouched = snapshot() == authored
+    untouched = snapshot(home.paths.config) == authored
     path.write_text(path.read_text() + "More words.\n")
     last = compile()
     print(json.dumps({
@@ -79,7 +71,7 @@ for point in spread(total, points):
         "status": status.status,
         "left": {entry.name for entry in last.path.parent.iterdir()} == {repaired.path.name, last.path.name},
     }))
-'''
+"""
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ STAND_INS = Path(__file__).parents[2] / "stand_ins"
 PROGRAM = r'''
 import asyncio, json, shutil, sys
 from pathlib import Path
+from authored_files import snapshot
 from kill_points import count_changes, import_modules_of, kill_at, spread, succeeds
 from amplifierd import open_home
 
@@ -72,14 +73,7 @@ def reset():
 
 
 def authored():
-    """Return everything that people wrote, with its mode, its time and its content."""
-    found = {}
-    for root in (work / "config", *authored_roots):
-        for path in sorted(root.rglob("*")):
-            status = path.lstat()
-            content = path.read_bytes() if path.is_file() else b""
-            found[str(path)] = (status.st_mode, status.st_mtime_ns, content)
-    return found
+    return snapshot(work / "config", *authored_roots)
 
 
 def generated():

@@ -1,4 +1,5 @@
-"""A sync that is killed in the middle: what was there before works, and the next sync needs no help."""
+"""A sync that is killed in the middle: what was there before works, what people wrote is untouched, and the next sync
+needs no help."""
 
 import asyncio
 import json
@@ -20,6 +21,7 @@ POINTS = 20
 PROGRAM = r"""
 import asyncio, json, shutil, sys
 from pathlib import Path
+from authored_files import snapshot
 from kill_points import count_changes, import_modules_of, kill_at, spread, succeeds
 from amplifierd import open_home
 
@@ -47,7 +49,12 @@ def reset():
     shutil.copytree(prepared, work, symlinks=True)
 
 
+def authored():
+    return snapshot(work / "config"), (work / "share" / "collections.yaml").read_text()
+
+
 reset()
+wrote = authored()
 import_modules_of(sync)
 import_modules_of(look)
 reset()
@@ -55,8 +62,9 @@ outcomes = []
 for point in spread(count_changes(sync), points):
     reset()
     killed = kill_at(point, sync)
-    usable = seen()
-    outcomes.append({"killed": killed, "usable": usable, "repaired": succeeds(sync), "after": seen()})
+    outcome = {"killed": killed, "untouched": authored() == wrote, "usable": seen()}
+    outcome |= {"repaired": succeeds(sync), "still untouched": authored() == wrote, "after": seen()}
+    outcomes.append(outcome)
 print(json.dumps(outcomes))
 """
 
@@ -74,7 +82,12 @@ async def test_wherever_a_sync_is_killed(
     team = new_repository("team", {"profiles/base.md": profile(1)})
     home: Home = open_home(tmp_path / "home", shipped_collection=shipped)
     home.paths.share.mkdir(parents=True)
-    home.paths.collections_file.write_text(f"collections:\n  team: {team.source}@main\n")
+    home.paths.collections_file.write_text(f"# ours\ncollections:\n  team: {team.source}@main\n")
+    own = home.paths.own_profiles / "mine"
+    for folder in (own / ".git", own / "empty"):
+        folder.mkdir(parents=True)
+    (own / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
+    (own / "profile.md").write_text(text("mine", extends="team/base"))
     await home.collections.sync()
     assert (await home.profiles.status("team/base")).status == "fresh"
     modules.commit({"amplifier_module_tool_x/__init__.py": code + "# newer\n"})
@@ -90,5 +103,6 @@ async def test_wherever_a_sync_is_killed(
     outcomes = json.loads(done.stdout.splitlines()[-1])
     assert len(outcomes) == POINTS
     assert all(outcome["killed"] for outcome in outcomes)
+    assert all(outcome["untouched"] and outcome["still untouched"] for outcome in outcomes), outcomes
     assert all(outcome["usable"] in ({"version": 1}, {"version": 2}) for outcome in outcomes), outcomes
     assert all(outcome["repaired"] and outcome["after"] == {"version": 2} for outcome in outcomes), outcomes
