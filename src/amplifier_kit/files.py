@@ -1,5 +1,5 @@
 """Files that survive a crash, for modules: they know the kernel and the kit, not what lies below."""
 
-from amplifier_system.files import LineFile, create_atomically, write_atomically
+from amplifier_system.files import LineFile, Replacement, create_atomically, write_atomically
 
-__all__ = ["LineFile", "create_atomically", "write_atomically"]
+__all__ = ["LineFile", "Replacement", "create_atomically", "write_atomically"]

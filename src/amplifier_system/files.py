@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Self
 
 PRIVATE = 0o600
 DEFAULT = 0o666  # less what the umask takes away
@@ -119,6 +120,42 @@ def create_atomically(candidates: Iterable[Path], data: bytes) -> Path:
                 path = other
             else:
                 return path
+
+
+class Replacement:
+    """A file in the making, in an open directory and beside the file whose place it takes; `file` is written to.
+
+    At the end of a `with` block it is gone, unless it took its place. Its name begins with `prefix`.
+    """
+
+    def __init__(self, directory: int, *, mode: int = PRIVATE, prefix: str = ".") -> None:
+        self._directory, self._temporary = directory, f"{prefix}{uuid.uuid4().hex}.tmp"
+        self.file = os.fdopen(os.open(self._temporary, _NEW_FILE | os.O_NOFOLLOW, mode, dir_fd=directory), "wb")
+
+    def sync(self) -> os.stat_result:
+        """Wait until everything written is on the disk, and return what the file is then."""
+        self.file.flush()
+        os.fsync(self.file.fileno())
+        return os.fstat(self.file.fileno())
+
+    def take_place(self, name: str) -> None:
+        """Become the file of a name in the same directory, in one step."""
+        os.replace(self._temporary, name, src_dir_fd=self._directory, dst_dir_fd=self._directory)
+        self._temporary = ""
+
+    def discard(self) -> None:
+        """Close the file, and remove it unless it took its place."""
+        with suppress(OSError):
+            self.file.close()
+        if self._temporary:
+            with suppress(OSError):
+                os.unlink(self._temporary, dir_fd=self._directory)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.discard()
 
 
 def remove_unfinished(directory: Path, *, older_than_s: float = 60.0) -> None:

@@ -5,12 +5,13 @@ import resource
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from stat import S_IMODE
 
 import pytest
 
-from amplifier_system.files import LineFile, create_atomically, write_atomically
+from amplifier_system.files import LineFile, Replacement, create_atomically, write_atomically
 
 WRITER = """
 import sys
@@ -161,3 +162,35 @@ class TestWholeFiles:
             create_atomically(candidates, b"four")
         assert sorted(tmp_path.iterdir()) == candidates
         assert {S_IMODE(path.stat().st_mode) for path in candidates} == {0o600}
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Iterator[int]:
+    descriptor = os.open(tmp_path, os.O_RDONLY | os.O_DIRECTORY)
+    yield descriptor
+    os.close(descriptor)
+
+
+def test_a_replacement_takes_the_place_of_a_file_or_a_link_in_an_open_directory(tmp_path: Path, directory: int) -> None:
+    (tmp_path / "elsewhere").write_text("stays")
+    (tmp_path / "link").symlink_to("elsewhere")
+    with Replacement(directory, prefix=".new-") as new:
+        new.file.write(b"written")
+        (beside,) = tmp_path.glob(".new-*")
+        told = new.sync()
+        new.take_place("link")
+
+    assert (told.st_size, S_IMODE(told.st_mode), beside.exists()) == (7, 0o600, False)
+    assert {path.name: (path.is_symlink(), path.read_text()) for path in tmp_path.iterdir()} == {
+        "elsewhere": (False, "stays"),
+        "link": (False, "written"),
+    }
+
+
+def test_a_replacement_that_did_not_take_its_place_is_gone(tmp_path: Path, directory: int) -> None:
+    (tmp_path / "file").write_text("old")
+    with pytest.raises(RuntimeError), Replacement(directory) as new:
+        new.file.write(b"new")
+        raise RuntimeError
+
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("file", "old")]

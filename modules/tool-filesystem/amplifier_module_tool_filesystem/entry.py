@@ -2,7 +2,6 @@
 
 import errno
 import os
-import secrets
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -11,6 +10,7 @@ from pathlib import Path
 from threading import Event
 from typing import BinaryIO
 
+from amplifier_kit.files import Replacement
 from amplifier_kit.tools.descriptors import open_in, stat_in
 from amplifier_kit.tools.input import ToolFailure
 
@@ -78,23 +78,15 @@ class Entry:
                 raise
 
     def _replace_whole(self, data: bytes, old: os.stat_result | None, stop: Event) -> os.stat_result:
-        temporary = f".{secrets.token_hex(8)}.tmp"
         mode = 0o666 if old is None else _PRIVATE  # the system takes the umask off a new file's mode
-        descriptor = open_in(self.directory, temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-        try:
-            with open(descriptor, "wb") as file:  # noqa: PTH123 - a descriptor has no path
-                file.write(data)
-                file.flush()
-                if old is not None:
-                    _copy_owner_and_mode(descriptor, old)
-                os.fsync(descriptor)
-                written = os.fstat(descriptor)
+        with Replacement(self.directory, mode=mode) as new:
+            new.file.write(data)
+            new.file.flush()
+            if old is not None:
+                _copy_owner_and_mode(new.file.fileno(), old)
+            written = new.sync()
             _go_on_unless(stop)
-            os.replace(temporary, self.name, src_dir_fd=self.directory, dst_dir_fd=self.directory)
-        except BaseException:
-            with suppress(OSError):
-                os.unlink(temporary, dir_fd=self.directory)
-            raise
+            new.take_place(self.name)
         return written
 
     def _write_in_place(self, data: bytes, stop: Event) -> os.stat_result:

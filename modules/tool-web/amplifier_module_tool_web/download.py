@@ -1,17 +1,17 @@
 """Files that a fetch saves: within the paths that may be written, whole or not at all."""
 
 import os
-import secrets
 import stat
 import tempfile
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
+from amplifier_kit.files import Replacement
 from amplifier_kit.mounting import find_capability
 from amplifier_kit.policy import PolicyError, SessionPolicy, session_policy
-from amplifier_kit.tools.descriptors import LinkInTheWayError, open_in, opened_directory, real_path, stat_in
+from amplifier_kit.tools.descriptors import LinkInTheWayError, opened_directory, real_path, stat_in
 from amplifier_kit.tools.input import ToolFailure, os_failure
 from amplifier_kit.tools.paths import PathRules, WorkingDir, resolve, resolve_roots
 from amplifier_kit.tools.paths import shown as as_text
@@ -86,19 +86,17 @@ class Download:
     def __init__(self, destination: Destination) -> None:
         self.size = 0
         self._destination = destination
-        self._temporary = f".{secrets.token_hex(8)}.tmp"
         self._missing: list[Path] = []
         self._held = ExitStack()
-        self._directory = -1
         self._name = ""
-        self._file: BinaryIO | None = None
+        self._new: Replacement | None = None
 
     def write(self, data: bytes) -> None:
         """Add to the file, which is made first, with the directories that are missing."""
         try:
-            if self._file is None:
-                self._file = self._open()
-            self._file.write(data)
+            if self._new is None:
+                self._new = self._open()
+            self._new.file.write(data)
         except OSError as exc:
             raise self._failed(exc) from exc
         self.size += len(data)
@@ -106,32 +104,22 @@ class Download:
     def finish(self) -> None:
         """Give the file its name."""
         self.write(b"")
-        file = self._file
-        assert file is not None
+        assert self._new is not None
         try:
-            file.flush()
-            os.fsync(file.fileno())
-            os.replace(self._temporary, self._name, src_dir_fd=self._directory, dst_dir_fd=self._directory)
+            self._new.sync()
+            self._new.take_place(self._name)
         except OSError as exc:
             raise self._failed(exc) from exc
         self._missing.clear()
-        self._temporary = ""
 
     def discard(self) -> None:
         """Remove what was not finished, and the directories that were made for it."""
-        with suppress(OSError):
-            if self._file is not None:
-                self._file.close()
-        if self._temporary and self._directory >= 0:
-            with suppress(OSError):
-                os.unlink(self._temporary, dir_fd=self._directory)
         self._held.close()
-        self._directory = -1
         for directory in sorted(self._missing, key=lambda path: len(path.parts), reverse=True):
             with suppress(OSError):
                 directory.rmdir()
 
-    def _open(self) -> BinaryIO:
+    def _open(self) -> Replacement:
         for _ in range(_ATTEMPTS):
             try:
                 return self._open_beside(self._destination.real())
@@ -142,7 +130,7 @@ class Download:
         )
         raise ToolFailure(message, "access_denied")
 
-    def _open_beside(self, real: Path) -> BinaryIO:
+    def _open_beside(self, real: Path) -> Replacement:
         self._missing += [parent for parent in real.parents if not parent.exists()]
         directory = self._held.enter_context(opened_directory(real.parent, create=True))
         lies_in = real_path(directory)
@@ -150,13 +138,11 @@ class Download:
             self._destination.require(lies_in / real.name)
         old = stat_in(directory, real.name)
         self._destination.require_file(old)
-        self._directory, self._name = directory, real.name
-        descriptor = open_in(
-            directory, self._temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _PRIVATE if old else _NEW
-        )
+        self._name = real.name
+        new = self._held.enter_context(Replacement(directory, mode=_PRIVATE if old else _NEW))
         if old is not None:
-            os.fchmod(descriptor, stat.S_IMODE(old.st_mode))
-        return open(descriptor, "wb")  # noqa: PTH123 - a descriptor has no path; `discard` closes it
+            os.fchmod(new.file.fileno(), stat.S_IMODE(old.st_mode))
+        return new
 
     def _failed(self, error: OSError) -> ToolFailure:
         return os_failure(

@@ -9,13 +9,14 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from amplifier_system.files import Replacement
+
 from .manifest import Entry, ancestors
 from .object_store import ObjectStore
 from .root_directory import RootDirectory, change_mode_of_directory, permissions
 from .stat_cache import Signature, signature
 
 TEMPORARY = ".amplifier-undo-"
-_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _OWNER = 0o700
 
 
@@ -112,22 +113,26 @@ class Restoration:
                 outcome.foreign.add(path)
                 return
             else:
-                self._write(folder, name, wanted)
+                self._put(folder, name, wanted)
         outcome.restored.add(path)
 
-    def _write(self, folder: int, name: str, entry: Entry) -> None:
+    def _put(self, folder: int, name: str, entry: Entry) -> None:
         """Put a file or a symlink in its place, in one step."""
+        if entry.kind == "symlink":
+            self._link(folder, name, os.fsdecode(self._store.read(entry.oid)))
+            return
+        with Replacement(folder, prefix=TEMPORARY) as new:
+            for piece in self._store.pieces(entry.oid):
+                new.file.write(piece)
+            new.file.flush()
+            os.fchmod(new.file.fileno(), entry.mode)
+            new.sync()
+            new.take_place(name)
+
+    def _link(self, folder: int, name: str, target: str) -> None:
         temporary = f"{TEMPORARY}{uuid.uuid4().hex}"
+        os.symlink(target, temporary, dir_fd=folder)
         try:
-            if entry.kind == "symlink":
-                os.symlink(os.fsdecode(self._store.read(entry.oid)), temporary, dir_fd=folder)
-            else:
-                with os.fdopen(os.open(temporary, _NEW_FILE, 0o600, dir_fd=folder), "wb") as file:
-                    for piece in self._store.pieces(entry.oid):
-                        file.write(piece)
-                    file.flush()
-                    os.fchmod(file.fileno(), entry.mode)
-                    os.fsync(file.fileno())
             os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
         finally:
             with suppress(FileNotFoundError):
