@@ -39,6 +39,7 @@ AmplifierError
 ├── SessionError                          anything about one session
 │   ├── SessionNotFoundError                caller: there is no session of that id
 │   ├── SessionExistsError                  caller: the id is taken
+│   ├── SessionDamagedError                 owner of the home: what is stored of it cannot be read
 │   ├── InvalidSessionIdError (ValueError)  caller: the id breaks the rules
 │   ├── InvalidLimitsError (ValueError)     caller: limits that cannot be read
 │   ├── InvalidTurnError (ValueError)       caller: the session has no such turn
@@ -132,6 +133,7 @@ __all__ = [
     "ReplayError",
     "RequestInterruptedError",
     "RequestRefusedError",
+    "SessionDamagedError",
     "SessionError",
     "SessionExistsError",
     "SessionHeldError",
@@ -332,6 +334,10 @@ class SessionNotFoundError(SessionError):
 
 class SessionExistsError(SessionError):
     """There is a session of that id already."""
+
+
+class SessionDamagedError(SessionError):
+    """What is stored of a session cannot be read; the message names the file."""
 
 
 class InvalidSessionIdError(SessionError, ValueError):

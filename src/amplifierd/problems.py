@@ -73,6 +73,7 @@ PROBLEMS: Mapping[type[BaseException], Problem] = {
     ours.SessionNameError: Problem(422, "validation-error"),
     ours.SessionNotFoundError: Problem(404, "session-not-found"),
     ours.SessionExistsError: Problem(409, "session-already-exists"),
+    ours.SessionDamagedError: Problem(500, "session-damaged"),
     ours.SessionStateError: Problem(409, "session-state-conflict"),
     ours.SessionHeldError: Problem(409, "session-held", retryable=True),
     ours.HoldLostError: Problem(409, "session-held"),

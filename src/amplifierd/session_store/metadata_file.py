@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from amplifierd.exceptions import SessionError
+from amplifierd.exceptions import SessionDamagedError
 from amplifierd.stored_json import KEY, StoredFormat
 
 from .json_lines import encoded_file
@@ -48,7 +48,7 @@ def parse_metadata(content: bytes, path: Path) -> SessionRecord:
 
     Raises:
         FormatUnsupportedError: a newer version wrote it.
-        SessionError: it cannot be read.
+        SessionDamagedError: it cannot be read.
     """
     return parse_record(content, path.parent.name, path)
 
@@ -61,7 +61,15 @@ def parse_record(content: bytes, session_id: str, place: Path | str | None = Non
         for name in _NOT_OF_THE_RECORD:
             fields.pop(name, None)
         return slim(SessionRecord.model_validate({**fields, "session_id": session_id}))
-    except (ValidationError, ValueError) as error:
-        raise SessionError(
-            f"{where} is not the metadata of a session: {error}", hint="restore it, or delete"
-        ) from error
+    except ValidationError as error:
+        wrong = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
+        raise _damaged(where, wrong) from error
+    except ValueError as error:
+        raise _damaged(where, str(error)) from error
+
+
+def _damaged(where: Path | str, why: str) -> SessionDamagedError:
+    return SessionDamagedError(
+        f"{where} is not the metadata of a session: {why}",
+        hint="restore it from a backup, or remove the directory of the session",
+    )

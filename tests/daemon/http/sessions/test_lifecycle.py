@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import socket
 import time
 from pathlib import Path
@@ -166,6 +167,25 @@ def test_a_deleted_session_is_gone(admin: httpx2.Client, work: Path) -> None:
     assert admin.delete(f"/sessions/{session_id}").status_code == 204
 
     assert code(admin.get(f"/sessions/{session_id}")) == (404, "session-not-found")
+
+
+def test_a_damaged_session_says_so_without_its_contents_and_hides_no_other(
+    server: RealServer, admin: httpx2.Client, work: Path
+) -> None:
+    damaged, whole = create(admin, work), create(admin, work)
+    directory = server.home.paths.sessions / damaged
+    (directory / "metadata.json").write_text('{"format_version": 1, "name": "what was said"}')
+
+    answers = [admin.get(f"/sessions/{damaged}"), execute(admin, damaged), admin.delete(f"/sessions/{damaged}")]
+
+    assert {code(answer) for answer in answers} == {(500, "session-damaged")}
+    told = answers[0].json()
+    assert "…/metadata.json is not the metadata of a session: " in told["detail"]
+    assert "restore it from a backup" in told["hint"]
+    assert not any("what was said" in answer.text or str(server.home.paths.home) in answer.text for answer in answers)
+    listed = [one["session_id"] for one in admin.get("/sessions", params={"limit": 1000}).json()["sessions"]]
+    assert (whole in listed, damaged in listed) == (True, False)
+    shutil.rmtree(directory)
 
 
 def test_old_sessions_are_cleaned_up_by_an_admin(server: RealServer, admin: httpx2.Client, work: Path) -> None:
