@@ -92,7 +92,7 @@ def new_group(help: str, *lines: str, cls: type[NounGroup] = NounGroup) -> typer
 
 
 def single_command() -> typer.Typer:
-    """Return what holds one command that is no group."""
+    """Return an app for a single command, without a group."""
     return typer.Typer(
         rich_markup_mode=None,
         add_completion=False,

@@ -18,7 +18,7 @@ _BAR = 20
 
 
 class ProgressLine:
-    """A line on stderr that changes, and is gone when the work is done; nothing where stderr is no terminal."""
+    """A line on stderr that changes, and is gone when the work is done. It is shown only on a terminal."""
 
     def __init__(self) -> None:
         self._is_shown = False

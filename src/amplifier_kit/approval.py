@@ -59,7 +59,8 @@ def find_gate(coordinator: Coordinator) -> ApprovalGate | None:
     """Return the gate of the session, None when it has none.
 
     A coordinator that stands in for another one, as mocks do, may answer every question with something that has
-    whatever is asked of it. That is no gate; anything else is asked, and denies what it cannot decide.
+    whatever is asked of it. Such an answer does not count as a gate. Anything else is asked, and denies what it cannot
+    decide.
     """
     gate: ApprovalGate | None = find_capability(coordinator, GATE)
     if gate is None or (not asyncio.iscoroutinefunction(gate) and hasattr(gate, "what_no_gate_has")):

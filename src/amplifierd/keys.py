@@ -149,7 +149,7 @@ class Keys:
         """Store a secret of a profile or a plan, if it is not stored yet, and return the name that `find` knows it by.
 
         The same secret has the same name in one home. The name is made with a random key that is stored as well, so
-        nobody who sees it can try out what it stands for.
+        the secret cannot be guessed from its name.
 
         Raises:
             SettingsError: the file of keys cannot be read or changed.

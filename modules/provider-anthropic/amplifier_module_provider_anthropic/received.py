@@ -110,7 +110,7 @@ class Received:
         if self._unreadable and self.stop_reason != "max_tokens":
             index, raw = next(iter(self._unreadable.items()))
             name = str(self._blocks[index].get("name"))
-            message = f"the model called {name!r} with arguments that are no JSON object"
+            message = f"the model called {name!r} with arguments that are not a JSON object"
             raise InvalidToolCallError(
                 message, tool_name=name, raw_arguments=raw, provider="anthropic", model=self.model, retryable=True
             )

@@ -87,7 +87,7 @@ class Transport:
             message = None
         if not isinstance(message, dict):
             raise ProviderUnavailableError(
-                f"the answer with status {response.status_code} is no JSON object",
+                f"the answer with status {response.status_code} is not a JSON object",
                 provider=self._provider,
                 model=model,
                 status_code=response.status_code,

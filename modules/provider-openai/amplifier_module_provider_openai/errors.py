@@ -102,7 +102,7 @@ class OpenAIErrors:
 
 
 def failure_of(error: Any) -> VendorFailure:
-    """Return the answer that a client's status error stands for; a body that is no JSON counts as text."""
+    """Return the answer that a client's status error stands for; a body that is not JSON counts as text."""
     body = error.body if isinstance(error.body, Mapping | list) else None
     text = error.body if isinstance(error.body, str) and error.body else str(error)
     return VendorFailure(error.status_code, body, text, dict(error.response.headers))

@@ -13,7 +13,7 @@ _STRING_OR_TRAILING_COMMA = re.compile(r'"(?:[^"\\]|\\.)*"|,(?=\s*[}\]])', re.DO
 def parse_arguments(tool_name: str, given: Any, **details: Any) -> dict[str, Any]:
     """Return the arguments as a dict; nothing at all means none.
 
-    Code fences and trailing commas are forgiven. Anything else that is no JSON object is an `InvalidToolCallError`:
+    Code fences and trailing commas are forgiven. Anything else that is not a JSON object is an `InvalidToolCallError`:
     a call is never made with arguments that the model did not write.
     """
     if given is None or (isinstance(given, str) and not given.strip()):
@@ -25,7 +25,7 @@ def parse_arguments(tool_name: str, given: Any, **details: Any) -> dict[str, Any
     if isinstance(parsed, dict):
         return parsed
     raise InvalidToolCallError(
-        f"the model called {tool_name!r} with arguments that are no JSON object: {raw[:200]}",
+        f"the model called {tool_name!r} with arguments that are not a JSON object: {raw[:200]}",
         tool_name=tool_name,
         raw_arguments=raw,
         **details,

@@ -63,7 +63,7 @@ class Reply:
         if not isinstance(document, dict):
             text = content[:200].decode("utf-8", "replace")
             status = self._stream.response.status_code
-            raise self._errors.in_stream(f"the answer is no JSON object: {text}", model=self._model, status=status)
+            raise self._errors.in_stream(f"the answer is not a JSON object: {text}", model=self._model, status=status)
         if document.get("error") and "status" not in document:  # a response object tells both
             raise self._errors.in_stream(document["error"], model=self._model)
         return document

@@ -93,7 +93,7 @@ class Root:
         return self.policy.read.denied_below(self.real) if isinstance(self.policy, SessionPolicy) else None
 
     def denies(self) -> Callable[[str], bool]:
-        """Return what says of an entry below that is no symbolic link whether the policy denies it."""
+        """Return a function that says whether the policy denies an entry below, other than a symbolic link."""
         denied = self.denied()
         return (lambda relative: not self.may_read(self.real / relative)) if denied is None else denied.covers
 

@@ -115,7 +115,7 @@ class Fetch:
         except httpx2.TimeoutException:
             raise TimeoutError from None
         except httpx2.InvalidURL:
-            raise blocked(self._asked, "it is no URL") from None
+            raise blocked(self._asked, "it is not a URL") from None
         except httpx2.HTTPError as exc:
             message = f"Network error fetching {shown_url(self._asked)}: {str(exc)[:200] or type(exc).__name__}"
             raise ToolFailure(message, "network_error", retryable=True) from None
@@ -148,7 +148,7 @@ def _joined(base: str, location: str) -> str:
     try:
         return urljoin(base, location)
     except ValueError:
-        raise blocked(location, "it is no URL") from None
+        raise blocked(location, "it is not a URL") from None
 
 
 def _require_success(response: "httpx2.Response") -> None:

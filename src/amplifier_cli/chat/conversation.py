@@ -225,7 +225,7 @@ class Chat:
                 view.end()
                 self._conclude(event)
         if event["event"] in _ABOUT_QUEUE:
-            with suppress(AmplifierError):  # a number that cannot be had is no reason to end the chat
+            with suppress(AmplifierError):  # a chat does not end because a number is missing
                 self._waiting = len(await session.queued())
             self._redraw()
 

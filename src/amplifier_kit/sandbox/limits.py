@@ -18,7 +18,7 @@ _REMOVAL_TRIES = 50
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The most that a program with everything it starts may use; None is no limit.
+    """The most that a program with everything it starts may use; None means no limit.
 
     Time is counted for every process by itself, and memory too where there is no control group. The resource limit on
     processes counts those of the user in the same sandbox, without a sandbox all of the user's; root is exempt from it.

@@ -117,7 +117,7 @@ class Difference:
 
 
 def differences(before: Manifest, after: Manifest) -> list[Difference]:
-    """Return what is known to differ, in the order of the paths. What one side does not know is no difference."""
+    """Return what is known to differ, in the order of the paths. What one side does not know does not count."""
     paths = before.entries.keys() | after.entries.keys()
     changed = [path for path in paths if before.entries.get(path) != after.entries.get(path)]
     found = []

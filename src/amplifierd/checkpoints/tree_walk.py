@@ -114,7 +114,7 @@ def _look(
 
 
 def _read_ignore_file(folder: int, names: list[os.DirEntry[str]]) -> str:
-    """Return the text of a directory's ignore file; a symlink, or anything that is no plain file, is not one."""
+    """Return the text of a directory's ignore file; only a plain file counts, and no symlink."""
     if not any(entry.name == IGNORE_FILE for entry in names):
         return ""
     try:

@@ -116,7 +116,7 @@ class Collections:
         """Change a registered collection; a new source is looked at now and takes effect at the next sync.
 
         Raises:
-            CollectionError: there is no such entry, or the source is no directory; nothing is changed.
+            CollectionError: there is no such entry, or the source is not a directory; nothing is changed.
             RefResolutionError: the source cannot be obtained; nothing is changed.
         """
         self._registry.check_writable()

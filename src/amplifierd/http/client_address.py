@@ -45,7 +45,7 @@ def peer_of(scope: Scope) -> Address | None:
 
 
 def client_of(peer: Address | None, headers: Headers, proxies: TrustedProxies) -> str:
-    """Return the client's address as the last trusted proxy saw it; the peer's own where that is no proxy.
+    """Return the client's address as the last trusted proxy saw it; the peer's own unless the peer is such a proxy.
 
     `X-Forwarded-For` is read from right to left: what stands left of the first address that is not a proxy of ours was
     written by a stranger.
