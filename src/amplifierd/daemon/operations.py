@@ -33,7 +33,10 @@ _current: ContextVar[Operation | None] = ContextVar("operation", default=None)
 
 @dataclass
 class Operation:
-    """One piece of long work. `owners` are those who asked for it."""
+    """One piece of long work. `owners` are those who asked for it.
+
+    `done` counts what got ready, of `total` things of the kind `counted` where it is known how many there are.
+    """
 
     kind: str
     target: str
@@ -41,6 +44,8 @@ class Operation:
     id: str = field(default_factory=lambda: f"op_{uuid.uuid4().hex}")
     status: Status = "pending"
     done: int = 0
+    total: int | None = None
+    counted: str | None = None
     message: str = ""
     result: Any = None
     failure: Exception | None = None
@@ -55,7 +60,7 @@ class Operation:
             "kind": self.kind,
             "target": self.target,
             "status": self.status,
-            "progress": {"done": self.done, "total": None, "message": self.message},
+            "progress": {"done": self.done, "total": self.total, "message": self.message},
             "result": self.result,
             "error": self.error,
             "created_at": self.created_at,
@@ -73,6 +78,7 @@ class Operation:
             **{key: facts[key] for key in ("kind", "target", "id", "status", "result", "error", "created_at")},
             owners=set(facts["owners"]),
             done=progress["done"],
+            total=progress["total"],
             message=progress["message"],
             finished_at=facts["finished_at"],
         )
@@ -82,6 +88,12 @@ class Operation:
         age = datetime.now(UTC) - datetime.fromisoformat(operation.finished_at)
         operation.ended = time.monotonic() - max(0.0, age.total_seconds())
         return operation
+
+    def take_note(self, event: ProgressEvent) -> None:
+        """Count what a step got ready, and say what it is about."""
+        if event.phase == "ready" and self.counted in (None, event.what) and self.done != self.total:
+            self.done += 1
+        self.message = " ".join(filter(None, (event.phase, event.what, event.ref, event.detail)))[:500]
 
     def outcome(self) -> Any:
         """Return the result of work that succeeded.
@@ -187,8 +199,14 @@ class Operations:
         """Take note of a step of the operation that it belongs to; from any thread."""
         operation = _current.get()
         if operation is not None:
-            operation.done += event.phase == "ready"
-            operation.message = " ".join(filter(None, (event.phase, event.what, event.ref, event.detail)))[:500]
+            operation.take_note(event)
+            self._tell(operation)
+
+    def expect(self, what: str, total: int) -> None:
+        """Have the operation that this belongs to say how many things of a kind there are, and count only those."""
+        operation = _current.get()
+        if operation is not None:
+            operation.counted, operation.total, operation.done = what, total, 0
             self._tell(operation)
 
     async def _run(self, operation: Operation, work: Callable[[], Awaitable[Any]]) -> None:
@@ -197,7 +215,7 @@ class Operations:
         self._tell(operation)
         try:
             operation.result = await work()
-            operation.status = "succeeded"
+            operation.status, operation.done = "succeeded", operation.total or operation.done
         except asyncio.CancelledError:
             operation.status = "cancelled"
         except Exception as error:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from fastapi import Depends
 from pydantic import Field
 
+from amplifier_foundation.sources import ProgressEvent
 from amplifierd.builds.home_profiles import Profiles
 from amplifierd.collections.home_collections import Collections
 from amplifierd.collections.models import Collection
@@ -80,10 +81,14 @@ async def get_cache_status(daemon: TheDaemon) -> CacheStatus:
 @router.post("/verify", responses=STARTED)
 async def verify_cache(daemon: TheDaemon, caller: Admin, wait: Wait = True) -> Verified:
     """Read and hash every file of every build, and list what is damaged; the next compile restores it."""
-    collections, profiles = daemon.home.collections, daemon.home.profiles
+    collections, profiles, operations = daemon.home.collections, daemon.home.profiles, daemon.operations
 
     async def work() -> dict[str, Any]:
-        found = [await profiles.verify(each) for each in await asyncio.to_thread(_compiled, collections, profiles)]
+        compiled, found = await asyncio.to_thread(_compiled, collections, profiles), []
+        operations.expect("profile", len(compiled))
+        for each in compiled:
+            found.append(await profiles.verify(each))
+            operations.report(ProgressEvent("profile", str(each), "ready"))
         damaged = [
             DamagedProfile(
                 profile_id=each.profile_id, status=each.status, reasons=[reason.to_dict() for reason in each.reasons]
@@ -93,7 +98,7 @@ async def verify_cache(daemon: TheDaemon, caller: Admin, wait: Wait = True) -> V
         ]
         return Verified(checked=len(found), damaged=damaged).model_dump()
 
-    verified: Verified = await operate(daemon.operations, "cache-verify", "", work, caller=caller, wait=wait)
+    verified: Verified = await operate(operations, "cache-verify", "", work, caller=caller, wait=wait)
     return verified
 
 

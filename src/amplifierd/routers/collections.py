@@ -207,6 +207,9 @@ async def _sync(
     collections = daemon.home.collections
 
     async def work() -> dict[str, Any]:
+        known = await asyncio.to_thread(collections.list)
+        chosen = [each for each in known if each.enabled and collection_id in (None, each.identifier)]
+        daemon.operations.expect("collection", len(chosen))
         found = await collections.sync(
             collection_id and (collection_id,),
             refresh=body.force_refresh,

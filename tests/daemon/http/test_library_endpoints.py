@@ -95,6 +95,7 @@ class TestCollections:
         assert changed.json()["auto_sync"] is False
         synced = client.post(f"{API}/collections/team/sync", json={"auto_compile": False})
         assert synced.json()["results"]["team"]["status"] in ("synced", "unchanged")
+        assert client.get(f"{API}/operations").json()["operations"][0]["progress"]["total"] == 1
         checked = client.post(f"{API}/collections/sync", json={"check_only": True})
         assert set(checked.json()["results"]) >= {"foundation", "team"}
         assert client.delete(f"{API}/collections/team").status_code == 204
@@ -513,9 +514,11 @@ class TestCache:
     ) -> None:
         status = client.get(f"{API}/cache/status").json()
         verified = client.post(f"{API}/cache/verify").json()
+        counted = client.get(f"{API}/operations").json()["operations"][0]["progress"]
         pruned = client.post(f"{API}/cache/prune", json={"dry_run": True, "keep_days": 0}).json()
 
         assert status["overall_status"] in ("fresh", "stale")
         assert (verified["checked"] >= 1, verified["damaged"]) == (True, [])
+        assert counted["done"] == counted["total"] == verified["checked"]
         assert pruned["bytes"] >= 0
         assert code_of(client.post(f"{API}/cache/prune", json={"keep_days": -1})) == (422, "validation-error")

@@ -57,6 +57,25 @@ async def test_progress_and_every_change_are_told(tmp_path: Path) -> None:
     assert told[-1]["progress"]["done"] == 1
 
 
+async def test_who_knows_how_much_there_is_says_so_and_counts_only_that(tmp_path: Path) -> None:
+    operations, told = Operations(tmp_path / "operations.jsonl"), list[dict[str, Any]]()
+    operations.listeners.append(told.append)
+
+    async def work() -> None:
+        operations.report(ProgressEvent("source", "git+w", "ready"))
+        operations.expect("collection", 3)
+        operations.report(ProgressEvent("source", "git+x", "ready"))
+        operations.report(ProgressEvent("collection", "y", "failed"))
+        for ref in ("a", "b", "c", "of another"):
+            operations.report(ProgressEvent("collection", ref, "ready"))
+
+    await operations.wait(operations.start("sync", "", work, caller=ADA), 10)
+    await asyncio.sleep(0)
+
+    counted = [(each["progress"]["done"], each["progress"]["total"]) for each in told]
+    assert counted == [(0, None), (1, None), (0, 3), (0, 3), (0, 3), (1, 3), (2, 3), (3, 3), (3, 3), (3, 3)]
+
+
 async def test_what_is_cancelled_stops_and_says_so(tmp_path: Path) -> None:
     operations = Operations(tmp_path / "operations.jsonl")
     operation = operations.start("compile", "a/b", lambda: asyncio.Event().wait(), caller=ADA)
