@@ -162,14 +162,13 @@ class MountPlan:
             for index, raw in enumerate([*self._list(section)]):  # mounting them may change the plan meanwhile
                 yield _entry(f"{section}[{index}]", section, module_type, raw, _mapping(raw))
 
-    def entries(self) -> Iterator[PlanEntry]:
-        """Yield the entries that name a module, in the order in which modules are mounted."""
-        return (entry for entry in self.slots() if entry.module_id)
+    def entries(self, *, section: str | None = None) -> Iterator[PlanEntry]:
+        """Yield the entries that name a module, of one section or of all, in the order in which modules are mounted."""
+        return (entry for entry in self.slots() if entry.module_id and section in (None, entry.section))
 
     def find(self, module_id: str, *, section: str | None = None) -> PlanEntry | None:
         """Return the first entry of a module, in one section or in all."""
-        matching = (entry for entry in self.entries() if entry.module_id == module_id)
-        return next((entry for entry in matching if section in (None, entry.section)), None)
+        return next((entry for entry in self.entries(section=section) if entry.module_id == module_id), None)
 
     def at(self, place: str) -> PlanEntry | None:
         """Return what stands at a place such as `session.context` or `tools[2]`, well formed or not."""
@@ -211,9 +210,9 @@ class MountPlan:
         """Return the plan with another spec in an entry's place, or without the entry."""
         return self._with({entry.place: spec})
 
-    def map(self, change: Callable[[PlanEntry], Spec | None]) -> PlanData:
-        """Return the plan with what `change` makes of every entry that names a module; None takes it out."""
-        return self._with({entry.place: change(entry) for entry in self.entries()})
+    def map(self, change: Callable[[PlanEntry], Spec | None], *, section: str | None = None) -> PlanData:
+        """Return the plan with what `change` makes of every entry, in one section or in all; None takes it out."""
+        return self._with({entry.place: change(entry) for entry in self.entries(section=section)})
 
     def by_name(self) -> PlanData:
         """Return the plan with orchestrator and context written by name."""

@@ -26,7 +26,7 @@ def event_recorders(mount_plan: dict[str, Any], resolver: object) -> frozenset[s
 
     `resolver` is that of the plan's sessions. Modules whose folder it does not know are looked for among the installed.
     """
-    hooks = {entry.module_id for entry in MountPlan(mount_plan).entries() if entry.module_type == "hook"}
+    hooks = {entry.module_id for entry in MountPlan(mount_plan).entries(section="hooks")}
     return EVENT_RECORDERS | {module_id for module_id in hooks - EVENT_RECORDERS if _declares(module_id, resolver)}
 
 
@@ -36,11 +36,11 @@ def inject_additional_events(
     """Add events to `config.additional_events` of the plan's logging hooks, in place; a second time changes nothing."""
     wanted = list(events)
     targets = EVENT_RECORDERS if target_modules is None else target_modules
-    for hook in mount_plan.get("hooks") or ():
-        if isinstance(hook, dict) and hook.get("module") in targets:
-            config = hook.get("config")
+    for entry in MountPlan(mount_plan).entries(section="hooks"):
+        if entry.module_id in targets:
+            config = entry.spec.get("config")
             if not isinstance(config, dict):
-                config = hook["config"] = {}
+                config = entry.raw["config"] = {}
             config["additional_events"] = list(dict.fromkeys([*(config.get("additional_events") or ()), *wanted]))
 
 

@@ -6,7 +6,10 @@ import fnmatch
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any
+
+from amplifier_core.mount_plan import MountPlan, PlanEntry
 
 logger = logging.getLogger(__name__)
 
@@ -89,8 +92,8 @@ def apply_provider_preferences(
     Without a match the plan itself is returned. Model patterns are written as they are;
     `apply_provider_preferences_with_resolution` looks them up first.
     """
-    for preference, index in _matches(mount_plan, preferences):
-        return _preferred(mount_plan, index, preference, preference.model)
+    for preference, entry in _matches(mount_plan, preferences):
+        return _preferred(mount_plan, entry, preference, preference.model)
     return mount_plan
 
 
@@ -101,11 +104,11 @@ async def apply_provider_preferences_with_resolution(
 
     A preference whose pattern matches no model gives way to the next; a pattern is never written into the plan.
     """
-    for preference, index in _matches(mount_plan, preferences):
+    for preference, entry in _matches(mount_plan, preferences):
         resolution = await resolve_model_pattern(preference.model, preference.provider, coordinator)
         model = resolution.resolved_model
         if model is not None and not (resolution.pattern and is_glob_pattern(model)):
-            return _preferred(mount_plan, index, preference, model)
+            return _preferred(mount_plan, entry, preference, model)
         logger.warning("No model of provider '%s' matches '%s'", preference.provider, preference.model)
     return mount_plan
 
@@ -123,41 +126,43 @@ async def resolve_model_pattern(model_hint: str, provider_name: str | None, coor
 
 def _matches(
     mount_plan: Mapping[str, Any], preferences: Sequence[ProviderPreference] | None
-) -> Iterable[tuple[ProviderPreference, int]]:
-    """Yield each preference whose provider is in the plan, with that provider's place in the list."""
+) -> Iterable[tuple[ProviderPreference, PlanEntry]]:
+    """Yield each preference whose provider is in the plan, with that provider's entry."""
     if not preferences:
         return
-    providers = mount_plan.get("providers") or []
+    providers = [*MountPlan(mount_plan).entries(section="providers")]
     found = False
     for preference in preferences:
-        candidates = [index for index, entry in enumerate(providers) if preference.provider in _names_of(entry)]
+        candidates = [entry for entry in providers if preference.provider in _names_of(entry)]
         if candidates:
             found = True
-            yield preference, min(candidates, key=lambda index: _priority(providers[index], _NO_PRIORITY))
+            yield preference, min(candidates, key=lambda entry: _priority(entry, _NO_PRIORITY))
     if not found:
         wanted = [preference.provider for preference in preferences]
         logger.warning("None of the preferred providers %s is in the plan", wanted)
 
 
-def _names_of(entry: Any) -> set[str]:
-    if not isinstance(entry, Mapping):
-        return set()
-    module = str(entry.get("module") or "")
-    names = {module, module.removeprefix(_PREFIX), f"{_PREFIX}{module.removeprefix(_PREFIX)}", entry.get("id")}
+def _names_of(entry: PlanEntry) -> set[str]:
+    short = entry.module_id.removeprefix(_PREFIX)
+    names = {entry.module_id, short, f"{_PREFIX}{short}", entry.spec.get("id")}
     return {name for name in names if name and name != _PREFIX}
 
 
-def _priority(entry: Mapping[str, Any], default: int) -> Any:
-    priority = (entry.get("config") or {}).get("priority")
+def _priority(entry: PlanEntry, default: int) -> Any:
+    priority = entry.config.get("priority")
     return default if priority is None else priority
 
 
-def _preferred(mount_plan: dict[str, Any], index: int, preference: ProviderPreference, model: str) -> dict[str, Any]:
-    providers = [{**entry, "config": dict(entry.get("config") or {})} for entry in mount_plan["providers"]]
-    config = providers[index]["config"]
-    config.update({key: value for key, value in preference.config.items() if key not in PROTECTED_CONFIG_KEYS})
-    config.update(priority=0, default_model=model)
-    return {**mount_plan, "providers": providers}
+def _preferred(
+    mount_plan: dict[str, Any], preferred: PlanEntry, preference: ProviderPreference, model: str
+) -> dict[str, Any]:
+    allowed = {key: value for key, value in preference.config.items() if key not in PROTECTED_CONFIG_KEYS}
+    changes = {preferred.place: {**allowed, "priority": 0, "default_model": model}}
+
+    def changed(entry: PlanEntry) -> dict[str, Any]:
+        return {**entry.spec, "config": {**entry.config, **changes.get(entry.place, {})}}
+
+    return MountPlan(mount_plan).map(changed, section="providers")
 
 
 async def _models_of(provider_name: str, coordinator: Any) -> list[str]:
@@ -178,15 +183,11 @@ def _find_provider(short_name: str, coordinator: Any) -> Any:
     for key, provider in mounted.items():
         if key.removeprefix(_PREFIX) == short_name:
             return provider
-    entries = (getattr(coordinator, "config", None) or {}).get("providers") or []
+    plan = MountPlan(getattr(coordinator, "config", None) or {})
     instances = [
-        entry
-        for entry in entries
-        if isinstance(entry, Mapping)
-        and (entry.get("id") or entry.get("module")) in mounted
-        and str(entry.get("module") or "").removeprefix(_PREFIX) == short_name
+        (_priority(entry, 0), mounted[name])
+        for entry in plan.entries(section="providers")
+        if (name := entry.spec.get("id") or entry.module_id) in mounted
+        and entry.module_id.removeprefix(_PREFIX) == short_name
     ]
-    if not instances:
-        return None
-    chosen = min(instances, key=lambda entry: _priority(entry, 0))
-    return mounted[chosen.get("id") or chosen["module"]]
+    return min(instances, key=itemgetter(0))[1] if instances else None

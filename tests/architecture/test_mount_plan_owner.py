@@ -1,6 +1,7 @@
-"""Only `amplifier_core/mount_plan.py` walks the sections of a mount plan; everybody else asks it."""
+"""Only `amplifier_core/mount_plan.py` walks a mount plan, its sections or one of them; everybody else asks it."""
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 OWNER = "src/amplifier_core/mount_plan.py"
 SECTIONS = {"providers", "tools", "hooks"}
+READ = re.compile(r"""[(\[]["'](?:providers|tools|hooks)["']""")
 
 
 def sources() -> dict[str, str]:
@@ -64,12 +66,55 @@ def _is_the_lists(node: ast.expr, named: set[str]) -> bool:
     return False
 
 
+def readers(files: dict[str, str]) -> set[str]:
+    """Return the files with a loop over one of the lists that was read off a plan by its name."""
+    trees = {path: ast.parse(text) for path, text in files.items() if READ.search(text)}
+    named = {path: _names_of_one_list(tree) for path, tree in trees.items()}
+    return {path for path, tree in trees.items() if any(_reads(walked, named[path]) for walked in _walked(tree))}
+
+
+def _names_of_one_list(tree: ast.Module) -> set[str]:
+    """Return the names that are bound to a list of a plan."""
+    return {
+        target.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign | ast.AnnAssign | ast.NamedExpr) and node.value and _reads(node.value, set())
+        for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+        if isinstance(target, ast.Name)
+    }
+
+
+def _reads(node: ast.expr, named: set[str]) -> bool:
+    return any(
+        (isinstance(one, ast.Name) and one.id in named)
+        or (isinstance(one, ast.Call | ast.Subscript) and _is_list_of_a_plan(one))
+        for one in ast.walk(node)
+    )
+
+
+def _is_list_of_a_plan(node: ast.expr) -> bool:
+    match node:
+        case ast.Call(func=ast.Attribute(value=plan, attr="get"), args=[ast.Constant(value=section), *_]):
+            return section in SECTIONS and _is_plan(plan)
+        case ast.Subscript(value=plan, slice=ast.Constant(value=section)):
+            return section in SECTIONS and _is_plan(plan)
+    return False
+
+
+def _is_plan(node: ast.expr) -> bool:
+    return re.search(r"(?:plan|config)\b", ast.unparse(node)) is not None
+
+
 def _texts(nodes: list[ast.expr | None] | list[ast.expr]) -> Iterator[object]:
     return (node.value if isinstance(node, ast.Constant) else None for node in nodes)
 
 
 def test_nobody_else_walks_the_sections_of_a_mount_plan() -> None:
     assert walkers(sources()) == {OWNER}
+
+
+def test_nobody_else_walks_a_list_of_a_mount_plan() -> None:
+    assert readers(sources()) == set()
 
 
 @pytest.mark.parametrize(
@@ -86,3 +131,21 @@ def test_nobody_else_walks_the_sections_of_a_mount_plan() -> None:
 )
 def test_a_walker_is_recognised(text: str, is_walker: bool) -> None:
     assert bool(walkers({"file.py": text})) == is_walker
+
+
+@pytest.mark.parametrize(
+    ("text", "is_reader"),
+    [
+        ("for hook in mount_plan.get('hooks') or (): ...", True),
+        ("found = [entry['module'] for entry in self.plan['tools']]", True),
+        ("entries = plan.get('providers') or []\nfor number, entry in enumerate(entries): ...", True),
+        ("for entry in (getattr(coordinator, 'config', None) or {}).get('providers'): ...", True),
+        ("if (found := plan['tools']):\n    names = {entry['module'] for entry in found}", True),
+        ("for name, tool in coordinator.get('tools').items(): ...", False),
+        ("for tool in request.get('tools') or (): ...", False),
+        ("for entry in MountPlan(plan).entries(section='hooks'): ...", False),
+        ("if not plan.get('providers'): ...", False),
+    ],
+)
+def test_a_reader_is_recognised(text: str, is_reader: bool) -> None:
+    assert bool(readers({"file.py": text})) == is_reader

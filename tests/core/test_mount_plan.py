@@ -126,6 +126,7 @@ def test_entries_are_found_by_module_section_and_place() -> None:
     assert plan.find("tool-bash", section="hooks") is None
     assert plan.find("tool-nobody-wrote") is None
     assert plan.at("tools[9]") is None
+    assert [entry.place for entry in plan.entries(section="tools")] == ["tools[0]"]
 
 
 def test_session_settings_are_what_is_not_a_module() -> None:
@@ -239,6 +240,13 @@ def test_entries_can_be_taken_out(plan: dict[str, Any]) -> None:
     assert kept["session"] == {"raw": True}
     assert "orchestrator" not in kept
     assert kept["providers"] == []
+
+
+@pytest.mark.parametrize("plan", [BY_ENTRY, BY_NAME])
+def test_one_section_is_changed_alone(plan: dict[str, Any]) -> None:
+    changed = MountPlan(plan).map(lambda entry: {"module": "tool-other"}, section="tools")
+
+    assert changed == {**plan, "tools": [{"module": "tool-other"}]}
 
 
 def test_what_is_malformed_stays_as_it_is_under_a_map() -> None:

@@ -66,7 +66,10 @@ def test_the_preferred_provider_comes_first_with_the_preferred_model(plan: dict[
         "default_model": "m",
         "temperature": 1,
     }
-    assert preferred["session"] is plan["session"]
+    assert preferred["session"] == plan["session"]
+    assert plan == before
+    for entry in preferred["providers"]:
+        entry["config"]["changed"] = True
     assert plan == before
 
 
@@ -193,3 +196,20 @@ def test_a_priority_of_nothing_counts_as_none() -> None:
     chosen = apply_provider_preferences(plan, [ProviderPreference("a", "m")])
 
     assert [entry["config"].get("default_model") for entry in chosen["providers"]] == ["m", None]
+
+
+def test_what_is_not_an_entry_stays_as_it_is() -> None:
+    plan = {"providers": ["provider-a", None, {"config": {}}, {"module": "provider-a", "config": "odd"}]}
+
+    chosen = apply_provider_preferences(plan, [ProviderPreference("a", "m")])
+
+    preferred = {"module": "provider-a", "config": {"priority": 0, "default_model": "m"}}
+    assert chosen == {"providers": ["provider-a", None, {"config": {}}, preferred]}
+
+
+@pytest.mark.parametrize("providers", [None, {"module": "provider-a"}, "provider-a"])
+def test_providers_that_are_not_a_list_are_none(providers: Any, caplog: pytest.LogCaptureFixture) -> None:
+    plan = {"providers": providers}
+
+    assert apply_provider_preferences(plan, [ProviderPreference("a", "m")]) is plan
+    assert "None of the preferred providers" in caplog.text

@@ -112,11 +112,12 @@ async def _plan(prepared: PreparedBundle, effective: Bundle, child: Child) -> di
 
 def _add_injected(plan: dict[str, Any], mount_plan: dict[str, Any]) -> None:
     """Add the modules that an application put into the prepared plan and the bundle does not have."""
+    present = MountPlan(plan).lists()
     for section, entries in MountPlan(mount_plan).lists().items():
-        known = {module_identity(entry) for entry in plan.get(section) or ()}
+        known = {module_identity(entry) for entry in present[section]}
         injected = [entry for entry in entries if isinstance(entry, dict) and module_identity(entry) not in known]
         if injected:
-            plan[section] = merge_module_lists(plan.get(section) or (), injected)
+            plan[section] = merge_module_lists(present[section], injected)
 
 
 def _with_orchestrator_config(plan: dict[str, Any], config: dict[str, Any]) -> dict[str, Any]:

@@ -2,15 +2,21 @@
 
 from typing import Any
 
+from amplifier_core.mount_plan import MountPlan, PlanEntry
+
 
 def session_plan(mount_plan: dict[str, Any]) -> dict[str, Any]:
     """Return the plan for a session: providers that have an `id` are mounted under it. Otherwise the plan itself."""
-    providers = mount_plan.get("providers")
-    if not isinstance(providers, list) or not any(_lacks_instance_id(entry) for entry in providers):
+    plan = MountPlan(mount_plan)
+    if not any(_lacks_instance_id(entry) for entry in plan.entries(section="providers")):
         return mount_plan
-    named = [{**entry, "instance_id": entry["id"]} if _lacks_instance_id(entry) else entry for entry in providers]
-    return {**mount_plan, "providers": named}
+    return plan.map(_with_instance_id, section="providers")
 
 
-def _lacks_instance_id(entry: Any) -> bool:
-    return isinstance(entry, dict) and bool(entry.get("id")) and not entry.get("instance_id")
+def _with_instance_id(entry: PlanEntry) -> dict[str, Any]:
+    named = {"instance_id": entry.spec["id"]} if _lacks_instance_id(entry) else {}
+    return {**entry.spec, **named}
+
+
+def _lacks_instance_id(entry: PlanEntry) -> bool:
+    return bool(entry.spec.get("id")) and not entry.spec.get("instance_id")
