@@ -144,8 +144,13 @@ def _matches(
 
 def _names_of(entry: PlanEntry) -> set[str]:
     short = entry.module_id.removeprefix(_PREFIX)
-    names = {entry.module_id, short, f"{_PREFIX}{short}", entry.spec.get("id")}
+    names = {entry.module_id, short, f"{_PREFIX}{short}", _instance_of(entry)}
     return {name for name in names if name and name != _PREFIX}
+
+
+def _instance_of(entry: PlanEntry) -> str | None:
+    """Return the name of an instance: its `id` in a bundle, which becomes its `instance_id` in a session."""
+    return entry.spec.get("id") or entry.instance_id
 
 
 def _priority(entry: PlanEntry, default: int) -> Any:
@@ -187,7 +192,7 @@ def _find_provider(short_name: str, coordinator: Any) -> Any:
     instances = [
         (_priority(entry, 0), mounted[name])
         for entry in plan.entries(section="providers")
-        if (name := entry.spec.get("id") or entry.module_id) in mounted
+        if (name := _instance_of(entry) or entry.module_id) in mounted
         and entry.module_id.removeprefix(_PREFIX) == short_name
     ]
     return min(instances, key=itemgetter(0))[1] if instances else None

@@ -87,6 +87,17 @@ def test_an_instance_is_preferred_by_its_id_and_a_type_by_priority(plan: dict[st
     assert by_type["providers"][1]["config"] == {"priority": 0, "default_model": "m"}
 
 
+async def test_an_instance_that_only_the_kernel_has_a_name_for_is_preferred_by_it() -> None:
+    plan = {"providers": [{"module": "provider-a", "instance_id": name} for name in ("slow", "fast")]}
+    place = coordinator({"slow": Vendor("m-1"), "fast": Vendor("m-2")}, plan)
+
+    by_name = await apply_provider_preferences_with_resolution(plan, [ProviderPreference("fast", "m-*")], place)
+    by_type = await apply_provider_preferences_with_resolution(plan, [ProviderPreference("a", "m-*")], place)
+
+    assert [entry["config"].get("default_model") for entry in by_name["providers"]] == [None, "m-2"]
+    assert [entry["config"].get("default_model") for entry in by_type["providers"]] == ["m-1", None]
+
+
 def test_the_first_preference_that_is_there_wins(plan: dict[str, Any]) -> None:
     preferred = apply_provider_preferences(plan, [ProviderPreference("gemini", "a"), ProviderPreference("openai", "b")])
 
