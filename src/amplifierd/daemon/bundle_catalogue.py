@@ -82,4 +82,4 @@ def _contents(bundle: Bundle) -> dict[str, Any]:
 
 
 def _is_used(sessions: Sessions, name: str) -> bool:
-    return sessions.list(status="active", bundle=name, limit=1).total > 0
+    return any(sessions.list(status=status, bundle=name, limit=1).total for status in ("active", "created"))

@@ -8,6 +8,7 @@ from fastapi import Depends, Request, Response
 from pydantic import Field
 
 from amplifier_foundation.sources import parse_reference
+from amplifier_system.urls import shown
 from amplifierd.daemon.bundle_catalogue import add_bundle, list_bundles, remove_bundle
 from amplifierd.http.dependencies import Admin, TheDaemon, note, requires
 from amplifierd.http.idempotent_route import IdempotentRoute
@@ -63,7 +64,7 @@ async def register_bundle(
     async def work() -> dict[str, Any]:
         return await add_bundle(bundles, body.uri, body.name)
 
-    target = f"{body.name or ''} {body.uri}".strip()
+    target = f"{body.name or ''} {shown(body.uri)}".strip()
     added: BundleInfo = await operate(daemon.operations, "bundle-add", target, work, caller=caller, wait=wait)
     response.headers["Location"] = request.url.path
     return added

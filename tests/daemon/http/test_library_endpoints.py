@@ -494,6 +494,11 @@ class TestBundles:
         assert (made.status_code, made.json()["name"], made.json()["providers"]) == (201, "small", ["provider-mock"])
         assert code_of(client.post(f"{API}/bundles", json={"uri": str(bundle)})) == (409, "bundle-exists")
         assert [each["name"] for each in client.get(f"{API}/bundles").json()["bundles"]] == ["small"]
+        for start in (False, True):
+            using = client.post(f"{API}/sessions", json={"bundle_name": "small", "start": start})
+            assert using.status_code == 201, using.text
+            assert code_of(client.delete(f"{API}/bundles/small")) == (409, "bundle-in-use")
+            assert client.delete(f"{API}/sessions/{using.json()['session_id']}").status_code == 204
         assert client.delete(f"{API}/bundles/small").status_code == 204
         assert code_of(client.delete(f"{API}/bundles/small")) == (404, "bundle-not-found")
 

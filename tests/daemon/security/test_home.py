@@ -87,13 +87,15 @@ def use(daemon: HurtDaemon) -> None:
 
 
 def add_collections(daemon: HurtDaemon) -> None:
-    """Have another administrator add a collection, and try to add one that cannot be fetched."""
+    """Have another administrator add a collection, and try to add one, and a bundle, that cannot be fetched."""
     created = daemon.client().post("/tokens", json={"name": "deployer", "scope": "admin"})
     deployer = daemon.client(created.json()["token"])
     team = daemon.folder("team")
     (team / "profiles").mkdir()
     (team / "profiles/base.md").write_text("---\nprofile: {name: base, version: 1.0.0, schema_version: 2}\n---\n")
-    for name, source in (("team", str(team)), ("away", f"git+http://me:{PASSWORD}@127.0.0.1:9/x.git")):
+    away = f"git+http://me:{PASSWORD}@127.0.0.1:9/x.git"
+    assert deployer.post("/bundles", json={"uri": away}).status_code == 503
+    for name, source in (("team", str(team)), ("away", away)):
         answer = deployer.post("/collections", json={"identifier": name, "source": source, "compile": False})
         assert answer.status_code == {"team": 201, "away": 503}[name], answer.text
 
@@ -174,10 +176,11 @@ def test_the_audit_log_says_who_changed_what_and_when(used: HurtDaemon) -> None:
         ("POST", "/api/v1/tokens", 201),
         ("POST", "/api/v1/sessions", 422),
         ("POST", "/api/v1/tokens", 201),
+        ("POST", "/api/v1/bundles", 503),
         ("POST", "/api/v1/collections", 201),
         ("POST", "/api/v1/collections", 503),
     ]
-    assert {(line["caller"], line["owner"], line["via"], line["address"]) for line in lines[:-2]} == {
+    assert {(line["caller"], line["owner"], line["via"], line["address"]) for line in lines[:-3]} == {
         ("default", "default", "token", "127.0.0.1")
     }
     assert [line["time"] for line in lines] == sorted(line["time"] for line in lines)
