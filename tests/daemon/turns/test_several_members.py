@@ -201,8 +201,10 @@ async def test_what_no_member_may_run_is_refused_at_once(members: tuple[TurnBenc
     store = one.workers.home.sessions.runtime.store
     hold = await store.acquire(session_id, one.workers.home.sessions.runtime.holder)
     await store.update(hold, working_dir_host="elsewhere")
-    await store.release(hold)
 
+    with pytest.raises(NowhereToRunError, match="elsewhere"):  # the member that has it for a moment may not either
+        await one.turns.submit(session_id, TurnRequest("Hello"))
+    await store.release(hold)
     with pytest.raises(NowhereToRunError, match="elsewhere"):
         await one.turns.submit(session_id, TurnRequest("Hello"))
 

@@ -43,15 +43,19 @@ class TurnPlacement:
         if hold is not None:
             if hold.member_id is None or not (hold.holder.kind in _DAEMONS or self.is_own(hold.member_id)):
                 raise held(hold)
-            return hold.member_id
+            if hold.holder.kind != DAEMON or await self._may_be_at(hold.member_id, record):
+                return hold.member_id  # a daemon itself has it for a moment only, whether it can run it or not
         if await self.may_be_here(record):
             return await self.own()
         return choose(record, await self._members()).member_id
 
     async def may_be_here(self, record: SessionRecord) -> bool:
         """Say whether this member has what a session needs, its working directory above all."""
-        own, members = await self.own(), await self._members()
-        return any(member.member_id == own for member in eligible(record, members).members)
+        return await self._may_be_at(await self.own(), record)
+
+    async def _may_be_at(self, member_id: str, record: SessionRecord) -> bool:
+        able = eligible(record, await self._members()).members
+        return any(member.member_id == member_id for member in able)
 
     async def another(self, record: SessionRecord) -> str:
         """Return the best member for a session that nobody holds; not this one, if it is being drained.
