@@ -13,7 +13,13 @@ from turn_bench import TurnBench, open_durable
 from worker_bench import FAULTS, PATIENCE_S, PROMPT, faulty, until
 
 from amplifier_core.exceptions import AmplifierError
-from amplifierd.exceptions import IdempotencyConflictError, MemberFencedError, NowhereToRunError, SessionHeldError
+from amplifierd.exceptions import (
+    IdempotencyConflictError,
+    MemberFencedError,
+    NowhereToRunError,
+    SessionHeldError,
+    TurnDeadlineError,
+)
 from amplifierd.live_sessions import TurnRequest
 from amplifierd.paths import Paths
 from amplifierd.session_store.hold import Holder
@@ -193,6 +199,51 @@ async def test_how_a_turn_of_a_dead_member_ended_is_left_to_who_has_its_session(
     assert result_of(ended["begun"])["status"] == "completed"
     for store in (taker, dead):
         await store.close()
+
+
+async def test_a_turn_of_a_dead_member_that_can_run_nowhere_ends_at_its_deadline_and_can_be_removed(
+    members: tuple[TurnBench, TurnBench], tmp_path: Path, store_address: str
+) -> None:
+    one, two = members
+    session_id, _ = await one.workers.session()
+    dead = PostgresStore(Paths.from_environment(tmp_path), StoreAddress.parse(store_address))
+    hold = await dead.acquire(session_id, Holder.of_this_process("worker"))
+    await dead.update(hold, working_dir_host="elsewhere")
+    late = await one.turns.submit(session_id, TurnRequest("late", deadline_s=0.5))
+    await one.turns.submit(session_id, TurnRequest("waits", queue=True))
+    rows, nobody_waits = TurnRows(dead.database), TurnRequest("nobody waits", queue=True, deadline_s=0.01)
+    await rows.submit(NewTurn("late", session_id, hold.member_id or "", "gone", nobody_waits), most=9)
+    assert await dead.members.fence(hold.member_id or "", by_operator=True)
+
+    with pytest.raises(TurnDeadlineError):
+        await one.workers.result(late)
+    async with asyncio.timeout(PATIENCE_S):
+        while not (ended := await rows.results(["late"])):  # noqa: ASYNC110 - another member works
+            await asyncio.sleep(0.05)
+    with pytest.raises(TurnDeadlineError):
+        result_of(ended["late"])
+    assert await two.turns.remove(session_id, 1) == "waits"
+    assert not await rows.of_session(session_id)
+    await dead.close()
+
+
+async def test_a_turn_that_was_found_late_while_the_answer_was_lost_does_not_hold_up_the_next_one(
+    members: tuple[TurnBench, TurnBench], tmp_path: Path, store_address: str
+) -> None:
+    one, _ = members
+    session_id, _ = await one.workers.session()
+    other = PostgresStore(Paths.from_environment(tmp_path), StoreAddress.parse(store_address))
+    rows, there = TurnRows(other.database), await other.join()
+    await rows.submit(NewTurn("late one", session_id, there, there, TurnRequest("late", deadline_s=0.0)), most=1)
+    taken = await rows.take(there, await other.database.read(register_worker))  # and nobody hears of it
+    assert taken is not None
+    assert taken.state == "waiting"
+
+    next_one = await one.turns.submit(session_id, TurnRequest("next", queue=True))
+    await other.notifications.notify("amplifier_cluster")
+
+    assert (await one.workers.result(next_one))["turn"] == 1
+    await other.close()
 
 
 async def test_what_no_member_may_run_is_refused_at_once(members: tuple[TurnBench, TurnBench]) -> None:

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import uuid
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from amplifierd.exceptions import NothingToSteerError, NotReadyError, PromptRemovedError, SessionNotFoundError
+from amplifierd.exceptions import (
+    MemberFencedError,
+    NothingToSteerError,
+    NotReadyError,
+    PromptRemovedError,
+    SessionNotFoundError,
+    StoreUnavailableError,
+)
 from amplifierd.live_sessions import LiveSessions, OnEvent, QueuedPrompts, SubmittedTurn, TurnRequest
 from amplifierd.session_store.postgres.store import PostgresStore
 from amplifierd.session_store.record import SessionRecord
 from amplifierd.sessions.home_sessions import Sessions
-from amplifierd.sessions.prompt_queue import deadline_passed
 from amplifierd.turns.turn_queue import TurnKey
 from amplifierd.workers.untold_end import unnumbered
 
@@ -25,7 +32,10 @@ from .turn_rows import CHANNEL, NewTurn, TurnRow, TurnRows
 from .turn_runs import TurnRuns
 from .turn_text import request_of
 
+logger = logging.getLogger(__name__)
+
 _DRAIN_S = 0.5
+_AGAIN_S = 0.5
 
 
 class DurableTurnQueue:
@@ -137,14 +147,23 @@ class DurableTurnQueue:
             return await self._store.read(session_id)
 
     async def _expire(self, turn_id: str, session_id: str, deadline_s: float) -> None:
-        """End a turn that has not begun by its deadline, which the database's clock decides."""
-        left: float | None = deadline_s
-        while left is not None:
-            await asyncio.sleep(max(left, 0.001))
-            for row in await self._waiting(session_id):
-                if row.turn_id == turn_id:
-                    await self._runs.refuse(row, deadline_passed(deadline_s), is_late=True)
-            left = await self._rows.seconds_left(turn_id)
+        """End a turn that has not begun by its deadline; if this process ends before it, other members do so later."""
+        pause_s: float | None = deadline_s
+        while pause_s is not None:
+            await asyncio.sleep(pause_s)
+            try:
+                pause_s = await self._end_if_late(turn_id, session_id)
+            except (StoreUnavailableError, MemberFencedError) as error:
+                logger.warning("whether turn %s is too late is looked at again: %s", turn_id, error)
+                pause_s = _AGAIN_S
+
+    async def _end_if_late(self, turn_id: str, session_id: str) -> float | None:
+        """End a turn if its deadline is over by the database's clock; returns when to look again, if it still waits."""
+        for row in await self._waiting(session_id):
+            if row.turn_id == turn_id:
+                await self._runs.refuse_late(row, by=await self._places.own())
+        left = await self._rows.seconds_left(turn_id)
+        return None if left is None else max(left, _AGAIN_S)
 
     async def _waiting(self, session_id: str) -> list[TurnRow]:
         return [row for row in await self._rows.of_session(session_id) if row.state == "waiting"]
@@ -159,7 +178,7 @@ class DurableTurnQueue:
             raise NothingToSteerError(f"no prompt waits at position {position}; {len(rows)} wait")
         row = rows[position - 1]
         error = PromptRemovedError(f"the prompt was taken out of the queue of session {session_id}")
-        if not await self._runs.refuse(row, error):
+        if not await self._runs.refuse(row, error, by=await self._places.own()):
             raise NothingToSteerError(f"the prompt at position {position} has begun meanwhile")
         return request_of(row.request).prompt
 

@@ -1,4 +1,7 @@
-"""Turns that a member left who is gone, or is about to go: what had begun is ended, and the rest runs elsewhere."""
+"""Turns that a member left who is gone, or is about to go: what had begun is ended, and the rest runs elsewhere.
+
+What has not begun by its deadline is ended as well, whoever was to run it and wherever somebody waits for it.
+"""
 
 from __future__ import annotations
 
@@ -50,11 +53,12 @@ class LeftTurns:
         self._changed.set()
 
     async def keep_looking(self) -> None:
-        """Take over what members left who are gone, whenever one goes, and from time to time."""
+        """Take over what members left who are gone, and end what is late, whenever one goes and from time to time."""
         while True:
             self._changed.clear()
             try:
                 await self._rows.forget_old()
+                await self._refuse_late()
                 await self._take_all()
                 for interrupted in await self._follow_ups.left():
                     await self._go_on(interrupted.session_id, interrupted)
@@ -63,6 +67,10 @@ class LeftTurns:
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_S):
                     await self._changed.wait()
+
+    async def _refuse_late(self) -> None:
+        for row in await self._rows.late(_MOST):
+            await self._runs.refuse_late(row, by=await self._places.own())
 
     async def _take_all(self) -> None:
         """Take over every session with such turns; other members do the same, and each gets its share."""

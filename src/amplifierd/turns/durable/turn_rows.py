@@ -198,7 +198,7 @@ class TurnRows:
                     return EndedTurn(row.member_id) if await known.fetchone() == (result,) else None
                 job_id, asked_by, following = ended
                 await jobs.remove(connection, job_id)
-                await _wake(connection, {asked_by, following} - {row.member_id, None})
+                await _wake(connection, {asked_by, following} - {values["by"], None})
                 return EndedTurn(following)
 
         return await self._change(update)
@@ -240,6 +240,11 @@ class TurnRows:
         return [
             row[0] for row in await self._fetch(f"{left} GROUP BY session_id ORDER BY min(job_id) LIMIT %s", [most])
         ]
+
+    async def late(self, most: int) -> list[TurnRow]:
+        """Return turns that wait and whose deadline is over, those first that have been late for longest."""
+        condition = "state = 'waiting' AND deadline <= now() ORDER BY deadline LIMIT %(most)s"
+        return await self._select(condition, most=most)
 
     async def results(self, turn_ids: Iterable[str]) -> dict[str, str]:
         """Return what came of those of these turns that have ended."""

@@ -145,7 +145,7 @@ class TurnRuns:
         row = await self._rows.take(member_id, worker_id)
         if row is None or generation != self._times_abandoned:
             return False
-        self._begin(row, self._run(row) if row.state == "running" else self.refuse(row, _late(row)))
+        self._begin(row, self._run(row) if row.state == "running" else self.refuse_late(row))
         return True
 
     def _begin(self, row: TurnRow, work: Coroutine[Any, Any, object]) -> None:
@@ -261,16 +261,20 @@ class TurnRuns:
         self._asked.settle(row.turn_id, result)
         return True
 
-    async def _keep(self, row: TurnRow, result: str, **how: Any) -> bool:
+    async def refuse_late(self, row: TurnRow, *, by: str | None = None) -> bool:
+        """End a turn that waits, if its deadline is over."""
+        return await self.refuse(row, deadline_passed(request_of(row.request).deadline_s), by=by, is_late=True)
+
+    async def _keep(self, row: TurnRow, result: str, *, by: str | None, **how: Any) -> bool:
         """Keep what came of a turn, as `TurnRows.end` does, however long that takes."""
         while True:
             try:
-                ended = await self._rows.end(row, result, **how)
+                ended = await self._rows.end(row, result, by=by, **how)
                 break
             except StoreUnavailableError as error:
                 logger.warning("what came of turn %s is not kept yet: %s", row.turn_id, error)
                 await asyncio.sleep(_AGAIN_S)
-        if ended is not None and ended.following == row.member_id:
+        if ended is not None and ended.following == (by or row.member_id):
             self.wake()
         return ended is not None
 
@@ -281,7 +285,3 @@ def _check(row: TurnRow, request: TurnRequest) -> None:
         raise SessionStateError(
             f"session {row.session_id} is {row.session_status}", hint="resume it, then send it again"
         )
-
-
-def _late(row: TurnRow) -> Exception:
-    return deadline_passed(request_of(row.request).deadline_s)
