@@ -240,7 +240,7 @@ MISTAKES = (
         1,
     ),
     Mistake(
-        "A name is no bundle",
+        "A name is not a bundle",
         ("run", "--bundle", "nothing", "Hi"),
         ("nothing: neither a registered bundle nor an installed package", "fix: correct the name, or write an address"),
         1,
