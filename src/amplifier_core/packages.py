@@ -1,8 +1,9 @@
-"""Where a module's code is: id → package name, folder → package, package → imported module.
+"""Where a module's code is, and of which type it is: id → package name, folder → package, package → imported module.
 
 One set of rules for loading, discovery and validation.
 """
 
+import ast
 import importlib
 import logging
 import os
@@ -43,6 +44,7 @@ _TYPE_BY_PREFIX = {
 }
 _FOLDER_PREFIX = "amplifier-module-"
 _PACKAGE_PREFIX = "amplifier_module_"
+_TYPE_DECLARATION = "__amplifier_module_type__"
 _SEPARATORS = frozenset("/\\\0")
 
 
@@ -76,18 +78,29 @@ def type_from_id(module_id: str) -> str:
     return suggested_type(module_id) or "tool"
 
 
+def declared_type(module: ModuleType) -> Any:
+    """Return what a package declares in `__amplifier_module_type__`, known or not; None when that is empty."""
+    return getattr(module, _TYPE_DECLARATION, None) or None
+
+
 def module_type_of(module: ModuleType, module_id: str) -> str:
-    """Return the type a package declares in `__amplifier_module_type__`, else the one its id suggests."""
-    declared: Any = getattr(module, "__amplifier_module_type__", None)
-    if not declared:
-        return type_from_id(module_id)
-    if not isinstance(declared, str) or declared not in TYPE_TO_MOUNT_POINT:
-        raise ModuleValidationError(
-            f"Module '{module_id}' has unknown type '{declared}'. Valid types: {list(TYPE_TO_MOUNT_POINT)}",
-            reason_code="invalid_module_metadata",
-            hint=f"correct __amplifier_module_type__ in {module.__file__}",
-        )
-    return declared
+    """Return the type a package declares, else the one its id suggests.
+
+    Raises `ModuleValidationError` when it declares an unknown one.
+    """
+    return _known_type(declared_type(module), module_id, module.__file__)
+
+
+def module_type_in(tree: ast.Module, module_id: str, file: Path) -> str:
+    """Return the same for a package that is not imported, from the syntax tree of its file.
+
+    A declaration that is not a literal counts as none.
+    """
+    declared = None
+    for node in tree.body:
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None and _declares_type(node):
+            declared = _literal(node.value)
+    return _known_type(declared, module_id, file)
 
 
 def find_package(folder: Path, module_id: str | None = None) -> Path | None:
@@ -186,6 +199,30 @@ def private_copy(path: str | Path) -> Iterator[ModuleType]:
     finally:
         _forget({name, *submodules(name)})
         sys.modules.update(kept)
+
+
+def _known_type(declared: Any, module_id: str, file: object) -> str:
+    if not declared:
+        return type_from_id(module_id)
+    if not isinstance(declared, str) or declared not in TYPE_TO_MOUNT_POINT:
+        raise ModuleValidationError(
+            f"Module '{module_id}' has unknown type '{declared}'. Valid types: {list(TYPE_TO_MOUNT_POINT)}",
+            reason_code="invalid_module_metadata",
+            hint=f"correct {_TYPE_DECLARATION} in {file}",
+        )
+    return declared
+
+
+def _declares_type(node: ast.Assign | ast.AnnAssign) -> bool:
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+    return any(isinstance(target, ast.Name) and target.id == _TYPE_DECLARATION for target in targets)
+
+
+def _literal(node: ast.expr) -> Any:
+    try:
+        return ast.literal_eval(node)
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):  # all that its documentation names
+        return None
 
 
 def _is_code(path: Path) -> bool:

@@ -16,6 +16,7 @@ SOURCES = [*(ROOT / "src").rglob("*.py"), *(ROOT / "modules").rglob("*.py")]
         ("set_running_or_notify_cancel", "src/amplifier_system/threads.py"),  # work that is left behind in a thread
         ("removeprefix('profiles/')", "src/amplifierd/documents/extends.py"),  # the forms of `extends`
         ('"amplifier.modules"', "src/amplifier_core/packages.py"),
+        ('"__amplifier_module_type__"', "src/amplifier_core/packages.py"),
         (
             "asyncio.shield(asyncio.to_thread",
             "",

@@ -1,7 +1,8 @@
 """Where a module's code is: ids, types, packages in folders, imports from paths, private copies."""
 
+import ast
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from amplifier_core.packages import (
     import_module_from_path,
     is_module_id,
     module_id_of,
+    module_type_in,
     module_type_of,
     package_name,
     private_copy,
@@ -83,32 +85,67 @@ def test_the_first_known_word_in_an_id_says_its_type(module_id: str, module_type
     assert type_from_id(module_id) == module_type
 
 
+def imported_type(package: Path, module_id: str) -> str:
+    return module_type_of(import_module_from_path(package), module_id)
+
+
+def read_type(package: Path, module_id: str) -> str:
+    file = package / "__init__.py"
+    return module_type_in(ast.parse(file.read_text()), module_id, file)
+
+
+either_way = pytest.mark.parametrize("type_of", [imported_type, read_type])
+TypeOf = Callable[[Path, str], str]
+
+
+@either_way
 @pytest.mark.parametrize("declared", ["orchestrator", "provider", "tool", "hook", "context", "resolver"])
-def test_a_declared_type_beats_the_id(tmp_path: Path, declared: str) -> None:
-    package = write_package(tmp_path / "declaring", __init__=f"__amplifier_module_type__ = {declared!r}")
+@pytest.mark.parametrize("name", ["__amplifier_module_type__", "__amplifier_module_type__: str"])
+def test_a_declared_type_beats_the_id(tmp_path: Path, type_of: TypeOf, declared: str, name: str) -> None:
+    package = write_package(tmp_path / "declaring", __init__=f"{name} = {declared!r}")
 
-    assert module_type_of(import_module_from_path(package), "loop-basic") == declared
+    assert type_of(package, "loop-basic") == declared
 
 
+@either_way
+def test_the_last_declaration_counts(tmp_path: Path, type_of: TypeOf) -> None:
+    name = "__amplifier_module_type__"
+    lines = (f"{name} = 'tool'", f"{name} = 'hook'", f"{name}: str")
+    package = write_package(tmp_path / "declaring", __init__="\n".join(lines))
+
+    assert type_of(package, "loop-basic") == "hook"
+
+
+@either_way
 @pytest.mark.parametrize("declared", ["None", "''", "0"])
-def test_an_empty_declaration_leaves_the_type_to_the_id(tmp_path: Path, declared: str) -> None:
+def test_an_empty_declaration_leaves_the_type_to_the_id(tmp_path: Path, type_of: TypeOf, declared: str) -> None:
     package = write_package(tmp_path / "declaring", __init__=f"__amplifier_module_type__ = {declared}")
 
-    assert module_type_of(import_module_from_path(package), "loop-basic") == "orchestrator"
+    assert type_of(package, "loop-basic") == "orchestrator"
 
 
+@either_way
 @pytest.mark.parametrize(("declared", "shown"), [("'agent'", "agent"), ("['tool']", "['tool']"), ("7", "7")])
-def test_an_unknown_declared_type_is_refused_with_the_known_ones(tmp_path: Path, declared: str, shown: str) -> None:
+def test_an_unknown_declared_type_is_refused_with_the_known_ones(
+    tmp_path: Path, type_of: TypeOf, declared: str, shown: str
+) -> None:
     package = write_package(tmp_path / "declaring", __init__=f"__amplifier_module_type__ = {declared}")
 
     with pytest.raises(ModuleValidationError) as refusal:
-        module_type_of(import_module_from_path(package), "tool-x")
+        type_of(package, "tool-x")
 
     assert refusal.value.reason_code == "invalid_module_metadata"
     assert str(refusal.value).startswith(
         f"Module 'tool-x' has unknown type '{shown}'. Valid types: "
         "['orchestrator', 'provider', 'tool', 'hook', 'context', 'resolver']"
     )
+    assert str(package / "__init__.py") in str(refusal.value)
+
+
+def test_a_declaration_that_only_an_import_can_tell_is_left_to_the_id(tmp_path: Path) -> None:
+    package = write_package(tmp_path / "declaring", __init__="__amplifier_module_type__ = 'ho' + 'ok'.strip()")
+
+    assert (imported_type(package, "loop-basic"), read_type(package, "loop-basic")) == ("hook", "orchestrator")
 
 
 def test_the_package_named_after_the_id_comes_first(tmp_path: Path) -> None:

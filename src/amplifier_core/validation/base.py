@@ -18,6 +18,7 @@ from amplifier_core.boundary import Boundary, TaskBoundary, settle
 from amplifier_core.exceptions import ModuleValidationError, describe
 from amplifier_core.module_log import heard_from
 from amplifier_core.packages import (
+    declared_type,
     find_package,
     import_module_from_path,
     module_id_of,
@@ -122,7 +123,7 @@ def _find_type(module_path: str | Path, module: ModuleType | None, result: Valid
 
 def _told_type(module_path: str | Path, module: ModuleType) -> str | None:
     """Return the type that a module declares or its id suggests; None when neither tells one."""
-    if not getattr(module, "__amplifier_module_type__", None):
+    if declared_type(module) is None:
         with _reporting(lambda error: logger.debug("cannot tell the id of %r: %s", module_path, error)):
             return suggested_type(module_id_of(Path(module_path)))
     return _find_type(module_path, module, ValidationResult("", ""))

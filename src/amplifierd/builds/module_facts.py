@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import ast
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 
+from amplifier_core.exceptions import ModuleValidationError
 from amplifier_core.installed import entry_points
-from amplifier_core.packages import type_from_id
+from amplifier_core.packages import module_type_in, type_from_id
 
 from .installed_modules import installed_modules
 
-_TYPE = "__amplifier_module_type__"
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -34,27 +36,31 @@ class ModuleFacts:
 def installed_facts() -> list[ModuleFacts]:
     """Return the modules that are installed here, by their entry points."""
     known = installed_modules()
-    found = {}
-    for name in sorted({point.name for point in entry_points()}):
-        module = known.find(name)
-        if module is not None:
-            found[name] = read_facts(name, module.path, module.version)
-    return [*found.values()]
+    names = sorted({point.name for point in entry_points()})
+    found = ((name, module) for name in names if (module := known.find(name)) is not None)
+    listed = (find_facts(name, module.path, module.version) for name, module in found)
+    return [facts for facts in listed if facts is not None]
+
+
+def find_facts(module_id: str, path: Path, version: str | None) -> ModuleFacts | None:
+    """Return the same as `read_facts`, but None for a module of an unknown type, which is logged and not listed."""
+    try:
+        return read_facts(module_id, path, version)
+    except ModuleValidationError as error:
+        logger.error("%s is not listed: %s", path, error.message)  # noqa: TRY400 - its own message says it all
+        return None
 
 
 def read_facts(module_id: str, path: Path, version: str | None) -> ModuleFacts:
-    """Return what the package, or the file, at a path says about a module."""
+    """Return what the package, or the file, at a path says about a module.
+
+    Raises:
+        ModuleValidationError: it declares an unknown type.
+    """
     file = path / "__init__.py" if path.is_dir() else path
     try:
         tree = ast.parse(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, SyntaxError):
         return ModuleFacts(module_id, type_from_id(module_id), version, str(path))
-    declared = (
-        node.value.value
-        for node in tree.body
-        if isinstance(node, ast.Assign)
-        and isinstance(node.value, ast.Constant)
-        and any(isinstance(target, ast.Name) and target.id == _TYPE for target in node.targets)
-    )
-    module_type = str(next(declared, "") or type_from_id(module_id))
+    module_type = module_type_in(tree, module_id, file)
     return ModuleFacts(module_id, module_type, version, str(path), ast.get_docstring(tree) or "")

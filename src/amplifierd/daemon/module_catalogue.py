@@ -10,7 +10,7 @@ from typing import Any
 from amplifier_core.packages import TYPE_TO_MOUNT_POINT, find_package, package_name
 from amplifier_foundation.declarations import read_declaration
 from amplifierd.builds.home_profiles import Profiles
-from amplifierd.builds.module_facts import ModuleFacts, installed_facts, read_facts
+from amplifierd.builds.module_facts import ModuleFacts, find_facts, installed_facts
 from amplifierd.collections.home_collections import Collections
 from amplifierd.exceptions import RequestRefusedError
 from amplifierd.identifiers import ProfileId, is_module_id
@@ -75,14 +75,16 @@ class ModuleCatalogue:
         for profile_id in profiles:
             build = self._profiles.find_build(profile_id)
             for entry in build.lock.modules() if build else ():
-                yield _locked(profile_id, build.path if build else Path(), entry, own, self._share)
+                module = _find_locked(profile_id, build.path if build else Path(), entry, own, self._share)
+                if module is not None:
+                    yield module
 
 
 def _installed(facts: ModuleFacts) -> KnownModule:
     return KnownModule(
         id=facts.module_id,
         type=facts.module_type,
-        mount_type=TYPE_TO_MOUNT_POINT.get(facts.module_type, facts.module_type),
+        mount_type=TYPE_TO_MOUNT_POINT[facts.module_type],
         package=package_name(facts.module_id),
         version=facts.version,
         source=INSTALLED,
@@ -91,19 +93,21 @@ def _installed(facts: ModuleFacts) -> KnownModule:
     )
 
 
-def _locked(
+def _find_locked(
     profile_id: ProfileId, directory: Path, entry: Any, own: dict[str, ModuleFacts], share: Path
-) -> KnownModule:
+) -> KnownModule | None:
     name, version = str(entry["name"]), entry.get("commit") or entry.get("version") or entry.get("content_hash")
     if entry.get("kind") == INSTALLED and name in own:
         return replace(_installed(own[name]), profiles=(str(profile_id),))
     place = directory / entry["path"] if entry.get("path") else None
     package = find_package(place) if place is not None and place.is_dir() else None
-    facts = read_facts(name, package or place or directory, version)
+    facts = find_facts(name, package or place or directory, version)
+    if facts is None:
+        return None
     return KnownModule(
         id=name,
         type=facts.module_type,
-        mount_type=TYPE_TO_MOUNT_POINT.get(facts.module_type, facts.module_type),
+        mount_type=TYPE_TO_MOUNT_POINT[facts.module_type],
         package=package_name(name),
         version=version,
         source=entry.get("ref") or INSTALLED,
