@@ -10,6 +10,7 @@ from typing import Any
 
 import yaml
 
+from amplifier_core.packages import provider_name
 from amplifier_foundation.io import load_yaml
 
 from .config import AppConfig
@@ -67,7 +68,7 @@ def _provider(entry: Mapping[str, Any]) -> dict[str, Any]:
     """Return the provider that comes first, and its model; what else is configured may hold secrets."""
     config = entry.get("config")
     model = config.get("default_model") if isinstance(config, dict) else None
-    found = {"provider": str(entry.get("module") or "").removeprefix("provider-"), "model": model}
+    found = {"provider": provider_name(str(entry.get("module") or "")), "model": model}
     return {key: value for key, value in found.items() if value and isinstance(value, str)}
 
 

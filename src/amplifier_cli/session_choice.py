@@ -10,6 +10,7 @@ from typing import Any
 
 import yaml
 
+from amplifier_core.packages import provider_module_id, provider_name
 from amplifier_foundation.io import load_yaml, yaml_problem
 from amplifier_sessions.session_directory import is_session_id
 from amplifierd.builds.build import Build
@@ -26,7 +27,6 @@ from .failures import UsageError, say
 from .session_names import PREFIX
 from .suggestions import pick
 
-_PROVIDER = "provider-"
 _LOOKED_AT = 10_000
 
 
@@ -170,7 +170,7 @@ def _provider(values: AppConfig, home: Home, plan: Mapping[str, Any] | None) -> 
     if plan is None:
         if values.provider is None:
             raise UsageError("a model of a bundle needs its provider", hint="name it, for example -p anthropic")
-        return f"{_PROVIDER}{values.provider.removeprefix(_PROVIDER)}"
+        return provider_module_id(values.provider)
     if values.provider:
         return picked_provider(values.provider, plan)
     return preferred_provider(plan, os.environ, home.keys.find)
@@ -184,4 +184,4 @@ def picked_provider(typed: str, plan: Mapping[str, Any]) -> str:
     """
     names = [entry.identity for entry in providers_of(plan)]
     see = f"it has {', '.join(names)}" if names else "it has none"
-    return pick(typed, names, "provider", key=lambda each: each.removeprefix(_PROVIDER), see=see)
+    return pick(typed, names, "provider", key=provider_name, see=see)

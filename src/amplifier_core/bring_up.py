@@ -19,7 +19,7 @@ from .loader import ModuleLoader, module_failure_reason
 from .module_log import heard_from
 from .mount_plan import SESSION_MEMBERS, MountPlan, PlanEntry
 from .mounting import Mounting
-from .packages import TYPE_TO_MOUNT_POINT, package_name
+from .packages import TYPE_TO_MOUNT_POINT, package_name, provider_name
 from .utils.serialize import json_safe
 from .utils.truncate import redact_secrets
 from .validation.base import fulfils, instance_checks
@@ -197,7 +197,7 @@ async def _settle_provider(
         raise ProviderNotMounted(f"Provider mount did not install a new provider instance{reasons}")
     if not entry.instance_id:
         return
-    default_name = entry.module_id.removeprefix("provider-")
+    default_name = provider_name(entry.module_id)
     if default_name not in mounted:
         raise ProviderNotMounted("Named provider mount did not install a new instance at its default mount name")
     if default_name == entry.instance_id:

@@ -44,6 +44,7 @@ _TYPE_BY_PREFIX = {
 }
 _FOLDER_PREFIX = "amplifier-module-"
 _PACKAGE_PREFIX = "amplifier_module_"
+_PROVIDER_PREFIX = "provider-"
 _TYPE_DECLARATION = "__amplifier_module_type__"
 _SEPARATORS = frozenset("/\\\0")
 
@@ -76,6 +77,16 @@ def suggested_type(module_id: str) -> str | None:
 def type_from_id(module_id: str) -> str:
     """Return the module type an id suggests, `tool` when it suggests none."""
     return suggested_type(module_id) or "tool"
+
+
+def provider_name(module_id: str) -> str:
+    """Return the name a provider goes by and is mounted under, `acme` for `provider-acme`."""
+    return module_id.removeprefix(_PROVIDER_PREFIX)
+
+
+def provider_module_id(name: str) -> str:
+    """Return the id of a provider that is named by its id or by its name."""
+    return _PROVIDER_PREFIX + provider_name(name)
 
 
 def declared_type(module: ModuleType) -> Any:

@@ -10,10 +10,10 @@ from operator import itemgetter
 from typing import Any
 
 from amplifier_core.mount_plan import MountPlan, PlanEntry
+from amplifier_core.packages import provider_module_id, provider_name
 
 logger = logging.getLogger(__name__)
 
-_PREFIX = "provider-"
 _NO_PRIORITY = 100
 
 PROTECTED_CONFIG_KEYS = frozenset(
@@ -143,9 +143,9 @@ def _matches(
 
 
 def _names_of(entry: PlanEntry) -> set[str]:
-    short = entry.module_id.removeprefix(_PREFIX)
-    names = {entry.module_id, short, f"{_PREFIX}{short}", _instance_of(entry)}
-    return {name for name in names if name and name != _PREFIX}
+    module_id = entry.module_id
+    names = {module_id, provider_name(module_id), provider_module_id(module_id), _instance_of(entry)}
+    return {name for name in names if name}
 
 
 def _instance_of(entry: PlanEntry) -> str | None:
@@ -170,14 +170,14 @@ def _preferred(
     return MountPlan(mount_plan).map(changed, section="providers")
 
 
-async def _models_of(provider_name: str, coordinator: Any) -> list[str]:
-    provider = _find_provider(provider_name.removeprefix(_PREFIX), coordinator)
+async def _models_of(name: str, coordinator: Any) -> list[str]:
+    provider = _find_provider(provider_name(name), coordinator)
     if provider is None:
         return []
     try:
         models = await provider.list_models()
     except Exception:  # a vendor that cannot be asked is one without models
-        logger.warning("Provider '%s' does not list its models", provider_name, exc_info=True)
+        logger.warning("Provider '%s' does not list its models", name, exc_info=True)
         return []
     return [model if isinstance(model, str) else str(getattr(model, "id", model)) for model in models]
 
@@ -186,13 +186,12 @@ def _find_provider(short_name: str, coordinator: Any) -> Any:
     """Return the mounted provider of that name, else the most preferred instance of the module of that name."""
     mounted = (coordinator.get("providers") if coordinator is not None else None) or {}
     for key, provider in mounted.items():
-        if key.removeprefix(_PREFIX) == short_name:
+        if provider_name(key) == short_name:
             return provider
     plan = MountPlan(getattr(coordinator, "config", None) or {})
     instances = [
         (_priority(entry, 0), mounted[name])
         for entry in plan.entries(section="providers")
-        if (name := _instance_of(entry) or entry.module_id) in mounted
-        and entry.module_id.removeprefix(_PREFIX) == short_name
+        if (name := _instance_of(entry) or entry.module_id) in mounted and provider_name(entry.module_id) == short_name
     ]
     return min(instances, key=itemgetter(0))[1] if instances else None

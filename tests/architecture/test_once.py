@@ -17,6 +17,9 @@ SOURCES = [*(ROOT / "src").rglob("*.py"), *(ROOT / "modules").rglob("*.py")]
         ("removeprefix('profiles/')", "src/amplifierd/documents/extends.py"),  # the forms of `extends`
         ('"amplifier.modules"', "src/amplifier_core/packages.py"),
         ('"__amplifier_module_type__"', "src/amplifier_core/packages.py"),
+        ('"provider-"', "src/amplifier_core/packages.py"),
+        ("'provider-'", ""),
+        ('"provider-{', ""),
         (
             "asyncio.shield(asyncio.to_thread",
             "",

@@ -19,6 +19,8 @@ from amplifier_core.packages import (
     module_type_of,
     package_name,
     private_copy,
+    provider_module_id,
+    provider_name,
     type_from_id,
 )
 
@@ -146,6 +148,11 @@ def test_a_declaration_that_only_an_import_can_tell_is_left_to_the_id(tmp_path: 
     package = write_package(tmp_path / "declaring", __init__="__amplifier_module_type__ = 'ho' + 'ok'.strip()")
 
     assert (imported_type(package, "loop-basic"), read_type(package, "loop-basic")) == ("hook", "orchestrator")
+
+
+@pytest.mark.parametrize("name", ["acme", "provider-acme"])
+def test_a_provider_goes_by_its_module_id_and_by_its_name(name: str) -> None:
+    assert (provider_name(name), provider_module_id(name)) == ("acme", "provider-acme")
 
 
 def test_the_package_named_after_the_id_comes_first(tmp_path: Path) -> None:

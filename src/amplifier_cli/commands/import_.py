@@ -16,12 +16,13 @@ from amplifier_cli.options import Json
 from amplifier_cli.render import write, write_json, write_table
 from amplifier_cli.session_choice import find_profile
 from amplifier_cli.stored_settings import store_settings
+from amplifier_core.packages import provider_module_id
 from amplifier_foundation.paths import get_amplifier_home
 from amplifier_system.urls import shown
 from amplifierd.exceptions import SettingsError
 from amplifierd.home import Home
 
-from .provider import PREFIX, key_of
+from .provider import key_of
 
 app = single_command()
 
@@ -90,7 +91,7 @@ async def _why_useless(home: Home, found: EcosystemHome, key: str, value: Any) -
     if key == "bundle" and value not in found.bundles and home.bundles.find(value) is None:
         return f"there is no bundle {value!r} here"
     provider = found.settings.get("provider")
-    if key in ("provider", "model") and not (provider and key_of(home, f"{PREFIX}{provider}")["from"]):
+    if key in ("provider", "model") and not (provider and key_of(home, provider_module_id(provider))["from"]):
         return "its provider has no key here yet: amplifier init"
     return ""
 

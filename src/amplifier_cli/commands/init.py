@@ -16,10 +16,11 @@ from amplifier_cli.confirmation import interruptible
 from amplifier_cli.open_home import in_home
 from amplifier_cli.render import styled, write
 from amplifier_cli.suggestions import pick
+from amplifier_core.packages import provider_name
 from amplifierd.home import Home
 from amplifierd.yaml_edits import edited, replace_text
 
-from .provider import PREFIX, installed, key_of, read_key
+from .provider import installed, key_of, read_key
 
 app = single_command()
 
@@ -89,7 +90,7 @@ async def _chosen(home: Home, typed: str | None, *, offline: bool) -> dict[str, 
         return {"profile": "foundation/offline"}
     known = [name for name in installed() if key_of(home, name)["variable"]]
     if typed is not None:
-        name = pick(typed, known, "provider", key=lambda each: each.removeprefix(PREFIX), see="amplifier provider list")
+        name = pick(typed, known, "provider", key=provider_name, see="amplifier provider list")
         return _with_key(home, name)
     ready = [name for name in known if key_of(home, name)["key"]]
     if ready:
@@ -97,7 +98,7 @@ async def _chosen(home: Home, typed: str | None, *, offline: bool) -> dict[str, 
     if found := await _local_server():
         return _with_local_server(home, *found)
     if sys.stdin.isatty():
-        names = [name.removeprefix(PREFIX) for name in known]
+        names = [provider_name(name) for name in known]
         with interruptible():
             answer = typer.prompt(f"No key found. Which provider ({', '.join(names)}, or none)?", default=names[0])
         if answer != "none":
@@ -107,7 +108,7 @@ async def _chosen(home: Home, typed: str | None, *, offline: bool) -> dict[str, 
 
 
 def _with_key(home: Home, module_id: str) -> dict[str, str]:
-    name, found = module_id.removeprefix(PREFIX), key_of(home, module_id)
+    name, found = provider_name(module_id), key_of(home, module_id)
     if not found["key"]:
         where = home.keys.set(module_id, read_key(f"Key for {name}"))
         write(f"The key is stored in the {where}.")

@@ -24,6 +24,7 @@ from amplifier_core.exceptions import AmplifierError
 from amplifier_core.installed import entry_points
 from amplifier_core.llm_errors import LLMError
 from amplifier_core.mount_plan import MountPlan
+from amplifier_core.packages import provider_name, type_from_prefix
 from amplifierd.home import Home
 from amplifierd.plans.module_declarations import key_variables
 from amplifierd.problems import hint_for
@@ -36,7 +37,6 @@ app = new_group(
     "amplifier provider models openai",
 )
 
-PREFIX = "provider-"
 ProviderArgument = Annotated[
     str, typer.Argument(metavar="PROVIDER", help="Its name, for example anthropic.", show_default=False)
 ]
@@ -54,7 +54,7 @@ def list_providers(ctx: typer.Context, as_json: Json = False) -> None:
     """List the installed providers and where their keys come from."""
 
     async def work(home: Home) -> None:
-        found = [{"provider": name.removeprefix(PREFIX), "module": name, **key_of(home, name)} for name in installed()]
+        found = [{"provider": provider_name(name), "module": name, **key_of(home, name)} for name in installed()]
         if as_json:
             write_json(found)
             return
@@ -81,10 +81,10 @@ def add(
         if remove:
             write("the key is removed" if home.keys.remove(module_id) else "there was no stored key")
             return
-        key = read_key(f"Key for {module_id.removeprefix(PREFIX)}")
+        key = read_key(f"Key for {provider_name(module_id)}")
         where = home.keys.set(module_id, key)
         place = "the system's keyring" if where == "keyring" else str(home.paths.secrets_file)
-        write(f"the key is stored in {place}; try it: amplifier provider test {module_id.removeprefix(PREFIX)}")
+        write(f"the key is stored in {place}; try it: amplifier provider test {provider_name(module_id)}")
 
     in_home(ctx, work)
 
@@ -102,9 +102,9 @@ def try_provider(
             answer = await session.execute("Answer with the one word: ok")
             seconds = time.monotonic() - begun
         if as_json:
-            write_json({"provider": module_id.removeprefix(PREFIX), "answer": answer, "seconds": round(seconds, 3)})
+            write_json({"provider": provider_name(module_id), "answer": answer, "seconds": round(seconds, 3)})
         else:
-            write(f"{module_id.removeprefix(PREFIX)} answered within {seconds:.1f} s: {answer.strip()}")
+            write(f"{provider_name(module_id)} answered within {seconds:.1f} s: {answer.strip()}")
 
     in_home(ctx, work)
 
@@ -128,14 +128,12 @@ def models(ctx: typer.Context, provider: ProviderArgument, as_json: Json = False
 
 def installed() -> list[str]:
     """Return the ids of the installed providers."""
-    return sorted({point.name for point in entry_points() if point.name.startswith(PREFIX)})
+    return sorted({point.name for point in entry_points() if type_from_prefix(point.name) == "provider"})
 
 
 def find_provider(typed: str) -> str:
     """Return the module of a provider that was typed with or without `provider-`."""
-    return pick(
-        typed, installed(), "provider", key=lambda each: each.removeprefix(PREFIX), see="amplifier provider list"
-    )
+    return pick(typed, installed(), "provider", key=provider_name, see="amplifier provider list")
 
 
 def key_of(home: Home, module_id: str) -> dict[str, Any]:
@@ -179,7 +177,7 @@ async def _session(home: Home, module_id: str, model: str | None) -> AsyncIterat
         "session": {"orchestrator": "loop-basic", "context": "context-simple"},
         "providers": [{"module": module_id, "config": config}],
     }
-    name = module_id.removeprefix(PREFIX)
+    name = provider_name(module_id)
     try:
         async with AmplifierSession(plan) as session:
             yield session

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Mapping
 
 from amplifier_core import Provider
+from amplifier_core.packages import provider_module_id, provider_name
 
 logger = logging.getLogger(__name__)
 
@@ -50,5 +51,4 @@ def model_of(provider: Provider) -> str | None:
 
 
 def _spellings(name: str) -> tuple[str, ...]:
-    bare = name.removeprefix("provider-")
-    return (name, bare, f"provider-{bare}")
+    return (name, provider_name(name), provider_module_id(name))

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from amplifier_core.mount_plan import MountPlan, PlanEntry
+from amplifier_core.packages import provider_name
 from amplifierd.exceptions import ProviderNotInPlanError
 
 from .module_declarations import key_variables
-
-_PREFIX = "provider-"
 
 FindKey = Callable[[str], str | None]
 """Returns the stored key of a provider module."""
@@ -49,7 +48,7 @@ class AgentChoice:
         found: dict[str, Any] = {}
         if identity is not None:
             module_id, _, instance = identity.partition("/")
-            loop["default_provider"] = instance or module_id.removeprefix(_PREFIX)
+            loop["default_provider"] = instance or provider_name(module_id)
             if self.model:
                 which = {"module": module_id, **({"instance_id": instance} if instance else {})}
                 found["providers"] = [{**which, "config": {"default_model": self.model}}]
@@ -82,7 +81,7 @@ def preferred_provider(plan: Mapping[str, Any], environment: Mapping[str, str], 
 
 def _named(provider: str, plan: Mapping[str, Any]) -> str:
     names = [entry.identity for entry in providers_of(plan)]
-    found = [name for name in names if provider in (name, name.removeprefix(_PREFIX))]
+    found = [name for name in names if provider in (name, provider_name(name))]
     if not found:
         raise ProviderNotInPlanError(
             f"the plan has no provider {provider!r}", hint=f"it has {', '.join(names)}" if names else "it has none"

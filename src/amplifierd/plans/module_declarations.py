@@ -15,7 +15,7 @@ from typing import Any
 from amplifier_core.module_sources import ModuleNotFoundError as ModuleNotFound
 from amplifier_core.module_sources import ModuleSourceResolver
 from amplifier_core.mount_plan import PlanEntry
-from amplifier_core.packages import find_package
+from amplifier_core.packages import find_package, provider_name
 from amplifier_foundation.declarations import read_declaration
 from amplifierd.builds.installed_modules import installed_modules
 
@@ -44,7 +44,7 @@ def key_variables(entry: PlanEntry, resolver: ModuleSourceResolver | None = None
     match declared_by(entry, resolver).get("credentials"):
         case {"environment": list(names)}:
             return tuple(str(name) for name in names)
-    return (f"{entry.module_id.removeprefix('provider-').replace('-', '_').upper()}_API_KEY",)
+    return (f"{provider_name(entry.module_id).replace('-', '_').upper()}_API_KEY",)
 
 
 def _find_package(entry: PlanEntry, resolver: ModuleSourceResolver | None) -> Path | None:
