@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from amplifier_sessions.session_query import page_of
@@ -127,8 +128,9 @@ class SessionReading:
 
     def uses_profile(self, profile_id: str) -> bool:
         """Say whether a session that has not ended runs a profile."""
-        wanted = SessionQuery(profile_name=str(profile_id), status="active", limit=1)
-        return now_or_in_thread(lambda: self._store.list(wanted)).total > 0
+        name = str(profile_id)
+        wanted = [SessionQuery(profile_name=name, status=status, limit=1) for status in ("active", "created")]
+        return any(now_or_in_thread(partial(self._store.list, each)).total for each in wanted)
 
     async def _read(self, session_id: str) -> SessionRecord:
         """Return a session as it is stored; what is ours comes first."""

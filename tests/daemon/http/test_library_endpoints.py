@@ -313,6 +313,12 @@ class TestProfiles:
         assert code_of(client.post(f"{API}/profiles/a/b/copy", json={"new_name": "c"}))[0] == 404
         client.delete(f"{API}/profiles/local/again")
 
+    def test_one_that_a_session_is_to_run_is_not_deleted(self, client: TestClient, mine: str) -> None:
+        waiting = client.post(f"{API}/sessions", json={"profile_name": mine, "start": False})
+
+        assert code_of(client.delete(f"{API}/profiles/{mine}")) == (409, "profile-in-use")
+        assert client.delete(f"{API}/sessions/{waiting.json()['session_id']}").status_code == 204
+
     def test_one_is_active_at_a_time_and_then_not_deleted(self, client: TestClient, mine: str) -> None:
         assert client.get(f"{API}/profiles/active").json() is None
         chosen = client.put(f"{API}/profiles/active", json={"profile_id": "mine"})
