@@ -1,7 +1,9 @@
 """Requests that may be sent twice: what the first one with a key was answered, for 24 hours and across restarts.
 
-What was answered is kept in files of one hour each, `state/idempotency/<hour>.jsonl`; those that are a day old go as a
-whole. Only one process writes there: the one that holds the home.
+Keys are kept in files of one hour each, `state/idempotency/<hour>.jsonl`, and what was answered beside them, in
+`<hour>.answers`. Those that are a day old go as a whole. If answers take too much room the oldest go earlier, but not
+their keys: such a request is refused when it comes again, and never done twice. Only one process writes there: the one
+that holds the home.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import json
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -22,11 +24,14 @@ from amplifier_system.files import LineFile
 from amplifierd.exceptions import IdempotencyConflictError, RequestInterruptedError
 
 KEPT_S = 24 * 3600.0
-MAX_KEYS = 20_000
+MAX_KEYS = 100_000
+"""How many are known at a time: more than one a second, all day. Beyond that the oldest are forgotten."""
+
 MAX_ANSWER_BYTES = 4 * 1024 * 1024
-MAX_TOTAL_BYTES = 32 * 1024 * 1024
+MAX_TOTAL_BYTES = 256 * 1024 * 1024
 
 _HOUR_S = 3600
+_KEYS, _ANSWERS = ".jsonl", ".answers"
 
 logger = logging.getLogger(__name__)
 
@@ -44,9 +49,9 @@ Place = tuple[Path, int, int]
 """A line: its file, where it begins, and how long it is."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class _Entry:
-    """What is known about a key; the answer of a finished one is in its file, or here when that took nothing."""
+    """What is known about a key; the answer of a finished one is in a file, or here when that took nothing."""
 
     fingerprint: str
     at: float
@@ -65,15 +70,17 @@ class IdempotencyKeys:
         self._directory = directory
         self._entries: OrderedDict[str, _Entry] = OrderedDict()
         self._running: dict[str, asyncio.Task[StoredAnswer]] = {}
-        self._files: dict[Path, LineFile] = {}
+        self._hour = 0
+        self._files: dict[str, LineFile] = {}  # those of the hour, by their kind
 
     def load(self) -> None:
         """Take up what earlier processes kept, and remove what is too old; blocks, and comes before all else."""
         if self._directory.is_dir():
             self._remove_old()
-            for path in self._segments():
-                for offset, length, line in _lines(path):
-                    self._take_up(line, (path, offset, length))
+            answers = {path.name: path for path in self._segments(_ANSWERS)}
+            for path in self._segments(_KEYS):
+                for line in _lines(path):
+                    self._take_up(line, path, answers)
 
     async def once(self, owner: str, key: str, fingerprint: str, work: Work) -> tuple[StoredAnswer, bool]:
         """Do the work of a request unless it was done, and return its answer, and whether that was kept from before.
@@ -82,7 +89,8 @@ class IdempotencyKeys:
 
         Raises:
             IdempotencyConflictError: the key belongs to another request.
-            RequestInterruptedError: an earlier daemon did not live to see the end of the first one.
+            RequestInterruptedError: an earlier daemon did not live to see the end of the first one, or its answer is
+                not kept any more.
         """
         name = hashlib.sha256(f"{owner}\0{key}".encode()).hexdigest()
         entry = self._find(name)
@@ -104,9 +112,7 @@ class IdempotencyKeys:
     async def close(self) -> None:
         """Wait for what runs, and let go of the files."""
         await asyncio.gather(*self._running.values(), return_exceptions=True)
-        for file in self._files.values():
-            file.close()
-        self._files.clear()
+        self._close_files()
 
     async def _run(self, name: str, entry: _Entry, work: Work) -> StoredAnswer:
         self._append(name, entry)
@@ -118,13 +124,11 @@ class IdempotencyKeys:
             raise
         finally:
             del self._running[name]
-        done = replace(entry, state="done")
-        if len(answer.body) > MAX_ANSWER_BYTES:
-            self._append(name, done)
-        else:
-            place = self._append(name, done, answer)
-            done = replace(done, place=place, answer=None if place else answer)
-        self._entries[name] = done
+        is_small = len(answer.body) <= MAX_ANSWER_BYTES
+        place = self._keep(answer) if is_small else None
+        here = answer if is_small and place is None else None
+        self._entries[name] = done = replace(entry, state="done", place=place, answer=here)
+        self._append(name, done)
         return answer
 
     def _find(self, name: str) -> _Entry | None:
@@ -139,59 +143,79 @@ class IdempotencyKeys:
             del self._entries[oldest]
         return self._entries.get(name)
 
-    def _append(self, name: str, entry: _Entry | None, answer: StoredAnswer | None = None) -> Place | None:
-        """Write a line, at once and whole, and say where it is; without an entry nothing was done under the name."""
+    def _append(self, name: str, entry: _Entry | None) -> None:
+        """Write what is known about a name, at once and whole; without an entry nothing was done under it."""
         facts: dict[str, Any] = {"name": name, "at": time.time(), "state": "dropped"}
         if entry is not None:
             facts |= {"at": entry.at, "state": entry.state, "fingerprint": entry.fingerprint}
-        if answer is not None:
-            facts["answer"] = asdict(answer)
+            if entry.place is not None:
+                facts |= {"file": entry.place[0].name, "answer": entry.place[1:]}
+        self._write(_KEYS, facts)
+
+    def _keep(self, answer: StoredAnswer) -> Place | None:
+        """Write an answer, and return where it is; None when the disk took nothing."""
+        return self._write(_ANSWERS, asdict(answer))
+
+    def _write(self, kind: str, facts: dict[str, Any]) -> Place | None:
         data = json.dumps(facts, ensure_ascii=True) + "\n"
         try:
-            file = self._segment()
+            file = self._segment(kind)
             file.append(data)
         except OSError as error:
             logger.warning("what a request was answered is not kept for the next start: %s", error)
             return None
         return file.path, file.size() - len(data), len(data)
 
-    def _segment(self) -> LineFile:
-        path = self._directory / f"{int(time.time()) // _HOUR_S}.jsonl"
-        if path not in self._files:
+    def _segment(self, kind: str) -> LineFile:
+        hour = int(time.time()) // _HOUR_S
+        if hour != self._hour:
+            self._close_files()
+            self._hour = hour
+        if kind not in self._files:
             make_directory(self._directory)
-            for old in self._files.values():
-                old.close()
-            self._files = {path: LineFile(path)}
+            self._files[kind] = LineFile(self._directory / f"{hour}{kind}")
             self._remove_old()
-        return self._files[path]
+        return self._files[kind]
 
-    def _segments(self) -> list[Path]:
-        found = (path for path in self._directory.glob("*.jsonl") if path.stem.isdigit())
+    def _close_files(self) -> None:
+        for file in self._files.values():
+            file.close()
+        self._files.clear()
+
+    def _segments(self, kind: str) -> list[Path]:
+        found = (path for path in self._directory.glob(f"*{kind}") if path.stem.isdigit())
         return sorted(found, key=lambda path: int(path.stem))
 
     def _remove_old(self) -> None:
-        oldest = (time.time() - KEPT_S) // _HOUR_S - 1
-        total = 0
-        for path in reversed(self._segments()):
-            total += path.stat().st_size
-            if int(path.stem) < oldest or (total > MAX_TOTAL_BYTES and path not in self._files):
+        oldest, total = (time.time() - KEPT_S) // _HOUR_S - 1, 0
+        for path in self._segments(_KEYS):
+            if int(path.stem) < oldest:
                 path.unlink(missing_ok=True)
-                gone = [name for name, entry in self._entries.items() if entry.place and entry.place[0] == path]
-                for name in gone:
-                    del self._entries[name]
+        for path in reversed(self._segments(_ANSWERS)):
+            total += path.stat().st_size
+            if int(path.stem) < oldest or (total > MAX_TOTAL_BYTES and int(path.stem) != self._hour):
+                path.unlink(missing_ok=True)
+        self._forget_old()
 
-    def _take_up(self, line: bytes, place: Place) -> None:
+    def _forget_old(self) -> None:
+        for name, entry in list(self._entries.items()):
+            if time.time() - entry.at <= KEPT_S:
+                return  # those that follow came later
+            if name not in self._running:
+                del self._entries[name]
+
+    def _take_up(self, line: bytes, path: Path, answers: Mapping[str, Path]) -> None:
         try:
             facts = json.loads(line)
             name, state, at = facts["name"], facts["state"], float(facts["at"])
             if state == "dropped" or time.time() - at > KEPT_S:
                 self._entries.pop(name, None)
             elif state == "done":
-                self._entries[name] = _Entry(facts["fingerprint"], at, "done", place if "answer" in facts else None)
+                self._entries[name] = _Entry(facts["fingerprint"], at, "done", _place(facts, answers))
             else:
                 self._entries[name] = _Entry(facts["fingerprint"], at, "interrupted")
         except (ValueError, KeyError, TypeError):
-            logger.warning("%s has a line that cannot be read; it is left out", place[0])
+            logger.warning("%s has a line that cannot be read; it is left out", path)
 
 
 def conflict(key: str) -> IdempotencyConflictError:
@@ -209,18 +233,23 @@ def interrupted() -> RequestInterruptedError:
     )
 
 
-def _lines(path: Path) -> Iterator[tuple[int, int, bytes]]:
-    """Yield the whole lines of a file with their places."""
-    offset = 0
+def _place(facts: Mapping[str, Any], answers: Mapping[str, Path]) -> Place | None:
+    """Return where an answer is; None when it is not kept, or took too much room."""
+    file = answers.get(facts.get("file", ""))
+    return None if file is None else (file, int(facts["answer"][0]), int(facts["answer"][1]))
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    """Yield the whole lines of a file."""
     with path.open("rb") as file:
-        for line in file:
-            if line.endswith(b"\n") and len(line) > 1:
-                yield offset, len(line), line
-            offset += len(line)
+        yield from (line for line in file if line.endswith(b"\n") and len(line) > 1)
 
 
 def _read(place: Place) -> StoredAnswer:
     path, offset, length = place
-    with path.open("rb") as file:
-        file.seek(offset)
-        return StoredAnswer(**json.loads(file.read(length))["answer"])
+    try:
+        with path.open("rb") as file:
+            file.seek(offset)
+            return StoredAnswer(**json.loads(file.read(length)))
+    except FileNotFoundError:  # it took too much room
+        raise interrupted() from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,8 +17,9 @@ from fastapi.responses import JSONResponse, StreamingResponse
 from amplifier_core.llm_errors import RateLimitError
 from amplifierd import open_home
 from amplifierd.app import create_app
+from amplifierd.daemon import idempotency
 from amplifierd.daemon.idempotency import IdempotencyKeys, StoredAnswer
-from amplifierd.exceptions import QueueFullError, RequestInterruptedError
+from amplifierd.exceptions import IdempotencyConflictError, QueueFullError, RequestInterruptedError
 from amplifierd.http.dependencies import Runner
 from amplifierd.http.idempotent_route import IdempotentRoute
 
@@ -240,3 +242,44 @@ async def test_a_torn_line_costs_only_itself(tmp_path: Path) -> None:
     third = IdempotencyKeys(tmp_path)
     third.load()
     assert await third.once("owner", "new", "print", answer) == (StoredAnswer(200, {}, "fine"), True)
+
+
+async def test_an_answer_that_took_too_much_room_is_gone_and_its_request_is_not_done_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs: list[str] = []
+
+    async def answer() -> StoredAnswer:
+        runs.append("ran")
+        return StoredAnswer(200, {}, "long")
+
+    keys = IdempotencyKeys(tmp_path)
+    await keys.once("owner", "key", "print", answer)
+    await keys.close()
+    monkeypatch.setattr(idempotency, "MAX_TOTAL_BYTES", 0)
+    later = IdempotencyKeys(tmp_path)
+    later.load()
+
+    with pytest.raises(RequestInterruptedError):
+        await later.once("owner", "key", "print", answer)
+    with pytest.raises(IdempotencyConflictError):
+        await later.once("owner", "key", "another print", answer)
+    assert runs == ["ran"]
+
+
+def files_in(directory: Path) -> set[Path]:
+    return {*directory.iterdir()}
+
+
+async def test_after_a_day_a_key_is_forgotten_with_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def answer() -> StoredAnswer:
+        return StoredAnswer(200, {}, "fine")
+
+    keys, real = IdempotencyKeys(tmp_path), time.time
+    await keys.once("owner", "old", "print", answer)
+    before = files_in(tmp_path)
+    monkeypatch.setattr(time, "time", lambda: real() + 27 * 3600)
+
+    assert (await keys.once("owner", "old", "print", answer))[1] is False
+    assert before & files_in(tmp_path) == set()
+    await keys.close()
