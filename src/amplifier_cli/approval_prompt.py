@@ -25,7 +25,7 @@ def yes_to_all() -> Approver:
 
 
 def no_terminal() -> Approver:
-    """Return who denies, since there is nobody to ask."""
+    """Return an approver that denies, since there is no one to ask."""
     return DenyAll(_NO_TERMINAL)
 
 

@@ -14,7 +14,7 @@ from .suggestions import did_you_mean
 
 
 async def described(home: Home, session: AttendedSession) -> list[str]:
-    """Return a line about each key that somebody wrote: where it stands, and what was probably meant."""
+    """Return a line about each mistaken key: where it is written, and what was probably meant."""
     if not session.unread_keys:
         return []
     record, plan = session.record, home.sessions.plan(session.session_id)

@@ -184,7 +184,7 @@ def _repairing(home: Home, session_id: str) -> Callable[[], Awaitable[Any]]:
     async def repair() -> None:
         try:
             await home.sessions.repair(session_id)
-        except SessionHeldError:  # somebody works on it since
+        except SessionHeldError:  # another process works on it by now
             return
 
     return repair
@@ -195,7 +195,7 @@ def _directories(sessions: Path) -> list[Path]:
 
 
 def _gone_holder(directory: Path) -> Holder | None:
-    """Return the process that holds a session and is gone, None when nobody holds it or the holder lives."""
+    """Return the process that holds a session and is gone, None if it is not held or the holder lives."""
     try:
         held = json.loads((directory / "hold.json").read_bytes())
         holder = Holder(**held["holder"])

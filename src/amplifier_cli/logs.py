@@ -50,7 +50,7 @@ def logging_to(directory: Path, *, debug: bool, scrub: Callable[[str], str]) -> 
 
 
 def _is_there(directory: Path) -> bool:
-    """Make the directory of a log when there is something to write; what cannot be made keeps nobody from working."""
+    """Make the directory of a log when there is something to write; if that fails, the command works without a log."""
     try:
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError:

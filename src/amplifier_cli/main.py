@@ -73,7 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code; without arguments it is the command of this process."""
     if argv is None:
         gc.set_threshold(_NEW_OBJECTS)
-        atexit.register(gc.freeze)  # at its end nobody needs to look through everything once more
+        atexit.register(gc.freeze)  # the collector need not look through everything again at the end
     _open_closed_streams()
     arguments = list(sys.argv[1:] if argv is None else argv)
     if COMPLETE_VARIABLE in os.environ:

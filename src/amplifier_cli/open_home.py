@@ -44,7 +44,7 @@ async def opened_home(
             yield home
         finally:
             progress.clear()
-            if "sessions" in vars(home):  # nobody asked for them else
+            if "sessions" in vars(home):  # otherwise they were not used
                 await home.sessions.close()
 
 

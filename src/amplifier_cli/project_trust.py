@@ -1,4 +1,4 @@
-"""Whether the settings of a project count: somebody at a terminal is asked once."""
+"""Whether the settings of a project count: a user at a terminal is asked once."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 A request of the approval protocols names a tool and shows its input. A guard such as `hooks-approval` knows more: which
 call it is, what the tool really is and does, and what like calls have in common. It says so with `asking_about` while
-it asks; whoever answers in the same task finds it with `find_asked_call`.
+it asks; the code that answers in the same task finds it with `find_asked_call`.
 """
 
 from __future__ import annotations

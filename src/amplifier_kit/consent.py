@@ -23,7 +23,7 @@ class Consent(StrEnum):
     """What is known about a call that is about to run."""
 
     APPROVED = "approved"
-    """Somebody was asked about exactly this call, now or before, and said yes."""
+    """A person was asked about exactly this call, now or before, and said yes."""
 
     UNASKED = "unasked"
     """A rule or the configuration let it pass."""

@@ -13,7 +13,7 @@ _TERMINAL = re.compile(
 _INVISIBLE = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"  # controls, but for tabs and ends of lines
     "\u202a-\u202e\u2066-\u2069"  # these turn the direction of what follows
-    "\U000e0000-\U000e007f"  # letters that nobody sees
+    "\U000e0000-\U000e007f"  # invisible letters
     "\ud800-\udfff]"  # halves of letters, which cannot be sent
 )
 _PICTURES = 0x2400

@@ -17,7 +17,7 @@ INDEX = "index.db"
 METADATA = "metadata.json"
 TRANSCRIPT = "transcript.jsonl"
 SWITCH = "switch"
-"""Files that are about to take the place of others of the same name; whoever reads looks there first."""
+"""Files that are about to take the place of others of the same name; readers look there first."""
 
 _SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 

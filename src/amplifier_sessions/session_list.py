@@ -94,7 +94,7 @@ def _knows_all(connection: sqlite3.Connection, sessions: Path, changed: int) -> 
     if find_strangers(connection, sessions):
         return False
     if is_settled(changed):
-        with suppress(sqlite3.Error):  # another process writes, or nobody may
+        with suppress(sqlite3.Error):  # another process writes, or it is read-only
             connection.execute("PRAGMA busy_timeout = 0")
             note_seen(connection, changed)
     return True

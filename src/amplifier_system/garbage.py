@@ -29,5 +29,5 @@ def end_the_start() -> None:
 
 
 def keep_what_is_there() -> None:
-    """Never look again through what is there now; for code and tables that takes longer than anybody wants to wait."""
+    """Never look again through what is there now; for code and tables that takes too long."""
     gc.freeze()

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def starting() -> Iterator[None]:
-    """Import in this block; Ctrl-C ends the process there, unless whoever started it ignores Ctrl-C."""
+    """Import in this block; Ctrl-C ends the process there, unless its parent ignores Ctrl-C."""
     before = signal.getsignal(signal.SIGINT)
     if before is not signal.default_int_handler:
         yield

@@ -32,7 +32,7 @@ async def finished(task: "asyncio.Future[Any]") -> None:
 
 
 class _End(asyncio.Future[None]):
-    """The end of a task. Whoever is cancelled while they wait for it hears of that when the task is over."""
+    """The end of a task. A caller that is cancelled while it waits hears of that when the task is over."""
 
     def __init__(self, task: "asyncio.Future[Any]") -> None:
         super().__init__(loop=task.get_loop())

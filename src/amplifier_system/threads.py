@@ -68,7 +68,7 @@ async def detached(name: str, work: Callable[[], T]) -> T:
 
 
 class _Outcome(asyncio.Future[T]):
-    """What becomes of some work. Whoever waits for it and is cancelled waits on, and the work is asked to stop."""
+    """What becomes of some work. A caller that is cancelled keeps waiting, and the work is asked to stop."""
 
     def __init__(self, work: Callable[[Stop], T], patient: bool) -> None:
         super().__init__(loop=asyncio.get_running_loop())
@@ -86,7 +86,7 @@ class _Outcome(asyncio.Future[T]):
         settle: Callable[[Any], None] = self.set_result
         try:
             ended: Any = self._context.run(self._work, self._stop)
-        except BaseException as error:  # noqa: BLE001 - whoever waits for the outcome gets it
+        except BaseException as error:  # noqa: BLE001 - it is raised where the outcome is awaited
             settle, ended = self.set_exception, error
         return partial(self.get_loop().call_soon_threadsafe, self._end, settle, ended)
 

@@ -25,7 +25,7 @@ AmplifierError
 ├── OperationError                        anything about one operation
 │   ├── OperationNotFoundError              caller: there is no operation of that id
 │   ├── OperationFinishedError              caller: it is over
-│   └── OperationCancelledError             caller: somebody cancelled it
+│   └── OperationCancelledError             caller: someone cancelled it
 ├── NotReadyError                         caller: the daemon comes up or goes down, or a worker process ended
 ├── MemberError                           operator: another member of the cluster cannot be reached
 │   └── MemberUntrustedError                someone else answers there, or this one is not taken for a member

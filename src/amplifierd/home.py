@@ -173,7 +173,7 @@ class Home:
         try:
             return self.sessions.uses_profile(profile_id)
         except StoreUnavailableError:
-            return True  # nobody can say, so it may be
+            return True  # it cannot be known, so it may be
 
     def resolver(self, *, pins: Mapping[str, Path] | None = None) -> DaemonModuleSourceResolver:
         """Return the resolver of this home's compiled modules; `pins` binds profiles to builds."""

@@ -1,7 +1,7 @@
 """Sessions at work, wherever they run: what the HTTP layer asks of the processes behind it.
 
 A session is live while a worker has it loaded. Whatever is asked of one that is not, and needs its modules, loads it
-first. Nothing here belongs to a connection: a turn that was submitted runs to its end, whoever waits for it.
+first. Nothing here belongs to a connection: a submitted turn runs to its end, whether or not a client waits for it.
 """
 
 from __future__ import annotations

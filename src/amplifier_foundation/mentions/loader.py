@@ -161,7 +161,7 @@ def why_unreadable(path: Path, policy: ReadPolicy | None) -> str | None:
     except PermissionError:
         return "permission_error"
     except (OSError, ValueError):
-        return None  # whoever opens it learns why
+        return None  # opening it says why
     return None if stat.S_ISREG(mode) or stat.S_ISDIR(mode) else "not_regular_file"
 
 

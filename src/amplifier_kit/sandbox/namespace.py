@@ -104,7 +104,7 @@ class Namespace:
                 descriptor = os.pidfd_open(self._first)
                 if _link_of(self._first) in (self._link, ""):
                     self._first_descriptor = descriptor
-                else:  # the number is somebody else's by now
+                else:  # the number belongs to another process by now
                     os.close(descriptor)
 
 

@@ -28,4 +28,4 @@ class AnsweringTool(ABC):
 
     @abstractmethod
     async def answer(self, given: Any) -> ToolResult:
-        """Return the result for an input that nobody has checked; a `ToolFailure` tells what is wrong."""
+        """Return the result for an unchecked input; a `ToolFailure` tells what is wrong."""

@@ -119,7 +119,7 @@ class SessionPolicy:
 
 
 def default_policy(working_dir: Path) -> SessionPolicy:
-    """Return the policy of a session about which nobody said anything."""
+    """Return the policy of a session that configures none."""
     return _default(working_dir, *map(os.environ.get, _VARIABLES))
 
 

@@ -38,7 +38,7 @@ WRITTEN = (PLAN_FILE, INSTRUCTION_FILE, ORIGINS_FILE)
 class Build:
     """One build of a profile. `path` is its own directory, which stays as it is when the profile is compiled again.
 
-    The build that a compile replaces stays until the next one; whoever needs it longer holds it.
+    The build that a compile replaces stays until the next one; hold it to keep it longer.
     """
 
     profile_id: ProfileId

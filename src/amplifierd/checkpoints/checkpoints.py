@@ -100,7 +100,7 @@ class Checkpoints:
     async def undo(self, before: Checkpoint, after: Checkpoint, *, force: bool = False) -> UndoResult:
         """Bring back everything that changed between two checkpoints, and nothing else.
 
-        What is there now is kept in a checkpoint first. If somebody else has changed one of the files since `after`,
+        What is there now is kept in a checkpoint first. If someone else has changed one of the files since `after`,
         nothing is touched unless `force` is set. An undo that was interrupted is finished by calling it again.
         """
         return await self._run(lambda stop: self._undo(before, after, force, stop))

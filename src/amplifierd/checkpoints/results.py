@@ -30,7 +30,7 @@ class Changes:
 class UndoResult:
     """What an undo did.
 
-    `foreign` are the paths that were changed by somebody else since. Unless it is `done`, they are why nothing at all
+    `foreign` are the paths that were changed by someone else since. Unless it is `done`, they are why nothing at all
     was touched. `restored` are the paths that were brought back, `not_empty` directories that stay since they hold what
     the undone changes did not bring. `undo(before, after)` takes it back.
     """

@@ -12,7 +12,7 @@ from .root_directory import RootDirectory
 
 @dataclass(frozen=True)
 class UndoPlan:
-    """`wanted` says what each path shall be. `foreign` paths were changed by somebody else since, and `unkept` ones are
+    """`wanted` says what each path shall be. `foreign` paths were changed by someone else since, and `unkept` ones are
     in the way without any checkpoint that has them, so that not even force may remove them."""
 
     wanted: dict[str, Entry | None]
@@ -67,7 +67,7 @@ def _missing_folders(
 
 
 def _is_expected(state: State, each: Difference, interrupted: Manifest | None) -> bool:
-    """Say whether nobody else has changed a path: it is as it was left, or already as it was before."""
+    """Say whether a path is free of other changes: as it was left, or already as it was before."""
     expected: list[State] = [each.after or ABSENT, each.before or ABSENT]
     if interrupted is not None:
         expected += [ABSENT, interrupted.state_of(each.path)]

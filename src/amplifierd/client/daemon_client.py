@@ -95,7 +95,7 @@ class DaemonClient:
                 return False
             before = self._http
             self._connect(running.url, _token(self._home), **_way_to(running, self._home))
-            await before.aclose()  # by now nobody sends with it
+            await before.aclose()  # by now nothing is sent with it
         self.tell("the daemon was restarted; the session goes on")
         for work in tuple(self.after_restart):
             await work()

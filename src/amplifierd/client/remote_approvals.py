@@ -1,4 +1,4 @@
-"""The questions of a session in a daemon, put to whoever answers here. The first answer counts, wherever it is from."""
+"""The questions of a session in a daemon, put to the approver here. The first answer counts, wherever it is from."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ _AT_REST: tuple[Activity | None, ...] = ("idle", None)
 
 
 class RemoteSession:
-    """One session of a daemon. A turn goes on in the daemon when nobody watches it any more."""
+    """One session of a daemon. A turn goes on in the daemon when it is no longer watched."""
 
     def __init__(self, client: DaemonClient, shown: Mapping[str, Any], approver: Approver) -> None:
         self.client = client

@@ -68,13 +68,13 @@ class Greeting:
         """Return the channel that a welcome opens.
 
         Raises:
-            MemberUntrustedError: whoever answered does not know the token.
+            MemberUntrustedError: the server that answered does not know the token.
         """
         hello = self.hello
         expected = _seal(self._token, "welcome", *_names(hello, welcome))
         if not hmac.compare_digest(expected, welcome.proof):
             raise MemberUntrustedError(
-                f"whoever answers for the member {hello.receiver} does not know the cluster's token",
+                f"the server at the address of member {hello.receiver} does not know the cluster's token",
                 hint="see that cluster.address and cluster.token are right on every machine",
             )
         return Channel(welcome.channel_id, hello.receiver, _key(self._token, hello, welcome))

@@ -125,7 +125,7 @@ class Cluster:
                 logger.debug("how busy this daemon is was not told: %s", error)
 
     async def set_draining(self, *, within_s: float | None = None) -> None:
-        """Take no further sessions: those that nobody holds go to the others, which are told so.
+        """Take no further sessions: those that are not held go to the others, which are told so.
 
         Raises:
             StoreUnavailableError: they cannot be told, or not within a time.
@@ -140,7 +140,7 @@ class Cluster:
         await self.view.look()
 
     async def end(self) -> None:
-        """Stop being a member: whoever asks for its sessions is free to have them, and watches them elsewhere."""
+        """Stop being a member: other members may have its sessions, and clients watch them there."""
         self.whereabouts.close()
         await self.store.members.leave()
 
@@ -184,7 +184,7 @@ class Cluster:
         raise NotReadyError("this daemon takes no new work, and there is no other one", hint="start another one")
 
     async def _placed(self, session_id: str) -> Destination | None:
-        """Return the daemon that should load a session which nobody holds; this one, unless others have less to do.
+        """Return the daemon that should load a session that is not held; this one, unless others have less to do.
 
         Raises:
             NowhereToRunError: no machine has its working directory.

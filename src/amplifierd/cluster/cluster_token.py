@@ -38,7 +38,7 @@ def find_cluster_token(paths: Paths, environ: Mapping[str, str] | None = None) -
 
 
 def token_check(token: bytes) -> str:
-    """Return by what a token is recognised, and nobody who sees it learns the token."""
+    """Return what a token is recognised by; it does not reveal the token."""
     return hmac.new(token, b"the cluster of a store", hashlib.sha256).hexdigest()
 
 

@@ -15,7 +15,7 @@ from .destination import Destination
 logger = logging.getLogger(__name__)
 
 _LOOK_S = 1.0
-"""How often is looked at trees that someone watches, even if nobody said that something has changed."""
+"""How often trees that are watched are looked at, even without news of a change."""
 
 _MOMENT_S = 0.05
 """Changes that come together are looked at together."""

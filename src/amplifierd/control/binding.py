@@ -38,7 +38,7 @@ class Binding:
 
 
 def refuse_unsafe(settings: Settings, *, insecure: bool) -> None:
-    """Make sure that whoever can reach the daemon has to say who they are, and is not overheard.
+    """Make sure that clients who can reach the daemon must authenticate, and cannot be overheard.
 
     Raises:
         UnsafeBindError: strangers could use it, or read along.
@@ -47,7 +47,7 @@ def refuse_unsafe(settings: Settings, *, insecure: bool) -> None:
         return
     if settings.auth.mode == "none":
         raise UnsafeBindError(
-            f"everybody who can reach {settings.host} could use the daemon: auth.mode is none",
+            f"anyone who can reach {settings.host} could use the daemon: auth.mode is none",
             hint="use --auth token, or listen on 127.0.0.1",
         )
     if settings.auth.mode == "proxy" and not settings.trusted_proxies:

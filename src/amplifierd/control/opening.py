@@ -34,7 +34,7 @@ async def _path(running: RunningDaemon, paths: Paths) -> str:
     async with DaemonClient.of(running, paths) as client:
         me = await client.get("/auth/me")
         if me["via"] != "token":
-            return _PAGE  # nobody has to log in
+            return _PAGE  # no login is needed
         ticket = await client.post("/auth/ticket", {"purpose": "login"})
         path: str = ticket["path"]
         return path

@@ -1,4 +1,4 @@
-"""`amplifierd token`: who may use the daemon, beside whoever can read `config/token`."""
+"""`amplifierd token`: who may use the daemon, besides users who can read `config/token`."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ Via = Literal["token", "cookie", "ticket", "proxy", "open", "member"]
 
 @dataclass(frozen=True)
 class Caller:
-    """Whoever sent a request. `limits` are the most that a session of theirs may use.
+    """The sender of a request. `limits` are the most that a session of theirs may use.
 
     `token_hash` is that of the token they are known by, empty for who needs none; `login_hash` that of the login of a
     browser, empty for all others.

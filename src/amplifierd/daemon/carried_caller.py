@@ -15,7 +15,7 @@ _VIAS: tuple[Via, ...] = get_args(Via)
 
 
 def carried(caller: Caller | None, address: str) -> str:
-    """Return a caller, and where it calls from, as the value of a header; None for a request that anybody may send."""
+    """Return a caller, and where it calls from, as the value of a header; None for a request without one."""
     said: dict[str, Any] = {"address": address}
     if caller is not None:
         said |= {"name": caller.name, "owner": caller.owner, "scope": caller.scope, "via": caller.via}

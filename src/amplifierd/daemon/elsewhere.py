@@ -1,4 +1,4 @@
-"""What other members have to say: what happens there, what their sessions do, and what they know of somebody's work."""
+"""What other members have to say: what happens there, what their sessions do, and what they know of operations."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MEMBER = Caller("cluster", "cluster", "admin", via="member")
 
 
 class Elsewhere:
-    """The other members, for whoever is asked about everything."""
+    """The other members, for requests about everything."""
 
     def __init__(self, cluster: Cluster, hub: EventHub) -> None:
         own = carried(MEMBER, "")
@@ -34,13 +34,13 @@ class Elsewhere:
         self.states = StatesElsewhere(cluster, own)
 
     async def ask(self, target: str, caller: Caller | None, address: str) -> dict[Destination, dict[str, Any]]:
-        """Return what every other daemon answers to somebody's question; one that cannot answer it is left out."""
+        """Return what every other daemon answers to a caller's question; one that cannot answer it is left out."""
         told, others = carried(caller, address), self._cluster.view.daemons(beside=self._cluster.member_id)
         answers = await asyncio.gather(*(self._ask_one(to, target, told) for to in others))
         return {to: answer for to, answer in zip(others, answers, strict=True) if answer is not None}
 
     async def who_knows(self, target: str, caller: Caller | None, address: str) -> Destination | None:
-        """Return the daemon that has an answer to somebody's question."""
+        """Return the daemon that has an answer to a caller's question."""
         return next(iter(await self.ask(target, caller, address)), None)
 
     async def _ask_one(self, to: Destination, target: str, caller: str) -> dict[str, Any] | None:

@@ -33,7 +33,7 @@ class Watch(Protocol):
 
 
 class EventWatch(ABC):
-    """Yields batches of events until it is closed. Whoever makes one closes it."""
+    """Yields batches of events until it is closed, which is up to its creator."""
 
     def __init__(self, hub: EventHub, subscriber: Subscriber) -> None:
         self._hub, self._subscriber = hub, subscriber
@@ -141,7 +141,7 @@ class SessionWatch(EventWatch):
         return [*whole, *self._ends]
 
     async def _was_told_elsewhere(self, number: int) -> bool:
-        """Say whether a number may be that of a piece of an answer which another daemon told, and nobody stored."""
+        """Say whether a number may be that of a piece of an answer that another daemon sent and no store has."""
         return self._last is None and number <= await self._stored.highest_sequence()
 
     async def _fill(self, missing: Missing) -> Batch:

@@ -1,4 +1,4 @@
-"""How often somebody tried in vain to be let in."""
+"""How often an address failed to log in."""
 
 from __future__ import annotations
 

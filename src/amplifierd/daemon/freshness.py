@@ -1,4 +1,4 @@
-"""How the profiles of a home stand: looked at in the background, so that nobody waits for hashes."""
+"""How the profiles of a home stand: looked at in the background, so that no request waits for hashes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sessions of completions that a daemon left behind when it was killed: whoever asked for the answer is gone."""
+"""Sessions of completions that a daemon left behind when it was killed: no client waits for the answer any more."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ TAG = "completion"
 """By which they are found in the index."""
 
 MARK = {"for": "completion"}
-"""What their metadata say. No other session has both, unless somebody wants it to end like these."""
+"""What their metadata say. Another session has both only if its creator wants it to end like these."""
 
 _MOST_AT_A_TIME = 500
 
@@ -23,7 +23,7 @@ def is_completion(record: SessionRecord) -> bool:
 async def remove_left_completions(sessions: Sessions) -> None:
     """Remove them for good, as the end of their requests would have done.
 
-    Those in a shared store may be at work in another daemon; whoever takes one over removes it.
+    Those in a shared store may be at work in another daemon; the one that takes such a session over removes it.
     """
     while sessions.runtime.settings.store.is_files:
         found = await sessions.runtime.store.list(SessionQuery(tag=TAG, limit=_MOST_AT_A_TIME))

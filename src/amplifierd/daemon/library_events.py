@@ -1,4 +1,4 @@
-"""What becomes of the collections and profiles of a home, told to whoever watches all events."""
+"""What becomes of the collections and profiles of a home, for clients that watch all events."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ENDS = {
 class LibraryEvents:
     """Hears how far long work is, from any thread, and tells what has come to its end.
 
-    Everybody may watch: why something failed is for those who may ask the operation.
+    All clients may watch them; why something failed is told only to those who may see the operation.
     """
 
     def __init__(self, tell: Tell) -> None:

@@ -42,7 +42,7 @@ class Logins:
         self._writing = asyncio.Lock()
 
     def load(self) -> None:
-        """Know again who was logged in; a file that cannot be read means that everybody logs in once more."""
+        """Know again who was logged in; if the file cannot be read, all users have to log in again."""
         try:
             stored = (_FORMAT.read(self._file) or {}).get("logins", {})
             self._known = {
@@ -77,7 +77,7 @@ class Logins:
             await self._store()
 
     async def _store(self) -> None:
-        """Write down who is logged in; a disk that takes nothing keeps nobody out until the next start."""
+        """Write down who is logged in; if that fails, logins are lost only at the next start."""
         moment = time.time()
         living = {digest: login for digest, login in self._known.items() if login.expires_at > moment}
         self._known = dict([*living.items()][-_MOST:])

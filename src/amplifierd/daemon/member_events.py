@@ -1,4 +1,4 @@
-"""What happens at other members, for those who watch all sessions here: passed on while somebody does.
+"""What happens at other members, for clients that watch all sessions here: passed on as long as there are any.
 
 Each event of a tree is passed on once and in order. Where a member was lost before all of its events had come, those
 that are missing are read from the store as soon as the tree goes on elsewhere.
@@ -44,7 +44,7 @@ class MemberEvents:
         self._last: OrderedDict[str, int] = OrderedDict()
 
     async def follow(self) -> None:
-        """Be told what happens elsewhere from now on, and as long as somebody watches everything."""
+        """Be told what happens elsewhere from now on, as long as a client watches everything."""
         if self._running is None or self._running.done():
             self._running = asyncio.create_task(self._run())
             self._connect()

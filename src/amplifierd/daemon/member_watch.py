@@ -24,7 +24,7 @@ class MemberWatch(GlobalWatch):
 
 
 def is_for_members(event: PublishedEvent) -> bool:
-    """Say whether other members pass an event on: one of a session or of somebody's work, and of nothing else here."""
+    """Say whether other members pass an event on: one of a session or of an operation, and nothing else."""
     if event.is_relayed:
         return False
     return event.root_id is not None or event.owners is not None or event.name.startswith("stream:")

@@ -40,8 +40,8 @@ def open_cluster(daemon: Daemon, address: str | None) -> Cluster | None:
 
     reached = reached_at(settings, address)
     if reached is not None and is_overheard(reached):
-        warning = f"members speak to this one without TLS, at {reached}: whoever is on the way reads what is asked and "
-        warning += "answered, and can change answers; set tls.mode and cluster.address to https://…"
+        warning = f"members speak to this one without TLS, at {reached}: anyone on the network path reads what "
+        warning += "is asked and answered, and can change answers; set tls.mode and cluster.address to https://…"
         logger.warning("%s", warning)
         daemon.warnings.append(warning)
     return Cluster(
@@ -63,7 +63,7 @@ async def abandon(daemon: Daemon) -> None:
 
 
 async def take_over(daemon: Daemon, session_id: str) -> None:
-    """Make whole what a member left of a session; nobody waits for a completion any more.
+    """Make whole what a member left of a session; no client waits for a completion any more.
 
     Raises:
         SessionHeldError: another member has it.

@@ -56,7 +56,7 @@ class Metrics:
         self._forwarded.labels(outcome).inc()
 
     def gauge(self, name: str, meaning: str, read: Callable[[], float]) -> None:
-        """Show a value of the moment, read when somebody asks."""
+        """Show a current value, read on request."""
         Gauge(f"amplifierd_{name}", meaning, registry=self._registry).set_function(read)
 
     def text(self) -> bytes:

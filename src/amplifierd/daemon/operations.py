@@ -146,7 +146,7 @@ class Operations:
         return operation
 
     async def wait(self, operation: Operation, seconds: float) -> bool:
-        """Wait for an operation's end, and say whether it came; whoever stops waiting stops nothing else."""
+        """Wait for an operation's end, and say whether it came; a caller that stops waiting stops nothing else."""
         task = self._tasks.get(operation.id)
         if task is not None:
             await asyncio.wait({task}, timeout=seconds)

@@ -1,4 +1,4 @@
-"""Rendering beside the process that serves: what a text does there cannot slow anybody else down.
+"""Rendering beside the process that serves: a text that is slow to render slows nothing else down.
 
 Each of the two processes takes one text at a time, and gives up one that keeps the processor busy for a second. Small
 texts have a process of their own, so that they do not wait for large ones. A process that does not answer at all is
@@ -35,7 +35,7 @@ class Renderer:
         self._warming: asyncio.Task[str | None] | None = None
 
     def warm(self) -> None:
-        """Start the process for small texts: somebody is about to look at some."""
+        """Start the process for small texts, which are about to be shown."""
         if self._warming is None:
             self._warming = asyncio.create_task(self._small.render(""))
 

@@ -79,7 +79,7 @@ def write_run_file(
 
 
 def home_in_use(paths: Paths, other: RunningDaemon | None) -> HomeInUseError:
-    """Return the error of somebody who would serve a home that another daemon serves."""
+    """Return the error for a daemon that is to serve a home which another one serves."""
     who, where = (f" (pid {other.process.pid})", f" at {other.url}") if other else ("", "")
     hint = "stop it first: amplifierd stop; or name another --home"
     return HomeInUseError(f"another amplifierd{who} uses {paths.home}{where}", hint=hint)

@@ -47,7 +47,7 @@ class SessionAccess:
         return found
 
     def remember(self, root_id: str, owner: str | None) -> None:
-        """Take note of whose tree one is: of one that was read, was created, or has an id that nobody else can have."""
+        """Remember the owner of a tree that was read or created, or whose id cannot be anyone else's."""
         self._owners[root_id] = owner
         self._owners.move_to_end(root_id)
         if len(self._owners) > _MOST_OWNERS:

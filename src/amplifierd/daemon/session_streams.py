@@ -38,7 +38,7 @@ async def session_watch(
     is_resumed: bool = False,
     address: str = "",
 ) -> Watch:
-    """Return a watch on a session, which tells whoever connects what the session does.
+    """Return a watch on a session, which tells a client what the session does.
 
     In a cluster it follows the session to wherever that is; one that `is_relayed`, for another member, does not, and
     `is_resumed` if it goes on with what that member has passed on so far.

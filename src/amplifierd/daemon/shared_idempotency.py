@@ -36,7 +36,7 @@ class SharedIdempotencyKeys:
     async def once(self, owner: str, key: str, fingerprint: str, work: Work) -> tuple[StoredAnswer, bool]:
         """Do the work of a request unless it was done, and return its answer, and whether that was kept from before.
 
-        The work goes on to its end if whoever asked for it goes away. What it raises is not kept: nothing was done.
+        The work is finished even if the caller goes away. What it raises is not kept: nothing was done.
 
         Raises:
             IdempotencyConflictError: the key belongs to another request.

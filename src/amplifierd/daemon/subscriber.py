@@ -1,4 +1,4 @@
-"""Whoever watches events: a bounded queue that is filled without waiting and emptied in order."""
+"""A client that watches events: a bounded queue that is filled without waiting and emptied in order."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .published_event import PublishedEvent
 class StreamLimits:
     """How much is kept for those who watch. `ring_bytes` and `all_rings_bytes` bound what `ring_events` lets in.
 
-    Of the trees that nobody watches, at most `rings` are remembered, those that were active last.
+    Of the trees that are not watched, at most `rings` are remembered, those that were active last.
     """
 
     queue_events: int = 10_000

@@ -1,4 +1,4 @@
-"""What a daemon removes by itself: deleted sessions that nobody wanted back, and those that ended long ago."""
+"""What a daemon removes by itself: sessions that were deleted or ended long ago."""
 
 from __future__ import annotations
 

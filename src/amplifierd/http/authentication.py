@@ -26,7 +26,7 @@ Headers = Mapping[bytes, bytes]
 
 _PUBLIC = frozenset({"/health", "/ready", f"{API}/health", f"{API}/ready", "/auth/login", HELLO})
 _PAGE = re.compile(r"/app(?:/.*)?", re.DOTALL)
-"""The files of the page: they hold nothing of anybody."""
+"""The files of the page, which contain no user data."""
 
 _DOCUMENTATION = frozenset({"/docs", "/openapi.json", f"{API}/docs", f"{API}/openapi.json"})
 STREAM = re.compile(rf"{API}/(?:events|sessions/[^/]+/stream)")
@@ -49,7 +49,7 @@ class Authentication:
         return scheme_of(scope, headers, self._proxies)
 
     async def identify(self, scope: Scope, headers: Headers) -> Caller | None:
-        """Return who sent a request; None for one that anybody may send.
+        """Return who sent a request; None for one that needs no authentication.
 
         Raises:
             UnauthorizedError: it does not say who it is from, or not credibly.
@@ -99,7 +99,7 @@ def _is_of_page(path: str, headers: Headers) -> bool:
 
 
 def _by_user(user: bytes) -> Caller:
-    """Return whom a trusted proxy names; everybody it lets through may run sessions, and none is an admin."""
+    """Return whom a trusted proxy names; all users it lets through may run sessions, and none is an admin."""
     name = user.decode("latin-1")
     if not _USER.fullmatch(name):
         raise UnauthorizedError("the proxy does not say who the user is", hint="it has to set X-Authenticated-User")

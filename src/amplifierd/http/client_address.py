@@ -14,7 +14,7 @@ Address = IPv4Address | IPv6Address
 Headers = Mapping[bytes, bytes]
 
 UNIX = "unix"
-"""Stands in `trusted_proxies` for whoever can open the daemon's Unix socket."""
+"""Stands in `trusted_proxies` for every program that can open the daemon's Unix socket."""
 
 _FORWARDED = (b"x-forwarded-for", b"forwarded", b"x-real-ip", b"x-forwarded-host")
 
@@ -71,7 +71,7 @@ def scheme_of(scope: Scope, headers: Headers, proxies: TrustedProxies) -> str:
 
 
 def is_direct(peer: Address | None, headers: Headers, proxies: TrustedProxies) -> bool:
-    """Say whether a request comes from this machine and was not forwarded for somebody else."""
+    """Say whether a request comes from this machine and was not forwarded for another client."""
     if any(name in headers for name in _FORWARDED) or proxies.has(peer):
         return False
     return peer is None or peer.is_loopback

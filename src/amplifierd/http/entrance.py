@@ -1,4 +1,4 @@
-"""Where requests come in: a few each time the event loop comes round, so that a crowd holds up nobody else."""
+"""Where requests come in: a few each time the event loop comes round, so that they do not hold up everything else."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 
 AT_A_TIME = 4
-"""How many requests begin before events, answers and whoever asks for the health of the daemon have their turn."""
+"""How many requests begin before events, answers and health checks have their turn."""
 
 
 class Entrance:
@@ -32,7 +32,7 @@ class Entrance:
         self._entered = 0
         while self._crowd and self._entered < AT_A_TIME:
             turn = self._crowd.popleft()
-            if not turn.done():  # else nobody waits for it any more
+            if not turn.done():  # else it is no longer awaited
                 turn.set_result(None)
                 self._entered += 1
         if self._entered:

@@ -97,7 +97,7 @@ class EventStreamResponse(Response):
             async with aclosing(self._frames()) as frames:
                 async for data in frames:
                     await write(data)
-        except AmplifierError as error:  # the store is away, or this daemon ends: whoever watches comes back
+        except AmplifierError as error:  # the store is away, or this daemon ends: the client comes back
             logger.info("a stream of events is broken off: %s", error)
         await write(b"", more=False)
 

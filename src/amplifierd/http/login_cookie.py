@@ -21,7 +21,7 @@ PAGE_HEADER = b"x-amplifier-page"
 """A header that the page sets and no form, link or image of another site can send."""
 
 _OF_THE_PAGE = (b"same-origin", b"none")
-"""Who may read, by what a browser says of a request: the page, and whoever typed the address."""
+"""Who may read, by what a browser says of a request: the page, and a user who typed the address."""
 
 
 class LoginCookie:

@@ -1,4 +1,4 @@
-"""What somebody sees who follows a login link that does not log in at once: plain pages without script."""
+"""What a user sees after a login link that does not log in at once: plain pages without scripts."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ OPENAI = "/v1/"
 logger = logging.getLogger(__name__)
 
 _A_MOMENT = {"rate-limit": 1, "not-ready": 1}
-"""Seconds after which it is worth to try again where nobody knows better."""
+"""Seconds after which a retry makes sense if nothing better is known."""
 
 _CODES = {
     404: "not-found",

@@ -47,5 +47,5 @@ def read_headers(raw: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
 
 
 def wants_html(headers: Mapping[bytes, bytes]) -> bool:
-    """Say whether somebody looks at the answer in a browser."""
+    """Say whether the answer is shown in a browser."""
     return b"text/html" in headers.get(b"accept", b"").lower()

@@ -1,4 +1,4 @@
-"""The page: its files, which anybody may have. What it shows it asks the API for."""
+"""The page: its files, which need no login. What it shows it asks the API for."""
 
 from __future__ import annotations
 

@@ -254,7 +254,7 @@ async def _default(daemon: Daemon) -> str | None:
     try:
         return await daemon.home.sessions.default_profile()
     except (ProfileNotFoundError, ProfileValidationError, SettingsError):
-        return None  # whoever starts a session without a profile is told what is wrong
+        return None  # starting a session without a profile says what is wrong
 
 
 def _list(daemon: Daemon, collection: str | None, valid: bool | None) -> list[dict[str, Any]]:

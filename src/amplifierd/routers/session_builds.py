@@ -28,7 +28,7 @@ class ExplainedValue(Explanation):
 
 
 class ExplainedPlan(Answer):
-    """Every single value of a session's plan. Without a build nobody but who made the session set them."""
+    """Every single value of a session's plan. Without a build, they were all set by the session's creator."""
 
     session_id: str
     build_id: str | None

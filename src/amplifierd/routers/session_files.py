@@ -45,7 +45,7 @@ class TurnChanges(Answer):
 class Undo(Body):
     turn: Annotated[int, Field(ge=1)]
     what: Literal["files", "conversation", "both"] = "both"
-    force: bool = Field(default=False, description="also where somebody else changed the files since")
+    force: bool = Field(default=False, description="also where someone else has changed the files since")
 
 
 class Undone(Answer):

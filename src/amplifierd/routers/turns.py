@@ -142,7 +142,7 @@ class RemovedPrompt(Answer):
 async def execute(daemon: TheDaemon, caller: Runner, session_id: SessionId, body: Execution, request: Request) -> Any:
     """Run a prompt and wait for the end of its turn. With `Accept: text/event-stream`, stream the turn's events.
 
-    Whoever stops waiting loses nothing: the turn goes on, and its events can be watched.
+    A client that stops waiting loses nothing: the turn goes on, and its events can be watched.
     """
     record = await _ready(daemon, caller, session_id, auto_resume=body.auto_resume)
     if MEDIA_TYPE in request.headers.get("accept", ""):

@@ -1,4 +1,4 @@
-"""Who answers the questions of sessions in a worker: the clients of the daemon, unless a turn has nobody to ask."""
+"""Who answers the questions of sessions in a worker: the clients of the daemon, unless a turn has no one to ask."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ nobody_answers: ContextVar[bool] = ContextVar("nobody_answers", default=False)
 
 
 class ClientsAnswer:
-    """Lets a question wait for a client; in a turn that has nobody to ask it is denied."""
+    """Lets a question wait for a client; in a turn that has no one to ask, it is denied."""
 
     async def decide(self, approval: Approval) -> ApprovalDecision:
         return await (DenyAll() if nobody_answers.get() else LeaveOpen()).decide(approval)

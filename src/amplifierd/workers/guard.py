@@ -19,8 +19,8 @@ _PR_SET_PDEATHSIG = 1
 class Guard:
     """Ends this process when its daemon is gone.
 
-    There is nobody left then who could be told anything, so nothing is waited for: what is broken off is made whole by
-    whoever opens the session next, as after any crash. A thread watches, since a module may block the event loop.
+    There is no one left to tell anything, so nothing is waited for: a broken turn is repaired when the session is next
+    opened, as after any crash. A thread watches, since a module may block the event loop.
     `marker` is the variable that this process and everything it starts have in their environment.
     """
 

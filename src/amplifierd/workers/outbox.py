@@ -28,7 +28,7 @@ DescribedEvent = tuple[str, str, str, int | None, bool]
 class Outbox:
     """Collects events and other news for the daemon. An event is made into JSON here, once for all who read it.
 
-    While the daemon takes nothing, pieces of answers are left out: whoever watches gets the whole block. The rest
+    While the daemon takes nothing, pieces of answers are left out: clients get the whole block. The rest
     waits; there is no more of it than the running turns make.
     """
 

@@ -40,7 +40,7 @@ class Submission:
         }
 
     def settle(self, result: dict[str, Any] | None, error: Exception | None) -> None:
-        """Let whoever waits know how it ended."""
+        """Tell waiting callers how it ended."""
         if self.result.done():
             return
         if error is not None:
@@ -64,7 +64,7 @@ class PlacedSession:
 
     @property
     def is_busy(self) -> bool:
-        """Whether it has turns to run, or runs one that nobody waits for."""
+        """Whether it has turns to run, or runs one that is not waited for."""
         return bool(self.submissions) or self.told["activity"] not in ("idle", None)
 
     @property

@@ -86,7 +86,7 @@ class Placement:
         return next((worker for worker in workers if not worker.is_over), None)
 
     def begin(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do something that nobody waits for."""
+        """Start something in the background."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -47,7 +47,7 @@ class Recovery:
         except (AmplifierError, OSError) as error:
             logger.error("session %s could not be brought back: %s", lost.session_id, error)  # noqa: TRY400 - an operator can act on the text alone
             for submission in waiting:
-                if not self._is_shared:  # else whoever has it next tells how the turn ended
+                if not self._is_shared:  # else the next holder tells how the turn ended
                     self._tell(submission, lost.root_id)
                 submission.settle({**_outcome(submission), UNKNOWN: True}, None)
             return
@@ -62,7 +62,7 @@ class Recovery:
                 await self._again(submission, lost.root_id)
 
     def _tell(self, submission: Submission, root_id: str, error: AmplifierError | None = None) -> None:
-        """Tell the end of a turn that nobody can run or end properly."""
+        """Tell the end of a turn that cannot be run or ended properly."""
         self._on_event(untold_end(submission.session_id, submission.correlation_id, root_id, error))
 
     async def _again(self, submission: Submission, root_id: str) -> None:

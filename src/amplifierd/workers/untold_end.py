@@ -19,7 +19,7 @@ UNKNOWN = "is_unknown"
 
 
 def untold_end(session_id: str, correlation_id: str, root_id: str, error: Exception | None = None) -> LiveEvent:
-    """Return the event that ends a turn for whoever waits for it. It is in no session's files and has no number."""
+    """Return the event that ends a turn for waiting clients. It is in no session's files and has no number."""
     problem = _aborted() if error is None else problem_document(error)
     status = "cancelled" if isinstance(error, PromptRemovedError) else "failed"
     data = {"status": status, "usage": {}, "finish_reason": None, "response": None, "error": problem}

@@ -15,7 +15,7 @@ from .worker_log import OURS
 logger = logging.getLogger(__name__)
 
 LINES_PER_S = 200
-"""What a worker writes beyond this is counted, not kept: a module in a loop must not fill the log of everybody."""
+"""What a worker writes beyond this is counted, not kept: a module in a loop must not fill the daemon's log."""
 
 _LONGEST = 16 * 1024
 _BUFFER = 64 * 1024
@@ -43,7 +43,7 @@ class WorkerOutput(asyncio.Protocol):
         return output
 
     async def close(self, patience_s: float = 0.5) -> None:
-        """Log what is left of a worker that has ended, and let go of the pipe, whoever else may still have its end."""
+        """Log what is left of a worker that has ended, and let go of the pipe, even if others still have it open."""
         try:
             async with asyncio.timeout(patience_s):
                 await self._is_over.wait()

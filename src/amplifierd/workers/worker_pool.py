@@ -103,7 +103,7 @@ class WorkerPool:
         return len(self._workers) + self._promised < self._most
 
     async def _make_room(self) -> None:
-        """Have one worker less than there may be; whoever supervises them ends the one that is chosen here."""
+        """Have one worker less than there may be; the supervision ends the one that is chosen here."""
         deadline = time.monotonic() + self._patience_s
         while not self._has_room():
             if not any(one.is_retiring or one.is_stopping for one in self._workers):

@@ -146,7 +146,7 @@ class WorkerProcess:
         """See that it is still there to be given something.
 
         Raises:
-            NotReadyError: it has ended, and nobody looks at what it is given any more.
+            NotReadyError: it has ended, and takes nothing any more.
         """
         if self.is_over:
             raise NotReadyError(f"worker {self.pid} ended meanwhile", hint="try again")
@@ -209,7 +209,7 @@ class WorkerProcess:
             await asyncio.wait({self._watching})
 
     async def _watch(self, at_end: Callable[[WorkerProcess], None]) -> None:
-        """Take note of its end. Whoever placed sessions in it knows before anything else is placed."""
+        """Take note of its end, and tell it before anything else is placed."""
         code = await self._tree.wait()
         self.is_over = True
         self._peer.close()

@@ -150,7 +150,7 @@ def test_a_socket_or_file_that_is_not_its_own_is_left_where_it_is(amplifierd: Ru
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (["--host", "0.0.0.0", "--auth", "none"], "everybody who can reach"),
+        (["--host", "0.0.0.0", "--auth", "none"], "anyone who can reach"),
         (["--host", "0.0.0.0"], "in the clear"),
         (["--host", "0.0.0.0", "--auth", "proxy", "--insecure"], "trusted_proxies"),
     ],
