@@ -80,7 +80,7 @@ class Daemon:
         self.live = Workers(
             sessions, self.home.resolver, shipped_collection=home.shipped_collection, on_event=self._hear
         )
-        self.turns = open_turns(sessions, self.live, self._hear)
+        self.turns = open_turns(sessions, self.live, self._hear, self._hear_end_elsewhere)
         self.access = SessionAccess(sessions)
         self.stale_sessions = StaleSessions(profiles, sessions, self.live)
         self.phase: Phase = "starting"
@@ -233,21 +233,15 @@ class Daemon:
             await self._take("sync of the collections", self.home.collections.sync)
 
     def _hear(self, event: LiveEvent) -> None:
-        self.events.publish(
-            PublishedEvent(
-                event.name,
-                event.envelope,
-                session_id=event.session_id,
-                root_id=event.root_session_id,
-                sequence=event.sequence,
-                is_delta=event.is_delta,
-            )
-        )
+        self.events.publish(_published(event))
         if event.name == TURN_DONE and event.session_id == event.root_session_id:
             self.metrics.count_turn(json.loads(event.envelope)["data"])
         if event.name == DELETED and event.session_id == event.root_session_id:
             self.events.forget(event.session_id)
             self.access.forget(event.session_id)
+
+    def _hear_end_elsewhere(self, event: LiveEvent) -> None:
+        self.events.hear_end(_published(event))
 
     def _report(self, step: ProgressEvent) -> None:
         self.operations.report(step)
@@ -326,6 +320,17 @@ class Daemon:
     def hurry(self) -> None:
         """Let a stop that is under way end turns at once."""
         self.live.hurry()
+
+
+def _published(event: LiveEvent) -> PublishedEvent:
+    return PublishedEvent(
+        event.name,
+        event.envelope,
+        session_id=event.session_id,
+        root_id=event.root_session_id,
+        sequence=event.sequence,
+        is_delta=event.is_delta,
+    )
 
 
 def _stream_limits(settings: Settings) -> StreamLimits:

@@ -5,7 +5,7 @@ Everything here happens on the event loop of the daemon and without waiting: no 
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from typing import Any
@@ -36,7 +36,7 @@ class EventHub:
         self._everything = EventRing(0, max_events=self.limits.ring_events, max_bytes=self.limits.ring_bytes)
         self._rings: OrderedDict[str, EventRing] = OrderedDict()
         self._rings_size = 0
-        self._untold_ends: OrderedDict[str, deque[PublishedEvent]] = OrderedDict()
+        self._untold_ends: OrderedDict[str, dict[str, PublishedEvent]] = OrderedDict()
         self._ancestry = SessionAncestry()
         self._of_all: dict[Subscriber, None] = {}
         self._of_root: dict[str, dict[Subscriber, str]] = {}
@@ -69,6 +69,15 @@ class EventHub:
         event.is_relayed = True
         self._ancestry.learn(event)
         self._hand_out(event)
+
+    def hear_end(self, event: PublishedEvent) -> None:
+        """Tell those who watch a tree how a turn ended that another member refused, unless they were told before.
+
+        Those who watch everything hear of it from that member.
+        """
+        if event.root_id is not None and self._remember_end(event.root_id, event):
+            for subscriber in self._of_root.get(event.root_id, ()):
+                subscriber.offer(event)
 
     def forget(self, root_id: str) -> None:
         """Let go of a tree that is gone; those who watched it are done."""
@@ -110,12 +119,17 @@ class EventHub:
         self._rings.move_to_end(root_id)
         self._make_room()
 
-    def _remember_end(self, root_id: str, event: PublishedEvent) -> None:
-        """Keep the end of a turn that is stored nowhere, for those who come back to wait for it."""
-        self._untold_ends.setdefault(root_id, deque(maxlen=_ENDS)).append(event)
+    def _remember_end(self, root_id: str, event: PublishedEvent) -> bool:
+        """Keep the end of a turn that is stored nowhere, for those who come back to wait for it; False if it was."""
+        ends, turn = self._untold_ends.setdefault(root_id, {}), str(event.envelope().get("correlation_id"))
+        is_new = turn not in ends
+        ends.setdefault(turn, event)
+        if len(ends) > _ENDS:
+            del ends[next(iter(ends))]
         self._untold_ends.move_to_end(root_id)
         if len(self._untold_ends) > _ENDS_OF_ROOTS:
             self._untold_ends.popitem(last=False)
+        return is_new
 
     def _skip(self, root_id: str, ring: EventRing, sequence: int) -> None:
         """Begin a ring anew: what lies between was told to no one here, but may be stored."""
@@ -181,7 +195,7 @@ class EventHub:
 
     def untold_ends(self, root_id: str) -> tuple[PublishedEvent, ...]:
         """Return how turns of a tree ended that no session could tell, the latest ones."""
-        return tuple(self._untold_ends.get(root_id, ()))
+        return tuple(self._untold_ends.get(root_id, {}).values())
 
     @property
     def everything(self) -> EventRing:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, aclosing, suppress
 from typing import Any
@@ -18,6 +19,7 @@ from amplifierd.exceptions import MemberError, MemberUntrustedError, StoreUnavai
 from amplifierd.problems import public_document
 from amplifierd.session_store.tree_place import NOWHERE
 from amplifierd.sessions.announcements import DELETED
+from amplifierd.sessions.uncounted import TURN_DONE
 
 from .event_watch import Batch, SessionWatch
 from .published_event import PublishedEvent, daemon_event
@@ -25,6 +27,7 @@ from .published_event import PublishedEvent, daemon_event
 logger = logging.getLogger(__name__)
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 1.0
+_ENDS_KNOWN = 256
 OVERFLOW = "stream:overflow"
 
 OpenHere = Callable[[int | None], Awaitable[SessionWatch]]
@@ -57,6 +60,7 @@ class StitchedWatch:
         self._place = NOWHERE
         self._position: int | None = None
         self._is_over = False
+        self._ends_passed_on: deque[tuple[str | None, Any]] = deque(maxlen=_ENDS_KNOWN)
 
     async def begin(self) -> None:
         """Find the session; if it is here, what happens from now on is watched.
@@ -183,13 +187,24 @@ class StitchedWatch:
                 resumed, data = _whole(_data(event).get("resumed_at")), _data(event)
                 self._position = resumed - 1 if data.get("reason") == "begun-anew" else resumed
             elif event.sequence is None:
-                kept.append(event)
+                if event.name != TURN_DONE or self._note_end(event):
+                    kept.append(event)
             elif self._position is None or event.sequence > self._position:
                 kept.append(event)
                 self._position = event.sequence
+                if event.name == TURN_DONE:
+                    self._note_end(event)
             if event.name == DELETED and event.session_id == self._session_id:
                 self._is_over = True
         return kept
+
+    def _note_end(self, event: PublishedEvent) -> bool:
+        """Take note that the end of a turn is passed on; False if it was before, as each member tells it once more."""
+        end = event.session_id, event.envelope().get("correlation_id")
+        if end in self._ends_passed_on:
+            return False
+        self._ends_passed_on.append(end)
+        return True
 
 
 async def _next(events: AsyncIterator[Batch]) -> Batch | None:

@@ -340,6 +340,28 @@ async def test_the_global_stream_shows_only_what_may_be_seen(tree: Tree) -> None
     assert [item.sequence for item in of_child.take() if isinstance(item, PublishedEvent)] == [2]
 
 
+async def test_who_watches_a_tree_is_told_once_of_a_turn_that_another_member_refused(tree: Tree) -> None:
+    hub, store, _ = tree
+    of_tree, of_all = hub.watch(ROOT, ROOT, ALL), hub.watch_all(ALL, lambda event: True)
+
+    def end(turn: str) -> PublishedEvent:
+        envelope = json.dumps({"correlation_id": turn, "data": {}}).encode()
+        return PublishedEvent("execution:done", envelope, session_id=ROOT, root_id=ROOT)
+
+    hub.publish(end("refused here"))
+    for turn in ("refused here", "refused elsewhere", "refused elsewhere"):
+        hub.hear_end(end(turn))
+
+    told = [
+        [item.envelope()["correlation_id"] for item in watching.take() if isinstance(item, PublishedEvent)]
+        for watching in (of_tree, of_all)
+    ]
+    assert told == [["refused here", "refused elsewhere"], ["refused here"]]
+    later = SessionWatch(hub, StoredTree(store, ROOT, ROOT, ALL), ROOT, ROOT, ALL, after=0)
+    again = await anext(later.batches(0))
+    assert [event.envelope()["correlation_id"] for event in again] == told[0]
+
+
 async def test_as_many_watch_as_may(tmp_path: Path) -> None:
     limits = replace(SMALL, subscribers_per_session=2, subscribers=3)
     async with a_tree(tmp_path, limits) as (hub, _, _worker):

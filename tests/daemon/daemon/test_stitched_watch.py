@@ -27,6 +27,7 @@ class Tree:
     def __init__(self) -> None:
         self.place = TreePlace(1, OWN, None, True)
         self.events: list[PublishedEvent] = []
+        self.ends: list[PublishedEvent] = []
         self.whereabouts = Whereabouts(self._find)
         self._changed = asyncio.Event()
         self._cuts = 0
@@ -38,6 +39,13 @@ class Tree:
         line = {"event": name, "seq": len(self.events) + 1, "session_id": SESSION, "data": {}}
         self.events.append(stored_event(line, SESSION))
         self._wake()
+
+    def refuse(self, turn: str) -> None:
+        """Let every member tell the end of a turn that is stored nowhere, to whoever comes to it."""
+        line = {"event": "execution:done", "session_id": SESSION, "correlation_id": turn, "data": {}}
+        told = stored_event(line, SESSION)
+        told.sequence = None
+        self.ends.append(told)
 
     def move(self, member_id: str | None) -> None:
         """Let another member hold it, or nobody."""
@@ -60,6 +68,8 @@ class Tree:
         if after is None:
             position = len(self.events)
             yield [daemon_event("stream:connected", {"sequence": position}, root_id=SESSION)]
+        elif self.ends:
+            yield self.ends
         while True:
             waiting = self._changed.wait()
             if cuts != self._cuts:
@@ -126,6 +136,31 @@ async def test_every_event_is_seen_once_wherever_the_session_goes(seed: int) -> 
         await reading
     looking.cancel()
     assert seen == [*range(seen[0], len(tree.events) + 1)]  # from where it was connected
+
+
+async def test_the_end_of_a_turn_that_every_member_tells_is_seen_once() -> None:
+    tree = Tree()
+    watch = tree.watch()
+    await watch.begin()
+    looking, seen = asyncio.create_task(tree.whereabouts.run()), list[tuple[str, str]]()
+
+    async def read() -> None:
+        async for batch in watch.batches(KEEPALIVE_S):
+            seen.extend((event.name, event.envelope()["correlation_id"]) for event in batch)
+
+    reading = asyncio.create_task(read())
+    await asyncio.sleep(0)
+    for turn, member_id in (("one", "member_b"), ("two", OWN), ("three", "member_b")):
+        tree.refuse(turn)
+        tree.move(member_id)
+        tree.tell()
+        await asyncio.sleep(0.1)
+    tree.tell("session:deleted")
+    async with asyncio.timeout(10):
+        await reading
+    looking.cancel()
+
+    assert [turn for name, turn in seen if name == "execution:done"] == ["one", "two", "three"]
 
 
 async def test_someone_who_is_not_a_member_ends_the_stream_with_a_reason() -> None:

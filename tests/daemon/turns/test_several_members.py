@@ -1,6 +1,7 @@
 """Turns that several members share: run where their session is, asked for anywhere, and never lost or run twice."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
@@ -20,7 +21,7 @@ from amplifierd.exceptions import (
     SessionHeldError,
     TurnDeadlineError,
 )
-from amplifierd.live_sessions import TurnRequest
+from amplifierd.live_sessions import LiveEvent, SubmittedTurn, TurnRequest
 from amplifierd.paths import Paths
 from amplifierd.session_store.hold import Holder
 from amplifierd.session_store.postgres.store import PostgresStore
@@ -244,6 +245,31 @@ async def test_a_turn_that_was_found_late_while_the_answer_was_lost_does_not_hol
 
     assert (await one.workers.result(next_one))["turn"] == 1
     await other.close()
+
+
+async def test_every_member_hears_of_a_refusal_also_one_that_comes_later(
+    members: tuple[TurnBench, TurnBench], tmp_path: Path, store_address: str
+) -> None:
+    one, two = members
+    session_id, folder = await one.workers.session([*faulty("wait"), "Said."])
+    await one.begin(session_id, folder)
+    refused = await one.turns.submit(session_id, TurnRequest("later", queue=True))
+
+    assert await two.turns.remove(session_id, 1) == "later"
+
+    await until(lambda: _told(one.ends_elsewhere, refused))
+    async with open_durable(tmp_path, store_address) as third:
+        await until(lambda: _told(third.ends_elsewhere, refused))
+        ends = [_told(one.ends_elsewhere, refused), _told(third.ends_elsewhere, refused)]
+    assert ends == [[two.workers.end_of(refused)]] * 2
+    assert not _told(one.workers.events, refused)
+    (folder / "go").touch()
+
+
+def _told(events: list[LiveEvent], turn: SubmittedTurn) -> list[dict[str, Any]]:
+    """Return what was told of the end of a turn."""
+    told = [json.loads(event.envelope) for event in events if event.name == "execution:done"]
+    return [one["data"] for one in told if one["correlation_id"] == turn.correlation_id]
 
 
 async def test_what_no_member_may_run_is_refused_at_once(members: tuple[TurnBench, TurnBench]) -> None:

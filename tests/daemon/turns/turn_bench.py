@@ -3,12 +3,12 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from worker_bench import PATIENCE_S, PROMPT, WorkerBench, until
 
-from amplifierd.live_sessions import SubmittedTurn, TurnRequest
+from amplifierd.live_sessions import LiveEvent, SubmittedTurn, TurnRequest
 from amplifierd.turns.durable.durable_turn_queue import DurableTurnQueue
 from amplifierd.turns.local_turn_queue import LocalTurnQueue
 from amplifierd.turns.turn_queue import TurnQueue
@@ -16,10 +16,11 @@ from amplifierd.turns.turn_queue import TurnQueue
 
 @dataclass(frozen=True)
 class TurnBench:
-    """A queue, and the home and workers that it has its turns run in."""
+    """A queue, the home and workers that it has its turns run in, and the ends of turns that any member refused."""
 
     turns: TurnQueue
     workers: WorkerBench
+    ends_elsewhere: list[LiveEvent] = field(default_factory=list)
 
     async def begin(self, session_id: str, folder: Path) -> SubmittedTurn:
         """Submit a turn that runs until the file `go` is in the folder, and wait until it has begun."""
@@ -47,10 +48,11 @@ async def open_local(folder: Path) -> AsyncIterator[TurnBench]:
 @asynccontextmanager
 async def open_durable(folder: Path, address: str) -> AsyncIterator[TurnBench]:
     async with WorkerBench(folder, store=address) as workers:
-        turns = DurableTurnQueue(workers.home.sessions, workers.live, workers.events.append)
+        ends: list[LiveEvent] = []
+        turns = DurableTurnQueue(workers.home.sessions, workers.live, workers.events.append, ends.append)
         await turns.start()
         try:
-            yield TurnBench(turns, workers)
+            yield TurnBench(turns, workers, ends)
         finally:
             await turns.stop()
             await workers.live.stop(grace_s=0)

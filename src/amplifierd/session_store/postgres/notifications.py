@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Literal
+from typing import Literal, get_args
 
 from psycopg import AsyncConnection, Notify, sql
 
 from .database import Database
 
-Channel = Literal["amplifier_turns", "amplifier_holds", "amplifier_cluster"]
-CHANNELS: tuple[Channel, ...] = ("amplifier_turns", "amplifier_holds", "amplifier_cluster")
+Channel = Literal["amplifier_turns", "amplifier_refusals", "amplifier_holds", "amplifier_cluster"]
+CHANNELS: tuple[Channel, ...] = get_args(Channel)
 
 
 class Notifications:

@@ -26,9 +26,10 @@ from amplifierd.workers.untold_end import unnumbered
 from . import job_schema, jobs
 from .asked_turns import AskedTurns
 from .left_turns import LeftTurns
+from .refused_turns import RefusedTurns
 from .shared_follow_ups import SharedFollowUps
 from .turn_placement import TurnPlacement
-from .turn_rows import CHANNEL, NewTurn, TurnRow, TurnRows
+from .turn_rows import CHANNEL, REFUSALS, NewTurn, TurnRow, TurnRows
 from .turn_runs import TurnRuns
 from .turn_text import request_of
 
@@ -43,14 +44,14 @@ class DurableTurnQueue:
 
     keeps_keys = True
 
-    def __init__(self, sessions: Sessions, live: LiveSessions, on_event: OnEvent) -> None:
+    def __init__(self, sessions: Sessions, live: LiveSessions, on_event: OnEvent, on_end_elsewhere: OnEvent) -> None:
         store = sessions.runtime.store
         assert isinstance(store, PostgresStore)
         self._sessions, self._store, self._on_event = sessions, store, on_event
         self._most_waiting = sessions.runtime.settings.sessions.max_queue
         self._places = TurnPlacement(store)
         self._rows = TurnRows(store.database)
-        self._asked = AskedTurns(self._rows)
+        self._asked, self._refused = AskedTurns(self._rows), RefusedTurns(self._rows, on_end_elsewhere)
         self._runs = TurnRuns(self._rows, store, live, self._asked, self._places.find, on_event)
         self._left = LeftTurns(
             self._rows, self._runs, self._places, SharedFollowUps(store), sessions, live, self.submit
@@ -69,11 +70,13 @@ class DurableTurnQueue:
         subscribe = self._store.notifications.subscribe
         self._subscriptions = [
             subscribe(CHANNEL, self._hear),
+            subscribe(REFUSALS, self._refused.hear),
             subscribe("amplifier_cluster", lambda word: self._left.wake()),
         ]
         self._runs.start(self._places.own, worker_id)
         self._is_started.set()
         self._begin(self._asked.keep_looking())
+        self._begin(self._refused.keep_telling())
         self._looking = self._begin(self._left.keep_looking())
 
     async def drain(self) -> None:

@@ -18,11 +18,12 @@ from amplifierd.session_store.postgres.notifications import Channel
 from amplifierd.turns.turn_queue import TurnKey
 
 from . import jobs
-from .turn_text import request_text
+from .turn_text import REFUSED, request_text
 
 T = TypeVar("T")
 
 CHANNEL: Channel = "amplifier_turns"
+REFUSALS: Channel = "amplifier_refusals"
 
 _KEPT, _KEPT_WITH_KEY = "10 min", "1 day"
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))"
@@ -52,7 +53,8 @@ _END = f"""
 WITH ended AS (
     UPDATE turns SET state = 'ended', request = NULL, result = %(result)s,
         key_hash = CASE WHEN %(keeps_key)s THEN key_hash END,
-        expires_at = now() + CASE WHEN key_hash IS NULL THEN interval '{_KEPT}' ELSE interval '{_KEPT_WITH_KEY}' END
+        expires_at = now() + CASE WHEN key_hash IS NOT NULL AND %(keeps_key)s
+            THEN interval '{_KEPT_WITH_KEY}' ELSE interval '{_KEPT}' END
     WHERE turn_id = %(turn_id)s AND state = %(state)s AND member_id = %(member_id)s
     AND (NOT %(is_late)s OR deadline <= now())
     AND EXISTS (SELECT FROM members WHERE members.member_id = %(by)s AND members.state IN ('active', 'draining'))
@@ -62,6 +64,15 @@ SELECT job_id, asked_by, (
     SELECT turns.member_id FROM turns JOIN ended USING (session_id) WHERE state = 'waiting' AND turn_id <> %(turn_id)s
     ORDER BY turns.priority DESC, turns.job_id LIMIT 1
 ) FROM ended
+"""
+_REFUSED = f"""
+SELECT turn_id, session_id, coalesce((
+    SELECT root_session_id FROM sessions WHERE sessions.session_id = turns.session_id AND deleted_at IS NULL
+), session_id) AS root_id, result FROM turns WHERE state = 'ended' AND starts_with(result, '{{"{REFUSED}":') AND
+"""
+_LATELY = f"""
+(key_hash IS NULL AND expires_at > now() OR expires_at > now() + interval '{_KEPT_WITH_KEY}' - interval '{_KEPT}')
+ORDER BY expires_at DESC LIMIT %s
 """
 _MOVE = f"""
 UPDATE turns SET member_id = %(to)s, state = 'waiting', moves = moves + 1
@@ -92,6 +103,16 @@ class EndedTurn:
     """A turn that has ended; `following` is the member that runs the next one of its session, if one waits."""
 
     following: str | None = None
+
+
+@dataclass(frozen=True)
+class RefusedTurn:
+    """A turn that ended without having begun; `result` says why."""
+
+    turn_id: str
+    session_id: str
+    root_id: str
+    result: str
 
 
 @dataclass(frozen=True)
@@ -178,12 +199,19 @@ class TurnRows:
         return await self._change(begin)
 
     async def end(
-        self, row: TurnRow, result: str, *, by: str | None = None, is_late: bool = False, keeps_key: bool = True
+        self,
+        row: TurnRow,
+        result: str,
+        *,
+        by: str | None = None,
+        is_late: bool = False,
+        keeps_key: bool = True,
+        is_refusal: bool = False,
     ) -> EndedTurn | None:
         """Keep what came of a turn; None when it is not its member's any more, or not in this state.
 
         `by` is the member that says so, if not the turn's own; nothing is heard from one that others fenced. With
-        `is_late` it ends only if its deadline is over.
+        `is_late` it ends only if its deadline is over. Every member is told of a refusal, of which no session tells.
         """
         values = {
             **{"turn_id": row.turn_id, "state": row.state, "member_id": row.member_id, "result": result},
@@ -199,6 +227,8 @@ class TurnRows:
                 job_id, asked_by, following = ended
                 await jobs.remove(connection, job_id)
                 await _wake(connection, {asked_by, following} - {values["by"], None})
+                if is_refusal:
+                    await connection.execute("SELECT pg_notify(%s, %s)", [REFUSALS, row.turn_id])
                 return EndedTurn(following)
 
         return await self._change(update)
@@ -250,6 +280,15 @@ class TurnRows:
         """Return what came of those of these turns that have ended."""
         statement = "SELECT turn_id, result FROM turns WHERE turn_id = ANY(%s) AND state = 'ended'"
         return dict(await self._fetch(statement, [[*turn_ids]]))
+
+    async def refused(self, turn_ids: Iterable[str]) -> list[RefusedTurn]:
+        """Return those of these turns that were refused."""
+        rows = await self._fetch(f"{_REFUSED} turn_id = ANY(%s)", [[*turn_ids]])
+        return [RefusedTurn(*row) for row in rows]
+
+    async def refused_lately(self, most: int) -> list[RefusedTurn]:
+        """Return the turns that were refused in the last minutes, the latest first."""
+        return [RefusedTurn(*row) for row in await self._fetch(f"{_REFUSED} {_LATELY}", [most])]
 
     async def seconds_left(self, turn_id: str) -> float | None:
         """Return for how long a turn that waits may still begin, None when it does not wait any more."""

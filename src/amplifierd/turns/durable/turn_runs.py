@@ -30,7 +30,7 @@ from amplifierd.workers.untold_end import UNKNOWN, stored_outcome, untold_end
 
 from .asked_turns import AskedTurns
 from .turn_rows import TurnRow, TurnRows
-from .turn_text import error_text, request_of, result_text
+from .turn_text import error_text, refusal_text, request_of, result_text
 
 logger = logging.getLogger(__name__)
 
@@ -249,13 +249,13 @@ class TurnRuns:
 
         Of some refusals nothing is kept: the same key may be used again.
         """
-        result = error_text(error)
+        result = refusal_text(error)
         keeps_key = find_problem(error).status not in REFUSALS
-        if not await self._keep(row, result, by=by, is_late=is_late, keeps_key=keeps_key):
+        if not await self._keep(row, result, by=by, is_late=is_late, keeps_key=keeps_key, is_refusal=True):
             return False
         try:
             root_id = (await self._store.read(row.session_id)).root_id
-        except SessionNotFoundError:
+        except (SessionNotFoundError, StoreUnavailableError):
             root_id = row.session_id
         self._on_event(untold_end(row.session_id, row.turn_id, root_id, error))
         self._asked.settle(row.turn_id, result)

@@ -11,6 +11,9 @@ from amplifierd.session_store.postgres.stored_text import json_text, parsed
 from amplifierd.sessions.client_turns import ClientTurn
 from amplifierd.workers.error_transfer import described_error, error_of
 
+REFUSED = "refused"
+"""With what the text begins that says why a turn was not run."""
+
 
 def request_text(turn: TurnRequest) -> str:
     return json_text(asdict(turn))
@@ -29,6 +32,15 @@ def result_text(result: Mapping[str, Any]) -> str:
 
 def error_text(error: Exception) -> str:
     return json_text({"error": described_error(error)})
+
+
+def refusal_text(error: Exception) -> str:
+    return json_text({REFUSED: True, "error": described_error(error)})
+
+
+def refusal_of(text: str) -> Exception:
+    """Return what refused a turn."""
+    return error_of(parsed(text)["error"])
 
 
 def result_of(text: str) -> dict[str, Any]:
