@@ -14,7 +14,7 @@ class TooSlowError(Exception):
 
 @contextmanager
 def at_most(seconds: float) -> Iterator[None]:
-    """Give up a block that has used this much processor time, so that a busy machine makes nobody's text a slow one.
+    """Give up a block that has used this much processor time, so that a busy machine does not make a text slow.
 
     A signal ends it wherever it is, in the middle of matching a pattern as well. Signals are for the main thread of a
     process, which has the timer to itself.

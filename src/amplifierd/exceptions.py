@@ -48,7 +48,7 @@ AmplifierError
 │   │   └── SessionNameError                caller: a session cannot have this name
 │   ├── SessionHeldError                    another process holds it; carries the holder
 │   ├── HoldLostError                       another process took it over in the meantime
-│   ├── SessionImportError                  whoever sent the file: it was changed, damaged or is not an export
+│   ├── SessionImportError                  sender of the file: it was changed, damaged or is not an export
 │   ├── StoreUnavailableError               operator: the database of the sessions cannot be used at the moment
 │   ├── MemberFencedError                   us: others count this process as gone; its sessions are theirs
 │   ├── NowhereToRunError                   operator: no machine may run the session; carries each one's reason

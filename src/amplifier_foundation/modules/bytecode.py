@@ -1,4 +1,4 @@
-"""Code in a folder that is used in place which nobody can read: bytecode that Python would run instead of a source."""
+"""Unreadable code in a folder that is used in place: bytecode that Python would run instead of a source."""
 
 import os
 from pathlib import Path

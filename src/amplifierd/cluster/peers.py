@@ -171,7 +171,7 @@ class Peers:
 
 
 def _read_error(opening: asyncio.Task[Channel]) -> None:
-    """Take note of a failure that whoever waited for the channel may not hear of any more."""
+    """Take note of a failure that no one may be waiting for any more."""
     if not opening.cancelled():
         opening.exception()
 

@@ -44,7 +44,7 @@ class WatchedTree:
             self._has_changed.set()
 
     def end(self) -> None:
-        """Let whoever waits look up: nobody follows the tree any more."""
+        """Wake those who wait: the tree is no longer followed."""
         self._has_changed.set()
 
     async def changed(self) -> TreePlace:

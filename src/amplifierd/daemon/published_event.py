@@ -1,4 +1,4 @@
-"""An event on its way to clients: serialised once, framed once, whoever gets it."""
+"""An event on its way to clients: serialised once and framed once for all of them."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ class _RenderProcess:
             else:
                 return html
             finally:
-                if not is_done:  # what it would answer next is not for whoever asks next
+                if not is_done:  # its next answer does not belong to the next request
                     await self.end()
 
     async def _exchange(self, text: bytes) -> str:

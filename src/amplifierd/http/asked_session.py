@@ -1,4 +1,4 @@
-"""Which session a request is about, and who can answer it: whoever holds the session, or anyone who has the store."""
+"""Which session a request is about, and who can answer it: its holder, or any daemon that has the store."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SESSION_HEADERS = ("X-Amplifier-Session", "X-Session-Id", "X-Client-Session-Id")
 _NAMED_BY = tuple(name.lower().encode() for name in SESSION_HEADERS)
 
 _WATCHED = "stream"
-"""Watched by whoever is asked, wherever the session is."""
+"""Watched through the daemon that is asked, wherever the session is."""
 
 _IN_THE_STORE = frozenset(
     {

@@ -82,7 +82,7 @@ class Forwarding:
 
 
 class _Sending:
-    """One request on its way to whoever can answer it."""
+    """One request on its way to a daemon that can answer it."""
 
     def __init__(
         self,
@@ -132,7 +132,7 @@ class _Sending:
         return await self._cluster.destination(self._asked.session_id, loads=self._asked.loads)
 
     async def _here(self) -> Answer | None:
-        """Answer here; returns the answer if it only is that somebody else has the session."""
+        """Answer here; returns the answer if it only says that another daemon has the session."""
         held_back, scope = HeldBack(self._send), self._scope
         if self._was_sent and _KEY in self._headers:  # it may have been done, under the key that it was given here
             others = [(name, value) for name, value in scope["headers"] if name != _KEY.encode()]
@@ -174,7 +174,7 @@ class _Sending:
         await self._unless_lost(to, self._relay(response, held_back))
 
     def _lost(self, error: MemberError) -> Answer:
-        """Return what is said if nobody else is found who answers; a request that may have been done ends here."""
+        """Return what is said if no other daemon answers; a request that may have been done ends here."""
         self._was_sent = self._was_sent or error.was_sent
         if error.was_sent and not self._asked.is_repeatable:
             raise error

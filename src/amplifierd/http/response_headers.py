@@ -37,7 +37,7 @@ _ALWAYS = [
 class ResponseHeaders:
     """Sends the answer to one request, and remembers its status. `origin` may read it, beside the daemon's own.
 
-    `seal` makes the seal of an answer to another member. Whoever asked `for_headers` gets no body.
+    `seal` makes the seal of an answer to another member. A request `for_headers` gets no body.
     """
 
     def __init__(self, send: Send, request_id: str, *, for_headers: bool = False) -> None:

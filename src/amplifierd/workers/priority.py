@@ -1,6 +1,6 @@
 """How workers share busy cores with their daemon: it gets what it needs first, since every client waits for it.
 
-What tools start inherits this, so that a build an agent runs does not slow down whoever watches it.
+What tools start inherits this, so that a build an agent runs does not slow down the people who watch it.
 """
 
 from __future__ import annotations

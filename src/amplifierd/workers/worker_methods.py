@@ -199,7 +199,7 @@ class WorkerMethods:
         except asyncio.CancelledError:
             removed = PromptRemovedError(f"the prompt was taken out of the queue of session {session_id}")
             ended["error"] = described_error(removed)
-        except Exception as error:  # noqa: BLE001 - whatever ended it, whoever waits for it is told
+        except Exception as error:  # noqa: BLE001 - whatever ended it, waiting callers are told
             ended["error"] = described_error(error)
         ended["is_told"] = (session_id, correlation_id) not in self._untold
         self._untold.discard((session_id, correlation_id))
