@@ -14,7 +14,7 @@ import typer
 
 from amplifierd.cluster.standing_alone import HOW_TO_JOIN, STANDS_ALONE
 from amplifierd.daemon.run_file import find_running
-from amplifierd.exceptions import NotReadyError
+from amplifierd.exceptions import MemberError, NotReadyError
 from amplifierd.paths import Paths
 
 app = typer.Typer(help="Daemons that share one store.", no_args_is_help=True, rich_markup_mode=None)
@@ -39,18 +39,18 @@ def status(ctx: typer.Context, as_json: Annotated[bool, typer.Option("--json", h
 def drain(
     ctx: typer.Context,
     member: Annotated[str | None, typer.Argument(help="Its id; by default the daemon of this home.")] = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Return when it has no session any more.")] = False,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Return when it has no session any more; fails if it is shut out before.")
+    ] = False,
 ) -> None:
     """Take a daemon out of service: it ends its turns, and the others have its sessions then."""
     paths: Paths = ctx.obj.paths
     chosen = member or _ask(paths, "/cluster")["member_id"]
     _ask(paths, f"/cluster/members/{chosen}/drain", post=True)
     typer.echo(f"{chosen} begins nothing new")
-    while wait and any(
-        each["member_id"] == chosen and each["state"] == "draining" for each in _ask(paths, "/cluster")["members"]
-    ):
-        time.sleep(_LOOK_S)
     if wait:
+        while not _has_left(paths, chosen):
+            time.sleep(_LOOK_S)
         typer.echo(f"{chosen} has no session any more, and can be stopped")
 
 
@@ -70,6 +70,21 @@ def try_out(
         typer.echo(f"who is there: amplifierd --home {cluster.homes[0].home} cluster status")
         typer.echo("Ctrl-C ends all of them")
         cluster.wait(typer.echo)
+
+
+def _has_left(paths: Paths, member: str) -> bool:
+    """Say whether a member is out of service.
+
+    Raises:
+        MemberError: the others have shut it out instead.
+    """
+    states = [each["state"] for each in _ask(paths, "/cluster")["members"] if each["member_id"] == member]
+    if "fenced" in states:
+        raise MemberError(
+            f"{member} was fenced before it had ended its turns: the others take its sessions over",
+            hint="stop it; what was stored is safe, and a turn that ran there counts as interrupted",
+        )
+    return states in ([], ["left"])
 
 
 def _ask(paths: Paths, path: str, *, post: bool = False) -> dict[str, Any]:
