@@ -29,6 +29,8 @@ SESSION_HEADERS = ("X-Amplifier-Session", "X-Session-Id", "X-Client-Session-Id")
 
 _NAMED_BY = tuple(name.lower().encode() for name in SESSION_HEADERS)
 
+_PARAMETER = re.compile(r"\{\w+\}")
+
 _WATCHED = "stream"
 """Watched through the daemon that is asked, wherever the session is."""
 
@@ -77,6 +79,12 @@ def asked_session(scope: Scope, headers: Headers) -> AskedSession | None:
 
 NEW_WORK = AskedSession("", "session", False, False)
 """A request for something that there is no session for yet."""
+
+
+def is_passed_on(method: str, route: str) -> bool:
+    """Say whether another member may have to answer the requests of a route."""
+    scope = {"method": method, "path": _PARAMETER.sub("any", route)}
+    return asked_session(scope, {_NAMED_BY[0]: b"any"}) is not None or is_new_work(scope)
 
 
 def is_new_work(scope: Scope) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from fastapi import FastAPI
@@ -13,12 +13,17 @@ from pydantic.json_schema import models_json_schema
 
 from amplifierd.daemon.callers import SCOPES
 
+from .asked_session import is_passed_on
 from .dependencies import requires
 from .models import DESCRIPTIONS, USUAL, Problem, problem_response
 from .openai_errors import OpenAIError
 from .problem_answers import OPENAI
+from .routers import API
 
 PUBLIC = frozenset({"/health", "/ready", "/auth/login"})
+_OF_PATHS = ((f"{API}/sessions/{{session_id}}", (404, 409)), (OPENAI, (409,)))
+"""Problems of every path that begins so. A session may not be there, and what is read may be a newer version's."""
+
 _SCHEME = "token"
 _REF = "#/components/schemas/{model}"
 
@@ -49,8 +54,8 @@ def _document(app: FastAPI, routes: Sequence[APIRoute]) -> dict[str, Any]:
     components["securitySchemes"] = {_SCHEME: {"type": "http", "scheme": "bearer"}}
     scopes = {route.unique_id: _asked_for(route.dependant) for route in routes}
     for path, operations in document["paths"].items():
-        for operation in operations.values():
-            _complete(path, operation, scopes.get(operation["operationId"], []))
+        for method, operation in operations.items():
+            _complete(method.upper(), path, operation, scopes.get(operation["operationId"], []))
     return document
 
 
@@ -59,15 +64,24 @@ def _asked_for(dependant: Dependant) -> list[str]:
     return [max(found, key=SCOPES.index)] if found else []
 
 
-def _complete(path: str, operation: dict[str, Any], scopes: list[str]) -> None:
+def _complete(method: str, path: str, operation: dict[str, Any], scopes: list[str]) -> None:
     responses = operation["responses"]
-    for status in USUAL:
+    for status in (*USUAL, *_of_route(method, path)):
         if str(status) not in responses or status == 422:
             responses[str(status)] = problem_response(status)
     if path.startswith(OPENAI):
         responses |= {status: _openai_response(int(status)) for status in responses if int(status) >= 400}
     if path not in PUBLIC:
         operation["security"] = [{_SCHEME: scopes}]
+
+
+def _of_route(method: str, path: str) -> Iterator[int]:
+    """Yield the problems that a route shares with others."""
+    for beginning, statuses in _OF_PATHS:
+        if path.startswith(beginning):
+            yield from statuses
+    if is_passed_on(method, path):
+        yield 502
 
 
 def _openai_response(status: int) -> dict[str, Any]:

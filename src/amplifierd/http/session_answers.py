@@ -10,7 +10,10 @@ from fastapi import Path
 from amplifierd.daemon.daemon import Daemon
 from amplifierd.session_store.record import Activity, SessionRecord
 
-from .models import Page
+from .models import Page, problems
+
+LOADING = problems(502, 504)
+"""The further answers of an endpoint that loads the modules of a session, which may have to be fetched."""
 
 SessionId = Annotated[str, Path(max_length=200, description="the id of a session")]
 

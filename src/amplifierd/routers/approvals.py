@@ -11,7 +11,7 @@ from amplifierd.http.dependencies import Reader, Runner, TheDaemon
 from amplifierd.http.idempotent_route import IdempotentRoute
 from amplifierd.http.models import Answer, Body, problems
 from amplifierd.http.routers import api_router
-from amplifierd.http.session_answers import SessionId
+from amplifierd.http.session_answers import LOADING, SessionId
 
 router = api_router(tags=["approvals"], route_class=IdempotentRoute)
 
@@ -61,7 +61,7 @@ async def list_all_approvals(daemon: TheDaemon, caller: Reader) -> Approvals:
     return Approvals(pending=pending, total=len(pending))
 
 
-@router.get("/sessions/{session_id}/approvals", responses=problems(404))
+@router.get("/sessions/{session_id}/approvals")
 async def list_approvals(daemon: TheDaemon, caller: Reader, session_id: SessionId, all: bool = False) -> Approvals:
     """List the open questions of a session and its sub-agents; `all` adds answered ones."""
     await daemon.access.get(caller, session_id)
@@ -69,7 +69,7 @@ async def list_approvals(daemon: TheDaemon, caller: Reader, session_id: SessionI
     return Approvals(pending=pending, total=len(pending))
 
 
-@router.post("/sessions/{session_id}/approvals/{request_id}", responses=problems(404, 409, 410))
+@router.post("/sessions/{session_id}/approvals/{request_id}", responses={**LOADING, **problems(410)})
 async def answer_approval(
     daemon: TheDaemon, caller: Runner, session_id: SessionId, request_id: RequestId, body: Decision
 ) -> Resolved:

@@ -14,7 +14,7 @@ from amplifierd.collections.home_collections import Collections
 from amplifierd.collections.models import Collection
 from amplifierd.http.dependencies import Admin, TheDaemon, requires
 from amplifierd.http.idempotent_route import IdempotentRoute
-from amplifierd.http.models import Answer, Body
+from amplifierd.http.models import Answer, Body, problems
 from amplifierd.http.operation_answers import STARTED, Wait, operate
 from amplifierd.http.routers import api_router
 from amplifierd.identifiers import ProfileId
@@ -67,7 +67,7 @@ class Pruned(Answer):
     bytes: int
 
 
-@router.get("/status", dependencies=[Depends(requires("read"))])
+@router.get("/status", dependencies=[Depends(requires("read"))], responses=problems(409))
 async def get_cache_status(daemon: TheDaemon) -> CacheStatus:
     """Show the state of the builds according to their locks; `…/profiles/{profile_id}/status` looks closer."""
     collections = await asyncio.to_thread(daemon.home.collections.list)

@@ -104,7 +104,7 @@ class SyncResults(Answer):
     results: dict[str, SyncInfo]
 
 
-@router.get("", dependencies=_READ)
+@router.get("", dependencies=_READ, responses=problems(409))
 async def list_collections(
     daemon: TheDaemon,
     include: Annotated[Literal["profiles"] | None, Query(description="also list the profiles of each")] = None,
@@ -160,7 +160,7 @@ async def sync_collections(
     return await _sync(daemon, caller, None, body or SyncRequest(), wait=wait)
 
 
-@router.get("/{collection_id}", dependencies=_READ, responses=problems(404, 409, 502))
+@router.get("/{collection_id}", dependencies=_READ, responses=problems(404, 409, 502, 504))
 async def get_collection(daemon: TheDaemon, collection_id: str) -> CollectionDetails:
     """Show a collection with everything in it."""
     found = await asyncio.to_thread(daemon.home.collections.get, collection_id)
@@ -171,7 +171,7 @@ async def get_collection(daemon: TheDaemon, collection_id: str) -> CollectionDet
     return CollectionDetails(**_shown(found, with_profiles=True), **inventory)
 
 
-@router.patch("/{collection_id}", dependencies=_ADMIN, responses=problems(404, 409, 502))
+@router.patch("/{collection_id}", dependencies=_ADMIN, responses=problems(404, 409, 502, 504))
 async def change_collection(
     daemon: TheDaemon, request: Request, collection_id: str, body: CollectionChange
 ) -> CollectionInfo:

@@ -12,9 +12,9 @@ from amplifierd.daemon.event_filter import EventFilter
 from amplifierd.daemon.rendered_watch import rendered
 from amplifierd.http.dependencies import Reader, Runner, TheDaemon
 from amplifierd.http.idempotent_route import IdempotentRoute
-from amplifierd.http.models import Answer, Body, PageLimit, PageOffset, problems
+from amplifierd.http.models import Answer, Body, PageLimit, PageOffset
 from amplifierd.http.routers import api_router
-from amplifierd.http.session_answers import SessionId, SessionInfo, shown
+from amplifierd.http.session_answers import LOADING, SessionId, SessionInfo, shown
 from amplifierd.session_store.message_page import Place
 
 from .streams import Patterns
@@ -68,7 +68,7 @@ class StoredEvents(Answer):
     has_more: bool
 
 
-@router.post("/messages", status_code=201, responses=problems(404, 409))
+@router.post("/messages", status_code=201)
 async def append_message(daemon: TheDaemon, caller: Runner, session_id: SessionId, body: NewMessage) -> dict[str, Any]:
     """Add a message to the conversation without running a turn."""
     await daemon.access.get(caller, session_id)
@@ -77,7 +77,7 @@ async def append_message(daemon: TheDaemon, caller: Runner, session_id: SessionI
     return message
 
 
-@router.get("/messages", responses=problems(404))
+@router.get("/messages")
 async def list_messages(
     daemon: TheDaemon,
     caller: Reader,
@@ -106,7 +106,7 @@ async def list_messages(
     )
 
 
-@router.get("/transcript", responses=problems(404))
+@router.get("/transcript")
 async def get_transcript(
     daemon: TheDaemon,
     caller: Reader,
@@ -121,7 +121,7 @@ async def get_transcript(
     return await list_messages(daemon, caller, session_id, limit, before, after, roles, "tools", render)
 
 
-@router.delete("/messages/last", responses=problems(404, 409))
+@router.delete("/messages/last")
 async def delete_last_message(daemon: TheDaemon, caller: Runner, session_id: SessionId) -> DeletedMessage:
     """Remove the last message from the conversation."""
     await daemon.access.get(caller, session_id)
@@ -129,21 +129,21 @@ async def delete_last_message(daemon: TheDaemon, caller: Runner, session_id: Ses
     return DeletedMessage(status="deleted" if deleted else "no_messages", deleted_message=deleted)
 
 
-@router.post("/truncate", responses=problems(404, 409))
+@router.post("/truncate")
 async def truncate(daemon: TheDaemon, caller: Runner, session_id: SessionId, body: Truncation) -> SessionInfo:
     """Drop everything after a turn; 0 drops the whole conversation."""
     await daemon.access.get(caller, session_id)
     return shown(daemon, await daemon.live.perform(session_id, "truncate", turn=body.turn))
 
 
-@router.post("/compact", responses=problems(404, 409))
+@router.post("/compact", responses=LOADING)
 async def compact(daemon: TheDaemon, caller: Runner, session_id: SessionId) -> Compacted:
     """Drop older messages from what the model sees; the session keeps them all."""
     await daemon.access.get(caller, session_id)
     return Compacted(**(await daemon.live.compact(session_id)).to_json())
 
 
-@router.get("/events", responses=problems(404))
+@router.get("/events")
 async def list_events(
     daemon: TheDaemon,
     caller: Reader,

@@ -48,7 +48,7 @@ ProfilePath = Annotated[str, Path(description="`collection/profile`, or `profile
 Raw = Annotated[bool, Query(description="its file, as markdown")]
 
 
-@router.get("", dependencies=_READ)
+@router.get("", dependencies=_READ, responses=problems(409))
 async def list_profiles(
     daemon: TheDaemon,
     collection: Annotated[str | None, Query(description="only those of a collection")] = None,
@@ -137,7 +137,7 @@ async def compile_profile(
     return built
 
 
-@router.get("/{profile_id:path}/status", dependencies=_READ, responses=problems(404, 409, 502))
+@router.get("/{profile_id:path}/status", dependencies=_READ, responses=problems(404, 409, 502, 504))
 async def get_profile_status(
     daemon: TheDaemon,
     profile_id: ProfilePath,

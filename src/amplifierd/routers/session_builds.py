@@ -12,7 +12,7 @@ from amplifierd.builds.origins import single_values
 from amplifierd.daemon.daemon import Daemon
 from amplifierd.exceptions import RequestRefusedError
 from amplifierd.http.dependencies import Reader, TheDaemon
-from amplifierd.http.models import Answer, problems
+from amplifierd.http.models import Answer
 from amplifierd.http.routers import api_router
 from amplifierd.http.session_answers import SessionId
 from amplifierd.session_store.record import SessionRecord
@@ -49,7 +49,7 @@ class NewestBuild(Answer):
     is_told_otherwise: bool = Field(description="whether the newest build has another instruction")
 
 
-@router.get("/lock", responses=problems(404))
+@router.get("/lock")
 async def get_session_lock(daemon: TheDaemon, caller: Reader, session_id: SessionId) -> dict[str, Any]:
     """Show what the build of a session was made of, to the commit."""
     record = await daemon.access.get(caller, session_id)
@@ -59,7 +59,7 @@ async def get_session_lock(daemon: TheDaemon, caller: Reader, session_id: Sessio
     return dict(build.lock.data)
 
 
-@router.get("/explain", responses=problems(404, 409))
+@router.get("/explain")
 async def explain_session(daemon: TheDaemon, caller: Reader, session_id: SessionId) -> ExplainedPlan:
     """Say which file set each value of a session's plan, and what it overrode."""
     record = await daemon.access.get(caller, session_id)
@@ -75,7 +75,7 @@ async def explain_session(daemon: TheDaemon, caller: Reader, session_id: Session
     return ExplainedPlan(session_id=session_id, build_id=build.build_id if build else None, values=values)
 
 
-@router.get("/newest-build", responses=problems(404, 409))
+@router.get("/newest-build")
 async def compare_with_newest(daemon: TheDaemon, caller: Reader, session_id: SessionId) -> NewestBuild:
     """Show what the newest build of its profile would change in a session; compiles nothing."""
     record = await daemon.access.get(caller, session_id)

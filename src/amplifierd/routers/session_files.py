@@ -16,9 +16,9 @@ from starlette.background import BackgroundTask
 from amplifierd.daemon.profile_edits import checked_profile_id
 from amplifierd.http.dependencies import Admin, Reader, Runner, TheDaemon
 from amplifierd.http.idempotent_route import IdempotentRoute
-from amplifierd.http.models import Answer, Body, problems
+from amplifierd.http.models import Answer, Body
 from amplifierd.http.routers import api_router
-from amplifierd.http.session_answers import SessionId, SessionInfo, shown
+from amplifierd.http.session_answers import LOADING, SessionId, SessionInfo, shown
 
 router = api_router("/sessions", tags=["sessions"], route_class=IdempotentRoute)
 
@@ -75,7 +75,7 @@ class Imported(Answer):
     verified: bool
 
 
-@router.get("/{session_id}/changes", responses=problems(404, 409))
+@router.get("/{session_id}/changes")
 async def get_changes(daemon: TheDaemon, caller: Reader, session_id: SessionId, turn: Turn) -> TurnChanges:
     """Show what a turn changed in the working directory, with a diff."""
     await daemon.access.get(caller, session_id)
@@ -83,7 +83,7 @@ async def get_changes(daemon: TheDaemon, caller: Reader, session_id: SessionId, 
     return TurnChanges(turn=turn, **asdict(changes))
 
 
-@router.post("/{session_id}/undo", responses=problems(404, 409))
+@router.post("/{session_id}/undo")
 async def undo(daemon: TheDaemon, caller: Runner, session_id: SessionId, body: Undo) -> Undone:
     """Undo a turn: in the files, in the conversation, or both."""
     await daemon.access.get(caller, session_id)
@@ -95,7 +95,7 @@ async def undo(daemon: TheDaemon, caller: Runner, session_id: SessionId, body: U
     )
 
 
-@router.post("/{session_id}/replay", responses=problems(404, 409, 502))
+@router.post("/{session_id}/replay", responses=LOADING)
 async def replay(daemon: TheDaemon, caller: Runner, session_id: SessionId, body: Replay) -> dict[str, Any]:
     """Replay a recorded session without models and tools, and say where it first differs."""
     await daemon.access.get(caller, session_id)
@@ -104,7 +104,7 @@ async def replay(daemon: TheDaemon, caller: Runner, session_id: SessionId, body:
     return await daemon.live.replay(session_id, profile=body.profile_name, bundle=body.bundle_uri, plan=body.mount_plan)
 
 
-@router.get("/{session_id}/export", response_class=FileResponse, responses={**_ONE_FILE, **problems(404)})
+@router.get("/{session_id}/export", response_class=FileResponse, responses=_ONE_FILE)
 async def export(daemon: TheDaemon, caller: Reader, session_id: SessionId, mask_messages: bool = False) -> FileResponse:
     """Download a session and its children as one signed file."""
     await daemon.access.get(caller, session_id)

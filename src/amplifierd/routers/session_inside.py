@@ -11,9 +11,9 @@ from pydantic import Field
 from amplifierd.daemon.callers import Caller
 from amplifierd.daemon.daemon import Daemon
 from amplifierd.http.dependencies import Reader, Runner, TheDaemon
-from amplifierd.http.models import Answer, Page, PageLimit, PageOffset, paged, problems
+from amplifierd.http.models import Answer, Page, PageLimit, PageOffset, paged
 from amplifierd.http.routers import api_router
-from amplifierd.http.session_answers import SessionId
+from amplifierd.http.session_answers import LOADING, SessionId
 from amplifierd.live_sessions import Part
 from amplifierd.plans.conversion import Form
 
@@ -56,7 +56,7 @@ class RequestPage(Page):
     requests: list[RequestSummary]
 
 
-@router.get("/mount-plan", responses=problems(404, 409))
+@router.get("/mount-plan")
 async def get_plan(
     daemon: TheDaemon, caller: Reader, session_id: SessionId, form: Form | None = None
 ) -> dict[str, Any]:
@@ -66,13 +66,13 @@ async def get_plan(
     return plan if form is None else await asyncio.to_thread(daemon.home.plans.convert, plan, form)
 
 
-@router.get("/config", responses=problems(404, 409))
+@router.get("/config")
 async def get_config(daemon: TheDaemon, caller: Reader, session_id: SessionId) -> dict[str, Any]:
     """Show the stored plan of a session."""
     return await get_plan(daemon, caller, session_id)
 
 
-@router.get("/modules", responses=problems(404, 409))
+@router.get("/modules", responses=LOADING)
 async def list_modules(
     daemon: TheDaemon, caller: Runner, session_id: SessionId, limit: PageLimit = 100, offset: PageOffset = 0
 ) -> ModulePage:
@@ -80,7 +80,7 @@ async def list_modules(
     return ModulePage(**await _inspected(daemon, caller, session_id, "modules", limit, offset))
 
 
-@router.get("/tools", responses=problems(404, 409))
+@router.get("/tools", responses=LOADING)
 async def list_tools(
     daemon: TheDaemon, caller: Runner, session_id: SessionId, limit: PageLimit = 100, offset: PageOffset = 0
 ) -> ToolPage:
@@ -88,7 +88,7 @@ async def list_tools(
     return ToolPage(**await _inspected(daemon, caller, session_id, "tools", limit, offset))
 
 
-@router.get("/hooks", responses=problems(404, 409))
+@router.get("/hooks", responses=LOADING)
 async def list_hooks(
     daemon: TheDaemon, caller: Runner, session_id: SessionId, limit: PageLimit = 100, offset: PageOffset = 0
 ) -> HookPage:
@@ -96,7 +96,7 @@ async def list_hooks(
     return HookPage(**await _inspected(daemon, caller, session_id, "hooks", limit, offset))
 
 
-@router.get("/capabilities", responses=problems(404, 409))
+@router.get("/capabilities", responses=LOADING)
 async def list_capabilities(
     daemon: TheDaemon, caller: Runner, session_id: SessionId, limit: PageLimit = 100, offset: PageOffset = 0
 ) -> CapabilityPage:
@@ -104,7 +104,7 @@ async def list_capabilities(
     return CapabilityPage(**await _inspected(daemon, caller, session_id, "capabilities", limit, offset))
 
 
-@router.get("/agents", responses=problems(404, 409))
+@router.get("/agents", responses=LOADING)
 async def list_agents(
     daemon: TheDaemon, caller: Runner, session_id: SessionId, limit: PageLimit = 100, offset: PageOffset = 0
 ) -> AgentPage:
@@ -112,7 +112,7 @@ async def list_agents(
     return AgentPage(**await _inspected(daemon, caller, session_id, "agents", limit, offset))
 
 
-@router.get("/requests", responses=problems(404))
+@router.get("/requests")
 async def list_requests(
     daemon: TheDaemon, caller: Reader, session_id: SessionId, limit: PageLimit = 100, offset: PageOffset = 0
 ) -> RequestPage:
@@ -136,7 +136,7 @@ async def list_requests(
     return RequestPage(requests=requests, **facts)
 
 
-@router.get("/requests/{request_id}", responses=problems(404))
+@router.get("/requests/{request_id}")
 async def get_request(
     daemon: TheDaemon, caller: Reader, session_id: SessionId, request_id: Annotated[str, Path(max_length=200)]
 ) -> dict[str, Any]:

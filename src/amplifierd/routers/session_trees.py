@@ -14,9 +14,9 @@ from amplifierd.daemon.profile_edits import checked_profile_id
 from amplifierd.exceptions import InvalidTurnError, RequestRefusedError, SessionNotFoundError
 from amplifierd.http.dependencies import Reader, Runner, TheDaemon
 from amplifierd.http.idempotent_route import IdempotentRoute
-from amplifierd.http.models import Answer, Body, PageLimit, PageOffset, page_facts, problems
+from amplifierd.http.models import Answer, Body, PageLimit, PageOffset, page_facts
 from amplifierd.http.routers import api_router
-from amplifierd.http.session_answers import SessionId, SessionInfo, SessionPage, all_shown, shown
+from amplifierd.http.session_answers import LOADING, SessionId, SessionInfo, SessionPage, all_shown, shown
 from amplifierd.session_store.protocol import Message, SessionQuery, StoredEvent
 from amplifierd.session_store.record import SessionRecord
 from amplifierd.sessions.transcript import last_turn
@@ -107,7 +107,7 @@ class Tree(Answer):
     children: list[Tree]
 
 
-@router.post("/change-profile", responses=problems(404, 409, 502))
+@router.post("/change-profile", responses=LOADING)
 async def change_profile(daemon: TheDaemon, caller: Runner, session_id: SessionId, body: ProfileChange) -> SessionInfo:
     """Switch to another profile, or to the newest build of the same, after the running turn."""
     await daemon.access.get(caller, session_id)
@@ -116,7 +116,7 @@ async def change_profile(daemon: TheDaemon, caller: Runner, session_id: SessionI
     return shown(daemon, record)
 
 
-@router.post("/change-agent", responses=problems(404, 409))
+@router.post("/change-agent", responses=LOADING)
 async def change_agent(daemon: TheDaemon, caller: Runner, session_id: SessionId, body: AgentChange) -> SessionInfo:
     """Switch to another provider, model, effort or number of iterations, after the running turn."""
     await daemon.access.get(caller, session_id)
@@ -129,7 +129,7 @@ async def change_agent(daemon: TheDaemon, caller: Runner, session_id: SessionId,
     return shown(daemon, record)
 
 
-@router.post("/clone", status_code=201, responses=problems(404))
+@router.post("/clone", status_code=201)
 async def clone_session(
     daemon: TheDaemon, caller: Runner, session_id: SessionId, body: Clone | None = None
 ) -> SessionInfo:
@@ -138,7 +138,7 @@ async def clone_session(
     return shown(daemon, await daemon.home.sessions.clone(session_id, body.name if body else None))
 
 
-@router.post("/fork", status_code=201, responses=problems(404))
+@router.post("/fork", status_code=201, responses=LOADING)
 async def fork_session(daemon: TheDaemon, caller: Runner, session_id: SessionId, body: Fork | None = None) -> Forked:
     """Create a session that continues from a turn of another, by default its last."""
     body = body or Fork()
@@ -149,7 +149,7 @@ async def fork_session(daemon: TheDaemon, caller: Runner, session_id: SessionId,
     return Forked.model_validate(forked)
 
 
-@router.get("/fork/preview", responses=problems(404))
+@router.get("/fork/preview")
 async def preview_fork(
     daemon: TheDaemon, caller: Reader, session_id: SessionId, turn: Annotated[int | None, Query(ge=1)] = None
 ) -> Preview:
@@ -164,7 +164,7 @@ async def preview_fork(
     return Preview(turn=at, max_turns=latest, message_count=len(kept), messages=kept)
 
 
-@router.get("/turns", responses=problems(404))
+@router.get("/turns")
 async def list_turns(daemon: TheDaemon, caller: Reader, session_id: SessionId) -> Turns:
     """List the turns of a session with their prompts, results and usage."""
     await daemon.access.get(caller, session_id)
@@ -179,7 +179,7 @@ async def list_turns(daemon: TheDaemon, caller: Reader, session_id: SessionId) -
     return Turns(turns=turns, total=len(turns))
 
 
-@router.get("/lineage", responses=problems(404))
+@router.get("/lineage")
 async def get_lineage(daemon: TheDaemon, caller: Reader, session_id: SessionId) -> Lineage:
     """List the ancestors of a session, the root first."""
     record = await daemon.access.get(caller, session_id)
@@ -193,7 +193,7 @@ async def get_lineage(daemon: TheDaemon, caller: Reader, session_id: SessionId) 
     return Lineage(ancestors=await all_shown(daemon, ancestors), total=len(ancestors))
 
 
-@router.get("/forks", responses=problems(404))
+@router.get("/forks")
 async def list_forks(
     daemon: TheDaemon, caller: Reader, session_id: SessionId, limit: PageLimit = 100, offset: PageOffset = 0
 ) -> SessionPage:
@@ -206,7 +206,7 @@ async def list_forks(
     )
 
 
-@router.get("/tree", responses=problems(404))
+@router.get("/tree")
 async def get_tree(daemon: TheDaemon, caller: Reader, session_id: SessionId) -> Tree:
     """Show a session with everything below it."""
     record = await daemon.access.get(caller, session_id)

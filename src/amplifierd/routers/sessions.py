@@ -16,7 +16,7 @@ from amplifierd.http.dependencies import Admin, Reader, Runner, TheDaemon
 from amplifierd.http.idempotent_route import IdempotentRoute
 from amplifierd.http.models import Answer, Body, PageLimit, PageOffset, page_facts, problems
 from amplifierd.http.routers import api_router
-from amplifierd.http.session_answers import SessionId, SessionInfo, SessionPage, all_shown, shown
+from amplifierd.http.session_answers import LOADING, SessionId, SessionInfo, SessionPage, all_shown, shown
 from amplifierd.limits import Limits
 from amplifierd.live_sessions import LoadedState
 from amplifierd.plans.conversion import Form
@@ -123,7 +123,7 @@ class Removed(Answer):
     removed: list[str]
 
 
-@router.post("", status_code=201, responses=problems(404, 409, 502, 503))
+@router.post("", status_code=201, responses={**LOADING, **problems(404)})
 async def create_session(
     daemon: TheDaemon, caller: Runner, response: Response, body: NewSession | None = None
 ) -> LoadedSession:
@@ -260,13 +260,13 @@ async def clean_up(daemon: TheDaemon, caller: Admin, body: Cleanup | None = None
     return Removed(removed_count=len(removed), removed=[*removed])
 
 
-@router.get("/{session_id}", responses=problems(404))
+@router.get("/{session_id}")
 async def get_session(daemon: TheDaemon, caller: Reader, session_id: SessionId) -> SessionInfo:
     """Show a session."""
     return shown(daemon, await daemon.access.get(caller, session_id))
 
 
-@router.patch("/{session_id}", responses=problems(404, 409))
+@router.patch("/{session_id}")
 async def change_session(daemon: TheDaemon, caller: Runner, session_id: SessionId, body: SessionChange) -> SessionInfo:
     """Change a session's record, or end it."""
     record = await daemon.access.get(caller, session_id)
@@ -286,7 +286,7 @@ async def change_session(daemon: TheDaemon, caller: Runner, session_id: SessionI
     return shown(daemon, record)
 
 
-@router.delete("/{session_id}", status_code=204, responses=problems(404, 409))
+@router.delete("/{session_id}", status_code=204)
 async def delete_session(
     daemon: TheDaemon, caller: Runner, session_id: SessionId, force: bool = False, forever: bool = False
 ) -> None:
@@ -295,7 +295,7 @@ async def delete_session(
     await daemon.live.perform(session_id, "delete", force=force, forever=forever)
 
 
-@router.post("/{session_id}/start", status_code=204, responses=problems(404, 409))
+@router.post("/{session_id}/start", status_code=204, responses=LOADING)
 async def start_session(daemon: TheDaemon, caller: Runner, session_id: SessionId) -> None:
     """Start a session that was created with `start: false`."""
     record = await daemon.access.get(caller, session_id)
@@ -305,7 +305,7 @@ async def start_session(daemon: TheDaemon, caller: Runner, session_id: SessionId
         raise SessionStateError(f"session {session_id} is {record.status}", hint="it can be resumed")
 
 
-@router.post("/{session_id}/resume", responses=problems(404, 409))
+@router.post("/{session_id}/resume", responses=LOADING)
 async def resume_session(daemon: TheDaemon, caller: Runner, session_id: SessionId) -> ResumedSession:
     """Load a session, and make it active again if it had ended."""
     await daemon.access.get(caller, session_id)

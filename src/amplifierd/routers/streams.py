@@ -31,7 +31,12 @@ Rendered = Annotated[Literal["html"] | None, Query(description="`html`: messages
 Watched = Annotated[list[str] | None, Query(description="only these sessions, and what is below them")]
 
 
-@router.get("/events", status_code=200, response_class=EventStreamResponse, responses=STREAMED)
+@router.get(
+    "/events",
+    status_code=200,
+    response_class=EventStreamResponse,
+    responses={**STREAMED, **problems(404, 409)},
+)
 async def watch_all(
     daemon: TheDaemon,
     caller: Reader,
@@ -65,7 +70,7 @@ async def watch_all(
     "/sessions/{session_id}/stream",
     status_code=200,
     response_class=EventStreamResponse,
-    responses={**STREAMED, **problems(404)},
+    responses=STREAMED,
     tags=["sessions"],
 )
 async def watch_session(

@@ -166,7 +166,7 @@ async def docs(request: Request) -> HTMLResponse:
     return HTMLResponse(documentation_page(await asyncio.to_thread(request.app.openapi)))
 
 
-@router.get("/status", dependencies=[Depends(requires("read"))])
+@router.get("/status", dependencies=[Depends(requires("read"))], responses=problems(409))
 async def status(daemon: TheDaemon, request: Request) -> Status:
     """Show the state of the daemon: what it has, what it is doing, and warnings."""
     counted = await asyncio.to_thread(_counted, daemon)

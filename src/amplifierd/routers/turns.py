@@ -21,15 +21,13 @@ from amplifierd.http.idempotent_route import IdempotentRoute, SubmittingRoute, n
 from amplifierd.http.models import Answer, Body, problems
 from amplifierd.http.problem_answers import problem_answer
 from amplifierd.http.routers import api_router
-from amplifierd.http.session_answers import SessionId
+from amplifierd.http.session_answers import LOADING, SessionId
 from amplifierd.http.turn_stream import turn_stream
 from amplifierd.live_sessions import SubmittedTurn, TurnRequest
 from amplifierd.session_store.record import SessionRecord
 
 router = api_router("/sessions/{session_id}", tags=["turns"], route_class=IdempotentRoute)
 submissions = api_router("/sessions/{session_id}", tags=["turns"], route_class=SubmittingRoute)
-
-_REFUSALS = problems(404, 409, 429, 499, 502, 503, 504)
 
 
 class Image(Body):
@@ -137,7 +135,12 @@ class RemovedPrompt(Answer):
 @submissions.post(
     "/execute",
     response_model=TurnAnswer,
-    responses={200: {"content": {MEDIA_TYPE: {"schema": {"type": "string"}}}}, **_REFUSALS},
+    responses={
+        200: {"content": {MEDIA_TYPE: {"schema": {"type": "string"}}}},
+        202: {"model": Accepted, "description": "Its events were asked for before, with the same key"},
+        **LOADING,
+        **problems(499),
+    },
 )
 async def execute(daemon: TheDaemon, caller: Runner, session_id: SessionId, body: Execution, request: Request) -> Any:
     """Run a prompt and wait for the end of its turn. With `Accept: text/event-stream`, stream the turn's events.
@@ -155,7 +158,7 @@ async def execute(daemon: TheDaemon, caller: Runner, session_id: SessionId, body
     return TurnAnswer.model_validate(result)
 
 
-@submissions.post("/execute/stream", status_code=202, responses=problems(404, 409, 429, 502, 503))
+@submissions.post("/execute/stream", status_code=202, responses=LOADING)
 async def submit(
     daemon: TheDaemon, caller: Runner, session_id: SessionId, body: Execution, request: Request
 ) -> Accepted:
@@ -167,28 +170,28 @@ async def submit(
     return _accepted(submitted, await _beginning(daemon, submitted, after))
 
 
-@router.post("/steer", status_code=202, responses=problems(404, 409))
+@router.post("/steer", status_code=202, responses=LOADING)
 async def steer(daemon: TheDaemon, caller: Runner, session_id: SessionId, body: Steering) -> Steered:
     """Send a text to the running turn, before its next provider call."""
     await daemon.access.get(caller, session_id)
     return Steered.model_validate(await daemon.live.steer(session_id, body.content))
 
 
-@router.post("/cancel", responses=problems(404))
+@router.post("/cancel")
 async def cancel(daemon: TheDaemon, caller: Runner, session_id: SessionId, body: Cancel | None = None) -> Cancelled:
     """Stop the running turn once its tools are done; at once with `immediate`, or when called twice."""
     await daemon.access.get(caller, session_id)
     return Cancelled.model_validate(await daemon.live.cancel(session_id, immediate=body is not None and body.immediate))
 
 
-@router.get("/cancel", responses=problems(404))
+@router.get("/cancel")
 async def get_cancellation(daemon: TheDaemon, caller: Reader, session_id: SessionId) -> Cancellation:
     """Show the progress of cancelling the running turn."""
     await daemon.access.get(caller, session_id)
     return Cancellation.model_validate(await daemon.live.cancellation(session_id))
 
 
-@router.get("/queue", responses=problems(404))
+@router.get("/queue")
 async def list_queue(daemon: TheDaemon, caller: Reader, session_id: SessionId) -> Queue:
     """List the queued prompts."""
     await daemon.access.get(caller, session_id)
@@ -196,7 +199,7 @@ async def list_queue(daemon: TheDaemon, caller: Reader, session_id: SessionId) -
     return Queue(queue=list(found.prompts), held=found.held, total=len(found.prompts))
 
 
-@router.delete("/queue/{position}", responses=problems(404, 409))
+@router.delete("/queue/{position}", responses=LOADING)
 async def remove_queued(
     daemon: TheDaemon, caller: Runner, session_id: SessionId, position: Annotated[int, Path(ge=1, le=10_000)]
 ) -> RemovedPrompt:

@@ -82,7 +82,7 @@ async def validate_plan(daemon: TheDaemon, body: PlanBody) -> PlanVerdict:
     )
 
 
-@router.post("/module", responses=problems(404, 502))
+@router.post("/module", responses=problems(404, 502, 504))
 async def validate_module(daemon: TheDaemon, caller: Admin, request: Request, body: ModuleBody) -> Verdict:
     """Import and mount a module in a process of its own, and check it against the contract of its type.
 

@@ -20,7 +20,10 @@ PROFILE = f"---\nprofile: {{name: sample, version: 1.0.0, schema_version: 2, ext
 
 @dataclass(frozen=True)
 class Operation:
-    """One method of one path. `in_query` are its texts there, `numbers` the rest, `fields` the texts of its body."""
+    """One method of one path. `in_query` are its texts there, `numbers` the rest, `fields` the texts of its body.
+
+    `misfits` has, by the fields of its body, values that they cannot have, and `required` those that it needs.
+    """
 
     method: str
     path: str
@@ -30,6 +33,8 @@ class Operation:
     numbers: tuple[str, ...]
     fields: tuple[str, ...]
     statuses: frozenset[int]
+    misfits: Mapping[str, Any]
+    required: tuple[str, ...]
     takes_body: bool
     takes_key: bool
 
@@ -74,6 +79,8 @@ def _operation(method: str, path: str, facts: Mapping[str, Any], schemas: Mappin
         tuple(each["name"] for each in parameters if each["in"] == "query" and not _is_text(each["schema"])),
         tuple(_texts(body, schemas)) if body else (),
         frozenset(map(int, facts["responses"])),
+        _misfits(body, schemas) if body else {},
+        _required(body, schemas) if body else (),
         body is not None,
         any(each["name"] == "Idempotency-Key" for each in parameters),
     )
@@ -89,6 +96,34 @@ def _texts(schema: Mapping[str, Any], schemas: Mapping[str, Any]) -> list[str]:
                 found.append(name)
             found += [f"{name}.{inner}" for inner in _texts(value, schemas)]
     return found
+
+
+def _misfits(body: Mapping[str, Any], schemas: Mapping[str, Any]) -> dict[str, Any]:
+    values = {"object": {"a": "surprise"}, "array": ["a surprise"], "string": "a surprise", "boolean": True}
+    fields = _whole(body, schemas).get("properties", {})
+    types = {name: _types(schema, schemas) for name, schema in fields.items()}
+    return {
+        name: next(value for kind, value in values.items() if kind not in allowed)
+        for name, allowed in types.items()
+        if None not in allowed
+    }
+
+
+def _required(body: Mapping[str, Any], schemas: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(_whole(body, schemas).get("required", ()))
+
+
+def _types(schema: Mapping[str, Any], schemas: Mapping[str, Any]) -> set[str | None]:
+    """Return what a value may be; None stands for anything."""
+    choices = schema.get("anyOf") or [schema]
+    return {_whole(choice, schemas).get("type") for choice in choices}
+
+
+def _whole(schema: Mapping[str, Any], schemas: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a schema that another one only names; of a body that may be left out, that of the body."""
+    named = next((choice for choice in (schema, *schema.get("anyOf", ())) if "$ref" in choice), None)
+    whole: Mapping[str, Any] = schemas[named["$ref"].rpartition("/")[2]] if named else schema
+    return whole
 
 
 def _is_text(schema: Mapping[str, Any]) -> bool:

@@ -7,10 +7,9 @@ from urllib.parse import urlencode
 
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
+from world import World
 
 from amplifierd.app import create_app
-
-from .conftest import World
 
 PATH = "/api/v1/events"
 OURS = {"authorization", "cookie", "host", "content-length"}

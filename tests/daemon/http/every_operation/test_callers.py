@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from api_operations import bodies
-
-from .conftest import World
+from world import World
 
 CALLERS = {"read": "reader", "run": "runner"}
 

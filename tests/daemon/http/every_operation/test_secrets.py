@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from api_operations import API, bodies
-
-from .conftest import CANARIES, World
+from world import CANARIES, World
 
 
 def test_the_home_has_secrets_only_where_people_and_the_key_store_put_them(world: World) -> None:

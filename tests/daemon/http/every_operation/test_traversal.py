@@ -9,8 +9,7 @@ from urllib.parse import quote
 
 import pytest
 from api_operations import PATHS, Operation, bodies
-
-from .conftest import Answer, World
+from world import Answer, World
 
 NAMES = {
     *PATHS,
