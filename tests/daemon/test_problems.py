@@ -62,7 +62,7 @@ def test_every_problem_has_its_word_and_its_status() -> None:
 
     assert known == {(word, status) for status, words in STATUSES.items() for word in words.split()}
     assert {kind: find_problem(kind("it failed")).code for kind in OF_PROVIDERS} == OF_PROVIDERS
-    assert problem_document(BudgetExhaustedError("all is used up"))["retryable"] is False
+    assert PROBLEMS[BudgetExhaustedError].retryable is False
 
 
 @pytest.mark.parametrize("error", [KeyError("/srv/secret/file"), RuntimeError("broken at /srv/app/x.py"), OSError(5)])
