@@ -59,10 +59,12 @@ def test_any_member_answers_any_request(members: Members) -> None:
         assert member.api.get(f"/operations/{started}").json()["id"] == started
         assert started in [each["id"] for each in member.api.get("/operations").json()["operations"]]
     asked = {"model": "any", "messages": [{"role": "user", "content": "d"}], "stream": True}
-    url, headers = three.process.url, {**three.api.headers, "X-Amplifier-Session": session_id}
-    completed = httpx2.post(f"{url}/v1/chat/completions", json=asked, headers=headers, timeout=60)
-    assert "Third." in completed.text
-    assert completed.text.endswith("data: [DONE]\n\n")
+    named = {"X-Amplifier-Session": session_id, "Idempotency-Key": "completed"}
+    for member in (three, *members):
+        url, headers = member.process.url, {**member.api.headers, **named}
+        completed = httpx2.post(f"{url}/v1/chat/completions", json=asked, headers=headers, timeout=60)
+        assert "Third." in completed.text
+        assert completed.text.endswith("data: [DONE]\n\n")
 
     key = {"Idempotency-Key": "once"}
     answers = [each.api.post(f"/sessions/{session_id}/execute", json={"prompt": "c"}, headers=key) for each in members]
