@@ -205,7 +205,7 @@ def logs(
 @services.command("install")
 def install_service(ctx: typer.Context) -> None:
     """Write a systemd user unit, enable it and start it."""
-    file = service.install(ctx.obj.paths)
+    file = service.install(ctx.obj.paths, ctx.obj.config)
     typer.echo(f"wrote {file}")
     if not service.is_running_systemd():
         typer.echo("systemd does not run here: enable it yourself with systemctl --user enable --now amplifierd")

@@ -21,7 +21,7 @@ After=network.target
 [Service]
 Type=exec
 Environment="AMPLIFIERD_HOME={home}"
-ExecStart="{python}" -m amplifierd serve
+ExecStart="{python}" -m amplifierd{config} serve
 Restart=on-failure
 RestartPreventExitStatus=2 3 4 98
 TimeoutStopSec=90
@@ -38,8 +38,8 @@ def unit_file() -> Path:
     return Path(root) / "systemd" / "user" / UNIT
 
 
-def install(paths: Paths) -> Path:
-    """Write the unit, and start it where systemd runs.
+def install(paths: Paths, config: Path | None = None) -> Path:
+    """Write the unit of a home, with its settings file if that is another than its own, and start it where systemd runs.
 
     Raises:
         SettingsError: systemd refuses it.
@@ -47,7 +47,8 @@ def install(paths: Paths) -> Path:
     file = unit_file()
     file.parent.mkdir(parents=True, exist_ok=True)
     home, python = (_escaped(str(part)) for part in (paths.home, sys.executable))
-    file.write_text(_TEXT.format(home=home, python=python), encoding="utf-8")
+    settings = f' --config "{_escaped(str(config.absolute()))}"' if config else ""
+    file.write_text(_TEXT.format(home=home, python=python, config=settings), encoding="utf-8")
     _systemctl("daemon-reload")
     _systemctl("enable", "--now", UNIT)
     return file

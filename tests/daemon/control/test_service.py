@@ -38,6 +38,24 @@ def systemd(tmp_path: Path, unit: Path) -> Callable[[int], list[str]]:
     return systemd
 
 
+def _read(unit: Path) -> dict[str, dict[str, str]]:
+    """Return what a unit says, by section."""
+    written = configparser.ConfigParser(interpolation=None)
+    written.optionxform = str  # type: ignore[assignment,method-assign] # as the module's documentation has it
+    written.read(unit)
+    return {
+        name: {key: value.replace("%%", "%") for key, value in written[name].items()} for name in written.sections()
+    }
+
+
+def test_a_service_uses_the_settings_file_that_was_named(unit: Path, tmp_path: Path) -> None:
+    settings = tmp_path / "my settings.yaml"
+
+    assert main(["--config", str(settings), "service", "install"]) == 0
+
+    assert shlex.split(_read(unit)["Service"]["ExecStart"])[3:] == ["--config", str(settings), "serve"]
+
+
 def test_without_systemd_the_unit_is_written_and_says_how_it_is_used(
     unit: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -48,12 +66,9 @@ def test_without_systemd_the_unit_is_written_and_says_how_it_is_used(
     said = capsys.readouterr().out
     assert f"wrote {unit}" in said
     assert "systemctl --user enable --now amplifierd" in said
-    written = configparser.ConfigParser(interpolation=None)
-    written.optionxform = str  # type: ignore[assignment,method-assign] # as the module's documentation has it
-    written.read(unit)
-    service = {key: value.replace("%%", "%") for key, value in written["Service"].items()}
-    assert shlex.split(service["ExecStart"]) == [sys.executable, "-m", "amplifierd", "serve"]
-    assert shlex.split(service["Environment"]) == [f"AMPLIFIERD_HOME={home}"]
+    written = _read(unit)
+    assert shlex.split(written["Service"]["ExecStart"]) == [sys.executable, "-m", "amplifierd", "serve"]
+    assert shlex.split(written["Service"]["Environment"]) == [f"AMPLIFIERD_HOME={home}"]
     assert written["Install"]["WantedBy"] == "default.target"
 
     for answer in (f"removed {unit}", "there is no unit"):
