@@ -39,7 +39,7 @@ def unit_file() -> Path:
 
 
 def install(paths: Paths, config: Path | None = None) -> Path:
-    """Write the unit of a home, with its settings file if that is another than its own, and start it where systemd runs.
+    """Write the unit of a home, with the settings file to use if it is not its own, and start it where systemd runs.
 
     Raises:
         SettingsError: systemd refuses it.
