@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _TELL_S = 2.0
+_AGAIN_S = 1.0
 _ROOTS_KNOWN = 10_000
 _SLACK = 2.0
 """How many turns more than another member this one may run before it sends sessions there."""
@@ -109,10 +110,18 @@ class Cluster:
         self._tasks.append(asyncio.create_task(self._come_back()))
 
     async def _come_back(self) -> None:
-        """Give up what the others took, and be a member again."""
+        """Give up what the others took, and be a member again as soon as the store is there."""
         await self._on_fenced()
-        if not self.is_out:
-            await self._join()
+        while not self.is_out:
+            try:
+                await self._join()
+            except StoreUnavailableError as error:
+                logger.warning("the cluster is not joined again yet: %s", error)
+                await asyncio.sleep(_AGAIN_S)
+                continue
+            if self.is_out:  # it was to take on nothing any more while it joined
+                await self.store.members.leave()
+            return
 
     async def _tell(self) -> None:
         """Say how busy this daemon is, and let go of the ways to members that are gone."""
