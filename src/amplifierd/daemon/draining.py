@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from amplifier_core.exceptions import AmplifierError
+from amplifierd.exceptions import MemberFencedError
 
 if TYPE_CHECKING:
     from .daemon import Daemon
 
 logger = logging.getLogger(__name__)
+
+_AGAIN_S = 1.0
 
 
 class Draining:
@@ -36,14 +40,32 @@ class Draining:
         assert cluster is not None
         logger.info("the daemon is taken out of service")
         daemon.phase = "draining"
+        steps = (
+            *(cluster.set_draining, daemon.upkeep.stop, daemon.turns.drain, daemon.live.drain, daemon.live.release),
+            cluster.leave,
+        )
         try:
-            await cluster.set_draining()
-            await daemon.upkeep.stop()
-            await daemon.turns.drain()
-            await daemon.live.drain()
-            await daemon.live.release()
-            await cluster.leave()
-        except AmplifierError as error:
-            logger.warning("the daemon could not be taken out of service: %s", error)
+            for step in steps:
+                await _until_done(step)
+        except MemberFencedError as error:
+            logger.warning("the daemon was fenced while it was taken out of service: %s", error)
         else:
             logger.info("the daemon is out of service: it has no session any more")
+
+
+async def _until_done(step: Callable[[], Awaitable[None]]) -> None:
+    """Take a step, however often the store or a worker fails it.
+
+    Raises:
+        MemberFencedError: the others have taken everything already.
+    """
+    while True:
+        try:
+            await step()
+        except MemberFencedError:
+            raise
+        except (AmplifierError, OSError) as error:
+            logger.warning("the daemon is not out of service yet: %s", error)
+            await asyncio.sleep(_AGAIN_S)
+        else:
+            return
