@@ -63,6 +63,8 @@ _MOMENT_S = 0.5
 _PATIENCE_S = 5.0
 _FETCH_PATIENCE_S = 2.0
 _TELL_S = 2.0
+_AGAIN_S = 2.0
+_TURNS = "interrupted turns"
 
 
 class Daemon:
@@ -105,7 +107,8 @@ class Daemon:
         self.draining = Draining(self)
         self._started = time.monotonic()
         self._coming_up: asyncio.Task[None] | None = None
-        self._extracting: asyncio.Task[None] | None = None
+        self._extracting: asyncio.Task[bool] | None = None
+        self._starting_turns: asyncio.Task[None] | None = None
         self._is_ready = asyncio.Event()
 
     def _show_metrics(self) -> None:
@@ -211,15 +214,16 @@ class Daemon:
             self._show_cluster_metrics(cluster)
 
     async def _come_up(self) -> None:
-        """Take every step; one that fails is a warning and keeps the others from nothing."""
+        """Take every step; one that fails is a warning and keeps the others from nothing. Turns are started again."""
         steps: list[tuple[str, Callable[[], Awaitable[object]]]] = [
             ("collections", self._extract_collections),
             ("session index", self._open_index),
             ("completions", lambda: remove_left_completions(self.home.sessions)),
-            ("interrupted turns", self.turns.start),
         ]
         for name, step in steps:
             await self._take(name, step)
+        if not await self._take(_TURNS, self.turns.start):
+            self._starting_turns = asyncio.create_task(self._keep_starting_turns())
         self.step = ""
         if self.phase == "starting":
             self.phase = "ready"
@@ -266,19 +270,33 @@ class Daemon:
     async def _open_index(self) -> None:
         await asyncio.to_thread(self.home.sessions.list, limit=1)
 
-    async def _take(self, name: str, step: Callable[[], Awaitable[object]]) -> None:
+    async def _take(self, name: str, step: Callable[[], Awaitable[object]]) -> bool:
         self.step = name
         try:
             await step()
         except (AmplifierError, OSError, ValueError) as error:
             logger.warning("%s failed: %s", name, error)
             self.warnings.append(f"{name}: {error}")
+            return False
+        return True
+
+    async def _keep_starting_turns(self) -> None:
+        """Try until turns run, which could not be started when the daemon came up; the warning lasts until then."""
+        is_started = False
+        while not is_started:
+            await asyncio.sleep(_AGAIN_S)
+            self.warnings[:] = [warning for warning in self.warnings if not warning.startswith(f"{_TURNS}: ")]
+            is_started = await self._take(_TURNS, self.turns.start)
+        self.step = ""
+        logger.info("turns run now")
 
     async def stop(self) -> None:
         """Refuse new work, end what runs, and give back what is held. What is still asked is answered until `close`."""
         if self.phase == "stopping":
             return
         self.phase = "stopping"
+        for task in self._beginnings():
+            task.cancel()
         await self.draining.stop()
         await self._take_nothing_over()
         await self.operations.stop()
@@ -288,13 +306,15 @@ class Daemon:
         await self.turns.close()
         self.events.close()
         await self.idempotency.close()
-        beginning = [task for task in (self._coming_up, self._extracting) if task is not None]
-        for task in beginning:
-            task.cancel()
-        await asyncio.gather(*beginning, return_exceptions=True)
+        await asyncio.gather(*self._beginnings(), return_exceptions=True)
         await self.upkeep.stop()
         if self.cluster is not None:
             await self.cluster.end()
+
+    def _beginnings(self) -> list[asyncio.Task[Any]]:
+        """Return what a daemon does to come up."""
+        begun: tuple[asyncio.Task[Any] | None, ...] = (self._coming_up, self._extracting, self._starting_turns)
+        return [task for task in begun if task is not None]
 
     async def close(self) -> None:
         """Let go of everything, once nobody asks any more."""

@@ -59,14 +59,19 @@ class DurableTurnQueue:
         self._tasks: set[asyncio.Task[None]] = set()
         self._looking: asyncio.Task[None] | None = None
         self._subscriptions: list[Callable[[], None]] = []
-        self._is_started, self._is_stopped = asyncio.Event(), False
+        self._is_started = asyncio.Event()
+        self._is_out = self._is_stopped = False
 
     # --- life
 
     async def start(self) -> None:
+        if self._is_out:
+            return
         await self._store.database.read(job_schema.prepare)
         worker_id = await self._store.database.read(jobs.register_worker)
         await self._places.own()
+        if self._is_out:  # it is being drained, or stopped, before it had begun
+            return
         subscribe = self._store.notifications.subscribe
         self._subscriptions = [
             subscribe(CHANNEL, self._hear),
@@ -80,6 +85,7 @@ class DurableTurnQueue:
         self._looking = self._begin(self._left.keep_looking())
 
     async def drain(self) -> None:
+        self._is_out = True
         if self._looking is not None:
             self._looking.cancel()
         await self._runs.stop()
@@ -91,7 +97,7 @@ class DurableTurnQueue:
         await self._runs.abandon()
 
     async def stop(self) -> None:
-        self._is_stopped = True
+        self._is_out = self._is_stopped = True
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
