@@ -13,6 +13,7 @@ AmplifierError
 ├── ProviderNotInPlanError (ValueError)   caller: the plan has no such provider
 ├── FormatUnsupportedError                owner of the home: a newer version wrote the file
 ├── SettingsError                         owner of the home: the settings file or a variable is invalid
+│   └── InvalidSettingError                 owner of the home: a value cannot be used
 ├── AccessError                           caller of the daemon
 │   ├── UnauthorizedError                   caller: it did not say who it is, or not credibly
 │   ├── ForbiddenError                      caller: it may not do this
@@ -106,6 +107,7 @@ __all__ = [
     "InvalidLimitsError",
     "InvalidMessageError",
     "InvalidSessionIdError",
+    "InvalidSettingError",
     "InvalidTurnError",
     "MemberError",
     "MemberFencedError",
@@ -218,6 +220,10 @@ class FormatUnsupportedError(AmplifierError):
 
 class SettingsError(AmplifierError):
     """The settings file or a variable of the environment is invalid; the message names the key."""
+
+
+class InvalidSettingError(SettingsError):
+    """A setting has a value that cannot be used, or there is no such setting; the message names the key."""
 
 
 class AccessError(AmplifierError):

@@ -67,6 +67,7 @@ PROBLEMS: Mapping[type[BaseException], Problem] = {
     ours.ProviderNotInPlanError: Problem(400, "invalid-request"),
     ours.FormatUnsupportedError: Problem(409, "format-unsupported"),
     ours.SettingsError: Problem(500, "configuration-error"),
+    ours.InvalidSettingError: Problem(422, "validation-error"),
     ours.InvalidSessionIdError: Problem(400, "invalid-identifier"),
     ours.InvalidTurnError: Problem(422, "validation-error"),
     ours.InvalidMessageError: Problem(422, "validation-error"),

@@ -6,6 +6,7 @@ import json
 import os
 import re
 from collections.abc import Mapping, Sequence
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
@@ -23,14 +24,27 @@ from pydantic import (
 )
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
-from .exceptions import SettingsError
+from .exceptions import InvalidSettingError
 from .identifiers import ProfileId
 from .limits import Limits
 from .settings_layers import Layer, keys_of, read_environment, read_file
 from .store_address import StoreAddress
 from .wrong_values import in_words
 
-__all__ = ["Settings", "build_settings", "load_settings"]
+__all__ = [
+    *("TOKEN_FORM", "TOKEN_ITEM", "UNIX"),
+    *("Settings", "build_settings", "certificate_missing", "load_settings", "whole_settings"),
+]
+
+UNIX = "unix"
+"""Stands in `trusted_proxies` for every program that can open the daemon's Unix socket."""
+
+TOKEN_ITEM = re.compile(
+    r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]{0,63}):(?P<scope>read|run|admin):sha256:(?P<hash>[0-9a-f]{64})"
+)
+"""An item of `auth.tokens`."""
+
+TOKEN_FORM = "name:scope:sha256:<hex>, the scope read, run or admin, the hash that of the token"
 
 _LABEL = r"[A-Za-z0-9][A-Za-z0-9._/-]{0,62}"
 
@@ -59,6 +73,21 @@ def _absolute(path: Path) -> Path:
 
 def _address(text: str) -> str:
     return text if "://" in text else _absolute(Path(text)).as_uri()
+
+
+def _proxy(text: str) -> str:
+    try:
+        if text != UNIX:
+            ip_network(text, strict=False)
+    except ValueError:
+        raise ValueError(f"must be an address, a network such as 10.0.0.0/8, or {UNIX}") from None
+    return text
+
+
+def _token(text: str) -> str:
+    if TOKEN_ITEM.fullmatch(text) is None:
+        raise ValueError(f"must be {TOKEN_FORM}")
+    return text
 
 
 def _labels(value: Any) -> Any:
@@ -214,7 +243,7 @@ class AuthSettings(Section):
     mode: Literal["token", "proxy", "none"] = Field(
         default="token", description="how clients authenticate: token, proxy (a trusted proxy names the user) or none"
     )
-    tokens: Texts = Field(
+    tokens: tuple[Annotated[str, AfterValidator(_token)], ...] = Field(
         default=(), description="tokens besides those of `amplifierd token`, each `name:scope:sha256:<hex>`"
     )
 
@@ -298,7 +327,9 @@ class Settings(BaseSettings):
     mentions: MentionSettings = MentionSettings()
     security: SecuritySettings = SecuritySettings()
     auth: AuthSettings = AuthSettings()
-    trusted_proxies: Texts = Field(default=(), description="addresses of proxies that may say who the client is")
+    trusted_proxies: tuple[Annotated[str, AfterValidator(_proxy)], ...] = Field(
+        default=(), description="addresses of proxies that may say who the client is"
+    )
     tls: TlsSettings = TlsSettings()
     cluster: ClusterSettings = ClusterSettings()
     metrics: MetricsSettings = MetricsSettings()
@@ -325,14 +356,32 @@ def load_settings(
         SettingsError: a value is invalid; the message names its key and where it was found.
     """
     variables = os.environ if environ is None else environ
-    return build_settings(overrides or {}, read_environment(Settings, variables), read_file(Settings, file))
+    return whole_settings(overrides or {}, read_environment(Settings, variables), read_file(Settings, file))
+
+
+def whole_settings(overrides: Mapping[str, Any], *layers: Layer) -> Settings:
+    """Return the settings of all origins, the first counting most; they have to fit together.
+
+    Raises:
+        InvalidSettingError: a value is invalid, or cannot be used without another one.
+    """
+    settings = build_settings(overrides, *layers)
+    if settings.tls.mode == "manual" and None in (settings.tls.certfile, settings.tls.keyfile):
+        raise certificate_missing()
+    return settings
+
+
+def certificate_missing() -> InvalidSettingError:
+    """Return the error for TLS with a certificate that is not named."""
+    message = "tls.mode is manual, but tls.certfile or tls.keyfile is not set"
+    return InvalidSettingError(message, hint="set both, or another tls.mode")
 
 
 def build_settings(overrides: Mapping[str, Any], *layers: Layer) -> Settings:
     """Return the settings of several origins, the first counting most.
 
     Raises:
-        SettingsError: a value is invalid.
+        InvalidSettingError: a value is invalid.
     """
     layers = (Layer("argument", overrides), *layers)
     sources = tuple(InitSettingsSource(Settings, dict(layer.values)) for layer in layers)
@@ -340,7 +389,7 @@ def build_settings(overrides: Mapping[str, Any], *layers: Layer) -> Settings:
         settings = Settings(_build_sources=(sources, {}))  # type: ignore[call-arg] # seen by pydantic, not by mypy
     except ValidationError as error:
         text = "\n".join(_describe(problem, layers) for problem in error.errors())
-        raise SettingsError(text, hint="correct the value, or remove it to use the default") from error
+        raise InvalidSettingError(text, hint="correct the value, or remove it to use the default") from error
     settings._warnings = tuple(warning for layer in layers for warning in layer.warnings)
     return settings
 
@@ -349,9 +398,9 @@ def _describe(problem: Mapping[str, Any], layers: Sequence[Layer]) -> str:
     path = tuple(str(part) for part in problem["loc"])
     key = path[:2] if path[0] in Settings.model_fields and ".".join(path[:2]) in _KEYS else path[:1]
     place = next((place for layer in layers if (place := layer.find_place(key))), "settings")
-    given = "" if path[0] in _SECRET else f", got {problem['input']!r}"
+    given = "" if path[: len(key)] in _SECRET else f", got {problem['input']!r}"
     return f"{place}: {'.'.join(path)}: {in_words(problem)}{given}"
 
 
-_SECRET = ("store",)  # what was given may have a password in it
+_SECRET = (("store",), ("auth", "tokens"))  # what was given may have a password in it
 _KEYS = frozenset(".".join(path) for path, _ in keys_of(Settings))

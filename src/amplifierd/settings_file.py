@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,9 @@ from ruamel.yaml.comments import CommentedMap
 
 from amplifier_foundation.sources.locks import locked_now
 
-from .exceptions import SettingsError
-from .settings import Settings, build_settings
-from .settings_layers import NESTED, keys_of, parse_file, settings_of
+from .exceptions import InvalidSettingError, SettingsError
+from .settings import Settings, build_settings, whole_settings
+from .settings_layers import NESTED, keys_of, parse_file, read_environment, settings_of
 from .store_address import StoreAddress
 from .yaml_edits import edited, mapping_in, replace_text
 
@@ -38,11 +39,12 @@ def edit_settings(file: Path, changes: Mapping[str, Any], *, locks_dir: Path) ->
     Comments stay. Returns what the file means then, without environment and flags.
 
     Raises:
-        SettingsError: a key is unknown or a value invalid; the file is as it was.
+        InvalidSettingError: a key is unknown, or a value invalid or of no use here; the file is as it was.
+        SettingsError: the file cannot be read or changed.
     """
     known = {".".join(path) for path, _ in keys_of(Settings)}
     if unknown := sorted(set(changes) - known):
-        raise SettingsError(f"{', '.join(unknown)}: not a setting")
+        raise InvalidSettingError(f"{', '.join(unknown)}: not a setting")
 
     def change(document: CommentedMap) -> None:
         for key, value in changes.items():
@@ -54,7 +56,9 @@ def edit_settings(file: Path, changes: Mapping[str, Any], *, locks_dir: Path) ->
         before = file.read_text(encoding="utf-8-sig") if file.exists() else ""
         parse_file(Settings, before, file)
         after = edited(before, change)
-        settings = build_settings({}, parse_file(Settings, after, file))
+        layer = parse_file(Settings, after, file)
+        settings = build_settings({}, layer)
+        whole_settings({}, read_environment(Settings, os.environ), layer)
         replace_text(file, after)
     return settings
 

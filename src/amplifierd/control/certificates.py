@@ -17,7 +17,7 @@ from amplifier_foundation.sources.store import make_directory
 from amplifier_system.files import write_atomically
 from amplifierd.exceptions import SettingsError
 from amplifierd.paths import Paths
-from amplifierd.settings import Settings
+from amplifierd.settings import Settings, certificate_missing
 
 _VALID = timedelta(days=397)  # what clients accept at most
 _RENEWED_BEFORE = timedelta(days=30)
@@ -35,7 +35,7 @@ def tls_files(settings: Settings, paths: Paths) -> tuple[Path, Path]:
         if not _is_valid(certificate, settings.host) or not key.exists():
             _make(certificate, key, settings.host)
     elif tls.certfile is None or tls.keyfile is None:
-        raise SettingsError("tls.mode is manual, but tls.certfile or tls.keyfile is not set", hint="set both")
+        raise certificate_missing()
     else:
         certificate, key = tls.certfile, tls.keyfile
     try:

@@ -149,7 +149,7 @@ class Daemon:
         """Write settings and apply those that can be, one change at a time; return the keys that wait for a restart.
 
         Raises:
-            SettingsError: a key is unknown or a value invalid; nothing was changed.
+            InvalidSettingError: a key is unknown or a value invalid; nothing was changed.
         """
         async with self._changing_settings:
             settings, waiting = await asyncio.to_thread(change_settings, self.home.paths, self.home.settings, changes)

@@ -24,6 +24,7 @@ from amplifierd.exceptions import ForbiddenError, SettingsError, TokenExistsErro
 from amplifierd.keys import keep_out_of_git
 from amplifierd.limits import Limits
 from amplifierd.paths import Paths
+from amplifierd.settings import TOKEN_FORM, TOKEN_ITEM
 from amplifierd.stored_json import StoredFormat
 
 from .callers import SCOPES, Caller, Scope
@@ -35,7 +36,6 @@ FORMAT = StoredFormat(version=1, private=True)
 
 _PREFIX = "amp_"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_CONFIGURED = re.compile(r"(?P<name>[^:]+):(?P<scope>read|run|admin):sha256:(?P<hash>[0-9a-f]{64})")
 _LOCK_WAIT_S = 30.0
 _LONGEST = 512
 
@@ -206,10 +206,9 @@ def parse_configured(text: str) -> Token:
     Raises:
         SettingsError: it is written differently.
     """
-    found = _CONFIGURED.fullmatch(text)
-    if found is None or not _NAME.fullmatch(found["name"]):
-        hint = "write name:scope:sha256:<hex>, the scope read, run or admin, the hash that of the token"
-        raise SettingsError("auth.tokens: an item cannot be read", hint=hint)
+    found = TOKEN_ITEM.fullmatch(text)
+    if found is None:
+        raise SettingsError("auth.tokens: an item cannot be read", hint=f"write {TOKEN_FORM}")
     scope = next(scope for scope in SCOPES if scope == found["scope"])
     return Token(found["name"], scope, found["name"], found["hash"])
 

@@ -20,9 +20,10 @@ from amplifierd.daemon.callers import Caller
 from amplifierd.daemon.log_files import logging_about
 from amplifierd.daemon.metrics import Metrics
 from amplifierd.exceptions import RequestRefusedError
+from amplifierd.settings import UNIX
 
 from .authentication import STREAM, Authentication
-from .client_address import UNIX, peer_of
+from .client_address import peer_of
 from .cross_site import SAFE_METHODS, CrossSite
 from .entrance import Entrance
 from .member_gate import MEMBER, accept, is_of_member

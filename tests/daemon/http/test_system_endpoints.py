@@ -13,6 +13,7 @@ from fastapi.testclient import TestClient
 
 from amplifierd import open_home
 from amplifierd.daemon.daemon import Daemon
+from amplifierd.exceptions import SettingsError
 from amplifierd.settings import load_settings
 
 from .conftest import Served
@@ -113,6 +114,51 @@ def test_settings_are_in_force_at_once(serve: Callable[..., Served], tmp_path: P
     assert client.get(f"{API}/status", headers=page).headers["access-control-allow-origin"] == page["Origin"]
     ids = {one["session_id"] for one in client.get(f"{API}/sessions").json()["sessions"]}
     assert ids == {before["session_id"], after["session_id"]}
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "fix"),
+    [
+        ("trusted_proxies", ["garbage"], "must be an address"),
+        ("trusted_proxies", ["10.0.0.0/8", "10.0.0.0/33"], "a network such as"),
+        ("auth.tokens", ["x"], "must be name:scope:sha256:<hex>"),
+        ("auth.tokens", [f"ci:owner:sha256:{'0' * 64}"], "the scope read, run or admin"),
+        ("tls.mode", "manual", "set both"),
+        ("tls.certfile", "/nowhere/at/all", "put it there"),
+    ],
+)
+def test_a_setting_that_cannot_be_used_is_refused_by_a_change_as_by_a_start(
+    client: TestClient, served: Served, tmp_path: Path, key: str, value: Any, fix: str
+) -> None:
+    section, _, name = key.partition(".")
+    body = {section: {name: value} if name else value}
+
+    answer = client.patch(f"{API}/settings", json=body)
+    problem = answer.json()
+
+    assert (answer.status_code, problem["code"]) == (422, "validation-error")
+    told = [f"{problem['detail']} {problem.get('hint')}"]
+    assert not served.home.paths.settings_file.exists()
+    if key != "tls.certfile":  # the file may be there at a start
+        (tmp_path / "daemon.yaml").write_text(yaml.safe_dump(body))
+        with pytest.raises(SettingsError) as refused:
+            load_settings(tmp_path / "daemon.yaml", environ={})
+        told.append(str(refused.value))
+    assert [text for text in told if key not in text or fix not in text or "ci:owner" in text] == []
+
+
+def test_settings_that_only_look_strange_are_taken(serve: Callable[..., Served], tmp_path: Path) -> None:
+    served, file = serve(), tmp_path / "daemon.pem"
+    file.touch()
+    strange = {
+        "trusted_proxies": ["10.0.0.1", "10.1.2.3/8", "192.168.0.0/255.255.0.0", "::1", "fd00::/8", "unix"],
+        "auth": {"mode": "token", "tokens": [f"ci.Main-1:admin:sha256:{'0a' * 32}"]},
+        "tls": {"mode": "manual", "certfile": str(file), "keyfile": str(file)},
+    }
+
+    assert served.client().patch(f"{API}/settings", json=strange).status_code == 200
+    stored = load_settings(served.home.paths.settings_file, environ={}).model_dump(mode="json")
+    assert {key: stored[key] for key in strange} == strange
 
 
 @pytest.mark.parametrize(
