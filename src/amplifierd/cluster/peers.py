@@ -122,10 +122,12 @@ class Peers:
         given = response.headers.get(SEAL)
         if given is not None and not channel.is_answer(number, response.status_code, given):
             await response.aclose()
-            raise MemberUntrustedError(f"the answer of {to.address} is not sealed by the member {to.member_id}")
+            raise MemberUntrustedError(
+                f"the answer of {to.address} is not sealed by the member {to.member_id}", was_sent=True
+            )
         if given is None and response.status_code != 401:
             await response.aclose()
-            raise MemberUntrustedError(f"the answer of {to.address} is not sealed")
+            raise MemberUntrustedError(f"the answer of {to.address} is not sealed", was_sent=True)
         return response
 
     def _channel(self, to: Destination) -> asyncio.Task[Channel]:

@@ -169,10 +169,19 @@ class StitchedWatch:
                 async for batch in events:
                     yield [event for event in batch if event.name != OVERFLOW]  # what it lost is asked for again
         except MemberUntrustedError as error:
-            yield [daemon_event("stream:error", public_document(error), root_id=self._root_id)]
-            self._is_over = True
+            if await self._is_at(to):
+                yield [daemon_event("stream:error", public_document(error), root_id=self._root_id)]
+                self._is_over = True
         except (MemberError, ValueError, KeyError, TypeError) as error:  # the latter: it is not a stream of events
             logger.info("session %s is looked for again: %s", self._session_id, error)
+
+    async def _is_at(self, to: Destination) -> bool:
+        """Say whether a member still has the session: one that was shut out has joined anew, under another name."""
+        try:
+            place = await self._whereabouts.find(self._root_id)
+        except StoreUnavailableError:  # it is looked for again
+            return False
+        return daemon_at(place, beside=self._own_id()) == to
 
     def _kept(self, batch: Batch) -> Batch:
         """Return what is passed on of a batch: each event once, and the beginning of the stream once."""

@@ -149,14 +149,21 @@ class _Sending:
                 if response is not None:
                     self._daemon.metrics.count_forwarded("answered")
                     await self._pass_back(to, response, held_back)
-        except MemberUntrustedError:
-            raise
+        except MemberUntrustedError as error:
+            if await self._is_there(to):
+                raise
+            return self._lost(error)  # it has joined anew, under another name
         except MemberError as error:
             self._daemon.metrics.count_forwarded("lost")
             if held_back.has_begun:
                 raise  # only the end of the connection can tell the client
             return self._lost(error)
         return held_back.release if held_back.is_elsewhere else None
+
+    async def _is_there(self, to: Destination) -> bool:
+        """Say whether a member is still the one that has to answer, as is known by now."""
+        await self._cluster.view.look()
+        return await self._find() == to
 
     def _sent(self, to: Destination) -> Any:
         method, target = self._scope["method"], target_of(self._scope)

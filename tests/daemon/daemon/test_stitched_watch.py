@@ -85,8 +85,10 @@ class Tree:
     def watch(self, *, may_come_back: bool = True) -> StitchedWatch:
         @asynccontextmanager
         async def open_there(to: Destination, after: int | None) -> AsyncIterator[AsyncIterator[Any]]:
-            if to.member_id == "impostor":
-                raise MemberUntrustedError("it does not know the token")
+            if to.member_id == "joined_anew":
+                self.move("member_b")
+            if to.member_id in ("impostor", "joined_anew"):
+                raise MemberUntrustedError("it does not know the token, or is another member")
             yield self.told(after, overlap=3)
 
         async def open_here(after: int | None) -> Any:
@@ -172,6 +174,19 @@ async def test_someone_who_is_not_a_member_ends_the_stream_with_a_reason() -> No
     told = [event.name async for batch in watch.batches(KEEPALIVE_S) for event in batch]
 
     assert told == ["stream:error"]
+
+
+async def test_a_member_that_has_joined_anew_is_looked_for_again() -> None:
+    tree = Tree()
+    tree.move("joined_anew")
+    watch = tree.watch()
+    await watch.begin()
+    batches = watch.batches(KEEPALIVE_S)
+
+    assert [event.name for event in await asyncio.wait_for(anext(batches), 10)] == ["stream:connected"]
+
+    tree.tell("session:deleted")
+    assert [event.name async for batch in batches for event in batch] == ["session:deleted"]
 
 
 async def test_a_daemon_that_takes_no_more_watchers_ends_a_stream_that_comes_back_to_it() -> None:
