@@ -4,7 +4,8 @@
 
 A machine loses its power, is frozen and wakes up, loses its way to the database; the database is restarted, and its
 standby takes its place; all machines are replaced one after the other. One of them has a clock that is an hour ahead.
-Each round has one of these scenes, and a look at everything that belongs to it; they take turns.
+Each round has one of these scenes, and a look at everything that belongs to it; they take turns. A takeover that takes
+longer than ten seconds is a failure: this needs a machine with nothing else to do.
 """
 
 from __future__ import annotations
@@ -207,7 +208,10 @@ def main() -> int:
     sys.stdout.write(f"{given.rounds} rounds, seed {given.seed}\n")
     sys.stdout.writelines(f"  {number:7} {what}\n" for what, number in sorted(counted.items()))
     sys.stdout.write(f"  takeovers: median {median(takeovers):.1f} s, all within {max(takeovers):.1f} s\n")
-    return int(max(takeovers) > _MOST_S)
+    is_late = max(takeovers) > _MOST_S
+    if is_late:
+        sys.stdout.write(f"a takeover took longer than the {_MOST_S:g} s that are promised\n")
+    return int(is_late)
 
 
 if __name__ == "__main__":
