@@ -98,11 +98,8 @@ class Placement:
 
     async def abandon(self) -> None:
         """End every worker at once, with what is in it."""
-        workers = self.pool.workers
-        self._abandoned.update(workers)
-        for worker in workers:
-            worker.is_stopping = True
-        await asyncio.gather(*(worker.kill() for worker in workers))
+        self._abandoned.update(self.pool.workers)
+        await self.pool.abandon()
 
     # --- loading; the caller has the session's lock
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 from weakref import WeakValueDictionary
 
+from amplifier_system.tasks import run_to_end
 from amplifierd.exceptions import NotReadyError
 from amplifierd.session_store.opening import store_modules
 from amplifierd.settings import Settings
@@ -55,7 +56,7 @@ class WorkerPool:
         self._processes = WorkerStart(further=store_modules(settings.store))
         self._starting: set[asyncio.Task[WorkerProcess]] = set()
         self._choosing: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._promised = 0
+        self._promised = self._times_abandoned = 0
         self._is_stopped = False
         self._cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
@@ -135,7 +136,12 @@ class WorkerPool:
             self._starting.discard(starting)
 
     async def _start_process(self, serves: str) -> WorkerProcess:
+        generation = self._times_abandoned
         worker = await WorkerProcess.start(self._describe_home, serves, self._processes, self._hears, self._ended)
+        if generation != self._times_abandoned:  # it would hold sessions for a member that is gone
+            worker.is_stopping = True
+            await run_to_end(worker.kill())
+            raise NotReadyError(f"worker {worker.pid} was started for a member that others fenced", hint="try again")
         self._workers.append(worker)
         logger.info("worker %d serves %s", worker.pid, serves)
         return worker
@@ -149,6 +155,14 @@ class WorkerPool:
         """Let no further session into a worker that has nothing to do any more; what is returned ends it."""
         worker.is_retiring = True
         return worker.stop()
+
+    async def abandon(self) -> None:
+        """End every worker at once, with what is in it, also those that are just being started."""
+        self._times_abandoned += 1
+        workers = self.workers
+        for worker in workers:
+            worker.is_stopping = True
+        await asyncio.gather(*(worker.kill() for worker in workers))
 
     async def stop(self, grace_s: float) -> None:
         """End every worker; none is started any more."""

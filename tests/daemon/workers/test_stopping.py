@@ -1,7 +1,9 @@
 """Stopping the daemon's sessions: gently, completely, and so that they go on afterwards."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -9,6 +11,9 @@ from worker_bench import FAULTS, PROMPT, WorkerBench, faulty, until
 
 from amplifierd.exceptions import NotReadyError, SessionStateError
 from amplifierd.live_sessions import TurnRequest
+from amplifierd.workers.home_description import describe_home
+from amplifierd.workers.worker_pool import WorkerPool
+from amplifierd.workers.worker_process import WorkerProcess
 
 
 @pytest_asyncio.fixture
@@ -73,3 +78,27 @@ async def test_with_other_settings_workers_end_after_their_turns_and_sessions_go
     await until(lambda: worker not in [one.pid for one in own.live.workers()])
     with pytest.raises(TimeoutError):
         await own.run(session_id)
+
+
+async def test_a_worker_that_is_just_being_started_is_abandoned_with_the_others(own: WorkerBench) -> None:
+    runtime, over = own.home.sessions.runtime, list[WorkerProcess]()
+    is_asked, may_open = asyncio.Event(), asyncio.Event()
+
+    async def describe() -> dict[str, Any]:
+        told = await describe_home(runtime, None)
+        is_asked.set()
+        await may_open.wait()
+        return told
+
+    pool = WorkerPool(own.home.settings, describe, dict, over.append, patience_s=20)
+    starting = asyncio.create_task(pool.take("a plan"))
+    await is_asked.wait()
+    await pool.abandon()
+    may_open.set()
+
+    with pytest.raises(NotReadyError, match="fenced"):
+        await starting
+    assert pool.workers == ()
+    assert [worker.is_over for worker in over] == [True]
+    assert (await pool.take("a plan")).is_usable
+    await pool.stop(0)
