@@ -67,10 +67,10 @@ class SessionChange(Body):
     """What is to change. Keys of `metadata` are changed one by one, null removes one; `status` ends the session."""
 
     name: Name | None = None
-    working_dir: str | None = None
+    working_dir: str = Field(default="", min_length=1)
     working_dir_scope: WorkingDirScope | None = None
     metadata: dict[str, Any] | None = None
-    tags: list[str] | None = None
+    tags: list[str] = []
     limits: Limits | None = None
     on_takeover: OnTakeover = "ask"
     status: Literal["completed", "failed", "terminated"] | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -22,7 +22,8 @@ PROFILE = f"---\nprofile: {{name: sample, version: 1.0.0, schema_version: 2, ext
 class Operation:
     """One method of one path. `in_query` are its texts there, `numbers` the rest, `fields` the texts of its body.
 
-    `misfits` has, by the fields of its body, values that they cannot have, and `required` those that it needs.
+    `misfits` has, by the fields of its body, values that they cannot have, `nullable` those that may be null, and
+    `required` those that it needs.
     """
 
     method: str
@@ -33,7 +34,8 @@ class Operation:
     numbers: tuple[str, ...]
     fields: tuple[str, ...]
     statuses: frozenset[int]
-    misfits: Mapping[str, Any]
+    misfits: Mapping[str, Sequence[Any]]
+    nullable: tuple[str, ...]
     required: tuple[str, ...]
     takes_body: bool
     takes_key: bool
@@ -80,6 +82,7 @@ def _operation(method: str, path: str, facts: Mapping[str, Any], schemas: Mappin
         tuple(_texts(body, schemas)) if body else (),
         frozenset(map(int, facts["responses"])),
         _misfits(body, schemas) if body else {},
+        _nullable(body, schemas) if body else (),
         _required(body, schemas) if body else (),
         body is not None,
         any(each["name"] == "Idempotency-Key" for each in parameters),
@@ -98,15 +101,23 @@ def _texts(schema: Mapping[str, Any], schemas: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def _misfits(body: Mapping[str, Any], schemas: Mapping[str, Any]) -> dict[str, Any]:
+def _misfits(body: Mapping[str, Any], schemas: Mapping[str, Any]) -> dict[str, list[Any]]:
     values = {"object": {"a": "surprise"}, "array": ["a surprise"], "string": "a surprise", "boolean": True}
-    fields = _whole(body, schemas).get("properties", {})
-    types = {name: _types(schema, schemas) for name, schema in fields.items()}
-    return {
-        name: next(value for kind, value in values.items() if kind not in allowed)
-        for name, allowed in types.items()
-        if None not in allowed
-    }
+    found = {}
+    for name, allowed in _fields(body, schemas).items():
+        if None not in allowed:
+            other = next(value for kind, value in values.items() if kind not in allowed)
+            found[name] = [other] if "null" in allowed else [other, None]
+    return found
+
+
+def _nullable(body: Mapping[str, Any], schemas: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(name for name, allowed in _fields(body, schemas).items() if "null" in allowed)
+
+
+def _fields(body: Mapping[str, Any], schemas: Mapping[str, Any]) -> dict[str, set[str | None]]:
+    """Return what the fields of a body may be."""
+    return {name: _types(schema, schemas) for name, schema in _whole(body, schemas).get("properties", {}).items()}
 
 
 def _required(body: Mapping[str, Any], schemas: Mapping[str, Any]) -> tuple[str, ...]:

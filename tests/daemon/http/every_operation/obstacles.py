@@ -39,13 +39,13 @@ OBSTACLES: Mapping[str, Sequence[str]] = {
     "mount-plan-missing": (*LOADING, *_of_session(*_ASKED_FOR_PLAN)),
     "execution-in-progress": (
         *_of_session("POST /execute", "POST /execute/stream", "DELETE ", "POST /messages", "DELETE /messages/last"),
-        *_of_session("POST /truncate", "POST /compact", "POST /undo"),
+        *_of_session("POST /truncate", "POST /compact", "POST /undo", "PATCH "),
         COMPLETIONS,
     ),
     "session-state-conflict": (
         *_of_session("POST /execute", "POST /execute/stream", "POST /start", "PATCH ", "POST /change-profile"),
         *_of_session("POST /change-agent", "GET /changes", "POST /undo"),
-        f"POST {TRASHED}/restore",
+        *(f"POST {API}/sessions", f"POST {TRASHED}/restore"),
     ),
     "session-already-exists": (f"POST {API}/sessions", f"POST {TRASHED}/restore"),
     "nothing-to-steer": _of_session("POST /steer", "DELETE /queue/{position}"),

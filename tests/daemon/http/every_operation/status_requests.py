@@ -104,6 +104,7 @@ def of_sessions(world: World) -> Iterator[Request]:
 def of_states(world: World) -> Iterator[Request]:
     """Yield requests to sessions that were not started, have ended, wait for an answer, or lack their plan."""
     yield "POST /api/v1/sessions", {"body": {"mount_plan": plan(), "session_id": world.session_id}}
+    yield "POST /api/v1/sessions", {"body": {"mount_plan": plan(), "working_dir_scope": "pool"}}
     waiting = world.session(asked={"start": False})
     yield f"POST {S}/start", at(waiting)
     yield f"PATCH {S}", at(waiting, body={"status": "completed"})
@@ -162,6 +163,7 @@ def of_running_turns(world: World) -> Iterator[Request]:
     world.awaited(lambda: world.get(f"/sessions/{busy}/requests")["total"])
     for name in OBSTACLES["execution-in-progress"]:
         yield name, {**at(busy), "X_Amplifier_Session": busy}
+    yield f"PATCH {S}", at(busy, body={"working_dir": str(world.folder("another"))})
     yield f"POST {S}/steer", at(busy)
     yield f"POST {S}/execute/stream", at(busy, body={"prompt": "later", "queue": True})
     yield f"DELETE {S}/queue/{{position}}", at(busy)

@@ -92,6 +92,18 @@ def test_what_cannot_be_understood_is_refused_by_every_operation(world: World) -
     assert not wrong, "\n".join(wrong)
 
 
+def test_what_may_be_null_is_understood_by_every_operation_of_a_session(world: World) -> None:
+    asked = [(each, name) for each in world.operations if each.path.startswith(S) for name in each.nullable]
+    answers = [(each, name, world.request(each, body={**bodies()[each.name], name: None})) for each, name in asked]
+
+    assert len(answers) > 10
+    assert not [
+        f"{each.name} {name}: {answer.text}"
+        for each, name, answer in answers
+        if answer.status not in each.statuses - {500}
+    ]
+
+
 def misunderstood(operation: Operation) -> Iterator[tuple[Any, str]]:
     """Yield bodies that an operation cannot take, and the word for what is wrong with each."""
     if operation.name not in bodies() or operation.path.startswith("/v1/"):  # OpenAI ignores what it does not know
@@ -101,8 +113,9 @@ def misunderstood(operation: Operation) -> Iterator[tuple[Any, str]]:
     yield [sample], "validation-error"
     for name in operation.required:
         yield {key: value for key, value in sample.items() if key != name}, "validation-error"
-    for name, value in operation.misfits.items():
-        yield {**sample, name: value}, "validation-error"
+    for name, values in operation.misfits.items():
+        for value in values:
+            yield {**sample, name: value}, "validation-error"
 
 
 def test_every_documented_status_is_seen(world: World, by_name: dict[str, Operation]) -> None:
