@@ -7,11 +7,25 @@ from fastapi.testclient import TestClient
 
 from amplifierd import Settings, create_app, open_home
 
+from .conftest import Served
+
 
 def test_it_answers_and_is_ready_while_it_runs(tmp_path: Path) -> None:
     with TestClient(create_app(home=open_home(tmp_path / "home"))) as client:
         assert client.get("/health").json()["status"] == "healthy"
         assert client.get("/ready").json() == {"ready": True, "phase": "ready"}
+
+
+def test_one_that_goes_down_takes_nothing_on_and_says_when_to_ask_again(
+    served: Served, client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(served.app.state.daemon, "phase", "stopping")
+
+    refused = client.post("/api/v1/sessions")
+
+    assert (refused.status_code, refused.json()["code"], refused.headers["retry-after"]) == (503, "not-ready", "1")
+    assert client.get("/ready").status_code == 503
+    assert client.get("/health").status_code == 200
 
 
 def test_it_serves_the_home_of_its_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
