@@ -141,9 +141,10 @@ class TreeEvents(EventSource):
                 self._end(entries)
 
     async def settle(self) -> None:
-        """Return when everything that was added so far is stored and told."""
+        """Return when everything that was added so far is stored and told, whatever is added meanwhile."""
         self.flush()
-        while self._storing is not None:
+        last = self._sequence
+        while self._storing is not None and self._told < last:
             await asyncio.shield(self._storing)
 
     async def _store(self, left: dict[Recorder, list[Entry]], entries: Sequence[Entry]) -> None:

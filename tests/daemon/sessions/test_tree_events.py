@@ -1,5 +1,6 @@
 """The events of a session tree come in the order of their numbers, however long each took to be stored."""
 
+import asyncio
 from collections.abc import Sequence
 
 import pytest
@@ -83,3 +84,38 @@ async def test_nothing_waits_for_events_that_broke_on_their_way_into_the_file() 
     events.publish({"sequence": events.next_sequence()})
 
     assert watcher.seen == [2]
+
+
+class SlowRecorder:
+    """Needs the event loop for a while each time, and gets something new to store meanwhile, again and again."""
+
+    def __init__(self, events: TreeEvents) -> None:
+        self._events, self.stored = events, 0
+
+    def entry(self) -> Entry:
+        return Entry(self, {"event": "tool:pre", "sequence": self._events.next_sequence()}, plain_data({}), is_own=True)
+
+    def clean(self, entries: Sequence[Entry]) -> None: ...
+
+    def try_store(self, entries: Sequence[Entry]) -> bool:
+        return False
+
+    async def store(self, entries: Sequence[Entry]) -> None:
+        if self.stored < 30:
+            self._events.add(self.entry())
+        await asyncio.sleep(0)
+        self.stored += len(entries)
+
+
+async def test_telling_something_does_not_wait_for_what_comes_later() -> None:
+    events = TreeEvents("root")
+    watcher, recorder = Watcher(events), SlowRecorder(events)
+    events.add(recorder.entry())
+    events.flush()
+
+    await events.tell([recorder.entry()])
+
+    assert watcher.seen[:2] == [1, 2]
+    assert recorder.stored < 10
+    while not events.is_settled:  # noqa: ASYNC110 - so that nothing is left behind
+        await asyncio.sleep(0)
