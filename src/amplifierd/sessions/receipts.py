@@ -16,6 +16,7 @@ from amplifier_core.exceptions import describe
 from amplifier_core.utils import json_safe
 from amplifier_core.utils.tool_messages import Call
 from amplifier_kit.messages.results import as_tool_result, result_content
+from amplifier_system.tasks import run_to_end
 
 from .calls import CallLayer, ToolCall, ToolStep
 
@@ -60,8 +61,17 @@ class Receipts(CallLayer):
         except Exception as error:
             await self._done(call, ToolResult(success=False, error={"message": describe(error)}))
             raise
-        await self._done(call, as_tool_result(returned))
+        await self._keep(call, as_tool_result(returned))
         return returned
+
+    async def _keep(self, call: ToolCall, result: ToolResult) -> None:
+        """Write down what a tool returned. A cancellation meanwhile does not undo what it did, so its result counts."""
+        writing = asyncio.ensure_future(self._done(call, result))
+        try:
+            await run_to_end(writing)
+        except asyncio.CancelledError:
+            if writing.cancelled() or writing.exception() is not None:
+                raise
 
     async def _done(self, call: ToolCall, result: ToolResult) -> None:
         stored = {"success": result.success, "output": json_safe(result.output), "error": json_safe(result.error)}

@@ -12,7 +12,6 @@ from waiting_tool import WaitingTool
 from amplifier_foundation.session import find_orphaned_tool_calls
 from amplifierd import open_home
 from amplifierd.home import Home
-from amplifierd.sessions.session import Session
 from amplifierd.sessions.stoppable_tools import Patience
 
 LOOPS = ("loop-basic", "loop-streaming", "loop-events")
@@ -37,11 +36,11 @@ def with_patience(home: Home, patience: Patience) -> Home:
     return home
 
 
-async def cancel_while_the_outcome_is_stored(session: Session, tool: WaitingTool) -> None:
+async def let_end(tool: WaitingTool) -> None:
+    """Return the moment after a tool has ended, when its outcome is on its way into the store."""
     tool.go.set()
-    while not tool.has_ended:  # noqa: ASYNC110 - the moment after it, when its outcome is on its way
+    while not tool.has_ended:  # noqa: ASYNC110 - nothing may happen in between
         await asyncio.sleep(0)
-    await session.cancel(immediate=True)
 
 
 @pytest.mark.parametrize("loop", LOOPS)
@@ -111,11 +110,33 @@ async def test_the_result_of_a_tool_that_has_finished_is_kept_while_its_receipt_
         turn = asyncio.create_task(session.execute("Wait"))
         await tool.is_running.wait()
 
-        await cancel_while_the_outcome_is_stored(session, tool)
+        await let_end(tool)
+        await session.cancel(immediate=True)
 
         assert (await turn).status == "cancelled"
         (answer,) = [one["content"] for one in await session.messages() if one["role"] == "tool"]
         assert "waited" in answer
+    await home.sessions.close()
+
+
+@pytest.mark.parametrize("loop", ["loop-basic", "loop-streaming"])  # which run tools side by side
+async def test_the_result_of_a_tool_that_has_finished_is_kept_when_its_session_is_closed(
+    postgres_address: str, tmp_path: Path, work: Path, loop: str
+) -> None:
+    home = open_home(tmp_path / "home", offline=True, overrides={"store": postgres_address})
+    asked = {"tool_calls": [{"name": name, "arguments": {}} for name in ("wait_here", "wait_longer")]}
+    plan = Agent([asked, "Never."], orchestrator=loop).sections()
+    async with home.sessions.open(plan=plan, working_dir=work) as session:
+        tool, longer = await WaitingTool().mount(session), await WaitingTool("wait_longer").mount(session)
+        turn = asyncio.create_task(session.execute("Wait"))
+        await asyncio.gather(tool.is_running.wait(), longer.is_running.wait())
+
+        await let_end(tool)
+        await session.close()
+        await asyncio.wait([turn])
+
+    answers = [one["content"] for one in home.sessions.messages(session.session_id) if one["role"] == "tool"]
+    assert ["waited" in str(answer) for answer in answers] == [True, False]
     await home.sessions.close()
 
 
@@ -137,7 +158,8 @@ async def test_what_the_tool_of_an_agent_did_is_kept_when_the_agent_is_stopped(
         await child.kernel.session.coordinator.mount("tools", tool, name=tool.name)
         await tool.is_running.wait()
 
-        await cancel_while_the_outcome_is_stored(session, tool)
+        await let_end(tool)
+        await session.cancel(immediate=True)
 
         assert (await turn).status == "cancelled"
         stored = [one["content"] for one in home.sessions.messages(child.session_id) if one["role"] == "tool"]

@@ -9,11 +9,11 @@ from amplifierd.sessions.session import Session
 class WaitingTool:
     """`is_running` is set once it was called; `go` lets it return, and it `has_ended` then."""
 
-    name = "wait_here"
     description = "Waits."
     input_schema: ClassVar[dict[str, Any]] = {"type": "object", "properties": {}}
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = "wait_here") -> None:
+        self.name = name
         self.is_running, self.go = asyncio.Event(), asyncio.Event()
         self.was_cancelled = self.has_ended = False
 
