@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 import traceback
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from amplifier_core.boundary import TaskBoundary
 from amplifier_core.exceptions import describe
 from amplifier_system.tasks import run_to_end
-from amplifierd.exceptions import BudgetExhaustedError, HoldLostError, SessionError
+from amplifierd.exceptions import (
+    BudgetExhaustedError,
+    HoldLostError,
+    MemberFencedError,
+    SessionError,
+    StoreUnavailableError,
+)
 from amplifierd.problems import INTERNAL, find_problem, problem_document
 from amplifierd.session_store.record import now
 
@@ -26,6 +33,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_AGAIN_S = 1.0
+_STORE_PATIENCE_S = 60.0
+"""For how long the end of a turn waits for a database: others take the sessions of a process over much earlier."""
+
 
 class Turn:
     """Runs one prompt with the parts of its runner, which calls `run` once."""
@@ -37,6 +48,7 @@ class Turn:
         self._session_id = runner.session_id
         self._patience = runner.runtime.patience
         self._task: asyncio.Task[str] | None = None
+        self._lost: SessionError | None = None
         self._leaving: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def run(
@@ -53,6 +65,8 @@ class Turn:
         result = await run_to_end(self._end(status, response, error))
         if isinstance(error, HoldLostError | asyncio.CancelledError):
             raise error
+        if self._lost is not None:  # whoever has the session now tells how the turn ended
+            raise self._lost
         return result
 
     def cancel_soon(self, *, is_model_alone: bool) -> None:
@@ -228,24 +242,40 @@ class Turn:
         if result.status == "completed":
             message = {"message_id": runner.transcript.last_id, "role": "assistant", "turn": result.turn}
             said.insert(0, ("assistant_message:complete", {**message, "content": result.response}))
-        await self._keep(result, self._count(result))  # first, so that whoever hears of the end finds it counted
-        await self._keep(result, runner.journal.write_all(said))
-
-    async def _count(self, result: TurnResult) -> None:
-        runner = self._runner
         await runner.tree.events.settle()
-        runner.record = await runner.runtime.store.update(runner.hold, **self._counted(result))
+        counted = self._counted(result)
+        await self._keep(
+            result, lambda: self._count(counted)
+        )  # first, so that whoever hears of the end finds it counted
+        await self._keep(result, lambda: runner.journal.write_all(said))
+
+    async def _count(self, counted: Mapping[str, Any]) -> None:
+        runner = self._runner
+        runner.record = await runner.runtime.store.update(runner.hold, **counted)
         if runner.parent is None and not runner.is_root:  # nobody above it counts
             await runner.tree.keep_usage()
 
-    async def _keep(self, result: TurnResult, writing: Awaitable[object]) -> None:
-        """Write something about the end of the turn; what cannot be written keeps the rest from nothing."""
-        try:
-            await writing
-        except HoldLostError:
-            logger.warning("session %s was taken over during turn %d", self._session_id, result.turn)
-        except (SessionError, OSError) as failure:
-            logger.error("the end of turn %d of session %s is not stored: %s", result.turn, self._session_id, failure)  # noqa: TRY400 - an operator can act on the text alone
+    async def _keep(self, result: TurnResult, write: Callable[[], Awaitable[object]]) -> None:
+        """Write something about the end of the turn; what cannot be written keeps the rest from nothing.
+
+        A database that cannot be reached is waited for: when it is back, the end is stored, or another process has the
+        session and finds it out.
+        """
+        patient_until_s = time.monotonic() + _STORE_PATIENCE_S
+        while True:
+            try:
+                await write()
+            except (HoldLostError, MemberFencedError) as lost:
+                self._lost = lost
+                logger.warning("session %s was taken over during turn %d", self._session_id, result.turn)
+            except StoreUnavailableError as failure:
+                logger.warning("the end of turn %d of session %s waits: %s", result.turn, self._session_id, failure)
+                if time.monotonic() < patient_until_s:
+                    await asyncio.sleep(_AGAIN_S)
+                    continue
+            except (SessionError, OSError) as failure:
+                logger.error("turn %d of session %s ends unstored: %s", result.turn, self._session_id, failure)  # noqa: TRY400 - an operator can act on the text alone
+            return
 
     def _counted(self, result: TurnResult) -> dict[str, Any]:
         """Return what the turn changes in the record."""

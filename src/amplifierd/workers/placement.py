@@ -215,7 +215,7 @@ class Placement:
         if failure is not None and self._is_shared:  # a prompt that waited may still run elsewhere
             failure = self.seen_from_here(failure)
         if not is_told and not self._is_told_elsewhere(failure):
-            self._on_event(untold_end(session_id, correlation_id, placed.root_id, failure))
+            self._on_event(untold_end(session_id, correlation_id, placed.root_id, failure, result=result))
         submission.settle(result, failure)
 
     def seen_from_here(self, error: Exception) -> Exception:

@@ -18,11 +18,23 @@ UNKNOWN = "is_unknown"
 """In the result of a turn: its session could not be brought back, so that it is not known whether it had begun."""
 
 
-def untold_end(session_id: str, correlation_id: str, root_id: str, error: Exception | None = None) -> LiveEvent:
-    """Return the event that ends a turn for waiting clients. It is in no session's files and has no number."""
+def untold_end(
+    session_id: str,
+    correlation_id: str,
+    root_id: str,
+    error: Exception | None = None,
+    *,
+    result: Mapping[str, Any] | None = None,
+) -> LiveEvent:
+    """Return the event that ends a turn for waiting clients. It is in no session's files and has no number.
+
+    A turn whose end could not be stored has a `result`; one without it, and without an error, ended with its process.
+    """
     problem = _aborted() if error is None else problem_document(error)
     status = "cancelled" if isinstance(error, PromptRemovedError) else "failed"
     data = {"status": status, "usage": {}, "finish_reason": None, "response": None, "error": problem}
+    if result is not None:
+        data = {name: result.get(name) for name in data}
     return unnumbered(TURN_DONE, session_id, correlation_id, root_id, data)
 
 

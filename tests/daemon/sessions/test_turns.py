@@ -1,13 +1,15 @@
 """Turns of sessions, which are the same whatever describes the agent: a profile, a bundle or a plan."""
 
 import asyncio
+import threading
 from pathlib import Path
 
 import pytest
 from agents_at_work import Agent, Kind, call
 from waiting_tool import WaitingTool
 
-from amplifierd.exceptions import ExecutionInProgressError, QueueFullError, SessionStateError
+from amplifierd import open_home
+from amplifierd.exceptions import ExecutionInProgressError, HoldLostError, QueueFullError, SessionStateError
 from amplifierd.home import Home
 from amplifierd.sessions.tree_events import Event
 
@@ -70,6 +72,31 @@ async def test_whoever_hears_of_the_end_of_a_turn_finds_it_counted(
         await session.execute("And?")
 
     assert found == [(1, 1, 2), (2, 2, 4)]
+
+
+async def test_a_turn_whose_session_is_taken_over_at_its_very_end_is_ended_by_its_next_holder(
+    work: Path, tmp_path: Path
+) -> None:
+    home = open_home(tmp_path / "home", offline=True, overrides={"checkpoints": {"enabled": False}})
+    store = open_home(tmp_path / "home").sessions.runtime.store
+
+    def take_over(event: Event) -> bool:
+        if event["event"] == "orchestrator:complete":  # the last one before the end is written down
+            taking = store.acquire(event["session_id"], home.sessions.runtime.holder, take_over=True)
+            thread = threading.Thread(target=asyncio.run, args=[taking])
+            thread.start()
+            thread.join()
+        return False
+
+    async with home.sessions.open(plan=Agent(["Milk."]).sections(), working_dir=work) as session:
+        session.subscribe(take_over)
+        with pytest.raises(HoldLostError):
+            await session.execute("What?")
+
+    async with home.sessions.resume(session.session_id, take_over=True):
+        ends = [one for one in await store.read_events(session.session_id) if one["event"] == "execution:done"]
+    assert [end["data"]["status"] for end in ends] == ["completed"]
+    await home.sessions.close()
 
 
 async def test_events_come_in_order_and_end_with_execution_done(
