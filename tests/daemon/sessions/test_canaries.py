@@ -64,7 +64,8 @@ def planted(home: Home, work: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
     assert home.keys.set("provider-openai", KEYRING) == "keyring"
     (work / "secret.txt").write_text(f"the tool says {TOOL}\n")
     home.paths.config.mkdir(parents=True, exist_ok=True)
-    settings = f"offline: true\nauth:\n  tokens: [{SETTINGS}]\nregistry_password: {SETTINGS}\n"
+    token = f"{SETTINGS}:run:sha256:{'0' * 64}"
+    settings = f"offline: true\nauth:\n  tokens: ['{token}']\nregistry_password: {SETTINGS}\n"
     home.paths.settings_file.write_text(settings)
     yield home
     keyring.set_keyring(before)
