@@ -70,7 +70,7 @@ class SessionChange(Body):
     working_dir: str = Field(default="", min_length=1)
     working_dir_scope: WorkingDirScope | None = None
     metadata: dict[str, Any] | None = None
-    tags: list[str] = []
+    tags: list[str] = Field(default_factory=list)
     limits: Limits | None = None
     on_takeover: OnTakeover = "ask"
     status: Literal["completed", "failed", "terminated"] | None = None
