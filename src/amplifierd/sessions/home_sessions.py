@@ -85,13 +85,20 @@ class Sessions(SessionRemoval):
             SessionStateError: the session has ended.
         """
         record = await self._active(session_id)
-        working_dir = Path(record.working_dir)
-        request = SessionRequest(profile=profile, working_dir=working_dir, overrides=record.settings_overrides)
-        equipment, plan = await self._creation.plan_for(request)
+        equipment, plan = await self._plan_with(record, profile)
         build_id = equipment.build.build_id if equipment.build else None
         changes = {"profile_name": str(equipment.profile_id), "bundle": None, "build_id": build_id, "stale": False}
         told = {"from": record.profile_name or record.bundle, "to": changes["profile_name"], "build_id": build_id}
         return await self._switch(session_id, equipment, plan, changes, told, cancel=cancel)
+
+    async def plan_with(self, session_id: str, profile: str) -> Mapping[str, Any]:
+        """Return the plan with which a session would go on with another profile; no module of it is loaded."""
+        return (await self._plan_with(await self._read(session_id), profile))[1]
+
+    async def _plan_with(self, record: SessionRecord, profile: str) -> tuple[Equipment, Mapping[str, Any]]:
+        working_dir = Path(record.working_dir)
+        request = SessionRequest(profile=profile, working_dir=working_dir, overrides=record.settings_overrides)
+        return await self._creation.plan_for(request)
 
     async def change_agent(
         self,

@@ -162,6 +162,19 @@ class Placement:
         record = await self._read(session_id)
         return await self.pool.take(worker_kind(record, await self._store.read_plan(session_id)))
 
+    async def perform_apart(
+        self, session_id: str, plan: Mapping[str, Any], method: str, arguments: Mapping[str, Any]
+    ) -> Any:
+        """Call a method of the home's sessions that loads the modules of a plan, in a worker for this alone."""
+        secrets = await asyncio.to_thread(secrets_for, plan, os.environ, self._resolvers())
+        worker = await self.pool.take(f"change of {session_id}")
+        try:
+            asked = {"session_id": session_id, "method": method, "arguments": arguments}
+            return await worker.call("perform", **asked, environment=secrets)
+        finally:
+            worker.loading -= 1
+            worker.is_retiring = True
+
     async def unload(self, session_id: str) -> None:
         """Let a session leave its worker, if it is in one."""
         if (placed := self.find(session_id)) is not None:

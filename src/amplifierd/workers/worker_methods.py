@@ -7,6 +7,7 @@ import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from amplifier_core.exceptions import ModuleLoadError, describe
@@ -130,8 +131,7 @@ class WorkerMethods:
         """Open a session; one that is open stays as it is. `environment` has the secrets that its plan needs."""
         repaired = False
         if session_id not in self._sessions:
-            os.environ.update(environment)  # where the SDKs of vendors look for them
-            self._home.sessions.runtime.learn(environment)
+            self._learn(environment)
             try:
                 with logging_about(session_id=session_id):
                     async with self._few:
@@ -147,6 +147,10 @@ class WorkerMethods:
         self._out.flush()
         unread = [key.to_json() for key in self._session(session_id).unread_keys]
         return {**self._state(session_id), "repaired": repaired, "unread_keys": unread}
+
+    def _learn(self, environment: Mapping[str, str]) -> None:
+        os.environ.update(environment)  # where the SDKs of vendors look for them
+        self._home.sessions.runtime.learn(environment)
 
     async def unload(self, session_id: str) -> None:
         """Close a session; a running turn is cancelled first."""
@@ -250,12 +254,21 @@ class WorkerMethods:
         """Leave older parts of a conversation out of what the model sees."""
         return (await self._session(session_id).compact()).to_json()
 
-    async def perform(self, session_id: str, method: str, arguments: Mapping[str, Any]) -> Any:
-        """Call a method of the home's sessions."""
+    async def perform(
+        self,
+        session_id: str,
+        method: str,
+        arguments: Mapping[str, Any],
+        environment: Mapping[str, str] = MappingProxyType({}),
+    ) -> Any:
+        """Call a method of the home's sessions; `environment` has the secrets that modules need which it loads."""
         if method not in RETURNS:
             raise SessionStateError(f"{method!r} is not called on a session", hint=f"these are: {', '.join(RETURNS)}")
+        self._learn(environment)
         try:
             return plain(await getattr(self._home.sessions, method)(session_id, **arguments))
+        except RuntimeError as error:  # the kernel's word for a module that it cannot do without
+            raise ModuleLoadError(describe(error)) from error
         finally:
             self._notice_closed()
             self._tell_state(session_id)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from amplifierd.session_store.json_lines import encoded_for_others
 from amplifierd.sessions.compaction import Compaction
 from amplifierd.sessions.equipment import Resolvers
 from amplifierd.sessions.home_sessions import Sessions
+from amplifierd.sessions.open_sessions import ENDED
 from amplifierd.sessions.prompt_queue import DOCUMENT as QUEUE
 from amplifierd.sessions.tree_events import Event, Subscription
 
@@ -42,6 +43,9 @@ logger = logging.getLogger(__name__)
 
 GRACE_S = 10.0
 """How long turns may take to end by themselves when the daemon stops."""
+
+_LOADING_MODULES = frozenset({"change_profile", "change_agent"})
+"""What is never done in this process, since it loads modules, whether or not the session is loaded."""
 
 _PATIENCE_S = 10.0
 """How long a worker may take to hear something, before it counts as blocked for good."""
@@ -159,10 +163,17 @@ class Workers:
             await self._placement.unload(session_id)
 
     async def _loaded(self, session_id: str) -> PlacedSession:
-        """Have a session in a worker. One that is there may be asked whatever waits for its lock."""
+        """Have a session in a worker. One that is there may be asked whatever waits for its lock.
+
+        Raises:
+            SessionStateError: it has ended, and being asked something does not make it go on.
+        """
         if (placed := self._placement.find(session_id)) is not None:
             return placed
         async with self._placement.alone(session_id):
+            status = (await asyncio.to_thread(self._sessions.get, session_id)).status
+            if status in ENDED:
+                raise SessionStateError(f"session {session_id} is {status}", hint="resume it first")
             return await self._placement.load(session_id)
 
     # --- turns
@@ -281,6 +292,8 @@ class Workers:
             if method == "change_profile":
                 await self._leave_for_change(session_id, cancel=bool(arguments.get("cancel")))
             worker = self._placement.find_tree(await self._root_of(session_id))
+            if worker is None and method in _LOADING_MODULES:
+                return RETURNS[method](await self._switch(session_id, method, arguments))
             if worker is None:
                 return await getattr(self._sessions, method)(session_id, **arguments)
             await worker.wait_until_free(self._patience_s)
@@ -288,6 +301,14 @@ class Workers:
             if (placed := self._placement.find(session_id)) is not None:
                 placed.renumber()
             return RETURNS[method](answer)
+
+    async def _switch(self, session_id: str, method: str, arguments: Mapping[str, Any]) -> Any:
+        """Change what a session runs that is not loaded, where the modules that it runs then can be loaded."""
+        if method == "change_profile":
+            plan = await self._sessions.plan_with(session_id, arguments["profile"])
+        else:
+            plan = await self._sessions.runtime.store.read_plan(session_id)
+        return await self._placement.perform_apart(session_id, plan, method, arguments)
 
     async def _root_of(self, session_id: str) -> str:
         if (placed := self._placement.find(session_id)) is not None:

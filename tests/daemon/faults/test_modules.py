@@ -24,8 +24,11 @@ def test_modules_are_imported_by_workers_and_not_by_the_daemon(daemon: HurtDaemo
     looks = [client.get("/modules/tool-bash"), client.get(f"/sessions/{conversation.session_id}/tools")]
     looks.append(client.post("/validate/module", json={"module_id": "tool-todo"}))
     looks.append(client.post("/profiles/foundation/offline/compile", json={"force": True}))
+    stored = client.post("/sessions", json={"profile_name": "foundation/offline", "working_dir": "/"}).json()
+    looks.append(client.post(f"/sessions/{stored['session_id']}/change-agent", json={"max_iterations": 3}))
+    looks.append(client.post(f"/sessions/{stored['session_id']}/change-profile", json={"profile_name": "foundation/offline"}))
 
-    assert [answer.status_code for answer in looks] == [200] * 4
+    assert [answer.status_code for answer in looks] == [200] * 6, [answer.text for answer in looks]
     assert "amplifier_module_tool_faults" in daemon.imported(worker_of(conversation))
     assert daemon.imported(daemon.pid) == set()
 
