@@ -160,6 +160,19 @@ def test_an_ended_session_is_resumed(admin: httpx2.Client, work: Path) -> None:
     assert (resumed["resumed"], resumed["status"], resumed["ended_at"]) == (True, "active", None)
 
 
+def test_a_session_that_has_ended_does_not_go_on_because_somebody_looks_into_it(
+    admin: httpx2.Client, work: Path
+) -> None:
+    path = f"/sessions/{create(admin, work)}"
+    admin.patch(path, json={"status": "completed"})
+
+    answers = [admin.get(f"{path}/{part}") for part in ("tools", "hooks", "capabilities", "agents")]
+    answers += [admin.post(f"{path}/steer", json={"content": "Left!"}), admin.post(f"{path}/compact")]
+
+    assert {code(answer) for answer in answers} == {(409, "session-state-conflict")}
+    assert admin.get(path).json()["status"] == "completed"
+
+
 def test_a_deleted_session_is_gone(admin: httpx2.Client, work: Path) -> None:
     session_id = create(admin, work)
     assert execute(admin, session_id).status_code == 200
