@@ -25,8 +25,9 @@ def test_modules_are_imported_by_workers_and_not_by_the_daemon(daemon: HurtDaemo
     looks.append(client.post("/validate/module", json={"module_id": "tool-todo"}))
     looks.append(client.post("/profiles/foundation/offline/compile", json={"force": True}))
     stored = client.post("/sessions", json={"profile_name": "foundation/offline", "working_dir": "/"}).json()
-    looks.append(client.post(f"/sessions/{stored['session_id']}/change-agent", json={"max_iterations": 3}))
-    looks.append(client.post(f"/sessions/{stored['session_id']}/change-profile", json={"profile_name": "foundation/offline"}))
+    path, profile = f"/sessions/{stored['session_id']}", {"profile_name": "foundation/offline"}
+    looks.append(client.post(f"{path}/change-agent", json={"max_iterations": 3}))
+    looks.append(client.post(f"{path}/change-profile", json=profile))
 
     assert [answer.status_code for answer in looks] == [200] * 6, [answer.text for answer in looks]
     assert "amplifier_module_tool_faults" in daemon.imported(worker_of(conversation))
