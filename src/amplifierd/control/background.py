@@ -92,16 +92,16 @@ def stop(paths: Paths) -> RunningDaemon | None:
     return running
 
 
-def last_lines(file: Path, count: int) -> list[str]:
-    """Return the last lines of a log."""
-    if not file.exists():
-        return []
-    return file.read_text(encoding="utf-8", errors="replace").splitlines()[-count:] if count else []
+def last_lines(file: Path, count: int) -> tuple[list[str], int]:
+    """Return the last whole lines of a log, and where those that follow them begin."""
+    content = file.read_bytes() if file.exists() else b""
+    end = content.rfind(b"\n") + 1
+    lines = content[:end].decode("utf-8", "replace").splitlines()
+    return lines[-count:] if count else [], end
 
 
-def following(file: Path) -> Iterator[str]:
-    """Yield the lines that a log gets from now on, also when it is rotated."""
-    position = file.stat().st_size if file.exists() else 0
+def following(file: Path, position: int) -> Iterator[str]:
+    """Yield the lines that a log has from a position on, and those that it gets, also when it is rotated."""
     inode = file.stat().st_ino if file.exists() else None
     while True:
         if file.exists():

@@ -194,11 +194,12 @@ def logs(
     file = ctx.obj.paths.logs / LOG_FILE
     if not file.exists():
         typer.echo(f"there is no log yet: {file} is written once a daemon runs", err=True)
-    for line in background.last_lines(file, count):
+    lines, end = background.last_lines(file, count)
+    for line in lines:
         typer.echo(line)
     if follow:
         with suppress(KeyboardInterrupt):
-            for line in background.following(file):
+            for line in background.following(file, end):
                 typer.echo(line)
 
 
