@@ -109,7 +109,8 @@ def assert_a_link_opens_the_page(amplifierd: Run, url: str, home: Path) -> None:
 
 def test_make_serve_starts_it_from_the_checkout(amplifierd: Run, home: Path) -> None:
     variables = {"AMPLIFIERD_HOME": str(home), "AMPLIFIERD_PORT": "0", "AMPLIFIERD_OFFLINE": "1"}
-    command = ["make", "--old-file=install", "serve", f"VENV={sys.prefix}"]  # as if it were installed, which it is
+    environment = os.path.relpath(sys.prefix, CHECKOUT)  # as the Makefile has it; the checkout may be below any name
+    command = ["make", "--old-file=install", "serve", f"VENV={environment}"]  # as if it were installed, which it is
     with subprocess.Popen(command, cwd=CHECKOUT, env={**os.environ, **variables}, stdout=subprocess.PIPE) as serving:
         assert serving.stdout is not None
         said = serving.stdout.readline().decode()
