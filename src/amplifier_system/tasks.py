@@ -27,8 +27,13 @@ async def finished(task: "asyncio.Future[Any]") -> None:
     try:
         await _End(task)
     finally:
-        if not task.cancelled():
-            task.exception()  # read, so that it is not reported as lost
+        read_outcome(task)
+
+
+def read_outcome(task: "asyncio.Future[Any]") -> None:
+    """Take what came of a task that nothing waits for any more, so that its error is not reported as lost."""
+    if not task.cancelled():
+        task.exception()
 
 
 class _End(asyncio.Future[None]):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from amplifier_core.boundary import TaskBoundary
 from amplifier_core.exceptions import describe
-from amplifier_system.tasks import run_to_end
+from amplifier_system.tasks import read_outcome, run_to_end
 from amplifierd.exceptions import (
     BudgetExhaustedError,
     HoldLostError,
@@ -177,7 +177,7 @@ class Turn:
     def _leave_behind(self, task: asyncio.Task[str]) -> None:
         """Go on without modules that do not stop; what they still do reaches nothing of the session any more."""
         logger.error("a module of session %s does not stop when its task is cancelled", self._session_id)
-        task.add_done_callback(_read_outcome)
+        task.add_done_callback(read_outcome)
         self._runner.kernel.cut_off()
         self._runner.transcript.is_behind = True  # the next turn loads the modules anew
 
@@ -244,9 +244,8 @@ class Turn:
             said.insert(0, ("assistant_message:complete", {**message, "content": result.response}))
         await runner.tree.events.settle()
         counted = self._counted(result)
-        await self._keep(
-            result, lambda: self._count(counted)
-        )  # first, so that whoever hears of the end finds it counted
+        # First, so that whoever hears of the end finds it counted.
+        await self._keep(result, lambda: self._count(counted))
         await self._keep(result, lambda: runner.journal.write_all(said))
 
     async def _count(self, counted: Mapping[str, Any]) -> None:
@@ -293,9 +292,3 @@ class Turn:
             "last_error": result.error,
             **({"usage_tree": runner.tree.budget.used.to_json()} if runner.is_root else {}),
         }
-
-
-def _read_outcome(task: asyncio.Task[str]) -> None:
-    """Take what came of a task that no one waits for."""
-    if not task.cancelled():
-        task.exception()
