@@ -29,19 +29,16 @@ _PLAIN_TYPES = frozenset({str, int, float, bool, type(None), dict, list, tuple})
 Originals = dict[str, tuple[Any, Any]]
 """By their keys, the models of a payload, each with its dump."""
 
-_priority, _number = attrgetter("priority"), attrgetter("number")
+_priority = attrgetter("priority")
 
 
 class _Registration:
-    """One handler on one event; `number` counts the registrations. Calling it undoes it."""
+    """One handler on one event. Calling it undoes it."""
 
-    __slots__ = ("event", "handler", "is_coroutine_function", "name", "number", "priority", "registry")
+    __slots__ = ("event", "handler", "is_coroutine_function", "name", "priority", "registry")
 
-    def __init__(
-        self, registry: "HookRegistry", event: str, handler: Handler, name: str, priority: int, number: int
-    ) -> None:
-        self.registry, self.event, self.handler, self.name = registry, event, handler, name
-        self.priority, self.number = priority, number
+    def __init__(self, registry: "HookRegistry", event: str, handler: Handler, name: str, priority: int) -> None:
+        self.registry, self.event, self.handler, self.name, self.priority = registry, event, handler, name, priority
         self.is_coroutine_function = is_coroutine_function(handler)
 
     def undo(self) -> None:
@@ -51,6 +48,10 @@ class _Registration:
 
     def is_in_place(self) -> bool:
         return self.registry._has(self)
+
+
+_Registrations = dict[_Registration, None]
+"""In the order in which they were made."""
 
 
 class HookRegistry:
@@ -66,9 +67,10 @@ class HookRegistry:
     USER_NOTIFICATION = "user:notification"
 
     def __init__(self) -> None:
-        self._by_event: dict[str, tuple[_Registration, ...]] = {}  # in the order in which an emit goes through them
-        self._names: dict[str, int] = {}  # how many have each
-        self._sequence = itertools.count()
+        self._by_event: dict[str, _Registrations] = {}
+        self._by_name: dict[str, _Registrations] = {}
+        self._in_order: dict[str, tuple[_Registration, ...]] = {}  # by event; filled by `_listeners`
+        self._numbers = itertools.count()
         self._defaults: EventData = {}
 
     def register(self, event: str, handler: Handler, priority: int = 0, name: str | None = None) -> Callable[[], None]:
@@ -82,14 +84,11 @@ class HookRegistry:
             raise TypeError(f"priority must be an int, got {type(priority).__name__}")
         if name is not None and not isinstance(name, str):
             raise TypeError(f"name must be a str, got {type(name).__name__}")
-        sequence = next(self._sequence)
-        name = self._unused_name(sequence) if name is None else name
-        registration = _Registration(self, event, handler, name, priority, sequence)
-        registered = self._by_event.get(event, ())
-        in_order = not registered or registered[-1].priority <= priority
-        registered = (*registered, registration)
-        self._by_event[event] = registered if in_order else tuple(sorted(registered, key=_priority))
-        self._names[name] = self._names.get(name, 0) + 1
+        name = self._unused_name() if name is None else name
+        registration = _Registration(self, event, handler, name, priority)
+        self._by_event.setdefault(event, {})[registration] = None
+        self._by_name.setdefault(name, {})[registration] = None
+        self._in_order.pop(event, None)
         if mounting := current_mounting():
             mounting.note_handler(registration, registration.is_in_place)
         return registration
@@ -98,9 +97,8 @@ class HookRegistry:
 
     def unregister(self, name: str) -> None:
         """Remove the handler most recently registered under `name`, if there is one."""
-        if name in self._names:
-            everyone = (registration for registered in self._by_event.values() for registration in registered)
-            self._remove(max((one for one in everyone if one.name == name), key=_number))
+        if name in self._by_name:
+            self._remove(next(reversed(self._by_name[name])))
 
     def has_handlers(self, event: str) -> bool:
         """Say whether anyone listens, so that an emitter need not build what no one reads."""
@@ -109,8 +107,8 @@ class HookRegistry:
     def list_handlers(self, event: str | None = None) -> dict[str, list[str]]:
         """Return handler names in calling order: for one event, or for every event ever registered."""
         if event is not None:
-            return {event: [registration.name for registration in self._by_event.get(event, ())]}
-        return {event: [registration.name for registration in found] for event, found in self._by_event.items()}
+            return {event: [registration.name for registration in self._listeners(event)]}
+        return {event: [registration.name for registration in self._listeners(event)] for event in self._by_event}
 
     def set_default_fields(self, **fields: object) -> None:
         """Replace the fields that every emitted payload carries unless the emitter sets them itself."""
@@ -134,7 +132,7 @@ class HookRegistry:
             explicit = data.get(REQUEST_ID_FIELD) if isinstance(data, dict) else None
             if request_id := resolve_request_id(event, explicit):
                 stamp = {REQUEST_ID_FIELD: request_id}
-        registrations = self._by_event.get(event, ())  # what happens to the registry later does not change it
+        registrations = self._listeners(event)  # what happens to the registry later does not change it
         return self._offer(registrations, event, data, stamp) if registrations else _unheard(data, stamp)
 
     if sys.version_info >= (3, 12):
@@ -151,7 +149,7 @@ class HookRegistry:
         """Ask every handler in turn, each for `timeout` seconds at most, and return the data they answered with."""
         given, _ = _for_handlers(_payload(data))
         collected = []
-        for registration in self._by_event.get(event, ()):
+        for registration in self._listeners(event):
             try:
                 async with asyncio.timeout(timeout):
                     answer = ask(registration, event, given)
@@ -195,22 +193,29 @@ class HookRegistry:
             return answer if data is given else answer.model_copy(update={"data": final})
         return _continuing(final)
 
-    def _unused_name(self, sequence: int) -> str:
-        name = f"handler-{sequence}"
-        while name in self._names:
+    def _listeners(self, event: str) -> tuple[_Registration, ...]:
+        """Return who hears `event`, in calling order, which is worked out when it is first needed after a change."""
+        in_order = self._in_order.get(event)
+        if in_order is None and event in self._by_event:
+            in_order = self._in_order[event] = tuple(sorted(self._by_event[event], key=_priority))
+        return in_order or ()
+
+    def _unused_name(self) -> str:
+        name = f"handler-{next(self._numbers)}"
+        while name in self._by_name:
             name += "'"
         return name
 
     def _has(self, registration: _Registration) -> bool:
-        return any(known is registration for known in self._by_event.get(registration.event, ()))
+        return registration in self._by_event.get(registration.event, ())
 
     def _remove(self, registration: _Registration) -> None:
         if self._has(registration):
             event, name = registration.event, registration.name
-            self._by_event[event] = tuple(known for known in self._by_event[event] if known is not registration)
-            self._names[name] -= 1
-            if not self._names[name]:
-                del self._names[name]
+            del self._by_event[event][registration], self._by_name[name][registration]
+            self._in_order.pop(event, None)
+            if not self._by_name[name]:
+                del self._by_name[name]
 
 
 async def _unheard(data: object, stamp: dict[str, str]) -> HookResult:
