@@ -1,5 +1,6 @@
 """Settings of the command: which layer counts, and what happens to what people write."""
 
+import ast
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -7,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from amplifier_cli.config import resolve_app_config
+import amplifier_cli
+from amplifier_cli.config import AppConfig, resolve_app_config
 
 Say = Callable[..., Any]
 
@@ -98,3 +100,15 @@ def test_a_value_is_checked_before_it_is_written(say: Say) -> None:
 
     assert said.code == 2
     assert not Path(say("config", "path").out.strip()).exists()
+
+
+def test_every_key_is_read_by_something() -> None:
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in Path(amplifier_cli.__file__).parent.rglob("*.py")]
+    read = {
+        node.attr
+        for tree in trees
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and ast.unparse(node.value).endswith("values")
+    }
+
+    assert AppConfig.model_fields.keys() - read == {"profile", "bundle"}  # `source` reads these by name

@@ -4,12 +4,14 @@ import ast
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any
 
 import pytest
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from amplifierd import Settings
 from amplifierd.exceptions import SettingsError
@@ -20,6 +22,12 @@ from amplifierd.settings_layers import keys_of
 from amplifierd.store_address import StoreAddress
 
 ROOT = Path(__file__).parents[2]
+
+SECTIONS = {
+    name: type(info.default).__name__
+    for name, info in Settings.model_fields.items()
+    if isinstance(info.default, BaseModel)
+}
 
 DEFAULTS: dict[str, Any] = {
     "host": "127.0.0.1",
@@ -193,14 +201,62 @@ def test_every_key_has_its_default(load: Callable[..., Settings]) -> None:
 
 def test_every_key_is_read_by_something() -> None:
     """A setting without a reader is a promise that nobody keeps."""
+    assert without_reader(DEFAULTS, _trees()) == []
+
+
+@pytest.mark.parametrize("dead", ["colour", "cache.colour", "cache.enabled", "streams", "stream.offline"])
+def test_a_key_that_nothing_reads_is_found_although_its_name_may_be_read_elsewhere(dead: str) -> None:
+    assert without_reader([*DEFAULTS, dead], _trees()) == [dead]
+
+
+def without_reader(keys: Iterable[str], trees: Iterable[ast.Module]) -> list[str]:
+    """Return the settings that no file reads, neither from the settings nor from a section that it was given."""
+    paths = [tuple(key.rpartition(".")[::2]) for key in keys]
+    found = {read for tree in trees for read in _reads(tree)}
+    uses = Counter(name for _, name in paths)  # a name that two keys share tells of neither
+    return [
+        f"{section}.{name}" if section else name
+        for section, name in paths
+        if (section, name) not in found and (not section or uses[name] > 1 or ("", name) not in found)
+    ]
+
+
+def _reads(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """Yield the section, or "", and the key of every attribute that is read as a setting's would be."""
+    nodes = list(ast.walk(tree))
+    holders = dict[str, set[str]]()  # the names that a section goes by in this file
+    for node in nodes:
+        match node:
+            case ast.Assign(targets=[target], value=ast.Attribute(attr=section)) if section in SECTIONS:
+                holders.setdefault(_last_name(target), set()).add(section)
+            case ast.arg(arg=name, annotation=ast.expr() as annotation):
+                holders.setdefault(name, set()).update(_sections_in(annotation))
+            case ast.AnnAssign(target=target, annotation=annotation):
+                holders.setdefault(_last_name(target), set()).update(_sections_in(annotation))
+    for node in nodes:
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+            holder = _last_name(node.value)
+            yield from ((section, node.attr) for section in {holder, *holders.get(holder, ())} & SECTIONS.keys())
+            if holder == "settings":
+                yield "", node.attr
+
+
+def _sections_in(annotation: ast.expr) -> set[str]:
+    written = ast.unparse(annotation)
+    return {section for section, model in SECTIONS.items() if model in written}
+
+
+def _last_name(node: ast.expr) -> str:
+    match node:
+        case ast.Attribute(attr=name) | ast.Name(id=name):
+            return name.lstrip("_")
+    return ""
+
+
+@cache
+def _trees() -> list[ast.Module]:
     files = [path for path in (ROOT / "src").rglob("*.py") if not path.name.startswith("settings")]
-    names = {node.attr for path in files for node in ast.walk(ast.parse(path.read_text())) if _is_read(node)}
-
-    assert [key for key in DEFAULTS if not set(key.split(".")) <= names] == []
-
-
-def _is_read(node: ast.AST) -> TypeGuard[ast.Attribute]:
-    return isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)
+    return [ast.parse(path.read_text(encoding="utf-8")) for path in files]
 
 
 def test_the_page_about_settings_shows_those_that_there_are() -> None:

@@ -118,14 +118,13 @@ class ContextMessages:
         return found
 
     async def _mentioned(self, text: str, resolver: ProfileMentionResolver, turn: int, kind: str) -> list[Message]:
-        limits = self.settings
         loaded: LoadedMentions = await load_mentioned(
             text,
             resolver,
-            max_depth=limits.max_depth,
-            max_files=limits.max_files,
-            max_file_bytes=limits.max_file_bytes,
-            max_total_bytes=limits.max_total_bytes,
+            max_depth=self.settings.max_depth,
+            max_files=self.settings.max_files,
+            max_file_bytes=self.settings.max_file_bytes,
+            max_total_bytes=self.settings.max_total_bytes,
             policy=self.policy,
         )
         self.unresolved += loaded.unresolved
