@@ -53,6 +53,25 @@ offline: false
 startup:
   auto_compile: true
 ```
+
+## Other variables
+
+These are read from the environment only. The command's own settings have variables too, listed with
+[the command](command.md#settings), and [secrets](keys.md) can come from the environment.
+
+| Variable | Default | What it does |
+|---|---|---|
+| `AMPLIFIERD_HOME` | `~/.amplifierd` | the home |
+| `AMPLIFIERD_CONFIG_DIR` | `config` in the home | where settings, profiles and keys are |
+| `AMPLIFIERD_SHARE_DIR` | `share` in the home | where collections and builds are |
+| `AMPLIFIERD_CACHE_DIR` | `cache` in the home | where downloads are |
+| `AMPLIFIERD_STATE_DIR` | `state` in the home | where sessions are |
+| `AMPLIFIERD_LOG_DIR` | `logs/amplifierd` in the state | where logs are |
+| `AMPLIFIERD_CLUSTER__TOKEN` | none | the secret of [daemons that share a store](scale-out.md) |
+| `AMPLIFIER_HOME` | `~/.amplifier` | the home of other applications, and of bundles that are used without a home |
+| `AMPLIFIER_MODULES` | none | directories with [modules](mount-plans.md), separated by colons |
+| `AMPLIFIER_GIT_CLONE_TIMEOUT_S` | `300` | time limit for one git fetch, in seconds |
+| `NO_COLOR`, `FORCE_COLOR` | none | never or always print colours |
 """
 
 COMMAND_HEAD = """\

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 PREFIX = "AMPLIFIERD_"
-"""Every variable of the environment that the daemon and the command read begins with it."""
+"""Begins the name of every environment variable that places or configures a home."""
 
 _DEFAULT = "~/.amplifierd"
 _FILES = "files"

@@ -25,6 +25,11 @@ ROOT = Path(__file__).parents[2]
 
 EVENT = re.compile(r"`([a-z_]+:[a-z_]+)`")
 
+NOT_FOR_USERS = {
+    *("AMPLIFIER_GIT_USERNAME", "AMPLIFIER_GIT_PASSWORD"),  # handed to git
+    *("AMPLIFIER_CLUSTER_TOKEN", "AMPLIFIER_TABS"),  # of the example of a deployment, of the tests
+}
+
 Open = Callable[[str], Any]
 
 
@@ -143,3 +148,21 @@ def test_the_container_file_is_the_one_that_the_page_shows(page: Open) -> None:
     shown = [block.text for block in page("docs/daemon.md").blocks if block.text.startswith("FROM ")]
 
     assert [(ROOT / "Containerfile").read_text().partition("\n")[2]] == shown
+
+
+def test_a_variable_that_the_code_or_a_page_names_is_in_a_table_of_settings(page: Open) -> None:
+    name = re.compile(r"(?<![A-Z_{])AMPLIFIERD?_[A-Z][A-Z_]*[A-Z]\b")
+    tables = [page(path).text for path in ("docs/settings.md", "docs/command.md")]
+    listed = {
+        found for table in tables for row in re.findall(r"^\|.*\|$", table, re.MULTILINE) for found in name.findall(row)
+    }
+    pages = {path: path.read_text(encoding="utf-8") for path in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md"))}
+    sources = {path: path.read_text(encoding="utf-8") for path in (ROOT / "src").rglob("*.py")}
+
+    not_listed = {
+        f"{path.relative_to(ROOT)}: {found}"
+        for path, text in (pages | sources).items()
+        for found in set(name.findall(text)) - listed - NOT_FOR_USERS
+    }
+
+    assert not_listed == set()
