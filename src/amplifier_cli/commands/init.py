@@ -17,6 +17,7 @@ from amplifier_cli.open_home import in_home
 from amplifier_cli.render import styled, write
 from amplifier_cli.suggestions import pick
 from amplifier_core.packages import provider_name
+from amplifier_system.server_trust import trust_for
 from amplifierd.home import Home
 from amplifierd.yaml_edits import edited, replace_text
 
@@ -120,8 +121,8 @@ def _with_key(home: Home, module_id: str) -> dict[str, str]:
 async def _local_server() -> tuple[str, str] | None:
     """Return the address of a server on this machine that speaks the OpenAI protocol, and its first model."""
     addresses = [os.environ["OPENAI_BASE_URL"]] if os.environ.get("OPENAI_BASE_URL") else [*_LOCAL_SERVERS]
-    async with httpx2.AsyncClient(timeout=_PATIENCE_S, trust_env=False) as client:
-        for address in addresses:
+    for address in addresses:
+        async with httpx2.AsyncClient(verify=trust_for(address), timeout=_PATIENCE_S, trust_env=False) as client:
             try:
                 answer = (await client.get(f"{address.rstrip('/')}/models")).json()
                 return address, str(answer["data"][0]["id"])

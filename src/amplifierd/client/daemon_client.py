@@ -14,6 +14,7 @@ from typing import Any, Self
 import httpx2
 
 from amplifier_core.exceptions import AmplifierError
+from amplifier_system.server_trust import trust_for
 from amplifierd.daemon.run_file import RunningDaemon, find_running
 from amplifierd.exceptions import NotReadyError, RemoteError
 from amplifierd.paths import Paths
@@ -68,11 +69,11 @@ class DaemonClient:
         tls: ssl.SSLContext | None,
         is_alive: Callable[[], bool] | None,
     ) -> None:
-        transport = httpx2.AsyncHTTPTransport(verify=tls or True, uds=uds, trust_env=False)
+        base = url if uds is None else "http://localhost"
         self._http = httpx2.AsyncClient(
-            base_url=f"{url if uds is None else 'http://localhost'}{_API}",
+            base_url=f"{base}{_API}",
             headers={} if token is None else {"Authorization": f"Bearer {token}"},
-            transport=transport,
+            transport=httpx2.AsyncHTTPTransport(verify=tls or trust_for(base), uds=uds, trust_env=False),
             timeout=httpx2.Timeout(None, connect=_CONNECT_S),
         )
         self.url = url
