@@ -52,14 +52,12 @@ class _Passed:
     """Hears messages from the last to the first, and says of which on none is needed; one more than wanted is."""
 
     def __init__(self, place: Place) -> None:
-        self._place, self._wanted = place, place.limit + 1
-        self._is_counting = place.before is None
+        self._awaited = {place.before, place.after} - {None, ""}
+        self._wanted = 0 if place.after else place.limit + 1
 
     def __call__(self, message: _Message) -> bool:
-        if self._place.after:
-            return message.get("id") == self._place.after
-        if self._is_counting:
-            self._wanted -= 1
-        elif message.get("id") == self._place.before:
-            self._is_counting = True
+        if self._awaited:
+            self._awaited.discard(message.get("id"))
+            return False
+        self._wanted -= 1
         return self._wanted < 0

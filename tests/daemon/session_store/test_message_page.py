@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from amplifierd.session_store.json_lines import encoded_lines
@@ -15,6 +15,9 @@ SIZES = st.lists(st.sampled_from([1, 300, 70_000, 200_000]), max_size=8)
 IDS = st.none() | st.integers(0, 9).map(str)
 
 
+@example(sizes=[1, 1, 1], limit=6, before="0", after="1")
+@example(sizes=[1, 1, 1], limit=6, before="1", after="1")
+@example(sizes=[1, 1, 1], limit=1, before="9", after="0")
 @given(sizes=SIZES, limit=st.integers(1, 6), before=IDS, after=IDS)
 def test_reading_from_the_end_finds_the_same_page(
     tmp_path_factory: pytest.TempPathFactory, sizes: list[int], limit: int, before: str | None, after: str | None

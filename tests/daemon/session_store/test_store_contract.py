@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from amplifierd.exceptions import (
     SessionStateError,
 )
 from amplifierd.session_store.hold import Holder
+from amplifierd.session_store.message_page import Place
 from amplifierd.session_store.protocol import SessionStore
 
 sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
@@ -51,6 +53,15 @@ async def test_a_session_is_read_as_it_was_created(store: SessionStore, me: Hold
     assert await store.read_part("s1", "d" * 64) == b"\xff\x00"
     assert await store.read_part("s1", "e" * 64) == "täxt\n".encode()
     assert await store.read_part("s1", "f" * 64) is None
+
+
+async def test_a_page_of_a_conversation_is_the_part_between_two_messages(store: SessionStore, me: Holder) -> None:
+    messages = [{"id": name, "content": name} for name in "abcd"]
+    await store.create(new_session("s1", messages=messages), me)
+
+    for before, after, limit in product([None, *"abcdx"], [None, *"abcdx"], [2, 9]):
+        place = Place(limit, before, after)
+        assert await store.read_message_page("s1", place) == place.page(messages), place
 
 
 async def test_an_id_is_taken_once(store: SessionStore, me: Holder) -> None:
