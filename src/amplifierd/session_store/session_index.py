@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 _BEHIND_S = 0.5
 _LONGEST_BEHIND_S = 30.0
-_SHARE_OF_TIME = 50  # a look at all names may take one part in so many
+_SHARE_OF_TIME = 50  # comparing all names may take one part in so many of a CPU's time
 _ATTEMPTS = 3
 _LEAST_CANDIDATES = 200
 
@@ -147,14 +147,15 @@ class SessionIndex:
 
         The names are compared when the directory changed, and seldom enough to cost next to nothing.
         """
-        began = time.monotonic()
         changed = changed_at(self._sessions)
-        if changed == self._seen or began < self._next_look:
+        if changed == self._seen or time.monotonic() < self._next_look:
             return
         abandoned, files = self._pending.take_abandoned()
         with self._database.reading(stop) as connection:
+            began_s = time.thread_time()  # which does not go on while a busy disk or machine holds us up
             is_known = seen_at(connection) == changed
             strangers = set() if is_known or not changed else find_strangers(connection, self._sessions)
+            took_s = time.thread_time() - began_s
         self._database.refresh(strangers | abandoned, stop)
         for file in files:
             with suppress(OSError):
@@ -162,7 +163,7 @@ class SessionIndex:
         if not is_known and is_settled(changed):
             self._database.note_seen(changed, stop)
         self._seen = changed
-        self._next_look = time.monotonic() + _SHARE_OF_TIME * (time.monotonic() - began)
+        self._next_look = time.monotonic() + _SHARE_OF_TIME * took_s
 
     def _write(self, stop: Stop) -> None:
         with self._writing:

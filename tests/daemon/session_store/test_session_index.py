@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import logging
 import os
 import sqlite3
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -185,6 +186,43 @@ async def test_a_change_reaches_the_index_by_itself(paths: Paths, me: Holder) ->
             await asyncio.sleep(0.05)
     await store.close()
     await reader.close()
+
+
+@pytest.fixture
+def bring(tmp_path: Path, paths: Paths, me: Holder) -> Callable[[str], Awaitable[None]]:
+    """Move a session of another home to this one, of which nobody tells the index."""
+
+    async def bring(session_id: str) -> None:
+        elsewhere = Paths.from_environment(tmp_path / "elsewhere", environ={})
+        other = FileStore(elsewhere)
+        await other.release(await other.create(new_session(session_id, tags=[session_id]), me))
+        await other.close()
+        (elsewhere.sessions / session_id).rename(paths.sessions / session_id)
+
+    return bring
+
+
+async def wait_until_listed(store: FileStore, session_id: str) -> None:
+    async with asyncio.timeout(10):
+        while not (await store.list(SessionQuery(tag=session_id))).total:  # noqa: ASYNC110 - a look waits its turn
+            await asyncio.sleep(0.05)
+
+
+async def test_a_look_that_was_held_up_does_not_delay_the_next_one(
+    paths: Paths, bring: Callable[[str], Awaitable[None]]
+) -> None:
+    store = FileStore(paths)
+    await bring("s3")
+    with paths.index_file.with_suffix(".lock").open("rb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        listing = asyncio.create_task(wait_until_listed(store, "s3"))
+        await asyncio.sleep(1)
+        assert not listing.done()
+    await listing
+
+    await bring("s4")
+    await wait_until_listed(store, "s4")
+    await store.close()
 
 
 async def test_building_the_index_is_reported(paths: Paths, caplog: pytest.LogCaptureFixture) -> None:
