@@ -74,7 +74,7 @@ def changed_at(directory: Path) -> int:
 
 
 def is_settled(changed: int) -> bool:
-    """Say whether a later change of a directory would be seen by its time."""
+    """Say whether a change of a directory from now on will be seen by its time; ask before reading the names."""
     return time.time_ns() - changed > _SETTLED_NS
 
 
@@ -91,9 +91,10 @@ def find_strangers(connection: sqlite3.Connection, sessions: Path) -> set[str]:
 def _knows_all(connection: sqlite3.Connection, sessions: Path, changed: int) -> bool:
     if seen_at(connection) == changed:
         return True
+    settled = is_settled(changed)
     if find_strangers(connection, sessions):
         return False
-    if is_settled(changed):
+    if settled:
         with suppress(sqlite3.Error):  # another process writes, or it is read-only
             connection.execute("PRAGMA busy_timeout = 0")
             note_seen(connection, changed)

@@ -150,6 +150,7 @@ class SessionIndex:
         changed = changed_at(self._sessions)
         if changed == self._seen or time.monotonic() < self._next_look:
             return
+        settled = is_settled(changed)
         abandoned, files = self._pending.take_abandoned()
         with self._database.reading(stop) as connection:
             began_s = time.thread_time()  # which does not go on while a busy disk or machine holds us up
@@ -160,9 +161,10 @@ class SessionIndex:
         for file in files:
             with suppress(OSError):
                 file.unlink()
-        if not is_known and is_settled(changed):
-            self._database.note_seen(changed, stop)
-        self._seen = changed
+        if settled:
+            if not is_known:
+                self._database.note_seen(changed, stop)
+            self._seen = changed
         self._next_look = time.monotonic() + _SHARE_OF_TIME * took_s
 
     def _write(self, stop: Stop) -> None:

@@ -8,6 +8,7 @@ import logging
 import os
 import sqlite3
 import sys
+import time
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
@@ -222,6 +223,18 @@ async def test_a_look_that_was_held_up_does_not_delay_the_next_one(
 
     await bring("s4")
     await wait_until_listed(store, "s4")
+    await store.close()
+
+
+async def test_a_session_that_came_within_the_same_tick_of_the_clock_is_found(
+    paths: Paths, bring: Callable[[str], Awaitable[None]]
+) -> None:
+    tick = time.time_ns() + 60_000_000_000  # the directory keeps this time, as it would if both came at once
+    store = FileStore(paths)
+    for session_id in ("s3", "s4"):
+        await bring(session_id)
+        os.utime(paths.sessions, ns=(tick, tick))
+        await wait_until_listed(store, session_id)
     await store.close()
 
 
