@@ -241,6 +241,19 @@ class TestToolPost:
         assert stage.results == ['{"n": 1}']
         assert any("denies 'echo' after it ran" in record.message for record in caplog.records)
 
+    @pytest.mark.parametrize("decision", ["Allow", "Deny"])
+    async def test_a_replaced_result_stays_replaced_whatever_the_user_is_asked_then(
+        self, orchestrator: Any, stage: Stage, decision: str
+    ) -> None:
+        if stage.coordinator is not None:
+            stage.coordinator.approval_system.request_approval.return_value = decision
+        stage.on("tool:post", modified(result="masked"))
+        stage.on("tool:post", ASK)
+
+        await stage.run(orchestrator)
+
+        assert stage.results == ["masked"]
+
     async def test_an_untouched_result_is_stored_as_the_tool_serialises_it(
         self, orchestrator: Any, stage: Stage
     ) -> None:

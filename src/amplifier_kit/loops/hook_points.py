@@ -217,15 +217,15 @@ class HookPoints:
 
     async def _ask_user(self, result: HookResult, event: str, hook_name: str, data: EventData) -> Decision:
         if self._process is None:
-            return Decision(denied=True, reason="No approval system available")
+            return Decision(denied=True, reason="No approval system available", data=data)
         try:
             answer = await self._process(result, event, hook_name)
         except Exception as exc:
             logger.warning("the approval asked for at %s failed and counts as denied", event, exc_info=True)
-            return Decision(denied=True, reason=f"Approval failed: {exc}")
+            return Decision(denied=True, reason=f"Approval failed: {exc}", data=data)
         if getattr(answer, "action", None) == "continue":
             return Decision(data=data)
-        return Decision(denied=True, reason=getattr(answer, "reason", None) or "")
+        return Decision(denied=True, reason=getattr(answer, "reason", None) or "", data=data)
 
     async def _show_message(self, result: HookResult, event: str, hook_name: str) -> None:
         """Let the user see a message that came with an answer."""
