@@ -87,10 +87,9 @@ class Replay:
 
 def _load(path: Path) -> dict[int, RecordedCall]:
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as exc:
-        reason = exc.strerror or str(exc) if isinstance(exc, OSError) else str(exc)
-        raise unusable(path, reason) from exc
+        lines = path.read_bytes().splitlines()
+    except OSError as exc:
+        raise unusable(path, exc.strerror or str(exc)) from exc
     calls: dict[int, RecordedCall] = {}
     for place, text in enumerate(lines, start=1):
         try:

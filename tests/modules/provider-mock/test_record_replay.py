@@ -182,6 +182,15 @@ async def test_a_line_holds_number_hash_request_response_and_events(desk: Any, t
     assert one.names("llm:re") == ["llm:request", "llm:response"]
 
 
+async def test_text_may_hold_every_kind_of_line_end(desk: Any) -> None:
+    said = "one\u2028two\u2029three\x85four\x0bfive\r\nsix"
+    one = desk({"record": "rec.jsonl", "provider": "other"})
+    one.coordinator.mount_points["providers"]["other"] = MockProvider({"responses": [said]}, one.coordinator)
+    await one.ask(said)
+
+    assert await desk({"replay": "rec.jsonl"}).text(said) == said
+
+
 async def test_concurrent_calls_are_recorded_apart_and_numbered_as_they_started(desk: Any, tmp_path: Path) -> None:
     one = desk({"record": "rec.jsonl", "provider": "other"})
     entries = [{"text": "slow one", "latency_ms": 20}, {"text": "quick"}]
