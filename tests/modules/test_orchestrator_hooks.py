@@ -505,6 +505,30 @@ class TestFailures:
         assert len(stage.tools["echo"].inputs) == runs
         assert len(stage.results) == 1
 
+    async def test_without_a_registry_there_is_nobody_to_ask(self, orchestrator: Any) -> None:
+        stage = Stage([calling(("c1", "echo", {"n": 1})), answer()], [echo()], with_coordinator=False)
+        stage.hooks = None  # type: ignore[assignment]
+
+        assert await stage.run(orchestrator) == "done"
+
+        assert stage.results == ['{"n": 1}']
+
+    async def test_without_a_registry_of_its_own_the_hooks_of_the_session_are_asked(self, orchestrator: Any) -> None:
+        stage = Stage([calling(("c1", "echo", {"n": 1})), answer()], [echo()]).on("tool:pre", DENY)
+        stage.hooks = None  # type: ignore[assignment]
+
+        await stage.run(orchestrator)
+
+        assert "not today" in stage.results[0]
+
+    async def test_a_coordinator_need_not_be_awaited(self, orchestrator: Any) -> None:
+        stage = Stage([answer()], with_coordinator=False).on("prompt:submit", SHOW_ONCE)
+        coordinator = SimpleNamespace(process_hook_result=lambda result, event, hook_name: result)
+
+        await orchestrator.execute("Hello", **stage.inputs(), coordinator=coordinator)
+
+        assert texts_of(stage.provider.requests[0]) == ["Hello", "passing note"]
+
     @pytest.mark.parametrize(
         "returned",
         [

@@ -12,13 +12,14 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from amplifier_core import ContextManager, HookRegistry, HookResult
-from amplifier_core.boundary import emit_quietly
+from amplifier_core.boundary import emit_quietly, settle
 from amplifier_core.correlation import TERMINAL_EVENTS
 from amplifier_core.events import POLICY_VIOLATION, TOOL_PRE
 from amplifier_core.hooks import injected_items
 from amplifier_core.models import ContextInjection
 from amplifier_kit.approval import fingerprint, own_copy
 from amplifier_kit.log_views import is_log_view
+from amplifier_kit.mounting import hook_registry
 from amplifier_kit.types import Coordinator, EventData, Message
 
 logger = logging.getLogger(__name__)
@@ -74,8 +75,8 @@ class Decision:
 class HookPoints:
     """Emits a turn's events, carries out what hooks answer, and keeps what they want in the next request."""
 
-    def __init__(self, hooks: HookRegistry, coordinator: Coordinator, context: ContextManager) -> None:
-        self._hooks = hooks
+    def __init__(self, hooks: HookRegistry | None, coordinator: Coordinator, context: ContextManager) -> None:
+        self._hooks = hooks = hook_registry(coordinator) if hooks is None else hooks
         self._context = context
         self._process = getattr(coordinator, "process_hook_result", None)
         self._queued: list[Ephemeral] = []
@@ -83,7 +84,9 @@ class HookPoints:
         # kernel's registry would drop has none. A turn asks them all the time, so they are the registry's own method.
         self.listens: Callable[[str], bool] = _always
         self.reaches: Callable[[str], bool] = _always
-        if _is_the_kernels(hooks):
+        if hooks is None:
+            self.listens = self.reaches = _never
+        elif _is_the_kernels(hooks):
             self.listens = self.reaches = hooks.has_handlers
         elif callable(has_handlers := getattr(hooks, "has_handlers", None)):
             self.listens = _always if inspect.iscoroutinefunction(has_handlers) else has_handlers
@@ -120,7 +123,7 @@ class HookPoints:
         A registry that fails leaves everything as it is, except that no tool runs which its guards could not see.
         `original` is the input of a tool call as it was before the hooks saw it.
         """
-        if not self.reaches(event):
+        if self._hooks is None or not self.reaches(event):
             return Decision()
         try:
             result = await self._hooks.emit(event, payload)
@@ -154,7 +157,7 @@ class HookPoints:
                 await self._store([item for item in items if not item.ephemeral], injection.event)
                 left = items
             else:
-                rest = await self._process(injection.result, injection.event, injection.hook_name)
+                rest = await settle(self._process(injection.result, injection.event, injection.hook_name))
                 left = _left_of(items, rest)
         except Exception:
             logger.warning("an injection at %s is left out", injection.event, exc_info=True)
@@ -171,7 +174,7 @@ class HookPoints:
         if self._process is not None:
             addition = HookResult(action="inject_context", context_injection=text, ephemeral=True)
             try:
-                await self._process(addition, event, hook_name)
+                await settle(self._process(addition, event, hook_name))
             except Exception:
                 logger.debug("what %s adds at %s could not be counted", hook_name, event, exc_info=True)
 
@@ -219,7 +222,7 @@ class HookPoints:
         if self._process is None:
             return Decision(denied=True, reason="No approval system available", data=data)
         try:
-            answer = await self._process(result, event, hook_name)
+            answer = await settle(self._process(result, event, hook_name))
         except Exception as exc:
             logger.warning("the approval asked for at %s failed and counts as denied", event, exc_info=True)
             return Decision(denied=True, reason=f"Approval failed: {exc}", data=data)
@@ -231,7 +234,7 @@ class HookPoints:
         """Let the user see a message that came with an answer."""
         if self._process is not None:
             try:
-                await self._process(result, event, hook_name)
+                await settle(self._process(result, event, hook_name))
             except Exception:
                 logger.warning("the message of a hook at %s could not be shown", event, exc_info=True)
 
@@ -267,6 +270,10 @@ def apply_ephemerals(messages: list[Message], ephemerals: list[Ephemeral]) -> li
 
 def _always(event: str) -> bool:
     return True
+
+
+def _never(event: str) -> bool:
+    return False
 
 
 def _is_the_kernels(hooks: HookRegistry) -> bool:
