@@ -77,6 +77,10 @@ async def find_profile(home: Home, typed: str) -> ProfileId:
         return _picked_profile(typed, known)
     except UsageError:
         broken = {each.profile_id for each in home.profiles.list() if not each.valid} - {*known}
+        file = home.paths.own_profiles / f"{typed.removeprefix('local/')}.md"
+        if not broken and file.is_file():
+            hint = f"amplifier profile validate {file} shows what is missing"
+            raise UsageError(f"{file} has no 'profile' section, so it is not a profile", hint=hint) from None
         if not broken:
             raise
         return _picked_profile(typed, [*known, *sorted(broken)])

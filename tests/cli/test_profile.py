@@ -110,6 +110,19 @@ def test_an_unknown_profile_gets_a_suggestion(say: Say) -> None:
     assert say("profile", "validate", "nothing.md").code == 2
 
 
+def test_a_file_that_lacks_what_makes_it_a_profile_is_not_passed_over_in_silence(say: Say, amplifier: Any) -> None:
+    file = amplifier.home / "config/profiles/mine.md"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("---\nextends: foundation/offline\n---\n")
+
+    for typed in ("mine", "local/mine"):
+        said = say("profile", "show", typed)
+
+        assert said.code == 2
+        assert f"{file} has no 'profile' section" in said.err
+        assert f"amplifier profile validate {file}" in said.err
+
+
 def test_a_terminal_shows_what_is_being_compiled_fetched_and_installed(
     amplifier: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
