@@ -31,7 +31,6 @@ ROOT = Path(__file__).parents[2]
 GUARDS = {"hooks-approval", "hooks-redaction"}  # they ignore `enabled_events` and mount whatever their configuration
 AWAITS_SESSION_END = {"hooks-logging"}  # cleaned up before it, they still handle `session:end`
 ODD_DATA = [None, {}, [], "text", {"tool_name": 7, "tool_input": "x", "messages": 1, "error": []}]
-READERS = {"integer", "number", "boolean", "text", "choice", "strings", "mapping", "items", "raw", "accept"}
 
 
 HOOKS = folders_of_type("hook")
@@ -80,26 +79,6 @@ def entry(readme: str, module_id: str) -> dict[str, Any]:
             if candidate.get("module") == module_id:
                 return dict(candidate)
     pytest.fail(f"the README of {module_id} shows no mount-plan entry as a block of JSON")
-
-
-@pytest.fixture
-def config_keys(folder: Path) -> set[str]:
-    """Every key that the module reads from its configuration."""
-    return {
-        argument.value
-        for file in package_of(folder).rglob("*.py")
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in READERS
-        if ast.unparse(node.func.value).endswith("config")
-        for argument in (node.args if node.func.attr == "accept" else [node.args[0], *_aliases(node)])
-        if isinstance(argument, ast.Constant) and isinstance(argument.value, str)
-    }
-
-
-def _aliases(call: ast.Call) -> list[ast.expr]:
-    return [
-        name for keyword in call.keywords if keyword.arg == "aliases" for name in getattr(keyword.value, "elts", ())
-    ]
 
 
 def handlers_of(coordinator: Any) -> set[str]:
@@ -386,21 +365,6 @@ async def test_registration_is_logged_once_for_operators_and_per_handler_for_deb
     assert len([record for record in mine if record.levelname == "INFO"]) == 1
     registered = sum(len(names) for names in coordinator.hooks.list_handlers().values())
     assert len([record for record in mine if record.levelname == "DEBUG" and "handler" in record.message]) == registered
-
-
-def test_the_readme_names_every_configuration_key_in_a_table(readme: str, config_keys: set[str]) -> None:
-    documented = {
-        key for row in re.findall(r"^\| *(`[^|]*) *\|", readme, re.MULTILINE) for key in re.findall(r"`(\w+)`", row)
-    }
-
-    assert config_keys
-    assert config_keys - documented == set()
-
-
-async def test_every_key_that_the_readme_shows_is_one(
-    module: ModuleType, entry: dict[str, Any], config_keys: set[str]
-) -> None:
-    assert set(entry.get("config", {})) <= config_keys
 
 
 async def test_the_readmes_mount_plan_entry_mounts(

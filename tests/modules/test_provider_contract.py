@@ -5,7 +5,6 @@ configuration under which `complete()` answers every request with thinking signe
 call of the tool `echo` with `{"text": "hi"}`.
 """
 
-import ast
 import asyncio
 import copy
 import importlib
@@ -30,6 +29,7 @@ from amplifier_core.testing import MockCoordinator
 from amplifier_core.validation import ProviderValidator
 from amplifier_core.validation.behavioral import ProviderBehaviorTests
 from amplifier_core.validation.structural import ProviderStructuralTests
+from amplifier_foundation.declarations import read_declaration
 from amplifier_kit.providers.events import STREAM_EVENTS
 
 sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
@@ -37,13 +37,16 @@ sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
 from module_folders import folders_of_type, package_of
 
 ROOT = Path(__file__).parents[2]
-NEEDS_CREDENTIALS = {"provider-anthropic", "provider-openai"}  # without a key they mount nothing
-READERS = {"integer", "number", "boolean", "text", "choice", "strings", "mapping", "items", "raw", "accept"}
 USAGE_KEYS = {"input_tokens", "output_tokens", "cost_usd"}
 CACHE_KEYS = {"cache_read_tokens", "cache_write_tokens"}
 
 
 PROVIDERS = folders_of_type("provider")
+NEEDS_CREDENTIALS = {  # without a key they mount nothing
+    folder.name
+    for folder in PROVIDERS
+    if (read_declaration(package_of(folder)) or {}).get("credentials", {}).get("environment")
+}
 
 
 @pytest.fixture(params=PROVIDERS, ids=lambda folder: folder.name)
@@ -439,41 +442,6 @@ async def test_infrastructure_keys_are_ignored_and_unknown_ones_reported(
 @pytest.fixture
 def readme(folder: Path) -> str:
     return (folder / "README.md").read_text(encoding="utf-8")
-
-
-@pytest.fixture
-def config_keys(folder: Path) -> set[str]:
-    """Every key that the module reads from its configuration, itself or through the kit."""
-    files = list(package_of(folder).rglob("*.py"))
-    imported = {
-        name for file in files for name in re.findall(r"from amplifier_kit\.providers\.(\w+) import", file.read_text())
-    }
-    files += [ROOT / f"src/amplifier_kit/providers/{name}.py" for name in imported]
-    return {
-        argument.value
-        for file in files
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in READERS
-        if ast.unparse(node.func.value).endswith("config")
-        for argument in (node.args if node.func.attr == "accept" else [node.args[0], *_aliases(node)])
-        if isinstance(argument, ast.Constant) and isinstance(argument.value, str)
-    }
-
-
-def _aliases(call: ast.Call) -> list[ast.expr]:
-    return [
-        name for keyword in call.keywords if keyword.arg == "aliases" for name in getattr(keyword.value, "elts", ())
-    ]
-
-
-def test_the_readme_names_every_configuration_key_in_a_table(folder: Path, readme: str, config_keys: set[str]) -> None:
-    documented = {
-        key for row in re.findall(r"^\| *(`[^|]*) *\|", readme, re.MULTILINE) for key in re.findall(r"`(\w+)`", row)
-    }
-
-    assert config_keys
-    read_elsewhere = {"rates"} if folder.name == "provider-mock" else set()  # the kit's file on costs has it for others
-    assert config_keys - documented - read_elsewhere == set()
 
 
 async def test_the_readmes_mount_plan_entry_mounts(folder: Path, readme: str, caplog: pytest.LogCaptureFixture) -> None:

@@ -1,6 +1,5 @@
 """The contract of tools, held against every tool in `modules/`: a new one inherits these tests by being there."""
 
-import ast
 import copy
 import importlib
 import inspect
@@ -24,6 +23,7 @@ from amplifier_core.validation.behavioral import ToolBehaviorTests
 
 sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
 
+from config_keys import config_keys_of
 from module_folders import folders_of_type, package_of
 
 ROOT = Path(__file__).parents[2]
@@ -31,7 +31,6 @@ MOUNTS_NOTHING = {"tool-mcp"}  # what it offers are the tools of servers, and th
 STRICT_KEYS = {"safety_profile", "search_timeout", "max_results", "search_engine"}  # guards, and what nobody can guess
 INFRASTRUCTURE = {"id": "x", "module": "x", "source": "x", "instance_id": "x", "name": "x", "priority": 1}
 ODD_INPUTS: list[Any] = [None, [], "text", 7, {"_tool_call_id": "x"}]
-READERS = {"integer", "number", "boolean", "text", "choice", "strings", "mapping", "items", "raw", "accept"}
 
 
 TOOLS = folders_of_type("tool")
@@ -83,28 +82,9 @@ def entry(readme: str, module_id: str) -> dict[str, Any]:
 
 
 @pytest.fixture
-def config_keys(folder: Path) -> set[str]:
-    """Every key that the module reads from its configuration: with a reader, or a function that is handed it."""
-    sources = [file.read_text(encoding="utf-8") for file in package_of(folder).rglob("*.py")]
-    return {
-        argument.value
-        for source in sources
-        if "LenientConfig" in source
-        for node in ast.walk(ast.parse(source))
-        if isinstance(node, ast.Call)
-        for argument in _key_arguments(node)
-        if isinstance(argument, ast.Constant) and isinstance(argument.value, str)
-    }
-
-
-def _key_arguments(call: ast.Call) -> list[ast.expr]:
-    if isinstance(call.func, ast.Attribute):
-        if call.func.attr not in READERS:
-            return []
-        aliases = [key for word in call.keywords if word.arg == "aliases" for key in getattr(word.value, "elts", ())]
-        return [*(call.args if call.func.attr == "accept" else call.args[:1]), *aliases]
-    is_handed_config = len(call.args) > 1 and isinstance(call.args[0], ast.Name)
-    return call.args[1:2] if is_handed_config else []
+async def config_keys(module_id: str, tmp_path: Path) -> set[str]:
+    """Every key that the module reads from its configuration."""
+    return await config_keys_of(module_id, tmp_path)
 
 
 async def mounted(module: ModuleType, config: Any = None, coordinator: Any = None) -> dict[str, Any]:
@@ -380,14 +360,6 @@ async def test_the_configuration_it_is_given_is_never_changed(module: ModuleType
     await clean_up(cleanup)
 
     assert config == before
-
-
-def test_the_readme_names_every_configuration_key_in_a_table(readme: str, config_keys: set[str]) -> None:
-    documented = {
-        key for row in re.findall(r"^\| *(`[^|]*) *\|", readme, re.MULTILINE) for key in re.findall(r"`(\w+)`", row)
-    }
-
-    assert config_keys - documented == set()
 
 
 async def test_the_readmes_mount_plan_entry_mounts_without_a_warning(
