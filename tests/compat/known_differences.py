@@ -33,6 +33,7 @@ ERRORS = "improvement: every provider error takes the same keywords and can be c
 CONTENT = "improvement: a tool result is checked and copied all through, and always has a text"
 VALIDATOR = "improvement: the validator never raises, reads in a fixed order and shows no secret"
 DISCOVERY = "improvement: discovery lists module folders only, and survives any of them"
+INJECTORS = "improvement: find_injector() names the hook whose text went into one request only"
 HOOKS_ASYNC = "improvement: emit is a coroutine function, and any callable is a handler"
 
 DIFFERENCES: dict[str, dict[str, list[str]]] = {
@@ -101,6 +102,10 @@ DIFFERENCES: dict[str, dict[str, list[str]]] = {
             "test_a_limit_that_may_not_end_the_turn_leaves_out_what_is_too_large_and_says_so",
             "test_more_tokens_than_the_budget_of_the_turn_are_a_warning_only",
             "test_limits_are_read_when_they_apply",
+        ],
+        INJECTORS: [
+            "test_a_text_for_one_request_can_be_traced_to_its_hook",
+            "test_only_the_latest_texts_are_remembered",
         ],
     },
     "hook_effects_user": {
