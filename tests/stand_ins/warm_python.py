@@ -26,6 +26,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from amplifier_system.processes import is_marker
+
 _KEEPER = Path(__file__).with_name("python_keeper.py")
 _PROGRAM = Path(__file__).with_name("warm_program.py")
 _NAMES = ("amplifier", "amplifier-core", "amplifierd")
@@ -66,11 +68,13 @@ class Keeper:
 
 @cache
 def shared_keeper() -> Keeper:
-    """Return the one of this process and those that it forks."""
+    """Return the one of this process and those that it forks; it does not belong to the test that needs it first."""
     ours, theirs = _channel()
+    environment = {name: value for name, value in os.environ.items() if not is_marker(name)}
     with theirs:
         command = [sys.executable, _KEEPER, str(theirs.fileno())]
-        keeper = Keeper(ours, subprocess.Popen(command, pass_fds=[theirs.fileno()], start_new_session=True))
+        options = {"env": environment, "pass_fds": [theirs.fileno()], "start_new_session": True}
+        keeper = Keeper(ours, subprocess.Popen(command, **options))
     atexit.register(keeper.end)
     return keeper
 
