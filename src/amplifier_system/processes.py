@@ -15,6 +15,9 @@ are pipes. What it returns has
 - `await kill()`: the same without asking: SIGKILL to the whole group at once, so that nothing in it can start more;
 - `await find_pids()`: what is alive of the tree.
 
+`async with tree:` leaves nothing open or running: at its end the pipes are closed, and the tree is killed if the child
+still runs or the block was left by an exception.
+
 `ProcessTree.begin(start, marker)` does the same for a child that `start` makes, with a group of its own and the marker.
 `spawn(arguments, environment=…)` only starts a program, for a caller that looks after it.
 
@@ -38,7 +41,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import IO, NoReturn, Protocol
+from types import TracebackType
+from typing import IO, NoReturn, Protocol, Self
 
 from .process_members import MEMBERS, MarkedMembers, MembersOf, is_running
 from .tasks import run_to_end
@@ -190,6 +194,16 @@ class ProcessTree:
 
     def _pipe(self, name: str) -> IO[bytes] | None:
         return getattr(self._process, name, None)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close_pipes()
+        if kind is not None or self.returncode is None:
+            await self.kill()
 
     def close_pipes(self) -> None:
         for pipe in (self.stdin, self.stdout, self.stderr):

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import pytest
 
 sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
 
+from interruptions import cancelled_everywhere
 from processes import Started, leaving_nothing
 
 from amplifier_core.testing import wait_for
@@ -284,3 +285,36 @@ async def test_a_pipe_can_be_read_by_the_event_loop() -> None:
 
     assert await tree.wait() == 0
     tree.close_pipes()
+
+
+@pytest.mark.parametrize("ends", [False, True], ids=["by an exception", "while the child runs"])
+async def test_leaving_the_block_of_a_tree_early_closes_its_pipes_and_kills_it(started: Started, ends: bool) -> None:
+    tree = await start("setsid sleep 60 & sleep 60", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    with suppress(ValueError):
+        async with tree:
+            await asyncio.to_thread(started.wait_for, 3)
+            if not ends:
+                raise ValueError
+
+    assert started.pids() == []
+    assert [pipe.closed for pipe in (tree.stdin, tree.stdout) if pipe is not None] == [True, True]
+
+
+async def test_leaving_the_block_of_a_tree_leaves_alone_what_outlives_a_child_that_has_exited(started: Started) -> None:
+    async with await start("(setsid sleep 60 &)") as tree:
+        assert await tree.wait() == 0
+
+    assert len(started.pids()) == 1
+    await tree.kill()
+
+
+async def test_a_cancellation_leaves_nothing_open_wherever_a_program_is_waited_for() -> None:
+    async def run() -> None:
+        async with await ProcessTree.start(["true"], environment=os.environ, stdin=subprocess.PIPE) as tree:
+            async with reading(tree.stdout) as output, reading(tree.stderr) as errors:
+                await output.read()
+                await errors.read()
+            await tree.wait()
+
+    assert await cancelled_everywhere(run) > 2

@@ -98,22 +98,16 @@ class Ripgrep:
             )
         except OSError as exc:
             raise not_startable(exc.strerror or str(exc)) from exc
-        is_over = False
-        try:
-            async with reading(tree.stdout) as output, reading(tree.stderr) as errors:
-                complaining = asyncio.ensure_future(_read(errors, _ERROR_BUDGET, drain=True))
-                try:
-                    printed, is_cut = await _read(output, _OUTPUT_BUDGET, drain=False)
-                    if is_cut:
-                        await tree.kill()
-                    complaints, _ = await complaining
-                finally:
-                    complaining.cancel()
+        async with tree, reading(tree.stdout) as output, reading(tree.stderr) as errors:
+            complaining = asyncio.ensure_future(_read(errors, _ERROR_BUDGET, drain=True))
+            try:
+                printed, is_cut = await _read(output, _OUTPUT_BUDGET, drain=False)
+                if is_cut:
+                    await tree.kill()
+                complaints, _ = await complaining
+            finally:
+                complaining.cancel()
             code = await tree.wait()
-            is_over = True
-        finally:
-            if not is_over:
-                await tree.kill()
         text = complaints.decode("utf-8", "replace")
         if code in (0, 1) or is_cut:
             return Answer(printed, [], is_cut)

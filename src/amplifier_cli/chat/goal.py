@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import os
 import shlex
 import subprocess
@@ -81,11 +80,7 @@ async def _check(command: str, working_dir: Path) -> tuple[int, str]:
     tree = await ProcessTree.start(
         ["/bin/sh", "-c", command], environment=os.environ, cwd=working_dir, stderr=subprocess.STDOUT
     )
-    try:
-        async with reading(tree.stdout) as stream:
-            output = await stream.read()
+    async with tree, reading(tree.stdout) as stream:
+        output = await stream.read()
         code = await tree.wait()
-    except asyncio.CancelledError:
-        await tree.kill()
-        raise
     return code, output.decode("utf-8", "replace")

@@ -45,7 +45,7 @@ async def diff_trees(store: Path, before: str, after: str) -> tuple[str, bool]:
     except FileNotFoundError as error:
         raise CheckpointError("the difference cannot be shown: the command 'git' is not installed") from error
     try:
-        async with asyncio.timeout(_TIMEOUT_S), reading(git.stdout) as output, reading(git.stderr) as errors:
+        async with asyncio.timeout(_TIMEOUT_S), git, reading(git.stdout) as output, reading(git.stderr) as errors:
             data = await _read_up_to(output, LARGEST_DIFF + 1)
             is_cut = len(data) > LARGEST_DIFF
             if not is_cut and await git.wait() != 0:
@@ -53,10 +53,6 @@ async def diff_trees(store: Path, before: str, after: str) -> tuple[str, bool]:
                 raise CheckpointError(f"the difference cannot be shown: git says {words!r}")
     except TimeoutError:
         raise CheckpointError(f"the difference cannot be shown: git took longer than {_TIMEOUT_S:g} s") from None
-    finally:
-        if git.returncode is None:
-            await git.kill()
-        git.close_pipes()
     return _text(data[:LARGEST_DIFF], is_cut), is_cut
 
 

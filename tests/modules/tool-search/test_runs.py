@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import sys
 import sysconfig
 import threading
 from pathlib import Path
@@ -12,6 +13,10 @@ from amplifier_module_tool_search import GrepTool
 from amplifier_module_tool_search.ripgrep import find_ripgrep
 
 from amplifier_core.testing import wait_for
+
+sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
+
+from interruptions import cancelled_everywhere
 
 FAILING = """#!/bin/sh
 echo "something is wrong with me" >&2
@@ -264,3 +269,9 @@ async def test_a_file_that_is_swapped_for_a_link_to_the_outside_is_not_shown(
     result = await search.grep("needle", output_mode="content", config={"allowed_paths": ["."]})
 
     assert result.output["results"] == []
+
+
+async def test_a_search_that_is_cancelled_leaves_nothing_open_wherever_it_waits(search: Any) -> None:
+    search.write("a.txt")
+
+    assert await cancelled_everywhere(lambda: search.grep("needle")) > 5
