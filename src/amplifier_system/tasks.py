@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 logger = logging.getLogger(__name__)
@@ -10,14 +10,20 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-async def run_to_end(work: Awaitable[T]) -> T:
-    """Return what `work` returns; a cancellation meanwhile is raised when it has ended."""
+async def run_to_end(work: Awaitable[T], *, undo: Callable[[T], None] | None = None) -> T:
+    """Return what `work` returns; a cancellation meanwhile is raised when it has ended.
+
+    `undo` is then given what it would have returned, which no one else will see.
+    """
     task = asyncio.ensure_future(work)
     try:
         await _End(task)
     except asyncio.CancelledError:
-        if not task.cancelled() and (error := task.exception()):
-            logger.exception("work that was finished despite a cancellation failed", exc_info=error)
+        if not task.cancelled():
+            if error := task.exception():
+                logger.exception("work that was finished despite a cancellation failed", exc_info=error)
+            elif undo is not None:
+                undo(task.result())
         raise
     return task.result()
 

@@ -55,3 +55,17 @@ async def test_a_cancellation_while_waiting_is_raised_when_the_task_is_over() ->
     with pytest.raises(asyncio.CancelledError):
         await waiting
     assert task.result() is True
+
+
+async def test_what_was_made_despite_a_cancellation_is_undone() -> None:
+    undone: list[str] = []
+    cancelled = asyncio.create_task(run_to_end(asyncio.sleep(0.01, "made"), undo=undone.append))
+    await asyncio.sleep(0)
+    cancelled.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await cancelled
+    assert undone == ["made"]
+
+    assert await run_to_end(asyncio.sleep(0, "kept"), undo=undone.append) == "kept"
+    assert undone == ["made"]

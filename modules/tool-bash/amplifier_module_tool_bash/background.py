@@ -6,7 +6,7 @@ import os
 import subprocess
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from amplifier_core import ToolResult
 from amplifier_kit.sandbox.program import Program
@@ -52,19 +52,14 @@ class BackgroundCommands:
         )
 
     async def _started(self, launch: Launch) -> tuple[Program, Path]:
-        descriptor, log_file = await run_to_end(asyncio.to_thread(self._create_log))
+        log, log_file = await run_to_end(asyncio.to_thread(self._create_log), undo=_discard)
         try:
-            with os.fdopen(descriptor, "wb") as log:
+            with log:
                 program = await launch.start(log, subprocess.STDOUT)
+            announcement = Announcement(self._coordinator, launch, program.pid, None, is_background=True)
+            await _announce(program, announcement)
         except BaseException:
             log_file.unlink(missing_ok=True)
-            raise
-        announcement = Announcement(self._coordinator, launch, program.pid, None, is_background=True)
-        try:
-            await announcement.started()
-        except asyncio.CancelledError:
-            await program.stop(END_GRACE_S)
-            await run_to_end(announcement.finished(program.returncode, cancelled=True))
             raise
         self._programs.append(program)
         self._watchers[program] = watcher = asyncio.create_task(_watch(program, announcement, log_file))
@@ -82,7 +77,7 @@ class BackgroundCommands:
         await asyncio.gather(*(program.stop(END_GRACE_S) for program in ended))
         await asyncio.gather(*watchers.values(), return_exceptions=True)
 
-    def _create_log(self) -> tuple[int, Path]:
+    def _create_log(self) -> tuple[BinaryIO, Path]:
         try:
             if self._log_dir is None:
                 self._log_dir = Path(tempfile.mkdtemp(prefix="amplifier-bash-"))
@@ -91,7 +86,25 @@ class BackgroundCommands:
         except OSError as exc:
             where = "the temporary directory" if self._log_dir is None else repr(str(self._log_dir))
             raise os_failure(f"bash: no log file can be created in {where}: {exc.strerror}", exc) from exc
-        return descriptor, Path(name)
+        return os.fdopen(descriptor, "wb"), Path(name)
+
+
+def _discard(created: tuple[BinaryIO, Path]) -> None:
+    log, log_file = created
+    log.close()
+    log_file.unlink(missing_ok=True)
+
+
+async def _announce(program: Program, announcement: Announcement) -> None:
+    """Announce a start; cancelled meanwhile, end the command and announce that as well."""
+    try:
+        await announcement.started()
+    except asyncio.CancelledError:
+        try:
+            await program.stop(END_GRACE_S)
+        finally:
+            await run_to_end(announcement.finished(program.returncode, cancelled=True))
+        raise
 
 
 async def _watch(program: Program, announcement: Announcement, log_file: Path) -> None:

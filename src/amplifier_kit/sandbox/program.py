@@ -39,14 +39,10 @@ class Program:
 
         Raises `OSError`. Cancelled while the program starts, it ends the tree before it gives way.
         """
-        preparing = asyncio.ensure_future(
-            asyncio.to_thread(_Preparation.make, arguments, confinement, sandbox, environment)
+        prepared = await run_to_end(
+            asyncio.to_thread(_Preparation.make, arguments, confinement, sandbox, environment),
+            undo=_Preparation.abandon,
         )
-        try:
-            prepared = await run_to_end(preparing)
-        except asyncio.CancelledError:
-            preparing.result().abandon()
-            raise
         try:
             tree = await ProcessTree.start(
                 prepared.arguments,

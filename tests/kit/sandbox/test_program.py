@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -292,3 +293,26 @@ async def test_a_sandbox_that_is_killed_alone_takes_its_first_process_along(plac
 
     assert await program.wait() == -9
     started.wait_for(0)
+
+
+async def test_a_start_that_is_cancelled_while_no_sandbox_can_be_made_is_cancelled(
+    place: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked, go_on = threading.Event(), threading.Event()
+
+    def refuse(*given: Any) -> Any:
+        asked.set()
+        go_on.wait(10)
+        raise OSError("too many open files")
+
+    monkeypatch.setattr(Bubblewrap, "enclose", refuse)
+    starting = asyncio.create_task(start("true", place))
+    await asyncio.to_thread(asked.wait, 10)
+
+    starting.cancel()
+    await asyncio.sleep(0)
+    go_on.set()
+
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    assert "too many open files" in caplog.text

@@ -8,6 +8,12 @@ from typing import Any
 
 import pytest
 
+from amplifier_core import ToolResult
+
+sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
+
+from interruptions import cancelled_everywhere
+
 LONG = {
     "a background child": "sleep 60 & sleep 60",
     "a child in a session of its own whose parent has exited": "(setsid sleep 60 &) ; sleep 60",
@@ -151,3 +157,17 @@ async def test_the_configured_timeout_counts_where_none_is_given(mount_shell: An
     shell = await mount_shell(timeout="0.1")
 
     assert (await shell.run("sleep 60")).error["timeout"] == 0.1
+
+
+@pytest.mark.parametrize("is_background", [False, True])
+async def test_a_cancellation_leaves_nothing_open_wherever_the_command_waits(
+    shell: Any, tmp_path: Path, is_background: bool
+) -> None:
+    announced: list[ToolResult] = []
+
+    async def run() -> None:
+        announced.append(await shell.run("exec true", run_in_background=is_background))
+
+    assert await cancelled_everywhere(run) > 3
+    logs = {result.output["log_file"] for result in announced} if is_background else set()
+    assert set(map(str, tmp_path.iterdir())) == logs  # noqa: ASYNC240 - a directory of our own
