@@ -119,7 +119,7 @@ async def run_git(
 
 async def _end(tree: ProcessTree, *readings: "asyncio.Future[Any]") -> None:
     """Make sure that nothing of the child is left, and that its pipes are closed."""
-    if tree.returncode is None:
+    if tree.returncode is None or not all(each.done() for each in readings):
         await tree.kill()
     for each in readings:
         each.cancel()

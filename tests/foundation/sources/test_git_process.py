@@ -17,9 +17,11 @@ import pytest
 sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
 
 import warm_python
+from interruptions import cancelled_everywhere
 
 from amplifier_foundation.exceptions import RefResolutionError
 from amplifier_foundation.sources import Limits, ProgressEvent, Sources
+from amplifier_foundation.sources.git_process import GitCloneTimeoutError, run_git
 
 _RESOLVE = """
 import asyncio, sys
@@ -353,3 +355,20 @@ async def test_a_question_that_fails_in_passing_is_asked_again(
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
 
     assert (await sources.resolve(f"{repository.source}@main")).path.is_dir()
+
+
+async def test_what_a_git_that_is_gone_left_running_does_not_outlive_the_time_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: Any
+) -> None:
+    (tmp_path / "git").write_text("#!/bin/sh\nsleep 60 &\n")
+    (tmp_path / "git").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+
+    with pytest.raises(GitCloneTimeoutError):
+        await run_git("fetch", timeout_s=0.3)
+
+    assert started.pids() == []
+
+
+async def test_a_git_that_is_cancelled_leaves_nothing_open_wherever_it_is_waited_for() -> None:
+    assert await cancelled_everywhere(lambda: run_git("--version", timeout_s=60)) > 2
