@@ -4,11 +4,6 @@ import ast
 import re
 from pathlib import Path
 
-import typer
-
-from amplifier_cli.command_table import COMMANDS
-from amplifierd.control.main import app as daemon_app
-
 ROOT = Path(__file__).parents[2]
 ERRORS = {"ProfileCompilationError", "ResourceError"}
 ROW = re.compile(r"^\| `([a-z-]+)` \| ")
@@ -37,20 +32,3 @@ def test_every_code_is_explained() -> None:
     table = page.partition("| Code | Meaning | What to do |\n")[2].partition("\n\n")[0]
 
     assert sorted(raised) == [found[1] for line in table.splitlines() if (found := ROW.match(line))]
-
-
-def test_no_message_and_no_page_names_a_command_that_does_not_exist() -> None:
-    folders = ("src", "modules", "registry", "docs", "examples")
-    files = [path for name in folders for kind in ("py", "md") for path in (ROOT / name).rglob(f"*.{kind}")]
-    # A command in code, or after a colon as hints have it.
-    named = re.compile(r"(?:[`'\"$] ?|: )(amplifierd?) ([a-z]+)(?= |`|'|\"|$)", re.MULTILINE)
-    daemon = typer.main.get_command(daemon_app)
-    known = {"amplifier": {*COMMANDS}, "amplifierd": {*getattr(daemon, "commands", ())}}
-    told = {
-        str(path.relative_to(ROOT)): [
-            word for program, word in named.findall(path.read_text("utf-8")) if word not in known[program]
-        ]
-        for path in (*files, ROOT / "README.md")
-    }
-
-    assert {path: words for path, words in told.items() if words} == {}

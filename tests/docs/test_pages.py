@@ -15,6 +15,11 @@ PAGES = sorted(
     for path in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").glob("*.md"))
 )
 
+OTHERS = sorted(
+    path.relative_to(ROOT).as_posix()
+    for path in (*ROOT.glob("C*.md"), *(ROOT / "modules").rglob("*.md"), *(ROOT / "registry").rglob("*.md"))
+)
+
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 
 Open = Callable[[str], Any]
@@ -27,7 +32,7 @@ async def test_a_page_runs_as_it_is_written(page: Open, reader: Any, name: str) 
     await reader.read(page(name))
 
 
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("name", [*PAGES, *OTHERS])
 def test_the_links_of_a_page_lead_somewhere(page: Open, name: str) -> None:
     broken = []
     for link in LINK.findall(page(name).prose):
