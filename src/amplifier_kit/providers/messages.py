@@ -57,7 +57,8 @@ class NormalMessage:
     calls: tuple[Block, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "calls", tuple(block for block in self.blocks if block["type"] == "tool_call"))
+        blocks = self.blocks if self.role == "assistant" else ()
+        object.__setattr__(self, "calls", tuple(block for block in blocks if block["type"] == "tool_call"))
 
     @property
     def text(self) -> str:

@@ -101,6 +101,16 @@ def test_a_result_may_be_a_block(role: str) -> None:
     assert message.role == ("user" if role == "user" else "tool")
 
 
+@pytest.mark.parametrize("role", ["user", "tool", "developer"])
+async def test_only_the_model_calls_tools(role: str) -> None:
+    block = {"type": "tool_call", "id": "1", "name": "x", "input": {}}
+    request = ChatRequest(messages=[Message.model_validate({"role": role, "content": [block]})])
+
+    (message,) = await ToolSequence("acme", ProviderEvents(None)).repair(request)
+
+    assert (message.calls, len(request.messages)) == ((), 1)
+
+
 def test_characters_that_vendors_refuse_are_removed_except_from_what_is_signed() -> None:
     content = [
         {"type": "thinking", "thinking": "a\x00b", "signature": "s"},
