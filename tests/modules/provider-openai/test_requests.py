@@ -207,6 +207,35 @@ async def test_text_that_the_vendor_would_refuse_is_cleaned(desk: Any) -> None:
     assert "abc\\td" in str(desk.bodies[0])
 
 
+async def test_thoughts_that_the_vendor_would_refuse_are_cleaned(responses_desk: Any) -> None:
+    responses_desk.server.store.issued["rs_0"] = "gAAA-0"
+    thinking = {"type": "thinking", "thinking": "a\x00b\ud800", "content": ["gAAA-0", "rs_0"]}
+
+    await responses_desk.ask("Hi", {"role": "assistant", "content": [thinking, text("Yes?")]}, "Go on.")
+
+    reasoning = responses_desk.bodies[0]["input"][1]
+    assert reasoning["summary"] == [{"type": "summary_text", "text": "ab"}]
+
+
+async def test_ids_that_another_vendor_uses_again_stay_apart(responses_desk: Any) -> None:
+    for length in (1, 64):
+        again, other = "c" * length, "d" * length
+        await responses_desk.ask(
+            "Hi",
+            {"role": "assistant", "content": [call(again)]},
+            {"role": "tool", "tool_call_id": again, "content": "one"},
+            {"role": "assistant", "content": [call(again), call(other)]},
+            {"role": "tool", "tool_call_id": again, "content": "two"},
+            {"role": "tool", "tool_call_id": other, "content": "three"},
+        )
+
+        items = responses_desk.bodies[-1]["input"]
+        calls = [item["call_id"] for item in items if item.get("type") == "function_call"]
+        answers = [(item["call_id"], item["output"]) for item in items if item.get("type") == "function_call_output"]
+        assert (calls[0], calls[2], len(set(calls))) == (again, other, 3)
+        assert answers == list(zip(calls, ("one", "two", "three"), strict=True))
+
+
 async def test_a_tool_message_without_an_id_is_sent_as_the_users(desk: Any, caplog: pytest.LogCaptureFixture) -> None:
     await desk.ask("Hi", {"role": "tool", "name": "echo", "content": "late"})
 

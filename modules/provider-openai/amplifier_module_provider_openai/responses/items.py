@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from amplifier_core.utils.serialize import sanitize_text
 from amplifier_kit.providers.messages import NormalMessage, NormalResult
 from amplifier_kit.types import Block
 from amplifier_module_provider_openai import tools
@@ -37,7 +38,7 @@ class ItemConverter:
         """Return the messages as input; `replays` includes the model's own reasoning and the items it was given."""
         conversation = self._converter.convert(messages, has_vision=has_vision)
         items = [item for message in conversation.said for item in message.items if replays or _is_said(item)]
-        return Input(conversation.instructions, conversation.developer + items, conversation.lost)
+        return Input(conversation.instructions, conversation.developer + _each_id_once(items), conversation.lost)
 
 
 class ItemForm(WireForm):
@@ -104,6 +105,24 @@ def assistant_item(text: str) -> Item:
     return {"role": "assistant", "content": [{"type": "output_text", "text": text}]}
 
 
+def _each_id_once(items: list[Item]) -> list[Item]:
+    """Return the items with an id of its own for every call: other vendors use one again in a later turn."""
+    times_used: dict[str, int] = {}
+    latest: dict[str, str] = {}  # ids of calls that were renamed, each as the latest call has it
+    kept: list[Item] = []
+    for item in items:
+        given = item.get("call_id")
+        if given is not None:
+            if item.get("type") == "function_call":
+                if used := times_used.get(given, 0):
+                    latest[given] = tools.call_id(f"{given}_again_{used}", _LONGEST_ID)
+                times_used[given] = used + 1
+            if given in latest:
+                item = {**item, "call_id": latest[given]}
+        kept.append(item)
+    return kept
+
+
 def _is_said(item: Item) -> bool:
     """Say whether an item is part of the conversation, rather than state that the vendor keeps itself."""
     return "role" in item or item.get("type") in ("function_call", "function_call_output", "message")
@@ -156,6 +175,6 @@ def _state(block: Block) -> tuple[str | None, str | None]:
 
 def _summary(block: Block) -> str:
     if block["type"] == "thinking":
-        return str(block.get("thinking") or "")
+        return sanitize_text(str(block.get("thinking") or ""))
     parts = block.get("summary") or ()
-    return "\n".join(str(part["text"]) for part in parts if isinstance(part, dict) and part.get("text"))
+    return sanitize_text("\n".join(str(part["text"]) for part in parts if isinstance(part, dict) and part.get("text")))
