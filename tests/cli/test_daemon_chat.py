@@ -13,6 +13,7 @@ import pytest
 sys.path.append(str(Path(__file__).parent))
 
 from daemon_home import served_home
+from muted_daemon import way_to_daemon
 from plans import call, plan_file
 from terminal import ALT_ENTER, CTRL_D, Terminal
 
@@ -80,6 +81,20 @@ def test_the_queue_of_a_session_in_the_daemon_is_shown_edited_and_dropped(amplif
     terminal.press(CTRL_D)
 
     assert terminal.end() == 0
+
+
+def test_a_turn_is_shown_to_its_end_though_the_daemon_does_not_say_how_many_prompts_wait(
+    amplifier: Any, served: Path
+) -> None:
+    with way_to_daemon(served) as way:
+        terminal = chat(replace(amplifier, home=served), ["Here I am."])
+        way.muted = ("/queue",)
+        terminal.type("Hello")
+        terminal.expect("Here I am.")
+        terminal.expect("tokens")
+        terminal.press(CTRL_D)
+
+        assert terminal.end() == 0
 
 
 def test_a_turn_goes_on_in_the_daemon_when_the_chat_is_left_and_can_be_continued(amplifier: Any, served: Path) -> None:

@@ -49,11 +49,12 @@ class Chat:
         self.page = ChatPage(self._redraw)
         self.approver = yes_to_all() if yes else TerminalApprover(self.ask, self.page.line)
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._watching: asyncio.Task[None] | None = None
+        self._watching: asyncio.Future[Any] | None = None
         self._questions = Questions(self._put)
         self._hits = 0
         self._unheard: list[str] = []
         self._waiting = 0
+        self._queue_changed = asyncio.Event()
         self._lost: AmplifierError | None = None
         if place.client is not None:
             place.client.patience_s, place.client.tell = _COMING_BACK_S, self._tell_of_daemon
@@ -103,7 +104,8 @@ class Chat:
         session = await begun(self.home, opening, self.page.line)
         await self._close()
         self.session = session
-        self._watching = asyncio.create_task(self._watch(session, await session.subscribe()))
+        events = await session.subscribe()
+        self._watching = asyncio.gather(self._watch(session, events), self._count_queued(session))
         if not self.is_busy and (left := await session.queued()):
             self.page.line(f"note: {counted(len(left), 'prompt')} still in the queue; /queue edit 1 takes one out")
 
@@ -153,6 +155,8 @@ class Chat:
         finally:
             self.dropped.discard(prompt)
             self._redraw()
+        if self._unheard:
+            await self.session.read()  # a daemon that ended with the turn is waited for
         if self._unheard and not self.is_busy:
             late, self._unheard = "\n\n".join(self._unheard), []
             self.submit(late)
@@ -212,12 +216,12 @@ class Chat:
                 async for event in events:
                     view.show(event)
                     if event["session_id"] == session.session_id:
-                        await self._follow(session, event, view)
+                        self._follow(event, view)
         except AmplifierError as error:
             self._lost, self.is_over = error, True
             self._input.leave()
 
-    async def _follow(self, session: AttendedSession, event: Event, view: TurnView) -> None:
+    def _follow(self, event: Event, view: TurnView) -> None:
         match event["event"]:
             case "provider:request":
                 self._unheard.clear()
@@ -225,6 +229,13 @@ class Chat:
                 view.end()
                 self._conclude(event)
         if event["event"] in _ABOUT_QUEUE:
+            self._queue_changed.set()
+
+    async def _count_queued(self, session: AttendedSession) -> None:
+        """Ask how many prompts wait, beside what is drawn: a daemon that ends may leave that without an answer."""
+        while True:
+            await self._queue_changed.wait()
+            self._queue_changed.clear()
             with suppress(AmplifierError):  # a chat does not end because a number is missing
                 self._waiting = len(await session.queued())
             self._redraw()

@@ -113,6 +113,15 @@ class DaemonClient:
     async def get(self, path: str, **parameters: Any) -> dict[str, Any]:
         return await self._answer("GET", path, params=_said(parameters))
 
+    async def get_now(self, path: str) -> dict[str, Any]:
+        """Get something only if it is to be had at once: a daemon that ends or has ended is not waited for.
+
+        Raises:
+            DaemonLostError: it does not answer.
+            NotReadyError: it starts or ends.
+        """
+        return await self._answer("GET", path, again_after=())
+
     async def post(self, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Send something that is done once, however often it has to be sent."""
         return await self._answer("POST", path, json=dict(body or {}), headers={"Idempotency-Key": uuid.uuid4().hex})

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import parse_qs, quote, urlsplit
 
+from amplifier_core.exceptions import AmplifierError
 from amplifierd.checkpoints import Changes, UndoResult
 from amplifierd.exceptions import PromptRemovedError
 from amplifierd.session_store.protocol import Message
@@ -145,10 +146,10 @@ class RemoteSession:
                 is_over = is_own and event["event"] == "execution:done" and event["session_id"] == self.session_id
                 if not is_begun or (event.get("sequence") is None and not is_over):
                     continue
-                if is_over:
-                    await self.read()
                 yield event
                 if is_over:
+                    with suppress(AmplifierError):  # a daemon that is gone: the record stays as it was known
+                        self._note(await self.client.get_now(self.path))
                     return
 
     def _is_at_rest(self, event: Event) -> bool:

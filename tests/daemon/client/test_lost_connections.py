@@ -61,6 +61,41 @@ async def breaking(served: RealServer, *budgets: int) -> AsyncIterator[str]:
             await asyncio.wait(leading)
 
 
+@asynccontextmanager
+async def ending(served: RealServer, last: bytes) -> AsyncIterator[DaemonClient]:
+    """Lead to a server until it has told of something that is named `last`; it is gone then."""
+    host, _, port = served.url.removeprefix("http://").partition(":")
+    leading, is_over = set[asyncio.Task[Any]](), asyncio.Event()
+
+    async def lead(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there, back = await asyncio.open_connection(host, int(port))
+        told = b""
+
+        async def answer() -> None:
+            nonlocal told
+            while data := await there.read(65_536):
+                writer.write(data)
+                told += data
+                if b"\n\n" in told.partition(last)[2]:
+                    server.close()
+                    is_over.set()
+                    return
+
+        ways = [asyncio.create_task(way) for way in (_passed_on(reader, back), answer(), is_over.wait())]
+        leading.update(ways)
+        await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+        for way in ways:
+            way.cancel()
+        for end in (back, writer):
+            end.close()
+
+    server = await asyncio.start_server(lead, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with server, DaemonClient(url, served.token, is_alive=lambda: not is_over.is_set()) as client:
+        yield client
+    await asyncio.gather(*leading, return_exceptions=True)
+
+
 async def _passed_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, budget: int | None = None) -> None:
     """Pass bytes on, as many as there are, or as may be."""
     while budget is None or budget > 0:
@@ -117,6 +152,18 @@ async def test_a_prompt_is_taken_out_of_the_queue_once_though_the_answer_was_los
         await session.cancel(immediate=True)
 
     assert left == ["three"]
+
+
+async def test_the_end_of_a_turn_is_known_though_its_daemon_ended_when_it_had_told_it(served: RealServer) -> None:
+    async with ending(served, b"execution:done") as client:
+        session = await begun(client, "Done.")
+        events = [event async for event in session.stream("Work")]
+    async with ending(served, b"execution:done") as client:
+        result = await (await begun(client, "Done.")).execute("Work")
+
+    assert (events[-1]["event"], events[-1]["data"]["response"]) == ("execution:done", "Done.")
+    assert session.record.turn_count == 0  # as it was known
+    assert (result.status, result.response) == ("completed", "Done.")
 
 
 async def test_problems_are_raised_as_what_they_were(served: RealServer) -> None:
