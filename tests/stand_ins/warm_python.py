@@ -26,8 +26,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from amplifier_system.processes import is_marker
-
 _KEEPER = Path(__file__).with_name("python_keeper.py")
 _PROGRAM = Path(__file__).with_name("warm_program.py")
 _NAMES = ("amplifier", "amplifier-core", "amplifierd")
@@ -69,6 +67,8 @@ class Keeper:
 @cache
 def shared_keeper() -> Keeper:
     """Return the one of this process and those that it forks; it does not belong to the test that needs it first."""
+    from amplifier_system.processes import is_marker  # programs of a shell import this file without site-packages
+
     ours, theirs = _channel()
     environment = {name: value for name, value in os.environ.items() if not is_marker(name)}
     with theirs:
