@@ -24,12 +24,12 @@ Kind = Literal["profile", "bundle", "plan"]
 
 OWN_TEXT = {
     "profile": [
-        "You are a software engineer in the repository",
+        "You are a software engineer. Your working directory",
         "# How you work",
         "# Principles",
         "# Working with tools",
         "# Delegating",
-        "# What good code is here",
+        "# What good code looks like here",
     ],
     "bundle": ["BUNDLE-BODY", "BUNDLE-MENTIONED"],
     "plan": [],
