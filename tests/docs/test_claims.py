@@ -15,6 +15,7 @@ sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
 
 import warm_python
 
+import amplifierd
 from amplifier_core import testing
 from amplifier_core.events import ALL_EVENTS
 from amplifier_core.loader import MODULE_FAILURE_REASONS
@@ -87,6 +88,18 @@ def test_the_testing_page_names_every_base_class(page: Open) -> None:
 
     shipped = {name for package in (structural, behavioral) for name in package.__all__ if name.endswith("Tests")}
     assert named == shipped
+
+
+async def test_the_first_profile_of_the_readme_compiles_without_a_warning(page: Open, tmp_path: Path) -> None:
+    text = next(block.text for block in page("README.md").blocks if block.language == "markdown")
+    home = amplifierd.open_home(tmp_path / "home", offline=True)
+    file = home.paths.own_profiles / "reviewer.md"
+    file.parent.mkdir(parents=True)
+    file.write_text(text)
+
+    build = await home.profiles.compile("local/reviewer")
+
+    assert (build.status, build.lock.data["warnings"]) == ("fresh", [])
 
 
 def test_the_tool_of_the_readme_takes_ten_lines(page: Open) -> None:
