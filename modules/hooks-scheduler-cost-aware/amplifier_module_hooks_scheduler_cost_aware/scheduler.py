@@ -8,8 +8,8 @@ from typing import Any
 from amplifier_core import HookResult
 from amplifier_core.boundary import emit_quietly
 from amplifier_core.events import LLM_RESPONSE, SESSION_END, TOOL_PRE
+from amplifier_core.utils.tool_schema import tool_schema
 from amplifier_kit.config import ModuleConfig
-from amplifier_kit.loops.requests import tool_schema
 from amplifier_kit.loops.scheduling import (
     TOOL_SELECTED,
     Choice,

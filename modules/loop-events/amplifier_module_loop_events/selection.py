@@ -6,8 +6,8 @@ import uuid
 from dataclasses import asdict
 from typing import Any
 
+from amplifier_core.utils.tool_schema import tool_schema
 from amplifier_kit.loops.hook_points import Decision
-from amplifier_kit.loops.requests import tool_schema
 from amplifier_kit.loops.tool_calls import Outcome, ToolCalls, failure
 from amplifier_kit.messages.results import result_text
 from amplifier_kit.mounting import session_id_of

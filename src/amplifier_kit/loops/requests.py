@@ -17,13 +17,13 @@ from amplifier_core import (
 )
 from amplifier_core.utils.assembly import assembled, with_parts
 from amplifier_core.utils.tool_messages import field_of
+from amplifier_core.utils.tool_schema import tool_schema
 from amplifier_kit.messages.results import json_text
 from amplifier_kit.types import JsonObject
 from amplifier_kit.types import Message as StoredDict
 
 logger = logging.getLogger(__name__)
 
-_EMPTY_SCHEMA: JsonObject = {"type": "object", "properties": {}}
 _KNOWN_BLOCKS = frozenset({"text", "thinking", "redacted_thinking", "tool_call", "tool_result", "image", "reasoning"})
 _SPARE_CONVERSIONS = 256
 _BLOCK_TYPES = frozenset({TextBlock, ThinkingBlock, RedactedThinkingBlock, ToolCallBlock})
@@ -116,14 +116,6 @@ class RequestBuilder:
         while count and messages[:count] != self._view[:count]:
             count, step = max(0, count - step), 2 * step
         return count
-
-
-def tool_schema(tool: Tool) -> JsonObject:
-    """Return a tool's JSON schema, whichever way it offers it."""
-    schema = getattr(tool, "input_schema", None)
-    if not isinstance(schema, dict) and callable(get_schema := getattr(tool, "get_schema", None)):
-        schema = get_schema()
-    return schema if isinstance(schema, dict) else _EMPTY_SCHEMA
 
 
 def _convert(stored: Stored, index: int) -> Message | None:

@@ -23,6 +23,9 @@ from amplifier_core import (
     Usage,
 )
 from amplifier_core import ToolCall as WantedCall
+from amplifier_core.utils.tool_messages import results_in
+from amplifier_core.utils.tool_schema import tool_schema
+from amplifier_kit.messages.results import output_text
 from amplifierd.exceptions import ExecutionError
 
 from .approvers import Approver
@@ -35,7 +38,6 @@ TAG = "tool-call"
 
 _CALL_ID = "call_by_hand"
 _NOTHING = Usage(input_tokens=0, output_tokens=0, total_tokens=0)
-_ANYTHING = {"type": "object", "properties": {}}
 
 
 @dataclass(frozen=True)
@@ -132,7 +134,8 @@ class _PlayedModel(CallLayer):
         if wanted is not None:
             block = ToolCallBlock(id=wanted.id, name=wanted.name, input=wanted.arguments)
             return ChatResponse(content=[block], tool_calls=[wanted], usage=_NOTHING, finish_reason="tool_calls")
-        self.told = next((_text(m.content) for m in reversed(call.request.messages) if m.role == "tool"), "")
+        results = (result for message in reversed(call.request.messages) for result in results_in(message) or ())
+        self.told = next((output_text(result.output) for result in results), "")
         return ChatResponse(content=[TextBlock(text=self.told)], usage=_NOTHING, finish_reason="stop")
 
     async def tool_call(self, call: ToolCall, proceed: ToolStep) -> Any:
@@ -162,17 +165,7 @@ class _NoModel:
 
 
 def _facts(name: str, tool: Any) -> ToolFacts:
-    schema = getattr(tool, "input_schema", None)
-    if not isinstance(schema, Mapping):
-        get_schema = getattr(tool, "get_schema", None)
-        schema = get_schema() if callable(get_schema) else None
-    return ToolFacts(name, str(getattr(tool, "description", "")), schema if isinstance(schema, Mapping) else _ANYTHING)
-
-
-def _text(content: Any) -> str:
-    if isinstance(content, str):
-        return content
-    return "\n".join(str(getattr(block, "text", getattr(block, "output", ""))) for block in content or ())
+    return ToolFacts(name, str(getattr(tool, "description", "")), tool_schema(tool))
 
 
 def _as_data(text: str) -> Any:

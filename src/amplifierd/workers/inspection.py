@@ -8,6 +8,7 @@ from typing import Any
 from amplifier_core import ModuleCoordinator
 from amplifier_core.mount_plan import MountPlan
 from amplifier_core.utils import json_safe
+from amplifier_core.utils.tool_schema import tool_schema
 from amplifierd.live_sessions import Part
 from amplifierd.sessions.session import Session
 
@@ -36,7 +37,7 @@ def _tools(session: Session, plan: Plan) -> Listed:
         {
             "name": name,
             "description": str(getattr(tool, "description", "")),
-            "input_schema": json_safe(getattr(tool, "input_schema", None)),
+            "input_schema": json_safe(tool_schema(tool)),
         }
         for name, tool in tools.items()
     ]

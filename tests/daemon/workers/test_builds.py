@@ -16,10 +16,9 @@ MODULE = """
 class Tool:
     name = "version"
     description = "Says which code it is."
-    input_schema = {"type": "object", "properties": {}}
 
     def get_schema(self):
-        return self.input_schema
+        return {"type": "object", "properties": {"of": {"type": "string"}}}
 
     async def execute(self, input):
         return {"version": "VERSION"}
@@ -83,6 +82,14 @@ async def test_each_build_has_a_worker_and_a_switch_moves_a_session_into_the_oth
     await bench.run(old)
     assert said(bench, old) == ["first", "first", "second"]
     assert bench.worker_of(old) == bench.worker_of(new)
+
+
+async def test_a_tool_that_offers_its_schema_only_by_a_method_shows_it(bench: WorkerBench) -> None:
+    session_id, _ = await create(bench, write_profile(bench, "first"))
+
+    (tool,) = await bench.live.inspect(session_id, "tools")
+
+    assert (tool["name"], tool["input_schema"]["properties"]) == ("version", {"of": {"type": "string"}})
 
 
 async def test_a_switch_waits_for_the_turn_or_cancels_it(bench: WorkerBench) -> None:

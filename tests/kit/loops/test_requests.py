@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from amplifier_core import ChatRequest, ChatResponse, Message, TextBlock, ThinkingBlock, ToolCall, ToolCallBlock
-from amplifier_kit.loops.requests import RequestBuilder, tool_schema
+from amplifier_kit.loops.requests import RequestBuilder
 from amplifier_kit.messages.conversation import assistant_message, read_calls
 
 
@@ -233,20 +233,6 @@ class TestTools:
         assert equal is first
         assert other.parameters == {"type": "object", "properties": {"time": {}}}
         assert (described.description, described.parameters) == ("Looks away.", other.parameters)
-
-    @pytest.mark.parametrize(
-        ("tool", "schema"),
-        [
-            (SimpleNamespace(input_schema={"a": 1}, get_schema=lambda: {"b": 2}), {"a": 1}),
-            (SimpleNamespace(input_schema=None, get_schema=lambda: {"b": 2}), {"b": 2}),
-            (SimpleNamespace(get_schema=lambda: {"b": 2}), {"b": 2}),
-            (SimpleNamespace(get_schema=lambda: None), {"type": "object", "properties": {}}),
-            (SimpleNamespace(get_schema="text"), {"type": "object", "properties": {}}),
-            (SimpleNamespace(), {"type": "object", "properties": {}}),
-        ],
-    )
-    def test_the_schema_comes_from_wherever_the_tool_has_it(self, tool: Any, schema: Any) -> None:
-        assert tool_schema(tool) == schema
 
     def test_a_tool_may_have_no_description(self) -> None:
         (spec,) = RequestBuilder().tool_specs({"t": SimpleNamespace(description=None)})
