@@ -47,6 +47,15 @@ def test_sessions_are_listed_shown_and_found(say: Say, session_id: str) -> None:
     assert "Nothing was found" in say("session", "search", "zebra").out
 
 
+def test_calls_are_shown_however_the_messages_spell_them(say: Say, amplifier: Any, session_id: str) -> None:
+    (transcript,) = amplifier.home.rglob("transcript.jsonl")
+    messages = [json.loads(line) for line in transcript.read_text().splitlines()]
+    in_blocks = [{key: value for key, value in message.items() if key != "tool_calls"} for message in messages]
+    transcript.write_text("".join(f"{json.dumps(message)}\n" for message in in_blocks))
+
+    assert "● write_file" in say("session", "show", session_id).out
+
+
 def test_without_sessions_the_list_says_what_to_type(say: Say) -> None:
     assert "amplifier run" in say("session", "list").out
     assert json.loads(say("session", "list", "--json").out) == []

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from amplifier_kit.messages.conversation import block_dict
+from amplifier_core.utils.tool_messages import field_of
+from amplifier_kit.messages.conversation import text_of
 from amplifier_kit.mounting import find_mounted
 
 logger = logging.getLogger(__name__)
@@ -62,18 +63,10 @@ async def _conversation(coordinator: Any) -> list[Utterance]:
 
 
 def _spoken(messages: Any) -> Iterator[Utterance]:
-    for message in map(block_dict, messages):
-        role, text = message.get("role"), _text(message.get("content"))
+    for message in messages:
+        role, text = field_of(message, "role"), text_of(field_of(message, "content"), "\n")
         if role in _SPEAKERS and text.strip():
             yield Utterance(role, text)
-
-
-def _text(content: Any) -> str:
-    if isinstance(content, str):
-        return content
-    blocks = map(block_dict, content) if isinstance(content, list | tuple) else ()
-    texts = [block.get("text") for block in blocks if block.get("type") == "text"]
-    return "\n".join(text for text in texts if isinstance(text, str) and text)
 
 
 def _cut(text: str, max_chars: int) -> str:

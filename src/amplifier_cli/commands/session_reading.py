@@ -14,6 +14,7 @@ from amplifier_cli.options import Daemon, Effort, Json, MaxCost, MaxIterations, 
 from amplifier_cli.render import ago, money, shortened, styled, write, write_fields, write_json, write_table
 from amplifier_cli.session_choice import find_profile, find_session, read_plan_file
 from amplifier_cli.session_names import agent_of, short_id
+from amplifier_core.utils.tool_messages import calls_in
 from amplifierd.exceptions import MountPlanMissingError
 from amplifierd.home import Home
 from amplifierd.session_store.record import SessionRecord
@@ -174,8 +175,8 @@ def _write_message(message: dict[str, Any]) -> None:
     text = message_text(content)
     if text.strip():
         write(f"\n{styled('You' if role == 'user' else role.capitalize(), 'bold')}\n{text.strip()}")
-    for call in message.get("tool_calls") or ():
-        write(styled(f"● {call.get('name') or call.get('tool') or (call.get('function') or {}).get('name')}", "cyan"))
+    for call in calls_in(message):
+        write(styled(f"● {call.name}", "cyan"))
 
 
 def _readable(text: str) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from amplifier_core.utils import json_safe
+from amplifier_core.utils.tool_messages import RESULT_BLOCK
 from amplifier_kit.messages.token_estimate import CHARACTERS_PER_TOKEN
 from amplifier_kit.types import Message
 
@@ -145,7 +146,7 @@ def _map_content(content: Any, change: Callable[[str], str]) -> Any:
 
 
 def _map_result_block(block: Any, change: Callable[[str], str]) -> Any:
-    if not (isinstance(block, dict) and block.get("type") == "tool_result"):
+    if not (isinstance(block, dict) and block.get("type") == RESULT_BLOCK):
         return block
     return {**block, **{key: _map_content(block[key], change) for key in ("content", "output") if key in block}}
 

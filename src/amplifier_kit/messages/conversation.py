@@ -96,14 +96,14 @@ def usage_of(response: ChatResponse) -> JsonObject | None:
     return safe if isinstance(safe, dict) else None
 
 
-def text_of(content: object) -> str:
-    """Return the text of a response: its text blocks only, separated by a blank line."""
+def text_of(content: object, separator: str = "\n\n") -> str:
+    """Return the text of a message or a response: its text blocks only, separated by a blank line."""
     if isinstance(content, str):
         return content
     if not isinstance(content, _SEQUENCES):
         return ""
     texts = [field_of(block, "text") for block in content if block_type(block) == "text"]
-    return "\n\n".join([text for text in texts if isinstance(text, str) and text])
+    return separator.join([text for text in texts if isinstance(text, str) and text])
 
 
 def has_call_blocks(content: object) -> bool:
