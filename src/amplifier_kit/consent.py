@@ -5,16 +5,14 @@ before the call runs. A tool that can do more with a yes than without asks `cons
 input, so that a decision about one call says nothing about another, whichever loop runs it.
 """
 
-import hashlib
-import json
 from collections import OrderedDict
 from enum import StrEnum
 from typing import Any, Protocol
 
+from .approval import GATE, fingerprint
 from .mounting import find_capability
 
 CONSENT = "approval.consent"
-GATE = "approval.gate"
 
 _REMEMBERED = 1_000
 
@@ -72,5 +70,4 @@ def _key(tool_name: str, tool_input: Any) -> str:
     """Return what stands for a call; keys with an underscore before them are a loop's own."""
     if isinstance(tool_input, dict):
         tool_input = {name: value for name, value in tool_input.items() if not str(name).startswith("_")}
-    text = json.dumps([tool_name, tool_input], sort_keys=True, default=repr)
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    return fingerprint([tool_name, tool_input])
