@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from amplifier_core.packages import find_package, module_id_of
+from amplifier_core.packages import bare_name, find_package, module_id_of
 from amplifierd.builds.module_facts import ModuleFacts, installed_facts, read_facts
 
 from .failures import UsageError
@@ -24,4 +24,4 @@ def find_facts(typed: str) -> ModuleFacts:
         return read_facts(module_id_of(Path(typed)), package, None)
     known = {facts.module_id: facts for facts in installed_facts()}
     see = "amplifier module list shows them; ./NAME is a folder"
-    return known[pick(typed, known, "module", key=lambda each: each.partition("-")[2], see=see)]
+    return known[pick(typed, known, "module", key=bare_name, see=see)]

@@ -8,7 +8,7 @@ from pathlib import Path
 from string import Template
 from typing import Literal, get_args
 
-from amplifier_core.packages import package_name, type_from_prefix
+from amplifier_core.packages import bare_name, package_name, type_from_prefix
 
 from .failures import UsageError
 
@@ -71,7 +71,7 @@ def write_module(folder: Path, module_id: str, module_type: ModuleType) -> tuple
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError(f"{folder} exists already", hint="choose another name, or another place with --dir")
     package = package_name(module_id)
-    bare = module_id.partition("-")[2]
+    bare = bare_name(module_id)
     words = {
         "module_id": module_id,
         "package": package,

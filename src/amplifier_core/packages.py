@@ -19,6 +19,8 @@ from .exceptions import ModulePathConflict, ModuleValidationError
 logger = logging.getLogger(__name__)
 
 ENTRY_POINT_GROUP = "amplifier.modules"
+FOLDER_PREFIX = "amplifier-module-"
+PACKAGE_PREFIX = "amplifier_module_"
 
 TYPE_TO_MOUNT_POINT = {
     "orchestrator": "orchestrator",
@@ -42,8 +44,6 @@ _TYPE_BY_PREFIX = {
     **{"provider": "provider", "providers": "provider", "tool": "tool", "tools": "tool"},
     **{"hook": "hook", "hooks": "hook"},
 }
-_FOLDER_PREFIX = "amplifier-module-"
-_PACKAGE_PREFIX = "amplifier_module_"
 _PROVIDER_PREFIX = "provider-"
 _TYPE_DECLARATION = "__amplifier_module_type__"
 _SEPARATORS = frozenset("/\\\0")
@@ -55,17 +55,22 @@ def is_module_id(module_id: object) -> bool:
 
 
 def package_name(module_id: str) -> str:
-    return _PACKAGE_PREFIX + module_id.replace("-", "_")
+    return PACKAGE_PREFIX + module_id.replace("-", "_")
 
 
 def folder_name(module_id: str) -> str:
-    return _FOLDER_PREFIX + module_id
+    return FOLDER_PREFIX + module_id
 
 
 def type_from_prefix(module_id: str) -> str | None:
     """Return the module type that an id's first word names, as in `loop-basic` and `hooks-logging`, or None."""
     word, dash, _ = module_id.partition("-")
     return _TYPE_BY_PREFIX.get(word) if dash else None
+
+
+def bare_name(module_id: str) -> str:
+    """Return an id without the word that says its type, `bash` for `tool-bash`; empty when it has none."""
+    return module_id.partition("-")[2]
 
 
 def suggested_type(module_id: str) -> str | None:
@@ -129,7 +134,7 @@ def find_package(folder: Path, module_id: str | None = None) -> Path | None:
         return by_entry_point
     if _is_package(folder):
         return folder
-    return next((child for child in sorted(folder.glob(f"{_PACKAGE_PREFIX}*")) if _is_package(child)), None)
+    return next((child for child in sorted(folder.glob(f"{PACKAGE_PREFIX}*")) if _is_package(child)), None)
 
 
 def find_code(path: Path, module_id: str) -> Path | None:
@@ -155,9 +160,9 @@ def module_id_of(path: Path) -> str:
     if len(entry_points) == 1:
         return next(iter(entry_points))
     name = os.path.basename(os.path.abspath(path))  # noqa: PTH100, PTH119 - resolve() would lose the name of a link
-    if name.startswith(_PACKAGE_PREFIX):
-        return name.removeprefix(_PACKAGE_PREFIX).replace("_", "-")
-    return name.removeprefix(_FOLDER_PREFIX)
+    if name.startswith(PACKAGE_PREFIX):
+        return name.removeprefix(PACKAGE_PREFIX).replace("_", "-")
+    return name.removeprefix(FOLDER_PREFIX)
 
 
 def import_module_from_path(module_path: str | Path) -> ModuleType:

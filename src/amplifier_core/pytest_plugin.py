@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from .boundary import settle
-from .packages import find_package, type_from_prefix
+from .packages import FOLDER_PREFIX, PACKAGE_PREFIX, find_package, type_from_prefix
 from .testing import EventRecorder, MockContextManager, MockCoordinator, MockProvider, MockTool
 
 try:
@@ -26,8 +26,8 @@ except ImportError:  # pytest itself must go on working; only the fixtures that 
 
 Dependencies = tuple[MockContextManager, dict[str, MockProvider], dict[str, MockTool], EventRecorder]
 
-_FOLDER = re.compile(r"amplifier-module-(\w+)-")
-_PACKAGE = re.compile(r"amplifier_module_([^\W_]+)_")
+_FOLDER = re.compile(rf"{FOLDER_PREFIX}(\w+)-")
+_PACKAGE = re.compile(rf"{PACKAGE_PREFIX}([^\W_]+)_")
 _SHIPPED_TESTS = re.compile(r"amplifier_core/validation/(behavioral|structural)/test_(\w+)\.py$")
 
 
@@ -77,7 +77,7 @@ def module_path(request: pytest.FixtureRequest) -> Path | None:
     folder = _module_folder(request.path)
     if folder is None:
         return detected.path
-    return _first_package(folder, "amplifier_module_") or _first_package(folder, "amplifier_") or detected.path
+    return _first_package(folder, PACKAGE_PREFIX) or _first_package(folder, "amplifier_") or detected.path
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ def module_type(request: pytest.FixtureRequest) -> str | None:
     folder = _module_folder(request.path)
     if folder is None:
         return request.config.stash[_detected].module_type
-    return type_from_prefix(folder.name.removeprefix("amplifier-module-"))
+    return type_from_prefix(folder.name.removeprefix(FOLDER_PREFIX))
 
 
 @pytest.fixture
@@ -208,10 +208,10 @@ def _detect_from(start: Path) -> ModuleUnderTest:
     start = start.absolute()
     for folder in (start, *start.parents):
         module_type = _type_in(_FOLDER, folder.name)
-        package = _first_package(folder, "amplifier_module_") if module_type is not None else None
+        package = _first_package(folder, PACKAGE_PREFIX) if module_type is not None else None
         if package is not None:
             return ModuleUnderTest(package, module_type)
-    package = _first_package(start, "amplifier_module_")
+    package = _first_package(start, PACKAGE_PREFIX)
     return ModuleUnderTest(package, _type_in(_PACKAGE, package.name)) if package is not None else ModuleUnderTest()
 
 
@@ -221,7 +221,7 @@ def _type_in(pattern: re.Pattern[str], name: str) -> str | None:
 
 
 def _module_folder(path: Path) -> Path | None:
-    return next((parent for parent in path.parents if parent.name.startswith("amplifier-module-")), None)
+    return next((parent for parent in path.parents if parent.name.startswith(FOLDER_PREFIX)), None)
 
 
 def _first_package(folder: Path, prefix: str) -> Path | None:

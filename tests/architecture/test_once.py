@@ -17,6 +17,8 @@ SOURCES = [*(ROOT / "src").rglob("*.py"), *(ROOT / "modules").rglob("*.py")]
         ("removeprefix('profiles/')", "src/amplifierd/documents/extends.py"),  # the forms of `extends`
         ('"amplifier.modules"', "src/amplifier_core/packages.py"),
         ('"__amplifier_module_type__"', "src/amplifier_core/packages.py"),
+        ('"amplifier_module_', "src/amplifier_core/packages.py"),
+        ('"amplifier-module-', "src/amplifier_core/packages.py"),
         ('"provider-"', "src/amplifier_core/packages.py"),
         ("'provider-'", ""),
         ('"provider-{', ""),

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from amplifier_core.mount_plan import SESSION_MEMBERS
+from amplifier_core.packages import bare_name
 from amplifier_foundation.modules.host_packages import HostPackages, host_packages
 from amplifier_foundation.modules.installer import (
     InstallError,
@@ -113,7 +114,7 @@ class DependencyInstaller:
         self._modules, self._cache_dir, self._earlier = modules, cache_dir, earlier
         self._mode, self._offline, self._only_pins = mode, offline, only_pins
         self._allow_builds = allow_builds
-        self._extras = {module_id.partition("-")[2] for module_id in installed}
+        self._extras = {bare_name(module_id) for module_id in installed}
         self._reasons: dict[str, str] = {}
         self._required = {name for section, name in modules if section in SESSION_MEMBERS}
 

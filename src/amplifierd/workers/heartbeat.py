@@ -16,6 +16,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from amplifier_core.packages import PACKAGE_PREFIX
+
 logger = logging.getLogger(__name__)
 
 INTERVAL_S = 0.5
@@ -61,7 +63,7 @@ def running_module(thread: int) -> str | None:
     frame = sys._current_frames().get(thread)
     while frame is not None:
         name = str(frame.f_globals.get("__name__", "")).partition(".")[0]
-        if name.startswith("amplifier_module_"):
+        if name.startswith(PACKAGE_PREFIX):
             return name
         frame = frame.f_back
     return None
