@@ -102,7 +102,7 @@ async def settle(value: Any) -> Any:
     return await value if inspect.isawaitable(value) else value
 
 
-async def emit_quietly(hooks: Emitter | None, event: str, payload: EventData) -> None:
+async def emit_quietly(hooks: Emitter | None, event: str, payload: EventData, *, level: int = logging.WARNING) -> None:
     """Emit an event that only reports what has happened; that it cannot be emitted is for the log.
 
     Without a registry, or on a stand-in that cannot emit, nothing happens.
@@ -112,7 +112,7 @@ async def emit_quietly(hooks: Emitter | None, event: str, payload: EventData) ->
         try:  # written out, because a turn comes by here for everything it reports
             await emit(event, payload)
         except Exception:
-            logger.warning("%s could not be emitted", event, exc_info=True)
+            logger.log(level, "%s could not be emitted", event, exc_info=True)
 
 
 def cancellations_met(task: "asyncio.Task[Any] | None") -> int:

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from . import events
-from .boundary import Boundary, emit_quietly
+from .boundary import emit_quietly
 from .bring_up import bring_up, redacted
 from .coordinator import ModuleCoordinator
 from .exceptions import MountPlanError, NoProviderError, describe
@@ -182,9 +182,8 @@ class AmplifierSession:
             await self.coordinator.hooks.emit("session:config", raw)
 
     async def _announce_end(self) -> None:
-        with Boundary(logger, "session:end could not be emitted: %s", level=logging.DEBUG):
-            payload = {"session_id": self.session_id, "status": self.status.status, "stats": self.status.to_dict()}
-            await self.coordinator.hooks.emit(events.SESSION_END, payload)
+        payload = {"session_id": self.session_id, "status": self.status.status, "stats": self.status.to_dict()}
+        await emit_quietly(self.coordinator.hooks, events.SESSION_END, payload, level=logging.DEBUG)
 
     async def _record_failure(self, exc: BaseException) -> None:
         cancellation = self.coordinator.cancellation

@@ -20,12 +20,18 @@ def sources() -> dict[str, str]:
 
 
 def quiet_emits(text: str) -> Iterator[int]:
-    """Yield the lines of `try` blocks that emit an event and forgive every error."""
+    """Yield the lines of blocks that emit an event and forgive every error."""
     for node in ast.walk(ast.parse(text)) if "emit" in text else ():
-        if isinstance(node, ast.Try) and any(_is_broad(handler) for handler in node.handlers):
+        if isinstance(node, ast.Try | ast.With) and _forgives(node):
             awaited = [one.value for part in node.body for one in ast.walk(part) if isinstance(one, ast.Await)]
             if any(_called(one) == "emit" for one in awaited):
                 yield node.lineno
+
+
+def _forgives(block: ast.Try | ast.With) -> bool:
+    if isinstance(block, ast.Try):
+        return any(_is_broad(handler) for handler in block.handlers)
+    return any(_called(item.context_expr) in ("Boundary", "TaskBoundary", "suppress") for item in block.items)
 
 
 def conditional_awaits(text: str) -> Iterator[int]:
@@ -62,6 +68,8 @@ def test_awaiting_what_may_be_awaitable_is_written_once() -> None:
     [
         ("async def f(h):\n    try:\n        await h.emit('a', {})\n    except Exception:\n        pass", True),
         ("async def f(emit):\n    try:\n        await emit('a', {})\n    except BaseException:\n        pass", True),
+        ("async def f(h):\n    with Boundary(logger, '%s'):\n        await h.emit('a', {})", True),
+        ("async def f(h):\n    with suppress(Exception):\n        await h.emit('a', {})", True),
         ("async def f(h):\n    try:\n        await h.emit('a', {})\n    except TypeError:\n        pass", False),
         ("async def f(h):\n    await h.emit('a', {})", False),
     ],
