@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -69,7 +70,7 @@ class EventDisplay:
         with Boundary(logger, "a message of %s could not be emitted: %s", source):
             if self._last is None or self._last.done():
                 outcome = self._emit(DISPLAY_MESSAGE, data)
-                if asyncio.iscoroutine(outcome) or asyncio.isfuture(outcome):
+                if inspect.isawaitable(outcome):
                     self._last = asyncio.ensure_future(_finished(outcome))
             else:
                 self._last = asyncio.ensure_future(self._emitted_after(self._last, data))

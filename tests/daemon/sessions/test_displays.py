@@ -1,6 +1,7 @@
 """Messages of a session reach the application in the order in which they were shown."""
 
 import asyncio
+from collections.abc import Generator
 from typing import Any
 
 from amplifier_core.display import DisplaySystem
@@ -43,3 +44,25 @@ async def test_messages_keep_their_order_when_emitting_takes_time() -> None:
     released.set()
     await display.drained()
     assert told == ["1", "3", "4"]
+
+
+class Delivery:
+    """An awaitable that is neither a coroutine nor a future, as libraries have them."""
+
+    def __init__(self, told: list[str], message: str) -> None:
+        self.told, self.message = told, message
+
+    def __await__(self) -> Generator[Any, None, None]:
+        yield from asyncio.sleep(0).__await__()
+        self.told.append(self.message)
+
+
+async def test_whatever_can_be_awaited_is_awaited() -> None:
+    told: list[str] = []
+    display = EventDisplay(lambda event, data: Delivery(told, data["message"]))
+
+    for message in "12":
+        display.show_message(message, "info")
+    await display.drained()
+
+    assert told == ["1", "2"]
