@@ -39,7 +39,8 @@ class ApprovalHook:
     """Decides whether a tool may run: by policy and rules, from memory, or by asking an approval provider.
 
     The kernel goes on when a handler raises, so nothing is raised here: every error is a denial. A turn that is
-    cancelled meanwhile is a denial too; the kernel itself passes the cancellation on.
+    cancelled meanwhile is a denial too; the kernel itself passes the cancellation on. An interrupt of the process is
+    raised, since the kernel lets it pass: the turn ends, and the call does not run.
     """
 
     def __init__(self, config: Mapping[str, Any] | None = None, hooks: Any = None, coordinator: Any = None) -> None:
@@ -303,8 +304,8 @@ def _details(request: ApprovalRequest) -> str:
 
 
 def _failed(error: BaseException) -> Verdict:
-    """Return the denial that an error amounts to; a handler whose answer is no longer awaited just ends."""
-    if isinstance(error, GeneratorExit):
+    """Return the denial that an error amounts to; what ends the turn itself is raised."""
+    if isinstance(error, GeneratorExit | KeyboardInterrupt):
         raise error
     with contextlib.suppress(Exception):  # not even a broken log opens the gate
         logger.error("hooks-approval: a tool call is denied because the guard failed", exc_info=error)

@@ -46,7 +46,6 @@ RAISED = {
     "an exception that cannot be printed": UnprintableError(),
     "a time-out of its own": TimeoutError("network"),
     "a cancellation of its own": asyncio.CancelledError(),
-    "an interrupt": KeyboardInterrupt(),
     "an exit": SystemExit(0),
 }
 MALFORMED = {
@@ -74,6 +73,16 @@ async def test_a_provider_that_raises_is_a_denial(mount_guard: Any, error: BaseE
     assert verdict.reason.startswith("Approval system error: ")
     assert guard.events == ["approval:required", "approval:denied"]
     assert [(line["source"], line["response"]["approved"]) for line in guard.audit] == [("error", False)]
+
+
+@pytest.mark.parametrize("at_once", [True, False], ids=["at once", "after a while"])
+async def test_an_interrupt_is_passed_on_and_the_call_does_not_run(mount_guard: Any, at_once: bool) -> None:
+    guard = await mount_guard(**PERMISSIVE)
+    guard.coordinator.hooks.register("tool:pre", lambda *args: pytest.fail("the call went on"), name="later")
+    guard.answered_by(KeyboardInterrupt() if at_once else raising(KeyboardInterrupt()))
+
+    with pytest.raises(KeyboardInterrupt):
+        await guard.judge_command("make")
 
 
 async def test_a_provider_that_raises_text_nobody_can_encode_is_a_denial(
