@@ -7,10 +7,10 @@ import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 from amplifier_cli.failures import UsageError
 from amplifier_cli.prompt_input import image_block, image_type, read_image
+from amplifier_core.local_sources import path_of_source
 
 _CLIPBOARDS = (
     ("wl-paste", "--no-newline", "--type", "image/png"),
@@ -65,5 +65,4 @@ class Attachments:
 
 
 def _path(word: str) -> Path:
-    url = urlsplit(word)
-    return Path(unquote(url.path)) if url.scheme == "file" else Path(word).expanduser()
+    return path_of_source(word) or Path(word).expanduser()
