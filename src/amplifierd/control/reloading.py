@@ -29,5 +29,4 @@ def serve_again_on_changes(arguments: Sequence[str]) -> int:
 
 
 def _newest() -> float:
-    packages = ("amplifier_core", "amplifier_foundation", "amplifier_kit", "amplifier_system", "amplifierd")
-    return max(file.stat().st_mtime for package in packages for file in (_SOURCES / package).rglob("*.py"))
+    return max(file.stat().st_mtime for file in _SOURCES.glob("amplifier*/**/*.py"))
