@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from amplifier_system.garbage import end_the_start
+from amplifier_system.garbage_collection import end_the_start
 from amplifierd.home import Home
 from amplifierd.session_store.record import SessionRecord
 from amplifierd.sessions.approvers import Approver

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 
-from amplifier_system.garbage import begin_the_start
+from amplifier_system.garbage_collection import begin_the_start
 from amplifier_system.starting import starting
 
 

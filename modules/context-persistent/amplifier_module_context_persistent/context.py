@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from amplifier_kit.config import ModuleConfig
 from amplifier_kit.contexts.compacting import CompactingContext
 from amplifier_kit.contexts.groups import missing_results
-from amplifier_kit.messages.stored import stamped
+from amplifier_kit.messages.stored_messages import stamped
 from amplifier_kit.types import Message
 
 from .memory_files import load_memory_files

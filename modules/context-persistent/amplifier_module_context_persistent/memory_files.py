@@ -4,7 +4,7 @@ import logging
 from collections.abc import Iterable
 from pathlib import Path
 
-from amplifier_kit.messages.stored import stamped
+from amplifier_kit.messages.stored_messages import stamped
 from amplifier_kit.types import Message
 
 logger = logging.getLogger(__name__)

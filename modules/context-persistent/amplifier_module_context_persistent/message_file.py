@@ -9,7 +9,7 @@ from pathlib import Path
 
 from amplifier_core.utils import json_safe
 from amplifier_kit.files import LineFile, write_atomically
-from amplifier_kit.messages.stored import check_message, metadata_of
+from amplifier_kit.messages.stored_messages import check_message, metadata_of
 from amplifier_kit.types import Message
 
 logger = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ from amplifier_kit.redaction.protection import IDENTIFIER_KEYS
 from amplifier_kit.redaction.scrubbing import Scrubber
 
 from .settings import MODULE_ID, RedactionSettings
-from .streams import BlockId, StreamedText
+from .streamed_text import BlockId, StreamedText
 
 _PIECES = {"llm:stream_block_delta": "text", CONTENT_BLOCK_DELTA: "delta", THINKING_DELTA: "delta"}
 """The events that bring a piece of a block, each with the key of its text."""

@@ -28,7 +28,7 @@ from amplifier_kit.messages.conversation import (
 )
 from amplifier_kit.messages.results import result_text
 
-from .streamed import StreamedResponse
+from .streamed_response import StreamedResponse
 
 logger = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from amplifier_kit.providers.gate import ConcurrencyGate
 from .content_blocks import is_blank
 from .conversation import without_thinking
 from .errors import is_challenge
-from .received import Received
+from .received_answer import Received
 from .request_body import WireRequest
 from .transport import Transport
 

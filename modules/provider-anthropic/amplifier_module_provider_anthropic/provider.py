@@ -13,10 +13,10 @@ from amplifier_kit.providers.tool_sequence import ToolSequence
 from amplifier_kit.providers.vendor import VendorProvider, import_sdk
 
 from .attempts import Attempts
+from .catalogue import Catalog
 from .errors import Errors
-from .listing import Catalog
 from .model_facts import EFFORT_LEVELS
-from .received import Received
+from .received_answer import Received
 from .request_body import RequestBuilder
 from .response import AnthropicChatResponse, build_response, token_counts
 from .settings import MODULE_ID, AnthropicSettings

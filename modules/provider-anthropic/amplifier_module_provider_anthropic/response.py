@@ -12,7 +12,7 @@ from amplifier_kit.providers.response import ProviderResponse
 from amplifier_kit.types import Block
 
 from .conversation import WIRE_METADATA
-from .received import Received
+from .received_answer import Received
 
 logger = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from amplifier_kit.providers.stream import StreamEvents
 from amplifier_kit.providers.vendor import import_sdk
 
 from .errors import Errors
-from .received import Received
+from .received_answer import Received
 from .request_body import WireRequest
 from .settings import MODULE_ID, AnthropicSettings
 

@@ -12,7 +12,7 @@ from amplifier_kit.tools.runs import run_to_end
 
 from .launch import END_GRACE_S, Announcement, Launch
 from .output import Capture, PipeReader
-from .starts import Starts
+from .pending_starts import Starts
 
 _DRAIN_S = 0.5
 _STILL_OPEN = "processes started by the command are still running; what they print from now on is not shown"

@@ -9,16 +9,16 @@ from typing import Any
 
 from amplifier_core import ToolResult
 from amplifier_kit.consent import Consent, consent_to
-from amplifier_kit.tools.answering import AnsweringTool
+from amplifier_kit.tools.answering_tool import AnsweringTool
 from amplifier_kit.tools.input import ToolFailure, read_input
 from amplifier_kit.tools.paths import WorkingDir
 
 from .background import BackgroundCommands
 from .foreground import ForegroundCommands, whole
 from .launch import Launch, LaunchPad, Shell, find_shell
+from .pending_starts import Starts
 from .safety import SafetyResult
 from .settings import Settings
-from .starts import Starts
 
 logger = logging.getLogger(__name__)
 

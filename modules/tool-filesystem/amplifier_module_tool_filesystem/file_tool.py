@@ -7,7 +7,7 @@ from threading import Event
 from typing import Any, ClassVar
 
 from amplifier_core import ToolResult
-from amplifier_kit.tools.answering import AnsweringTool
+from amplifier_kit.tools.answering_tool import AnsweringTool
 from amplifier_kit.tools.input import ToolFailure, read_input
 from amplifier_kit.tools.runs import announce, in_worker
 

@@ -32,8 +32,8 @@ from amplifier_core.utils import json_safe
 
 from . import failures
 from .answer_size import cut_answer
+from .connection_ending import Ending
 from .definitions import ToolDefinition, offered, repair_listing
-from .ending import Ending
 from .entries import ServerSettings
 from .failures import described, first_leaf
 from .http_transport import Statuses, http_transport, statuses

@@ -14,8 +14,8 @@ from amplifier_kit.tools.input import ToolFailure
 from amplifier_kit.tools.runs import announce
 
 from . import events, failures
+from .connection_ending import Ending
 from .definitions import ToolDefinition
-from .ending import Ending
 from .entries import ServerSettings
 from .progress import ProgressReports
 from .results import ResultReader

@@ -19,8 +19,8 @@ from mcp.types import JSONRPCMessage, jsonrpc_message_adapter
 from amplifier_kit.sandbox.program import Program as Process
 from amplifier_kit.tools.runs import run_to_end
 
-from .confining import confine
 from .entries import Program, ServerSettings
+from .server_confinement import confine
 from .server_output import ServerOutput
 from .start_error import StartError
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from amplifier_core import ToolResult
-from amplifier_kit.tools.answering import AnsweringTool
+from amplifier_kit.tools.answering_tool import AnsweringTool
 from amplifier_kit.tools.effects import READ
 from amplifier_kit.tools.input import ToolFailure, read_input
 from amplifier_kit.tools.paths import WorkingDir

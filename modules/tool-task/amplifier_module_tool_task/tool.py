@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from amplifier_core import ToolResult
 from amplifier_kit.mounting import session_id_of
 from amplifier_kit.tools import effects as tool_effects
-from amplifier_kit.tools.answering import AnsweringTool
+from amplifier_kit.tools.answering_tool import AnsweringTool
 from amplifier_kit.tools.input import ToolFailure, read_input
 
 from .agents import agents_of, depth_of, listing, new_sub_session_id

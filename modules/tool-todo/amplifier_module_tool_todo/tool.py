@@ -5,7 +5,7 @@ from collections import Counter
 from typing import Any
 
 from amplifier_core import ToolResult
-from amplifier_kit.tools.answering import AnsweringTool
+from amplifier_kit.tools.answering_tool import AnsweringTool
 from amplifier_kit.tools.input import ToolFailure
 from amplifier_kit.tools.runs import announce
 

@@ -106,7 +106,7 @@ class Fetch:
         """Tell the model what went wrong on the network."""
         import httpx2  # the session has imported it by now
 
-        from .pinned import PrivateAddressError
+        from .pinned_connections import PrivateAddressError
 
         try:
             yield

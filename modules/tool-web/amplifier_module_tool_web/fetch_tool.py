@@ -7,7 +7,7 @@ from typing import Any
 
 from amplifier_core import ToolResult
 from amplifier_kit.policy import session_policy
-from amplifier_kit.tools.answering import AnsweringTool
+from amplifier_kit.tools.answering_tool import AnsweringTool
 from amplifier_kit.tools.effects import NETWORK, WRITE
 from amplifier_kit.tools.input import ToolFailure, read_input
 from amplifier_kit.tools.paths import WorkingDir

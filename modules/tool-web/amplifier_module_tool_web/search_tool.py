@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 from amplifier_core import ToolResult
-from amplifier_kit.tools.answering import AnsweringTool
+from amplifier_kit.tools.answering_tool import AnsweringTool
 from amplifier_kit.tools.effects import NETWORK
 from amplifier_kit.tools.input import ToolFailure, read_input
 from amplifier_kit.tools.runs import detached

@@ -47,7 +47,7 @@ def _build(settings: Settings) -> "httpx2.AsyncClient":
     # Imported here, in a worker thread: it takes a while, and not every session fetches something.
     import httpx2
 
-    from .pinned import PinnedTransport
+    from .pinned_connections import PinnedTransport
 
     policy = settings.policy
     return httpx2.AsyncClient(

@@ -16,7 +16,7 @@ from amplifier_cli.render import write, write_fields, write_json, write_table
 from amplifier_cli.suggestions import pick
 from amplifier_core.mount_plan import MountPlan
 from amplifierd.home import Home
-from amplifierd.sessions.unsecret import without_secrets
+from amplifierd.sessions.without_secrets import without_secrets
 
 app = new_group(
     "List and show the agents of a profile or a bundle.\n\n"

@@ -25,7 +25,7 @@ from amplifier_foundation.registry import BundleState
 from amplifier_foundation.validator import BundleValidator
 from amplifierd.bundles import open_bundles
 from amplifierd.home import Home
-from amplifierd.sessions.unsecret import without_secrets
+from amplifierd.sessions.without_secrets import without_secrets
 
 app = new_group(
     "Register, inspect and use bundles.\n\n"

@@ -23,7 +23,7 @@ from amplifier_cli.suggestions import did_you_mean
 from amplifier_core.mount_plan import MountPlan
 from amplifierd.home import Home
 from amplifierd.plans.conversion import Form
-from amplifierd.sessions.unsecret import without_secrets
+from amplifierd.sessions.without_secrets import without_secrets
 
 app = new_group(
     "Inspect mount plans: everything a session starts with.\n\n"

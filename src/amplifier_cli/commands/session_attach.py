@@ -48,7 +48,7 @@ def attach(ctx: typer.Context, session: SessionArgument) -> None:
             with lost_with(record.session_id):
                 if not (sys.stdin.isatty() and sys.stdout.isatty()):
                     return await _followed(client, record, config)
-                from amplifier_cli.chat.attached import Attached  # needs a terminal's libraries
+                from amplifier_cli.chat.attached_terminal import Attached  # needs a terminal's libraries
 
                 await Attached(client, record, home.paths, config.values).run()
                 return ExitCode.OK

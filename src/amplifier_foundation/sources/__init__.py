@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from amplifier_system.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from .cached import CachedSource, list_cached
+    from .cache_contents import CachedSource, list_cached
     from .file import FileSourceHandler
     from .fsspec import FsspecSourceHandler
     from .git import GitCloneTimeoutError, GitSourceHandler
@@ -75,7 +75,7 @@ __all__ = [
 __getattr__ = lazy_names(
     __name__,
     {
-        ".cached": ("CachedSource", "list_cached"),
+        ".cache_contents": ("CachedSource", "list_cached"),
         ".file": ("FileSourceHandler",),
         ".fsspec": ("FsspecSourceHandler",),
         ".git": ("GitCloneTimeoutError", "GitSourceHandler"),

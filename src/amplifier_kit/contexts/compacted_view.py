@@ -2,7 +2,7 @@
 
 import logging
 
-from amplifier_kit.messages.stored import StoredMessages
+from amplifier_kit.messages.stored_messages import StoredMessages
 from amplifier_kit.messages.token_estimate import estimate_message
 from amplifier_kit.types import EventData, Message
 

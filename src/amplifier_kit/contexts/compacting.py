@@ -17,7 +17,7 @@ from amplifier_core import HookRegistry, HookResult, ModuleCoordinator, Provider
 from amplifier_core.boundary import emit_quietly, settle
 from amplifier_core.events import CONTEXT_COMPACTION, CONTEXT_POST_COMPACT, CONTEXT_PRE_COMPACT, LLM_RESPONSE
 from amplifier_kit.config import ModuleConfig
-from amplifier_kit.messages.stored import StoredMessages, check_message, stamped
+from amplifier_kit.messages.stored_messages import StoredMessages, check_message, stamped
 from amplifier_kit.messages.token_estimate import estimate_message, estimate_messages
 from amplifier_kit.messages.tool_pairs import answers_of
 from amplifier_kit.mounting import Handlers, contribute_events, hook_registry

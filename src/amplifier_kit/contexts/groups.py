@@ -12,7 +12,7 @@ right in the order only, the stored messages themselves stay as they are:
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from amplifier_core.utils.tool_messages import Call, calls_in
-from amplifier_kit.messages.stored import metadata_of
+from amplifier_kit.messages.stored_messages import metadata_of
 from amplifier_kit.messages.tool_pairs import missing_result, with_results_only_for
 from amplifier_kit.types import Message
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from enum import IntEnum
 
 from amplifier_core.utils.tool_messages import Call
-from amplifier_kit.messages.stored import is_pinned, metadata_of
+from amplifier_kit.messages.stored_messages import is_pinned, metadata_of
 from amplifier_kit.messages.tool_pairs import answers_of, has_content_beside_results
 from amplifier_kit.types import Message
 

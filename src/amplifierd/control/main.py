@@ -14,7 +14,7 @@ import typer
 
 from amplifier_core import __version__
 from amplifier_core.exceptions import AmplifierError
-from amplifier_system.garbage import begin_the_start
+from amplifier_system.garbage_collection import begin_the_start
 from amplifierd.daemon.log_files import LOG_FILE
 from amplifierd.daemon.run_file import find_running
 from amplifierd.os_errors import explained

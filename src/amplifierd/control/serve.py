@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from amplifier_core import __version__
-from amplifier_system.garbage import end_the_start
+from amplifier_system.garbage_collection import end_the_start
 from amplifierd.app import create_app
 from amplifierd.daemon.log_files import DaemonLog
 from amplifierd.daemon.run_file import serving, write_run_file

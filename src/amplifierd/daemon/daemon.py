@@ -18,7 +18,7 @@ from amplifierd.exceptions import NotReadyError
 from amplifierd.home import Home
 from amplifierd.live_sessions import LiveEvent
 from amplifierd.sessions.announcements import DELETED
-from amplifierd.sessions.uncounted import TURN_DONE
+from amplifierd.sessions.uncounted_usage import TURN_DONE
 from amplifierd.settings import Settings
 from amplifierd.turns.opening import open_turns
 from amplifierd.workers.workers import Workers
@@ -27,7 +27,6 @@ from .audit import AuditLog
 from .callers import Caller
 from .credentials import Credentials
 from .draining import Draining
-from .elsewhere import Elsewhere
 from .event_hub import EventHub
 from .failed_attempts import FailedAttempts
 from .freshness import Freshness
@@ -38,6 +37,7 @@ from .loop_lag import LoopLag
 from .membership import open_cluster
 from .metrics import Metrics
 from .operations import Operations
+from .other_members import Elsewhere
 from .profile_edits import ProfileEdits
 from .published_event import PublishedEvent
 from .renderer import Renderer

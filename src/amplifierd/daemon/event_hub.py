@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any
 
 from amplifierd.exceptions import TooManySubscribersError
-from amplifierd.sessions.uncounted import TURN_DONE
+from amplifierd.sessions.uncounted_usage import TURN_DONE
 
 from .event_filter import EventFilter
 from .event_ring import EventRing

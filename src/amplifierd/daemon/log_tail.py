@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from amplifierd.sessions.unsecret import masked
+from amplifierd.sessions.without_secrets import masked
 
 _MAX_BYTES = 1024 * 1024
 

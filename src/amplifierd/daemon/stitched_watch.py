@@ -19,7 +19,7 @@ from amplifierd.exceptions import MemberError, MemberUntrustedError, StoreUnavai
 from amplifierd.problems import public_document
 from amplifierd.session_store.tree_place import NOWHERE
 from amplifierd.sessions.announcements import DELETED
-from amplifierd.sessions.uncounted import TURN_DONE
+from amplifierd.sessions.uncounted_usage import TURN_DONE
 
 from .event_watch import Batch, SessionWatch
 from .published_event import PublishedEvent, daemon_event

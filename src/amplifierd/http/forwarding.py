@@ -28,7 +28,7 @@ from amplifierd.exceptions import MemberError, MemberUntrustedError
 
 from .asked_session import NEW_WORK, AskedSession, asked_session, is_new_work
 from .event_stream import MEDIA_TYPE as EVENTS
-from .held_back import HeldBack
+from .held_back_answer import HeldBack
 from .member_gate import MEMBER, target_of
 from .openai_errors import openai_error
 from .problem_answers import error_answer, refusal_answer

@@ -9,7 +9,7 @@ from amplifierd.daemon.daemon import Daemon
 from amplifierd.daemon.event_filter import is_control
 from amplifierd.daemon.event_watch import Watch
 from amplifierd.daemon.published_event import PublishedEvent
-from amplifierd.sessions.uncounted import TURN_DONE
+from amplifierd.sessions.uncounted_usage import TURN_DONE
 
 from .event_stream import EventStreamResponse
 

@@ -13,9 +13,9 @@ from amplifierd.cluster.member_request import HELLO
 from amplifierd.cluster.standing_alone import HOW_TO_JOIN, STANDS_ALONE
 from amplifierd.daemon.carried_caller import carried
 from amplifierd.daemon.daemon import Daemon
-from amplifierd.daemon.elsewhere import MEMBER
 from amplifierd.daemon.event_view import EventView
 from amplifierd.daemon.member_watch import MemberWatch
+from amplifierd.daemon.other_members import MEMBER
 from amplifierd.exceptions import ForbiddenError, MemberError, RequestRefusedError
 from amplifierd.http.dependencies import Admin, TheDaemon, requires
 from amplifierd.http.event_stream import EventStreamResponse

@@ -19,7 +19,7 @@ from amplifierd.http.models import Answer, Body, problems
 from amplifierd.http.operation_answers import FETCHING, Wait, operate
 from amplifierd.http.routers import api_router
 from amplifierd.plans.conversion import Form
-from amplifierd.sessions.unsecret import masked, without_secrets
+from amplifierd.sessions.without_secrets import masked, without_secrets
 
 router = api_router("/mount-plans", tags=["mount plans"], route_class=IdempotentRoute)
 

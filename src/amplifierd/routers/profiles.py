@@ -22,7 +22,7 @@ from amplifierd.http.routers import api_router
 from amplifierd.identifiers import LOCAL, ProfileId, checked_collection_id
 from amplifierd.issues import errors
 from amplifierd.session_defaults import find_active_profile
-from amplifierd.sessions.unsecret import masked
+from amplifierd.sessions.without_secrets import masked
 
 from .profile_models import (
     ActiveProfile,

@@ -16,7 +16,7 @@ from amplifierd.http.models import Answer
 from amplifierd.http.routers import api_router
 from amplifierd.http.session_answers import SessionId
 from amplifierd.session_store.record import SessionRecord
-from amplifierd.sessions.unsecret import masked, without_secrets
+from amplifierd.sessions.without_secrets import masked, without_secrets
 
 from .plans import Explanation, PlanDifference
 

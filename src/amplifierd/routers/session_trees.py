@@ -20,7 +20,7 @@ from amplifierd.http.session_answers import LOADING, SessionId, SessionInfo, Ses
 from amplifierd.session_store.protocol import Message, SessionQuery, StoredEvent
 from amplifierd.session_store.record import SessionRecord
 from amplifierd.sessions.transcript import last_turn
-from amplifierd.sessions.uncounted import TURN_DONE
+from amplifierd.sessions.uncounted_usage import TURN_DONE
 
 router = api_router("/sessions/{session_id}", tags=["sessions"], route_class=IdempotentRoute)
 

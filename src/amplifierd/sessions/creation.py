@@ -30,7 +30,7 @@ from amplifierd.session_store.record import (
 
 from .equipment import Equipment, Outfitter
 from .transcript import last_turn, message_line
-from .unsecret import without_secrets
+from .without_secrets import without_secrets
 from .working_place import Machine
 
 _WHOLE_PLAN = (

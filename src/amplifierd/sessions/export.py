@@ -19,7 +19,7 @@ from amplifierd.signing_keys import SigningKeys
 from amplifierd.stored_json import json_text
 
 from .session_archive import SUFFIX, write_archive
-from .unsecret import masked, shown_record, with_masked_data, without_secrets
+from .without_secrets import masked, shown_record, with_masked_data, without_secrets
 
 RECORD, PLAN, LOCK, DOCUMENTS = "record.json", "plan.json", "lock.json", "documents.json"
 TRANSCRIPT, EVENTS, RECEIPTS, PARTS = "transcript.jsonl", "events.jsonl", "receipts.jsonl", "parts.jsonl"

@@ -17,7 +17,7 @@ from amplifierd.session_store.record import OnTakeover, SessionRecord, now
 from .announcements import Announcements
 from .interruption import BrokenTurn, find_broken_turn
 from .tree_history import SessionHistory, last_sequence, session_history
-from .uncounted import TURN_BEGUN, TURN_DONE, last_mark
+from .uncounted_usage import TURN_BEGUN, TURN_DONE, last_mark
 
 logger = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from amplifierd.session_store.protocol import Message, StoredEvent
 
 from .receipts import CallState, Check, ReceiptBook
 from .transcript import Transcript, last_turn
-from .uncounted import TURN_BEGUN, TURN_DONE, used_in
+from .uncounted_usage import TURN_BEGUN, TURN_DONE, used_in
 
 PARTIAL = "assistant_message:partial"
 INTERRUPTED = "The turn was interrupted before it ended."

@@ -31,7 +31,7 @@ from .journal import GO_ON, PRIORITY
 from .receipts import ask_tool
 from .running_calls import RunningCalls
 from .transcript import RecordedContext, for_context, last_turn
-from .uncounted import TURN_DONE, counted_until, used_in
+from .uncounted_usage import TURN_DONE, counted_until, used_in
 from .unread_keys import unread_keys
 from .usage import Usage
 

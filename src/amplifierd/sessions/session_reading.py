@@ -24,8 +24,8 @@ from amplifierd.session_store.protocol import (
 from amplifierd.session_store.record import SessionRecord, checked_session_id
 
 from .ecosystem import EcosystemSessions
-from .synchronously import now_or_in_thread
-from .unsecret import without_secrets
+from .synchronous_reads import now_or_in_thread
+from .without_secrets import without_secrets
 
 if TYPE_CHECKING:
     from .export import ReadableSessions

@@ -19,7 +19,7 @@ from amplifierd.session_store.record import SessionRecord, checked_session_id
 from .announcements import RESTORED, described
 from .open_sessions import ENDED
 from .session_changes import SessionChanges
-from .synchronously import now_or_in_thread
+from .synchronous_reads import now_or_in_thread
 
 _KEPT_DAYS = 30.0
 

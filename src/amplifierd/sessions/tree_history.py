@@ -9,7 +9,7 @@ from amplifierd.session_store.protocol import SessionStore, StoredEvent
 from amplifierd.session_store.record import SessionRecord
 
 from .tree_events import UNSTORED
-from .uncounted import TURN_BEGUN, TURN_DONE, counted_until, last_mark, used_in
+from .uncounted_usage import TURN_BEGUN, TURN_DONE, counted_until, last_mark, used_in
 from .usage import Usage
 
 

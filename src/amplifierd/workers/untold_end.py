@@ -12,7 +12,7 @@ from amplifierd.problems import problem_document
 from amplifierd.session_store.json_lines import encoded
 from amplifierd.session_store.protocol import StoredEvent
 from amplifierd.session_store.record import now
-from amplifierd.sessions.uncounted import TURN_DONE
+from amplifierd.sessions.uncounted_usage import TURN_DONE
 
 UNKNOWN = "is_unknown"
 """In the result of a turn: its session could not be brought back, so that it is not known whether it had begun."""

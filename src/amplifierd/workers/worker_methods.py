@@ -19,7 +19,7 @@ from amplifierd.paths import Paths
 from amplifierd.sessions.client_turns import ClientTurn
 from amplifierd.sessions.session import Session, SubmittedPrompt
 from amplifierd.sessions.tree_events import Event
-from amplifierd.sessions.uncounted import TURN_DONE
+from amplifierd.sessions.uncounted_usage import TURN_DONE
 from amplifierd.settings import Settings
 
 from .client_answers import ClientsAnswer, nobody_answers
@@ -28,7 +28,7 @@ from .inspection import INSPECTIONS, cancellation_of
 from .json_rpc import Method
 from .orphans import WORKER
 from .outbox import Outbox
-from .transferred import RETURNS, plain
+from .result_transfer import RETURNS, plain
 from .worker_log import logging_about, mask_log, set_log_level
 
 logger = logging.getLogger(__name__)

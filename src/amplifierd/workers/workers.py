@@ -35,8 +35,8 @@ from .outbox import described_event
 from .placed_session import PlacedSession
 from .placement import Placement
 from .recovery import Recovery
+from .result_transfer import RETURNS
 from .supervision import Supervision
-from .transferred import RETURNS
 from .worker_process import WorkerBlockedError
 
 logger = logging.getLogger(__name__)

@@ -30,8 +30,8 @@ from amplifierd.control.binding import bind
 from amplifierd.control.certificates import tls_files
 from amplifierd.daemon.carried_caller import carried
 from amplifierd.daemon.daemon import Daemon
-from amplifierd.daemon.elsewhere import MEMBER
 from amplifierd.daemon.membership import is_overheard, member_tls, open_cluster
+from amplifierd.daemon.other_members import MEMBER
 from amplifierd.exceptions import MemberError, SettingsError
 from amplifierd.home import Home
 from amplifierd.settings import Settings

@@ -10,8 +10,8 @@ import pytest
 from amplifier_module_tool_bash import BashTool
 from amplifier_module_tool_bash.foreground import ForegroundCommands
 from amplifier_module_tool_bash.launch import LaunchPad, find_shell
+from amplifier_module_tool_bash.pending_starts import Starts
 from amplifier_module_tool_bash.settings import Settings
-from amplifier_module_tool_bash.starts import Starts
 
 from amplifier_core.testing import MockCoordinator, wait_for
 from amplifier_kit.consent import Consent

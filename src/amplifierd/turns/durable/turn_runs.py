@@ -25,7 +25,7 @@ from amplifierd.problems import REFUSALS, find_problem
 from amplifierd.session_store.protocol import SessionStore
 from amplifierd.session_store.record import SessionRecord
 from amplifierd.sessions.prompt_queue import deadline_passed
-from amplifierd.sessions.uncounted import TURN_DONE
+from amplifierd.sessions.uncounted_usage import TURN_DONE
 from amplifierd.workers.untold_end import UNKNOWN, stored_outcome, untold_end
 
 from .asked_turns import AskedTurns
