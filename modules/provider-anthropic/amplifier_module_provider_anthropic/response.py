@@ -31,7 +31,7 @@ def build_response(
     last = answers[-1]
     content = [block for given in wire if (block := _block(given, shows_updates=shows_updates)) is not None]
     own: dict[str, Any] = {}
-    if any(block.get("type") not in _CONVERTED for block in wire):
+    if any(str(block.get("type")) not in _CONVERTED for block in wire):
         own |= {"model": last.model, "wire_content": wire}
     if (details := last.message.get("stop_details")) is not None:
         own["stop_details"] = details
@@ -76,7 +76,7 @@ def _block(given: Block, *, shows_updates: bool) -> Any:
             citations = given.get("citations")
             return TextBlock(text=text, **({"citations": citations} if citations else {}))
         case {"type": "thinking"}:
-            thinking, signature = given.get("thinking") or "", given.get("signature")
+            thinking, signature = _text(given, "thinking") or "", _text(given, "signature")
             block = ThinkingBlock(thinking=thinking, signature=signature, visibility="internal")
             updates: dict[str, Any] = {"visibility": "user", "progress_update": True}
             return block.model_copy(update=updates) if shows_updates and thinking else block
@@ -103,6 +103,11 @@ def _sum(used: list[tuple[Usage, Decimal | None]]) -> Usage:
 
 def _added(one: int | None, other: int | None) -> int | None:
     return None if one is None and other is None else (one or 0) + (other or 0)
+
+
+def _text(given: Block, name: str) -> str | None:
+    value = given.get(name)
+    return value if isinstance(value, str) else None
 
 
 def _count(told: dict[str, Any], name: str) -> int:

@@ -28,9 +28,10 @@ def estimated_usage(sent_characters: int, received_characters: int) -> Usage:
     )
 
 
-async def priced(usage: Usage, prices: Prices, model: str) -> Usage:
-    """Return the usage with what it cost, as far as a price is known."""
-    cost = await prices.cost_of(model, TokenCounts.of(usage, has_writes_in_input=True))
+async def priced(usage: Usage, prices: Prices, reported: object, model: str) -> Usage:
+    """Return the usage with its cost, as far as a price is known: that of the `reported` model, else of `model`."""
+    name = reported if isinstance(reported, str) and reported else model
+    cost = await prices.cost_of(name, TokenCounts.of(usage, has_writes_in_input=True))
     return usage.model_copy(update={"cost_usd": cost})
 
 
@@ -62,7 +63,8 @@ def rate_limits(headers: Mapping[str, str]) -> dict[str, Any] | None:
 def _read(given: Any, input_name: str, output_name: str) -> Usage:
     reported = given if isinstance(given, Mapping) else {}
     sent, received = _number(reported.get(input_name)) or 0, _number(reported.get(output_name)) or 0
-    details_in, details_out = (reported.get(f"{name}_details") or {} for name in (input_name, output_name))
+    details = [reported.get(f"{name}_details") for name in (input_name, output_name)]
+    details_in, details_out = (given if isinstance(given, Mapping) else {} for given in details)
     return Usage(
         input_tokens=sent,
         output_tokens=received,

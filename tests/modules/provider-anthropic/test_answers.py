@@ -19,7 +19,7 @@ from anthropic_server import (
 )
 from genai_prices import Usage as PricedUsage
 from genai_prices import calc_price
-from vendor_server import hang, sse_answer, text_answer
+from vendor_server import hang, json_answer, sse_answer, text_answer
 
 from amplifier_core.llm_errors import (
     InvalidToolCallError,
@@ -148,6 +148,24 @@ async def test_unknown_events_deltas_and_blocks_are_ignored_and_kept_for_the_ven
 
     assert [block.type for block in response.content] == ["text"]
     assert response.metadata["anthropic"]["wire_content"] == message["content"]
+
+
+@pytest.mark.parametrize("is_streamed", [True, False])
+async def test_a_block_that_makes_no_sense_is_kept_for_the_vendor_only(desk: Any, is_streamed: bool) -> None:
+    odd = [{"type": ["text"], "text": "x"}, {"type": "thinking", "thinking": 7, "signature": 7}]
+    message = {"id": "m", "model": "claude-sonnet-5", "content": [*odd, text("Hi")], "stop_reason": "end_turn"}
+    events = [("message_start", {"type": "message_start", "message": {**message, "content": []}})]
+    for index, block in enumerate(message["content"]):
+        events.append(("content_block_start", {"type": "content_block_start", "index": index, "content_block": block}))
+        events.append(("content_block_stop", {"type": "content_block_stop", "index": index}))
+    events.append(("message_stop", {"type": "message_stop"}))
+    one = desk(use_streaming=is_streamed)
+    one.server.script(MESSAGES, sse_answer(events) if is_streamed else json_answer(message))
+
+    response = await one.ask()
+
+    assert ([block.type for block in response.content], response.text) == (["thinking", "text"], "Hi")
+    assert len(response.metadata["anthropic"]["wire_content"]) == 3
 
 
 async def test_a_pause_is_continued_and_the_answers_are_merged(desk: Any) -> None:

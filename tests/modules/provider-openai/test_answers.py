@@ -374,6 +374,17 @@ async def test_a_call_that_cannot_be_read_is_asked_for_once_more(desk: Any) -> N
     assert len(desk.names("llm:request")) == len(desk.names("llm:response")) == 1
 
 
+async def test_text_that_was_shown_before_a_call_that_cannot_be_read_is_taken_back(desk: Any) -> None:
+    desk.server.say(Said("Wait.", calls=[("c1", "echo", "{not json}")]), Said("Done."))
+
+    await desk.ask(tools=("echo",))
+
+    ((_, aborted),) = desk.heard("llm:stream_aborted")
+    shown = [data["text"] for data in desk.payloads("llm:stream_block_delta") if data["text"]]
+    assert aborted["error"]["type"] == "InvalidToolCallError"
+    assert "".join(shown) == "Wait.Done."
+
+
 @pytest.mark.parametrize("arguments", ["{not json}", "[1]", '"text"'])
 async def test_a_call_that_cannot_be_read_twice_is_an_error_and_never_made(desk: Any, arguments: str) -> None:
     broken = Said(calls=[("c1", "echo", arguments)])

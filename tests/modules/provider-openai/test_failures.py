@@ -439,3 +439,48 @@ async def test_a_call_without_key_or_address_says_what_to_set(desks: Any, config
         await desk.ask()
     with pytest.raises(ConfigurationError, match=problem):
         await desk.provider.list_models()
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        [{"type": "message", "content": [7]}],
+        [{"type": "message", "content": [{"type": "output_text", "text": 7}]}],
+        [{"type": ["message"]}],
+        [{"type": "reasoning", "summary": [{"text": 7}]}],
+        7,
+    ],
+    ids=["part", "text", "type", "summary", "output"],
+)
+async def test_an_answer_that_makes_no_sense_is_asked_for_again(desks: Any, output: Any) -> None:
+    desk = desks({"api": "responses", "use_streaming": False, "max_retries": 1})
+    usage = {"input_tokens": 1000, "output_tokens": 0}
+    response = {"id": "resp_1", "status": "completed", "model": "gpt-5.5", "output": output, "usage": usage}
+    senseless = json_answer(response)
+    desk.server.script(RESPONSES, senseless, senseless)
+
+    with pytest.raises(LLMError) as caught:
+        await desk.ask()
+
+    assert (type(caught.value), caught.value.retryable, len(desk.bodies)) == (LLMError, True, 2)
+    assert len(desk.names("provider:retry")) == 1
+    assert len(desk.costs) == 2
+
+
+@pytest.mark.parametrize("odd", [7, "some", [1], True])
+async def test_a_usage_or_a_model_that_makes_no_sense_is_not_reported(desks: Any, api: str, odd: Any) -> None:
+    desk = desks({"api": api, "use_streaming": False})
+    usage = {"prompt_tokens": 9, "prompt_tokens_details": odd, "completion_tokens_details": odd}
+    message = {"role": "assistant", "content": "Hi"}
+    desk.server.script(
+        CHAT, json_answer({"model": [odd], "choices": [{"message": message, "finish_reason": "stop"}], "usage": usage})
+    )
+    item = {"type": "message", "content": [{"type": "output_text", "text": "Hi"}]}
+    usage = {"input_tokens": 9, "input_tokens_details": odd, "output_tokens_details": odd}
+    desk.server.script(
+        RESPONSES, json_answer({"id": "r", "status": "completed", "model": [odd], "output": [item], "usage": usage})
+    )
+
+    response = await desk.ask()
+
+    assert (response.text, response.usage.input_tokens, response.usage.cache_read_tokens) == ("Hi", 9, None)

@@ -40,7 +40,7 @@ class ChatAnswer:
     think_tags: ThinkTags
     usage: dict[str, Any] | None = None
     finish_reason: str | None = None
-    model: str | None = None
+    model: object = None
     _parts: list[list[str] | CallPieces] = field(default_factory=list)  # [kind, text] or a call, in order
     _by_index: dict[int, CallPieces] = field(default_factory=dict)
 
@@ -49,7 +49,8 @@ class ChatAnswer:
         self._note(chunk)
         for choice in chunk.get("choices") or ():
             if not choice.get("index"):
-                self.finish_reason = choice.get("finish_reason") or self.finish_reason
+                reason = choice.get("finish_reason")
+                self.finish_reason = reason if isinstance(reason, str) and reason else self.finish_reason
                 return self._add(choice.get("delta") or choice.get("message") or {})
         return [], []
 

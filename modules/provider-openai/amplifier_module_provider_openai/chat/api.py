@@ -3,7 +3,6 @@
 from typing import Any
 
 from amplifier_core import Usage
-from amplifier_core.llm_errors import InvalidToolCallError
 from amplifier_kit.providers.stream import StreamEvents
 from amplifier_module_provider_openai.complete_answer import CompleteAnswer
 from amplifier_module_provider_openai.pending_request import PendingRequest, Prepared
@@ -17,7 +16,7 @@ from .answer import CallPieces, ChatAnswer
 from .request import RequestBuilder
 from .think_tags import Fragment, ThinkTags
 
-_Collected = tuple[ChatAnswer, Any, dict[str, str]]
+_Collected = tuple[list[Any], ChatAnswer, Any, dict[str, str]]
 
 
 class ChatApi:
@@ -39,20 +38,20 @@ class ChatApi:
         link, model = self._link, asked.options.model
 
         async def collect(reply: Reply, told: StreamEvents) -> _Collected:
-            return await self._collect(reply, told, model)
-
-        async def send() -> CompleteAnswer:
-            answer, raw, headers = await self._sender.send(asked, request.body, collect)
-            usage = await self._usage(answer, request.body, model)
+            answer, raw = await self._read(reply, told, model)
             try:
                 content = answer.content(provider=link.provider, model=model)
-            except InvalidToolCallError:
-                link.add_cost(usage.cost_usd)
+            except Exception:
+                link.add_cost((await self._usage(answer, request.body, model)).cost_usd)
                 raise
+            return content, answer, raw, reply.headers
+
+        async def send() -> CompleteAnswer:
+            content, answer, raw, headers = await self._sender.send(asked, request.body, collect)
             has_calls = any(block.type == "tool_call" for block in content)
             return CompleteAnswer(
                 content=content,
-                usage=usage,
+                usage=await self._usage(answer, request.body, model),
                 finish_reason=answer.finish_reason or ("tool_calls" if has_calls else "stop"),
                 raw=raw,
                 told={"rate_limits": rate_limits(headers)},
@@ -60,13 +59,13 @@ class ChatApi:
 
         return await self._sender.send_twice(asked, send)
 
-    async def _collect(self, reply: Reply, told: StreamEvents, model: str) -> _Collected:
+    async def _read(self, reply: Reply, told: StreamEvents, model: str) -> tuple[ChatAnswer, Any]:
         answer = ChatAnswer(ThinkTags(is_on=self._link.settings.parse_think_tags))
         if not reply.is_stream:
             document = await reply.document()
             answer.add_chunk(document)
             answer.end()
-            return answer, document, reply.headers
+            return answer, document
         chunks: list[dict[str, Any]] = []
         async for chunk in reply:
             if self._link.settings.raw:
@@ -76,12 +75,12 @@ class ChatApi:
         await _tell(told, answer.end(), [])
         if answer.finish_reason is None:
             raise self._link.errors.broke_off("the stream ended without a finish_reason", model=model)
-        return answer, chunks, reply.headers
+        return answer, chunks
 
     async def _usage(self, answer: ChatAnswer, body: dict[str, Any], model: str) -> Usage:
         if answer.usage is None:
             return estimated_usage(len(arguments_text(body["messages"])), answer.characters)
-        return await priced(chat_usage(answer.usage), self._link.prices, answer.model or model)
+        return await priced(chat_usage(answer.usage), self._link.prices, answer.model, model)
 
 
 async def _tell(told: StreamEvents, fragments: list[Fragment], calls: list[CallPieces]) -> None:

@@ -3,11 +3,11 @@
 import logging
 import re
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
 from amplifier_core import LLMError, Usage
-from amplifier_core.llm_errors import InvalidToolCallError
 from amplifier_core.utils import json_safe
 from amplifier_kit.providers.errors import VendorFailure
 from amplifier_kit.providers.stream import StreamEvents
@@ -88,30 +88,35 @@ class ResponsesApi:
         """Send one request and take its answer in."""
         link, model = self._link, asked.options.model
 
-        async def collect(reply: Reply, told: StreamEvents) -> Received:
+        async def collect(reply: Reply, told: StreamEvents) -> tuple[Received, Answer]:
             collector = ResponseCollector(link.errors, model, first_index=progress.answer.output_count)
             received = await collector.collect(reply, told)
-            if received.response.get("status") == "failed":
+            try:
+                answer = self._grown(progress.answer, received, model)
+            except Exception:
                 link.add_cost((await self._usage(received, model)).cost_usd)
-                raise link.errors.in_stream(received.response.get("error") or "the response failed", model=model)
-            return received
+                raise
+            return received, answer
 
         async def send() -> None:
-            received = await self._sender.send(asked, body, collect)
-            usage = await self._usage(received, model)
-            try:
-                progress.answer.add(received.response, provider=link.provider, model=model)
-            except InvalidToolCallError:
-                link.add_cost(usage.cost_usd)
-                raise
-            progress.usages.append(usage)
-            progress.last = received
+            progress.last, progress.answer = await self._sender.send(asked, body, collect)
+            progress.usages.append(await self._usage(progress.last, model))
 
         await self._sender.send_twice(asked, send)
 
+    def _grown(self, answer: Answer, received: Received, model: str) -> Answer:
+        """Return the answer with what was received; the given one stays as it is, for the next attempt."""
+        response = received.response
+        if response.get("status") == "failed":
+            raise self._link.errors.in_stream(response.get("error") or "the response failed", model=model)
+        grown = deepcopy(answer)
+        grown.add(response, provider=self._link.provider, model=model)
+        return grown
+
     async def _continue(self, asked: PendingRequest, request: Prepared, progress: _Progress) -> None:
-        answer, has_raised_cap = progress.answer, False
-        while self._may_continue(asked, answer) and not (answer.has_partial_call and has_raised_cap):
+        has_raised_cap = False
+        while self._may_continue(asked, progress.answer) and not (progress.answer.has_partial_call and has_raised_cap):
+            answer = progress.answer
             body = request.unchained()
             body["input"] = [*body["input"], *answer.continuation_input()]
             if answer.has_partial_call:
@@ -143,7 +148,9 @@ class ResponsesApi:
     async def _usage(self, received: Received, model: str) -> Usage:
         reported = received.response.get("usage")
         usage = responses_usage(reported)
-        return await priced(usage, self._link.prices, received.response.get("model") or model) if reported else usage
+        if not reported:
+            return usage
+        return await priced(usage, self._link.prices, received.response.get("model"), model)
 
     async def _announce_continuation(self, answer: Answer) -> None:
         payload = {
