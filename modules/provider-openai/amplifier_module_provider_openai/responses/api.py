@@ -99,8 +99,9 @@ class ResponsesApi:
             return received, answer
 
         async def send() -> None:
-            progress.last, progress.answer = await self._sender.send(asked, body, collect)
-            progress.usages.append(await self._usage(progress.last, model))
+            received, progress.answer = await self._sender.send(asked, body, collect)
+            progress.usages.append(await self._usage(received, model))
+            progress.last = received
 
         await self._sender.send_twice(asked, send)
 
