@@ -98,11 +98,12 @@ def _is_value_of_ending(text: str, match: re.Match[str], value: str) -> bool:
     before = text[max(0, match.start() - 24) : match.start()]
     if _HARMLESS_KEY.search(before) is not None or " " in value:
         return False
-    return _looks_generated(value)
+    is_variable = match["ending"] == "KEY" and match["sign"] == "="  # as in a shell; code has spaces, and other keys
+    return _looks_generated(value, shortest=8 if is_variable else 16)
 
 
-def _looks_generated(value: str) -> bool:
-    return len(value) >= 16 and any(c.isdigit() for c in value) and any(c.isalpha() for c in value)
+def _looks_generated(value: str, *, shortest: int = 16) -> bool:
+    return len(value) >= shortest and any(c.isdigit() for c in value) and any(c.isalpha() for c in value)
 
 
 _NAMES_SECRET = re.compile(rf"(?P<telling>{_TELLING})(?P<tail>[\w.-]*)|{_ENDING}")

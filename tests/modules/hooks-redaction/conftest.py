@@ -95,6 +95,7 @@ SECRETS: dict[str, tuple[str, str | None]] = {
     "name that ends in PASS": ("DB_PASS=correcthorse9", "correcthorse9"),
     "name that ends in PWD": ("MYSQL_PWD=correcthorse9", "correcthorse9"),
     "name that ends in KEY": (f"SIGNING_KEY={_SIGNATURE}", _SIGNATURE),
+    "variable that ends in KEY": ("ENCRYPTION_KEY=hunter2hunter", "hunter2hunter"),
     "name in camel case": (f"const signingKey = '{_SIGNATURE}'", _SIGNATURE),
 }
 PERSONAL: dict[str, str] = {
