@@ -18,6 +18,7 @@ from amplifier_core.utils import json_safe
 from amplifier_kit.files import LineFile
 from amplifier_kit.mounting import find_mounted
 from amplifier_kit.providers.events import STREAM_EVENTS, ProviderEvents
+from amplifier_kit.tools.runs import run_to_end
 
 from .canonical import canonical_request, canonical_text, request_hash
 from .script_file import unusable
@@ -111,7 +112,8 @@ class Recorder:
             if self._file is not None:
                 return self._file
             try:
-                file, recorded = await asyncio.to_thread(_open, self._path)
+                opening = asyncio.to_thread(_open, self._path)
+                file, recorded = await run_to_end(opening, undo=lambda opened: opened[0].close())
             except OSError as exc:
                 raise unusable(self._path, exc.strerror or str(exc)) from exc
             if self._recorded_before is None:

@@ -4,6 +4,7 @@ import asyncio
 import http.client
 import json
 import stat
+import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -19,6 +20,10 @@ from amplifier_core.llm_errors import ConfigurationError, InvalidRequestError, R
 from amplifier_kit.providers.events import ProviderEvents
 from amplifier_kit.providers.response import ProviderResponse, parse_tool_calls
 from amplifier_kit.providers.stream import StreamEvents
+
+sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
+
+from interruptions import cancelled_everywhere
 
 KEY = "sk-very-secret"
 
@@ -269,6 +274,18 @@ async def test_a_recording_that_exists_is_continued(desk: Any) -> None:
 
     replayed = desk({"replay": "rec.jsonl"})
     assert [await replayed.text("one"), await replayed.text("two")] == ["one", "two"]
+
+
+async def test_a_recording_that_is_cancelled_leaves_nothing_open_wherever_it_waits(desk: Any) -> None:
+    async def record() -> None:
+        one = desk({"record": "rec.jsonl", "provider": "other"})
+        one.coordinator.mount_points["providers"]["other"] = MockProvider({"mode": "echo"}, None)
+        try:
+            await one.ask("Hello")
+        finally:
+            await one.provider.close()
+
+    assert await cancelled_everywhere(record) > 0
 
 
 async def test_while_recording_the_other_provider_describes_itself(desk: Any) -> None:
