@@ -5,6 +5,7 @@ import importlib
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from amplifier_core.llm_errors import LLMError
@@ -32,6 +33,11 @@ class Reply:
     def is_stream(self) -> bool:
         """Whether the server streams; some answer with a document whatever they are asked for."""
         return "text/event-stream" in self.headers.get("content-type", "")
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the server has said that its stream is at its end."""
+        return getattr(self._stream, "is_done", False)
 
     def __aiter__(self) -> "Reply":
         return self
@@ -105,7 +111,7 @@ class Transport:
         try:
             client = await self._ready_client()
             sdk = importlib.import_module("openai")
-            stream = await client.post(path, body=body, cast_to=object, stream=True, stream_cls=sdk.AsyncStream[object])
+            stream = await client.post(path, body=body, cast_to=object, stream=True, stream_cls=_stream_class(sdk))
             async with stream:
                 reply = Reply(stream, self._errors, model)
                 yield reply
@@ -127,3 +133,18 @@ class Transport:
     def _translated(self, error: Exception, model: str, *, has_begun: bool) -> LLMError:
         sdk = importlib.import_module("openai")
         return self._errors.translate(error, sdk, model=model, has_begun=has_begun)
+
+
+@cache
+def _stream_class(sdk: Any) -> Any:
+    """Return the class of a stream that remembers whether its last event was `[DONE]`, which is not passed on."""
+
+    class Stream(sdk.AsyncStream[object]):  # type: ignore[misc]
+        is_done = False
+
+        async def _iter_events(self) -> AsyncIterator[Any]:
+            async for event in super()._iter_events():
+                self.is_done = event.data.startswith("[DONE]")
+                yield event
+
+    return Stream

@@ -359,6 +359,16 @@ async def test_a_chat_stream_may_end_without_its_last_line_but_not_without_a_rea
         await desk.ask()
 
 
+async def test_a_chat_stream_that_says_it_is_done_needs_no_reason(desks: Any) -> None:
+    desk = desks({"api": "chat", "max_retries": 0})
+    call = {"tool_calls": [{"index": 0, "id": "c1", "function": {"name": "echo", "arguments": "{}"}}]}
+    desk.server.script(
+        CHAT, *(sse_answer(chat_stream({"content": "Hi"}, *calls, finish=None)) for calls in ((), (call,)))
+    )
+
+    assert [(await desk.ask()).finish_reason for _ in range(2)] == ["stop", "tool_calls"]
+
+
 # --- arguments that nobody can read
 
 

@@ -73,7 +73,7 @@ class ChatApi:
             fragments, calls = answer.add_chunk(chunk)
             await _tell(told, fragments, calls)
         await _tell(told, answer.end(), [])
-        if answer.finish_reason is None:
+        if answer.finish_reason is None and not reply.is_done:
             raise self._link.errors.broke_off("the stream ended without a finish_reason", model=model)
         return answer, chunks
 
