@@ -163,7 +163,8 @@ _UNREADABLE = Problem(400, "invalid-request")
 BY_CODE: Mapping[str, Problem] = {problem.code: problem for problem in _NAMED} | {
     **dict.fromkeys(("collection-busy", "collections-file-busy", "collections-lock-busy", "unsettled"), _BUSY),
     **dict.fromkeys(("reserved-collection", "builtin-collection", "source-not-allowed", "source-not-pinned"), _REFUSED),
-    **dict.fromkeys(("source-not-directory", "syntax", "unsafe-path", "subpath-missing"), _UNREADABLE),
+    **dict.fromkeys(("source-generated", "source-not-directory", "syntax"), _UNREADABLE),
+    **dict.fromkeys(("unsafe-path", "subpath-missing"), _UNREADABLE),
     **dict.fromkeys(("bad-ref", "source-conflict", "agent-not-file", "agent-unreadable"), _NOT_POSSIBLE),
     **dict.fromkeys(("context-not-directory", "dependency-conflict", "module-not-installed"), _NOT_POSSIBLE),
     **dict.fromkeys(("module-package-missing", "frozen"), _NOT_POSSIBLE),

@@ -40,7 +40,7 @@ class CollectionSources:
 
         Raises:
             RefResolutionError: it cannot be obtained.
-            CollectionError: it is not a directory.
+            CollectionError: it is not a directory, or is where we generate profiles.
         """
         if source == BUILTIN_SOURCE:
             return self._resolve_shipped()
@@ -51,6 +51,10 @@ class CollectionSources:
             message = f"The source of a collection must be a directory: {shown(source)}"
             hint = "name the directory that holds its profiles"
             raise CollectionError(message, code="source-not-directory", hint=hint)
+        if resolved.path.resolve().is_relative_to(self._paths.profiles.resolve()):
+            message = f"The source of a collection cannot be in {self._paths.profiles}: {shown(source)}"
+            hint = "what is there is generated, and replaced; move what you wrote to another directory"
+            raise CollectionError(message, code="source-generated", hint=hint)
         return resolved
 
     async def root(self, state: LockedCollection, written: str) -> CollectionRoot:

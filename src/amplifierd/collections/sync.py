@@ -203,9 +203,11 @@ class CollectionSync:
         return [*self._catalogue.entries(), *sorted(registry.rejected), *forgotten]
 
     def _forget(self, collection_id: str, *, keep_used: bool) -> frozenset[str]:
-        in_use = self._in_use if keep_used else _never
-        orphaned, removed = remove_all(self._paths, collection_id, in_use)
         state = self._lock.get(collection_id)
+        if state is not None and state.synced_at is None:  # it could never be had: what is there is not of our making
+            self._lock.record(collection_id, None)
+            return frozenset()
+        orphaned, removed = remove_all(self._paths, collection_id, self._in_use if keep_used else _never)
         keep = replace(state, profiles={}, orphaned=orphaned) if state is not None and orphaned else None
         self._lock.record(collection_id, keep)
         return removed

@@ -92,6 +92,27 @@ async def test_compiling_syncing_and_removing_touch_nothing_that_a_person_wrote(
     assert home.paths.profile_dir("local/mine").is_symlink()
 
 
+async def test_what_a_person_wrote_where_profiles_are_generated_cannot_be_a_source_and_stays(
+    home: Home, text: Callable[..., str]
+) -> None:
+    there = home.paths.profiles / "team"
+    write_own(there, text)
+    before = tree(there)
+    home.paths.collections_file.write_text("collections:\n  team: ./profiles/team\n  some: ./profiles/team/mine\n")
+
+    synced = await home.collections.sync(compile=True)
+
+    assert [synced[name].status for name in ("team", "some")] == ["error", "error"]
+    assert "cannot be in" in synced["team"].errors[0].message
+    await home.collections.remove("team", force=True)
+    home.paths.collections_file.write_text("collections: {}\n")
+    await home.collections.sync(compile=True)
+    assert tree(there) == before
+    with pytest.raises(CollectionError, match="cannot be in") as refused:
+        await home.collections.add("other", str(there))
+    assert refused.value.code == "source-generated"
+
+
 def test_an_older_layout_is_moved_once_and_whole(home: Home, text: Callable[..., str]) -> None:
     older = home.paths.profiles / "local"
     write_own(older, text)
