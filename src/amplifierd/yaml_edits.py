@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,9 +44,13 @@ def edited(text: str, change: Change) -> str:
 
 
 def replace_text(path: Path, text: str) -> None:
-    """Write a text in one step; missing directories are made, for the owner alone."""
-    make_directory(path.parent)
-    write_atomically(path, text.encode())
+    """Write a text in one step; missing directories are made, for the owner alone.
+
+    A link stays one, to a file in a person's own repository for example: what it leads to is written.
+    """
+    file = Path(os.path.realpath(path))
+    make_directory(file.parent)
+    write_atomically(file, text.encode())
 
 
 def mapping_in(parent: CommentedMap, key: str) -> Any:

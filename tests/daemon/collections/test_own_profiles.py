@@ -113,6 +113,24 @@ async def test_what_a_person_wrote_where_profiles_are_generated_cannot_be_a_sour
     assert refused.value.code == "source-generated"
 
 
+async def test_a_registry_that_is_a_link_stays_one_and_what_it_leads_to_is_written(
+    home: Home, text: Callable[..., str], tmp_path: Path
+) -> None:
+    (tmp_path / "team").mkdir()
+    (tmp_path / "team" / "base.md").write_text(text("base"))
+    kept = tmp_path / "dotfiles" / "collections.yaml"
+    kept.parent.mkdir()
+    kept.write_text("# in my repository\ncollections: {}\n")
+    home.paths.share.mkdir(parents=True)
+    home.paths.collections_file.symlink_to(kept)
+
+    await home.collections.add("team", str(tmp_path / "team"))
+
+    assert home.paths.collections_file.readlink() == kept
+    assert kept.read_text().startswith("# in my repository\ncollections:\n  team:\n")
+    assert os.listdir(kept.parent) == ["collections.yaml"]  # noqa: PTH208 - nothing is left beside it
+
+
 def test_an_older_layout_is_moved_once_and_whole(home: Home, text: Callable[..., str]) -> None:
     older = home.paths.profiles / "local"
     write_own(older, text)
