@@ -88,7 +88,12 @@ async def find_profile(home: Home, typed: str) -> ProfileId:
 
 def _picked_profile(typed: str, known: Iterable[str]) -> ProfileId:
     see = "amplifier profile list shows them"
-    return ProfileId.parse(pick(typed, known, "profile", key=lambda each: each.partition("/")[2], see=see))
+    picked = pick(typed, known, "profile", key=lambda each: each.partition("/")[2], see=see)
+    try:
+        return ProfileId.parse(picked)
+    except ValueError as error:  # a file that cannot be read is called after its name, whatever that is
+        hint = "give the file another name, then check it: amplifier profile validate FILE"
+        raise UsageError(f"{picked!r} cannot be the id of a profile", hint=hint) from error
 
 
 async def chosen_agent(

@@ -105,6 +105,16 @@ def test_a_module_that_does_not_exist_is_named_when_the_profile_is_compiled(say:
     assert (said.code, "tool-nothing" in said.err) == (1, True)
 
 
+def test_a_file_whose_name_no_profile_can_have_is_listed_and_what_to_do_is_said(say: Say, amplifier: Any) -> None:
+    (amplifier.home / "config/profiles").mkdir(parents=True)
+    (amplifier.home / "config/profiles/My Helper.md").write_text("---\nprofile: {version: 1.0.0}\n---\n")
+
+    listed = say("profile", "list")
+    assert (listed.code, "local/My Helper" in listed.out) == (0, True)
+    refused = say("profile", "validate", "My Helper")
+    assert (refused.code, "fix: give the file another name" in refused.err) == (2, True)
+
+
 def test_an_unknown_profile_gets_a_suggestion(say: Say) -> None:
     assert "did you mean coding?" in say("profile", "show", "codng").err
     assert say("profile", "validate", "nothing.md").code == 2

@@ -129,13 +129,14 @@ class ProfileReading:
             return Profile(profile_id, path, "", "", None, None, valid=False, is_compiled=False, issues=(issue,))
 
     def _describe(self, profile_id: ProfileId) -> Profile:
+        if broken := self._catalogue.broken_profiles().get(profile_id):  # its file may have a name that no profile has
+            file = next(issue.file for issue in broken if issue.file is not None)
+            return Profile(profile_id, file, "", "", None, None, valid=False, is_compiled=False, issues=tuple(broken))
         try:
             merged = self._merged(profile_id)
         except ProfileValidationError as error:
-            document = self._texts.read(profile_id)
-            if document is None:  # its header cannot be read
-                file = error.issues[0].file or self._paths.profile_file(profile_id)
-                return Profile(profile_id, file, "", "", None, None, False, False, error.issues)
+            if (document := self._texts.read(profile_id)) is None:  # it became unreadable at this moment
+                raise
             issues, ui = error.issues, dict[str, Any]()
         else:
             document, issues, ui = merged.document, merged.issues, merged.sections.get("ui") or {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 from collections.abc import Iterator
@@ -44,6 +45,10 @@ def discover(root: Path, collection_id: str, *, boundary: Path, keep: KeepSecret
     issues: list[Issue] = []
     limit = Path(os.path.realpath(boundary))
     for relative in _candidates(root):
+        if (printable := os.fsencode(relative).decode(errors="replace")) != str(relative):
+            message = f"{printable} cannot be used: its name is not UTF-8"
+            issues.append(Issue("unreadable", message, file=Path(printable), fix="give it another name"))
+            continue
         document, problems = _read(root, relative, collection_id, limit)
         name = document.profile_id.name if document else _default_name(relative, collection_id)
         if problems or document is None:
@@ -61,18 +66,21 @@ def stamp_texts(root: Path) -> tuple[tuple[str, int, int, int], ...]:
     """Return what changes when a file that may be a profile is written, added or removed; nothing is read."""
     found = []
     for relative in _candidates(root):
-        status = (root / relative).stat()
-        found.append((str(relative), status.st_ctime_ns, status.st_size, status.st_ino))
+        with contextlib.suppress(FileNotFoundError):  # an editor takes a file away before it puts another there
+            status = (root / relative).stat()
+            found.append((str(relative), status.st_ctime_ns, status.st_size, status.st_ino))
     return tuple(found)
 
 
 def hash_texts(root: Path) -> str:
-    """Return `sha256:<hex>` of the files that may be profiles, with their names."""
+    """Return `sha256:<hex>` of the files that may be profiles, with their names; the unreadable count as empty."""
     digest = hashlib.sha256()
     for relative in _candidates(root):
-        path = root / relative
-        content = path.read_bytes() if path.stat().st_size <= _MAX_BYTES else b""
-        digest.update(f"{relative}\0{hashlib.sha256(content).hexdigest()}\n".encode())
+        content = b""
+        with contextlib.suppress(OSError):  # what is wrong with it is told where it is read
+            path = root / relative
+            content = path.read_bytes() if path.stat().st_size <= _MAX_BYTES else b""
+        digest.update(os.fsencode(relative) + f"\0{hashlib.sha256(content).hexdigest()}\n".encode())
     return f"sha256:{digest.hexdigest()}"
 
 
@@ -98,10 +106,12 @@ def _read(
     path = root / relative
     if not Path(os.path.realpath(path)).is_relative_to(limit):
         return None, [Issue("unsafe-path", f"{relative} leads out of the collection", file=file)]
-    if path.stat().st_size > _MAX_BYTES:
-        return None, [Issue("too-large", f"{relative} has more than {_MAX_BYTES:,} bytes", file=file)]
     try:
+        if path.stat().st_size > _MAX_BYTES:
+            return None, [Issue("too-large", f"{relative} has more than {_MAX_BYTES:,} bytes", file=file)]
         text = path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:  # it was there a moment ago
+        return None, []
     except (OSError, UnicodeDecodeError) as error:
         return None, [Issue("unreadable", f"{relative} cannot be read: {error}", file=file)]
     default_name = _default_name(relative, collection_id)

@@ -1,11 +1,14 @@
 """Which files of a collection are profiles, and what they are called."""
 
-from collections.abc import Callable
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from amplifierd.collections.discovery import Discovery, discover
+from amplifierd.collections.discovery import Discovery, discover, hash_texts
 
 
 @pytest.fixture
@@ -156,3 +159,34 @@ def test_windows_line_ends_and_a_byte_order_mark_are_read(
     found = find({"profiles/a.md": "\ufeff" + text("a").replace("\n", "\r\n")})
 
     assert (paths(found), found.issues) == ({"a": "profiles/a.md"}, ())
+
+
+@contextmanager
+def without_privileges(directory: Path) -> Iterator[None]:
+    """Go on as one who owns a directory and may not read everything."""
+    if os.geteuid() != 0:
+        yield
+        return
+    os.chown(directory, 65534, 65534)
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+def test_a_file_that_may_not_be_read_is_reported_and_the_others_count(text: Callable[..., str]) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        root = Path(name)
+        for stem in ("base", "closed"):
+            (root / f"{stem}.md").write_text(text())
+        assert {*discover(root, "team", boundary=root).profiles} == {"base", "closed"}
+        before = hash_texts(root)
+        (root / "closed.md").chmod(0)
+
+        with without_privileges(root):
+            found, after = discover(root, "team", boundary=root), hash_texts(root)
+
+    assert ({*found.profiles}, codes(found)) == ({"base"}, [("unreadable", "closed.md")])
+    assert found.broken == {"closed": "closed.md"}
+    assert after != before

@@ -212,6 +212,25 @@ async def test_a_profile_that_cannot_be_read_is_invalid_and_not_missing(home: Ho
     assert build.path.is_dir()
 
 
+@pytest.mark.parametrize("name", ["My Größe.md", "wide dir/profile.md", os.fsdecode(b"caf\xe9.md")])
+async def test_a_file_that_cannot_be_a_profile_is_reported_and_the_others_work(
+    home: Home, text: Callable[..., str], name: str
+) -> None:
+    own = home.paths.own_profiles
+    (own / name).parent.mkdir(parents=True)
+    (own / name).write_text(text())
+    (own / "mine.md").write_text(text("mine"))
+
+    assert (await home.profiles.compile("local/mine")).status == "fresh"
+
+    listed = home.profiles.list()
+    assert [each.profile_id for each in listed if each.valid] == ["local/mine"]
+    assert all(each.path == own / name for each in listed if not each.valid)
+    (issue,) = home.collections.get("local").warnings
+    assert issue.message.encode()
+    assert issue.code in ("name-invalid", "unreadable")
+
+
 async def test_a_frozen_compile_says_what_was_written_since_and_extracts_nothing(
     home: Home, text: Callable[..., str]
 ) -> None:
