@@ -247,9 +247,8 @@ class Order:
 
     def whole_orchestrator_config(self) -> dict[str, Any]:
         """Return the call's configuration of the orchestrator with the agent's own over it."""
-        own = (self.definition.get("session") or {}).get("orchestrator")
-        declared = own.get("config") if isinstance(own, Mapping) else None
-        return deep_merge(dict(self.orchestrator_config), declared or {}, lists="replace")
+        own = MountPlan(self.definition).at("session.orchestrator")
+        return deep_merge(dict(self.orchestrator_config), dict(own.config) if own else {}, lists="replace")
 
     def stored(self) -> dict[str, Any]:
         """Return what is written down of it, as plain data."""
@@ -320,7 +319,7 @@ def _inherited(parent_plan: Mapping[str, Any]) -> dict[str, Any]:
     """Return a copy of what the bundle's spawn policy hands down of a plan."""
     policy = parent_plan.get("spawn") or {}
     plan: dict[str, Any] = {**_lists(parent_plan)}
-    plan["session"] = deepcopy(dict(parent_plan.get("session") or {}))
+    plan["session"] = deepcopy(MountPlan(parent_plan).by_entry()["session"])
     if isinstance(policy.get("tools"), list):
         plan["tools"] = _normalised(policy["tools"])
     else:

@@ -122,14 +122,12 @@ def _add_injected(plan: dict[str, Any], mount_plan: dict[str, Any]) -> None:
 
 def _with_orchestrator_config(plan: dict[str, Any], config: dict[str, Any]) -> dict[str, Any]:
     """Return a plan whose orchestrator has this configuration, too, in whichever form the plan names it."""
-    override = {"config": config}
-    changed = {**plan, "orchestrator": deep_merge(plan.get("orchestrator") or {}, override, lists="replace")}
-    session = plan.get("session") or {}
-    if isinstance(session.get("orchestrator"), dict):
-        orchestrator = session["orchestrator"]
-        current = orchestrator if isinstance(orchestrator.get("config"), dict) else {**orchestrator, "config": {}}
-        changed["session"] = {**session, "orchestrator": deep_merge(current, override, lists="replace")}
-    return changed
+    changed = {**plan, "orchestrator": deep_merge(plan.get("orchestrator") or {}, {"config": config}, lists="replace")}
+    entry = MountPlan(plan).at("session.orchestrator")
+    if entry is None or entry.is_by_name:
+        return changed
+    whole = {**entry.spec, "config": deep_merge(dict(entry.config), config, lists="replace")}
+    return MountPlan(changed).replace(entry, whole)
 
 
 def _working_dir(prepared: PreparedBundle, child: Child) -> Path:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from amplifier_core.mount_plan import MountPlan
 from amplifier_foundation.bundle import Bundle
 from amplifier_foundation.dicts.merge import deep_merge
 from amplifier_foundation.spawn import SELF, Order, child_bundle, instruction_of, preferences_of
@@ -92,8 +93,8 @@ def _definition(agent_name: str, agents: Mapping[str, Any]) -> Mapping[str, Any]
 
 
 def _with_orchestrator_config(plan: dict[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
-    session = plan.get("session") or {}
-    current = session.get("orchestrator")
-    entry = dict(current) if isinstance(current, Mapping) else {"module": current}
-    entry["config"] = deep_merge(entry.get("config") or {}, dict(config), lists="replace")
-    return {**plan, "session": {**session, "orchestrator": entry}}
+    view = MountPlan(plan)
+    entry = view.at("session.orchestrator")
+    if entry is None:
+        return plan
+    return view.replace(entry, {**entry.spec, "config": deep_merge(dict(entry.config), dict(config), lists="replace")})

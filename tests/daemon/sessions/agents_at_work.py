@@ -23,15 +23,16 @@ class Agent:
     tools: Sequence[Mapping[str, Any]] = ({"module": "tool-filesystem"},)
     hooks: Sequence[Mapping[str, Any]] = ()
     agents: Mapping[str, Any] = field(default_factory=dict)
-    orchestrator: str = "loop-streaming"
+    orchestrator: str | Mapping[str, Any] = "loop-streaming"
     provider: Mapping[str, Any] = field(default_factory=dict)
     other_providers: Sequence[Mapping[str, Any]] = ()
     instruction: str = "You are a test agent."
 
     def sections(self) -> dict[str, Any]:
         provider = {"script": list(self.script), "on_exhausted": "canned", "tool_trigger": None, **self.provider}
+        named = {"module": self.orchestrator} if isinstance(self.orchestrator, str) else dict(self.orchestrator)
         return {
-            "session": {"orchestrator": {"module": self.orchestrator}, "context": {"module": "context-simple"}},
+            "session": {"orchestrator": named, "context": {"module": "context-simple"}},
             "providers": [{"module": "provider-mock", "config": provider}, *map(dict, self.other_providers)],
             "tools": [dict(tool) for tool in self.tools],
             "hooks": [dict(hook) for hook in self.hooks],

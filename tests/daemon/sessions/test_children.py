@@ -77,6 +77,44 @@ async def test_a_child_can_be_resumed_by_itself_and_through_its_parent(
     assert (third.turn, third.status) == (3, "completed")
 
 
+LOOP = """
+class Loop:
+    def __init__(self, config):
+        self.config = config
+
+    async def execute(self, prompt, context, providers, tools, hooks, coordinator=None, **more):
+        if not coordinator.parent_id:
+            spawn = coordinator.get_capability("session.spawn")
+            return (await spawn(agent_name="helper", instruction="go", **self.config["call"]))["output"]
+        return str(sorted(self.config.items()))
+
+
+async def mount(coordinator, config=None):
+    await coordinator.mount("orchestrator", Loop(config or {}))
+"""
+
+
+@pytest.mark.parametrize("form", ["portable", "resolved"])
+@pytest.mark.parametrize("given", [{}, {"orchestrator_config": {"steps": 9}}])
+async def test_a_child_has_its_parents_orchestrator_however_the_parents_plan_is_written(
+    home: Home, work: Path, tmp_path: Path, form: Any, given: dict[str, Any]
+) -> None:
+    package = tmp_path / "loop-own" / "amplifier_module_loop_own"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text(LOOP)
+    config = {"steps": 3, "call": given}
+    orchestrator = {"module": "loop-own", "source": str(package.parent), "config": config}
+    agent = Agent(orchestrator=orchestrator, agents={"helper": {"description": "Helps", "instruction": "Help."}})
+    profile = agent.source(home, "profile", tmp_path)["profile"]
+
+    plan = await home.plans.generate(profile, form=form)
+    async with home.sessions.open(plan=plan, working_dir=work) as session:
+        result = await session.execute("Ask the helper")
+
+    expected = {**config, **given.get("orchestrator_config", {})}
+    assert (result.status, result.response) == ("completed", str(sorted(expected.items())))
+
+
 async def test_an_unknown_agent_is_named_with_those_that_exist(home: Home, work: Path, tmp_path: Path) -> None:
     source = delegating(["Hm."]).source(home, "plan", tmp_path)
     async with home.sessions.open(**source, working_dir=work) as session:
