@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from amplifier_core.mount_plan import MODULE_SECTIONS, SESSION_MEMBERS
+from amplifier_core.mount_plan import MODULE_SECTIONS, MountPlan
 from amplifier_foundation.dicts.merge import module_identity
 
 if TYPE_CHECKING:
@@ -44,10 +44,9 @@ def keys_of(bundle: Bundle, context: dict[str, Any]) -> Iterator[str]:
 
 def session_keys_of(session: dict[str, Any]) -> Iterator[str]:
     """Yield the keys of orchestrator and context manager; a later bundle may take these away again."""
-    for member in SESSION_MEMBERS:
-        module = session.get(member)
-        if isinstance(module, dict) and module.get("module"):
-            yield f"session.{member}:{module['module']}"
+    for slot in MountPlan({"session": session}).member_slots():
+        if slot.module_id and not slot.is_by_name:
+            yield f"{slot.place}:{slot.module_id}"
 
 
 class OriginLedger:

@@ -7,10 +7,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from amplifier_core.mount_plan import SESSION_MEMBERS, MountPlan
+from amplifier_core.mount_plan import MODULE_SECTIONS, MountPlan
 from amplifier_foundation.exceptions import BundleLoadError, BundleValidationError
 from amplifier_foundation.paths.construction import construct_context_path
 
+_PLAN_KEYS = ("session", *MODULE_SECTIONS)
 _CORRECT_FORMAT = "[{'module': 'tool-name', 'source': 'git+https://host/org/repo@v1'}]"
 
 
@@ -42,18 +43,13 @@ def resolve_source(entry: Any, base_path: Path, *, must_exist: bool = False) -> 
 
 def resolve_definition(definition: dict[str, Any], base_path: Path, *, must_exist: bool = False) -> dict[str, Any]:
     """Return an agent's or a bundle's mapping with the relative sources of all its modules made absolute."""
-    changes: dict[str, Any] = {}
-    session = MountPlan(definition).session
-    for member in SESSION_MEMBERS:
-        module = session.get(member)
-        resolved = resolve_source(module, base_path, must_exist=must_exist)
-        if resolved is not module:
-            changes["session"] = {**changes.get("session", session), member: resolved}
-    for section, entries in MountPlan(definition).lists().items():
-        found = [resolve_source(entry, base_path, must_exist=must_exist) for entry in entries]
-        if any(new is not old for new, old in zip(found, entries, strict=True)):
-            changes[section] = found
-    return {**definition, **changes} if changes else definition
+    plan = {key: definition[key] for key in _PLAN_KEYS if key in definition}
+    resolved = plan
+    for slot in MountPlan(plan).slots():
+        spec = resolve_source(slot.spec, base_path, must_exist=must_exist)
+        if spec is not slot.spec:
+            resolved = MountPlan(resolved).replace(slot, spec)
+    return definition if resolved is plan else {**definition, **resolved}
 
 
 class _Reader:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from amplifier_core.mount_plan import SESSION_MEMBERS, MountPlan
+from amplifier_core.mount_plan import MountPlan
 from amplifier_foundation.exceptions import RefResolutionError
 from amplifier_foundation.paths.resolution import parse_uri
 
@@ -39,17 +39,15 @@ def _paths(bundle: Bundle) -> Iterator[tuple[str, str]]:
         if (local := _local_path(item.get("bundle") if isinstance(item, Mapping) else item)) is not None:
             yield "an include", local
     yield from _sources(vars(bundle))
+    yield from ((f"spawn: {where}", text) for where, text in _sources(bundle.spawn))
     for agent, definition in bundle.agents.items():
         yield from ((f"agent {agent}: {where}", text) for where, text in _sources(definition))
 
 
 def _sources(definition: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    plan = MountPlan(dict(definition))
-    entries = [plan.session.get(member) for member in SESSION_MEMBERS]
-    entries += [entry for section in plan.lists().values() for entry in section]
-    for entry in entries:
-        if isinstance(entry, Mapping) and (local := _local_path(entry.get("source"))) is not None:
-            yield f"the source of {entry.get('module')}", local
+    for slot in MountPlan(definition).slots():
+        if (local := _local_path(slot.source)) is not None:
+            yield f"the source of {slot.module_id or slot.place}", local
 
 
 def _local_path(text: Any) -> str | None:
