@@ -1,4 +1,4 @@
-"""Only `amplifier_core/mount_plan.py` walks a mount plan, its sections or one of them; everybody else asks it."""
+"""Only `amplifier_core/mount_plan.py` knows how a mount plan is written: its lists, and both ways to name a member."""
 
 import ast
 import re
@@ -11,6 +11,20 @@ ROOT = Path(__file__).parents[2]
 OWNER = "src/amplifier_core/mount_plan.py"
 SECTIONS = {"providers", "tools", "hooks"}
 READ = re.compile(r"""[(\[]["'](?:providers|tools|hooks)["']""")
+MEMBER = re.compile(r"""["'](?:orchestrator|context)["']|_source\b""")
+PLAN = re.compile(r"(?:plan|config|definition|sections|overlay|agent)\b")
+WITH_MEMBERS = re.compile(r"\b(?:session|plan|section|definition)\b")
+WALKING = {"all", "any", "enumerate", "filter", "list", "map", "next", "reversed", "set", "sorted", "tuple", "zip"}
+
+# Who names a member of a session by hand all the same, and why.
+BY_HAND = {
+    "modules/tool-task/amplifier_module_tool_task/capabilities.py",  # the ecosystem's rule: the section, else the entry
+    "src/amplifier_foundation/prepared/child.py",  # likewise: into the section, and into the entry
+    "src/amplifierd/documents/inheritance.py",  # a profile, which has entries only
+    "src/amplifierd/documents/profile_reader.py",  # likewise
+    "src/amplifierd/plans/request.py",  # a portable plan: it gets the context that it lacks
+    "src/amplifierd/routers/profile_models.py",  # a profile, as a client may send it
+}
 
 
 def sources() -> dict[str, str]:
@@ -49,6 +63,15 @@ def _walked(tree: ast.Module) -> Iterator[ast.expr]:
             yield node.iter
 
 
+def _spread(tree: ast.Module) -> Iterator[ast.expr]:
+    """Yield what is walked without a loop: unpacked, or given to a function that goes through it."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Starred):
+            yield node.value
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in WALKING:
+            yield from node.args
+
+
 def _is_the_lists(node: ast.expr, named: set[str]) -> bool:
     match node:
         case ast.Tuple(elts=items) | ast.List(elts=items) | ast.Set(elts=items):
@@ -70,7 +93,11 @@ def readers(files: dict[str, str]) -> set[str]:
     """Return the files with a loop over one of the lists that was read off a plan by its name."""
     trees = {path: ast.parse(text) for path, text in files.items() if READ.search(text)}
     named = {path: _names_of_one_list(tree) for path, tree in trees.items()}
-    return {path for path, tree in trees.items() if any(_reads(walked, named[path]) for walked in _walked(tree))}
+    return {
+        path
+        for path, tree in trees.items()
+        if any(_reads(walked, named[path]) for walked in (*_walked(tree), *_spread(tree)))
+    }
 
 
 def _names_of_one_list(tree: ast.Module) -> set[str]:
@@ -102,7 +129,31 @@ def _is_list_of_a_plan(node: ast.expr) -> bool:
 
 
 def _is_plan(node: ast.expr) -> bool:
-    return re.search(r"(?:plan|config)\b", ast.unparse(node)) is not None
+    return PLAN.search(ast.unparse(node)) is not None
+
+
+def spellers(files: dict[str, str]) -> set[str]:
+    """Return the files that read or write the orchestrator or the context of a plan, or what stands beside them."""
+    trees = {path: ast.parse(text) for path, text in files.items() if MEMBER.search(text)}
+    return {path for path, tree in trees.items() if any(map(_spells, ast.walk(tree)))}
+
+
+def _spells(node: ast.AST) -> bool:
+    match node:
+        case (
+            ast.Call(
+                func=ast.Attribute(value=owner, attr="get" | "pop" | "setdefault"),
+                args=[ast.Constant(value="orchestrator" | "context"), *_],
+            )
+            | ast.Subscript(value=owner, slice=ast.Constant(value="orchestrator" | "context"))
+        ):
+            text = ast.unparse(owner)
+            return "coordinator" not in text and WITH_MEMBERS.search(text) is not None
+        case ast.Constant(value="orchestrator_source" | "context_source"):
+            return True
+        case ast.JoinedStr(values=[*_, ast.Constant(value="_source")]):
+            return True
+    return False
 
 
 def _texts(nodes: list[ast.expr | None] | list[ast.expr]) -> Iterator[object]:
@@ -115,6 +166,10 @@ def test_nobody_else_walks_the_sections_of_a_mount_plan() -> None:
 
 def test_nobody_else_walks_a_list_of_a_mount_plan() -> None:
     assert readers(sources()) == set()
+
+
+def test_nobody_else_spells_out_how_a_member_of_a_session_is_named() -> None:
+    assert spellers(sources()) == {OWNER, *BY_HAND}
 
 
 @pytest.mark.parametrize(
@@ -141,6 +196,9 @@ def test_a_walker_is_recognised(text: str, is_walker: bool) -> None:
         ("entries = plan.get('providers') or []\nfor number, entry in enumerate(entries): ...", True),
         ("for entry in (getattr(coordinator, 'config', None) or {}).get('providers'): ...", True),
         ("if (found := plan['tools']):\n    names = {entry['module'] for entry in found}", True),
+        ("names = [*map(str, definition['tools'])]", True),
+        ("both = [*sections.get('hooks', ()), 1]", True),
+        ("first = next(iter(sorted(agent.get('tools'))))", True),
         ("for name, tool in coordinator.get('tools').items(): ...", False),
         ("for tool in request.get('tools') or (): ...", False),
         ("for entry in MountPlan(plan).entries(section='hooks'): ...", False),
@@ -149,3 +207,20 @@ def test_a_walker_is_recognised(text: str, is_walker: bool) -> None:
 )
 def test_a_reader_is_recognised(text: str, is_reader: bool) -> None:
     assert bool(readers({"file.py": text})) == is_reader
+
+
+@pytest.mark.parametrize(
+    ("text", "is_speller"),
+    [
+        ("loop = plan['session']['orchestrator']", True),
+        ("loop = (self.definition.get('session') or {}).get('orchestrator')", True),
+        ("config = mount_plan_section.get('context')\nplan['orchestrator']['config'] = {}", True),
+        ("source = session.get('orchestrator_source')", True),
+        ("source = session.get(f'{member}_source')", True),
+        ("loop = session.coordinator.get('orchestrator')", False),
+        ("files = bundle.get('context')", False),
+        ("loop = MountPlan(plan).at('session.orchestrator')", False),
+    ],
+)
+def test_a_speller_is_recognised(text: str, is_speller: bool) -> None:
+    assert bool(spellers({"file.py": text})) == is_speller

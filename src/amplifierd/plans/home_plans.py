@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from amplifier_core.local_sources import path_of_source
+from amplifier_core.mount_plan import MountPlan
 from amplifier_core.packages import find_code, package_name
 from amplifier_foundation.provenance import explain, parse_path
 from amplifierd.builds.build import Build
@@ -261,7 +262,8 @@ def _is_given(given: Mapping[str, Any], path: str) -> bool:
 def _check_context(build: Build, given: Mapping[str, Any]) -> None:
     """Raise when neither the profile nor the request names a context."""
     told = next((text for text in build.lock.warnings if text.startswith("context-missing: ")), None)
-    if told is not None and not (given.get("session") or {}).get("context"):
+    named = MountPlan(given).at("session.context")
+    if told is not None and not (named and named.raw):
         issue = Issue("context-missing", told.partition(": ")[2], "session", fix="add session.context")
         raise ProfileValidationError(f"Profile {build.profile_id} is not valid:\n  {issue}", [issue])
 

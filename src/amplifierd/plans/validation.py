@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from amplifier_core.mount_plan import MODULE_SECTIONS, SESSION_MEMBERS, MountPlan
+from amplifier_core.mount_plan import MODULE_SECTIONS, SESSION_MEMBERS, MountPlan, PlanEntry
 
 _KNOWN = {"session", *SESSION_MEMBERS, *MODULE_SECTIONS, "agents"}
 _LIMITS = ("injection_budget_per_turn", "injection_size_limit")
@@ -77,14 +77,17 @@ def _session_rule(plan: Mapping[str, Any]) -> Iterator[PlanCheck]:
         yield PlanCheck("session", f"session must be a mapping, got {_kind(session)}", "session")
         return
     for member in SESSION_MEMBERS:
-        location, value = f"session.{member}", session.get(member)
-        if not value:
+        if not session.get(member):
+            location = f"session.{member}"
             yield PlanCheck(f"session-{member}", f"Configuration must specify {location}", location)
-        elif isinstance(value, Mapping):
-            yield from _entry_issues(value, location, "error")
-        elif not isinstance(value, str):
-            yield PlanCheck("wrong-type", f"{location} must be a string or a mapping, got {_kind(value)}", location)
-        yield from _source_type(session.get(f"{member}_source"), f"{location}_source")
+    for entry in MountPlan(plan).member_slots():
+        if isinstance(entry.raw, Mapping):
+            yield from _entry_issues(entry, "error") if entry.raw else ()
+        elif entry.is_by_name:
+            yield from _source_type(entry)
+        elif entry.raw:
+            message = f"{entry.place} must be a string or a mapping, got {_kind(entry.raw)}"
+            yield PlanCheck("wrong-type", message, entry.place)
 
 
 def _sections_rule(plan: Mapping[str, Any]) -> Iterator[PlanCheck]:
@@ -104,29 +107,28 @@ def _sections_rule(plan: Mapping[str, Any]) -> Iterator[PlanCheck]:
 
 
 def _modules_rule(plan: Mapping[str, Any]) -> Iterator[PlanCheck]:
-    for entry in MountPlan(plan).slots():
-        if entry.section in SESSION_MEMBERS:
-            continue
+    for entry in MountPlan(plan).listed_slots():
         if not isinstance(entry.raw, Mapping):
             yield PlanCheck("wrong-type", f"{entry.place} must be a mapping, got {_kind(entry.raw)}", entry.place)
         else:
-            yield from _entry_issues(entry.raw, entry.place, "warning")
+            yield from _entry_issues(entry, "warning")
 
 
-def _entry_issues(entry: Mapping[str, Any], location: str, missing: Any) -> Iterator[PlanCheck]:
-    module = entry.get("module")
+def _entry_issues(entry: PlanEntry, missing: Any) -> Iterator[PlanCheck]:
+    place, module, config = entry.place, entry.spec.get("module"), entry.spec.get("config")
     if module is None or module == "":
-        yield PlanCheck("module-missing", f"Module entry at {location} has no 'module'", location, severity=missing)
+        yield PlanCheck("module-missing", f"Module entry at {place} has no 'module'", place, severity=missing)
     elif not isinstance(module, str):
-        yield PlanCheck("wrong-type", f"{location}.module must be a string, got {_kind(module)}", f"{location}.module")
-    if entry.get("config") is not None and not isinstance(entry["config"], Mapping):
-        yield PlanCheck("wrong-type", f"{location}.config must be a mapping", f"{location}.config")
-    yield from _source_type(entry.get("source"), f"{location}.source")
+        yield PlanCheck("wrong-type", f"{place}.module must be a string, got {_kind(module)}", f"{place}.module")
+    if config is not None and not isinstance(config, Mapping):
+        yield PlanCheck("wrong-type", f"{entry.config_place} must be a mapping", entry.config_place)
+    yield from _source_type(entry)
 
 
-def _source_type(source: Any, location: str) -> Iterator[PlanCheck]:
-    if source is not None and not isinstance(source, str | Mapping):
-        yield PlanCheck("wrong-type", f"{location} must be a string or a mapping, got {_kind(source)}", location)
+def _source_type(entry: PlanEntry) -> Iterator[PlanCheck]:
+    if entry.source is not None and not isinstance(entry.source, str | Mapping):
+        message = f"{entry.source_place} must be a string or a mapping, got {_kind(entry.source)}"
+        yield PlanCheck("wrong-type", message, entry.source_place)
 
 
 def _providers_rule(plan: Mapping[str, Any]) -> Iterator[PlanCheck]:

@@ -108,6 +108,13 @@ def test_both_forms_are_valid(plan: dict[str, Any]) -> None:
             "≥ 0 or null",
         ),
         ({"orchestrator": {"config": []}}, "wrong-type", "error", "orchestrator.config", "must be a mapping"),
+        (
+            {"session": {"orchestrator": "o", "orchestrator_source": 3, "context": "c"}},
+            "wrong-type",
+            "error",
+            "session.orchestrator_source",
+            "session.orchestrator_source must be a string or a mapping, got int",
+        ),
     ],
 )
 def test_every_rule_is_checked(change: dict[str, Any], name: str, severity: str, location: str, message: str) -> None:
