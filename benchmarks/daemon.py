@@ -144,6 +144,22 @@ class Client:
         return workers
 
 
+class Route:
+    """The bare route, which is called as the daemon is."""
+
+    def __init__(self, address: str, pid: int, stack: AsyncExitStack) -> None:
+        self._address, self._pid, self._stack = address, pid, stack
+
+    async def connection(self) -> Connection:
+        return await self._stack.enter_async_context(await Connection.open(self._address))
+
+    async def ask(self, connection: Connection) -> None:
+        (await connection.post("/route", {"prompt": "Hello"})).json()
+
+    def processes(self) -> Iterable[int]:
+        return (self._pid,)
+
+
 class Runtime:
     """The session runtime in this process."""
 
@@ -157,20 +173,14 @@ class Runtime:
         return self._home.sessions.open(PROFILE, working_dir=self._work, overrides=OVERRIDES)
 
 
-async def one_by_one(
-    report: Report, client: Client, runtime: Runtime, route: tuple[Connection, int], rounds: int
-) -> str:
+async def one_by_one(report: Report, client: Client, runtime: Runtime, route: Route, rounds: int) -> str:
     """Measure creating a session, and a turn; returns the session that has run them."""
     own = await client.connection()
     session_id = await client.create(own)
     await client.run(own, session_id)
     await client.learn_processes(own)
-    floor, floor_pid = route
-
-    async def ask_route() -> None:
-        (await floor.post("/route", {"prompt": "Hello"})).json()
-
-    bare = Side(ask_route, lambda: (floor_pid,))
+    floor = await route.connection()
+    bare = Side(lambda: route.ask(floor), route.processes)
     sides = {"floor": bare, "ours": Side(lambda: client.create(own), client.processes), "runtime": Side(runtime.create)}
     samples = await in_turn(rounds, sides)
     ratio = times(figures_of(samples, ("ours", "floor"), "clock"), "ours", "floor")
@@ -188,8 +198,9 @@ async def one_by_one(
     return session_id
 
 
-async def at_once(report: Report, client: Client, runtime: Runtime, rounds: int) -> None:
-    """Measure many turns at the same time."""
+async def at_once(report: Report, client: Client, runtime: Runtime, route: Route, rounds: int) -> None:
+    """Measure many turns at the same time, beside as many requests to the bare route."""
+    floor = [await route.connection() for _ in range(AT_ONCE)]
     connections = [await client.connection() for _ in range(AT_ONCE)]
     pairs = [(connection, await client.create(connection)) for connection in connections]
     async with AsyncExitStack() as stack:
@@ -197,6 +208,7 @@ async def at_once(report: Report, client: Client, runtime: Runtime, rounds: int)
         await client.learn_processes(connections[0])
         opened = [await stack.enter_async_context(runtime.open()) for _ in range(AT_ONCE)]
         sides = {
+            "floor": Side(lambda: asyncio.gather(*map(route.ask, floor)), route.processes),
             "ours": Side(lambda: asyncio.gather(*(client.run(*pair) for pair in pairs)), client.processes),
             "runtime": Side(lambda: asyncio.gather(*(session.execute("Hello") for session in opened))),
         }
@@ -292,10 +304,9 @@ async def measure(report: Report, folder: Path, *, rounds: int, loaded: int, sto
         home = amplifierd.open_home(folder / "runtime", offline=True, overrides=SETTINGS)
         await home.profiles.compile(PROFILE)
         async with AsyncExitStack() as stack:
-            client, runtime = Client(daemon, stack, work), Runtime(home, work)
-            route = await stack.enter_async_context(await Connection.open(address))
-            session_id = await one_by_one(report, client, runtime, (route, pid), rounds)
-            await at_once(report, client, runtime, max(3, rounds // 5))
+            client, runtime, route = Client(daemon, stack, work), Runtime(home, work), Route(address, pid, stack)
+            session_id = await one_by_one(report, client, runtime, route, rounds)
+            await at_once(report, client, runtime, route, max(3, rounds // 5))
             await events(report, client, session_id, rounds)
             await memory(report, client, loaded)
         await home.sessions.close()
