@@ -32,7 +32,7 @@ async def _content(counts: Counts, matches: Matches, shape: Shape) -> dict[str, 
     skip, waiting = shape.offset, list(counts)
     while waiting and skip >= waiting[0][1]:  # files before the window are not even opened
         skip -= waiting.pop(0)[1]
-    for batch in batches([path for path, _ in waiting]):
+    for batch in batches(waiting):
         if results.is_full:
             break
         with ExitStack() as closing:
@@ -43,16 +43,18 @@ async def _content(counts: Counts, matches: Matches, shape: Shape) -> dict[str, 
     return {**report, "results_truncated_bytes": True} if results.is_cut else report
 
 
-async def _add_batch(results: "Results", batch: Sequence[str], skip: int, matches: Matches, closing: ExitStack) -> None:
-    candidates = matches.candidates
-    files = await candidates.watch.work(lambda: candidates.open(batch, closing))
-    spans = await matches.spans(files, results.spans_needed(skip)) if files else {}
+async def _add_batch(
+    results: "Results", batch: Sequence[tuple[str, int]], skip: int, matches: Matches, closing: ExitStack
+) -> None:
+    candidates, counts = matches.candidates, dict(batch)
+    files = await candidates.watch.work(lambda: candidates.open([*counts], closing))
+    spans = await matches.spans(files, counts, results.spans_needed(skip)) if files else {}
 
     def add() -> None:
         for relative, found in spans.items():
             if results.is_full:
                 return
-            first = skip if relative == batch[0] else 0
+            first = skip if relative == batch[0][0] else 0
             lines = MatchedLines(found, results.shape, slice(first, results.end(first)))
             lines.read(files[relative], candidates.watch)
             results.add(lines.entries(candidates.root.report(relative)))

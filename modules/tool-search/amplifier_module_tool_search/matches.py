@@ -9,13 +9,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from amplifier_kit.tools.input import ToolFailure
 
 from .candidates import Candidates
 from .ripgrep import Answer, Query, Ripgrep
 
+T = TypeVar("T")
 Counts = list[tuple[str, int]]  # relative path and number of matches of each file that has any
 Span = tuple[int, int]  # first and last line of a match, counted from 1
 
@@ -47,7 +48,7 @@ class Matches:
         """Return how often each file matches; 1 is enough when only the files are asked for."""
         candidates, root = self.candidates, self.candidates.root
         links = await candidates.watch.work(candidates.survey)
-        options = ["--files-with-matches" if only_whether else "--count", *self._narrowing()]
+        options = [self._counting(only_whether), *self._narrowing()]
         cwd = root.real.parent if root.is_file else root.real
         answer = await self.ripgrep.ask(self.query, options, [str(root.real)], cwd=cwd)
 
@@ -61,8 +62,18 @@ class Matches:
             found += await self._counts_of(batch, only_whether=only_whether)
         return found
 
-    async def spans(self, files: Mapping[str, int], max_count: int | None) -> dict[str, list[Span]]:
-        """Return where open files match, in each the first `max_count` places at least."""
+    async def spans(
+        self, files: Mapping[str, int], counts: Mapping[str, int], max_count: int | None
+    ) -> dict[str, list[Span]]:
+        """Return where open files match, in each the first `max_count` places at least, if it was counted so often."""
+        found = await self._spans(files, max_count)
+        if self.query.multiline and max_count:  # then ripgrep gives up too early where a line's begin or end matches
+            short = {one: files[one] for one in files if len(found.get(one, ())) < min(max_count, counts[one])}
+            if short:
+                found |= await self._spans(short, None)
+        return {relative: found[relative] for relative in files if relative in found}
+
+    async def _spans(self, files: Mapping[str, int], max_count: int | None) -> dict[str, list[Span]]:
         options = ["--threads=1", *(["--json"] if self.query.multiline else ["--line-number", "--max-columns=1"])]
         options += [f"--max-count={max_count}"] if max_count else []
         answer = await self._ask_about(files, options)
@@ -76,13 +87,20 @@ class Matches:
             files = await self.candidates.watch.work(lambda: self.candidates.open(links, closing))
             if not files:
                 return []
-            answer = await self._ask_about(files, ["--files-with-matches" if only_whether else "--count"])
+            answer = await self._ask_about(files, [self._counting(only_whether)])
             found = {_descriptor(path): count for path, count in _counts(answer, not only_whether)}
             self._note(answer, has_results=bool(found))
             return [(link, found[descriptor]) for link, descriptor in files.items() if descriptor in found]
 
+    def _counting(self, only_whether: bool) -> str:
+        if only_whether:
+            return "--files-with-matches"
+        return "--count-matches" if self.query.multiline else "--count"
+
     async def _ask_about(self, files: Mapping[str, int], options: Sequence[str]) -> Answer:
         descriptors = list(files.values())
+        for descriptor in descriptors:  # /dev/fd/N can share its place in the file with the descriptor
+            os.lseek(descriptor, 0, os.SEEK_SET)
         paths = [f"/dev/fd/{descriptor}" for descriptor in descriptors]
         return await self.ripgrep.ask(self.query, options, paths, cwd=Path("/"), descriptors=descriptors)
 
@@ -113,7 +131,7 @@ class Matches:
         return options
 
 
-def batches(files: Sequence[str]) -> Iterator[Sequence[str]]:
+def batches(files: Sequence[T]) -> Iterator[Sequence[T]]:
     """Yield files in groups that can be open at the same time."""
     return (files[start : start + _BATCH] for start in range(0, len(files), _BATCH))
 
@@ -171,6 +189,8 @@ def _spans_in(data: dict[str, Any]) -> Iterator[Span]:
     lines = data["lines"]
     text: bytes = lines["text"].encode() if "text" in lines else b64decode(lines["bytes"])
     number, counted = data["line_number"], 0
+    if not data["submatches"]:  # an empty match at the end is not among them
+        yield number, number
     for match in data["submatches"]:
         start, end = match["start"], match["end"]
         number += text.count(b"\n", counted, start)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from amplifier_module_tool_search import GrepTool
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 WORDS = ["foo", "Foo", "bar", "foo bar", "x", "", " ", "\t", "é", "É", "naïve", "a_b", "12", "٣", "e\u0301"]
@@ -27,6 +27,7 @@ PATTERNS = [  # these mean the same to ripgrep and to Python
         "a_b|12",
         r"\x41",
         r"[\w-]+",
+        "$",
     ),
 ]
 
@@ -123,6 +124,9 @@ async def test_matching_lines_are_those_that_a_naive_reader_finds(
 
 
 @settings(max_examples=20)
+@example({"a.py": b"foo foo"}, [], False, {"pattern": "foo", "multiline": True})
+@example({"a.py": b"foo\nfoo"}, [], False, {"pattern": "^", "multiline": True})
+@example({"a.py": b"foo"}, [], False, {"pattern": "$", "multiline": True})
 @given(tree=trees(words | st.sampled_from(RAW)), ignored=rules, is_repository=st.booleans(), asked=options)
 async def test_the_modes_agree(
     world: World, tree: dict[str, bytes], ignored: list[str], is_repository: bool, asked: dict[str, Any]
