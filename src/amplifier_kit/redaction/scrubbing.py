@@ -153,10 +153,9 @@ class Scrubber:
         return self._values.mask(self._credentials.mask(text))
 
     def _mask_assigned(self, text: str) -> str:
-        if not is_secret_value(text):
+        if not is_secret_value(MASK.sub("", text)):  # what is masked already keeps its mask
             return self._values.mask(text)
-        mask = RULES["secrets"].mask
-        return text if text == mask else mask
+        return RULES["secrets"].mask
 
 
 def scrub(obj: Any, rules: Iterable[str] = DEFAULT_RULES, allowlist: Iterable[str] = (), path: str = "") -> Any:

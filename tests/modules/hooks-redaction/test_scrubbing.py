@@ -100,6 +100,13 @@ def test_a_masked_key_is_no_secrets_name() -> None:
     assert scrub(once) is once
 
 
+def test_what_is_masked_already_keeps_its_mask_under_a_secrets_name() -> None:
+    once = scrub({"token": "4155552671", "password": "415-555-2671, 415-555-2672", "api_key": "abcdefgh"})
+
+    assert once == {"token": PII, "password": f"{PII}, {PII}", "api_key": SECRET}
+    assert scrub(once) is once
+
+
 def test_what_goes_by_a_secrets_name_is_a_secret() -> None:
     data = {
         "api_key": "abcdefgh",
