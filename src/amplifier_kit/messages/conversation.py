@@ -118,20 +118,21 @@ def user_message(text: str) -> Message:
 def assistant_message(response: ChatResponse, text: str, calls: list[Call]) -> Message:
     """Return the message that records a response with its blocks, in the order the model gave them.
 
-    A block that calls a tool stays only if it is among the calls that will be answered.
+    A block that calls a tool stays only if it is among the calls that will be answered. Metadata, by which a vendor may
+    know the response again, is recorded only with the whole of it.
     """
     answered = {call.id for call in calls}
-    content = response.content
+    content = response.content if isinstance(response.content, list) else []
     blocks = [
         block_dict(block)
-        for block in (content if isinstance(content, list) else ())
+        for block in content
         if block_type(block) not in CALL_BLOCKS or field_of(block, "id") in answered
     ]
     message: Message = {"role": "assistant", "content": blocks or text}
     if calls:
         message["tool_calls"] = [call.to_dict() for call in calls]
     metadata = response.metadata
-    if metadata and isinstance(metadata, dict):
+    if metadata and isinstance(metadata, dict) and len(blocks) == len(content):
         message["metadata"] = metadata
     return message
 

@@ -189,6 +189,13 @@ class TestMessages:
         assert message["content"] == content[1:]
         assert message["tool_calls"] == [{"id": "c2", "tool": "t", "arguments": {}}]
 
+    @pytest.mark.parametrize("calls", [[Call("c1", "t")], []])
+    def test_what_the_vendor_keeps_of_a_response_is_recorded_only_with_all_its_calls(self, calls: list[Call]) -> None:
+        content = [{"type": "text", "text": "x"}, {"type": "tool_call", "id": "c1"}]
+        response = as_response(SimpleNamespace(content=content, metadata={"vendor:response_id": "r1"}))
+
+        assert ("metadata" in assistant_message(response, "x", calls)) is bool(calls)
+
     def test_without_any_block_the_text_is_the_content_even_if_it_is_empty(self) -> None:
         assert assistant_message(as_response({"content": []}), "", [])["content"] == ""
         assert assistant_message(as_response(object()), "text", [])["content"] == "text"

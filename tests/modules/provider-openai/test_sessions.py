@@ -38,6 +38,24 @@ async def test_a_conversation_with_fifty_tool_calls_runs_from_end_to_end(server:
     assert items[: len(earlier)] == earlier, "the vendor's prompt cache can be used"
 
 
+async def test_a_chained_session_goes_on_after_a_call_that_came_too_late(server: OpenAIServer) -> None:
+    config = {"base_url": server.base_url, "api_key": server.key, "enable_response_chaining": "true"}
+    plan: dict[str, Any] = {
+        "session": {
+            "orchestrator": {"module": "loop-streaming", "config": {"max_iterations": 1}},
+            "context": "context-simple",
+        },
+        "providers": [{"module": "provider-openai", "config": config}],
+    }
+    server.say(Said(calls=[("c1", "echo", {})]), Said("So far.", calls=[("c2", "echo", {})]), "Gone on.")
+
+    async with AmplifierSession(plan) as session:
+        await session.coordinator.mount("tools", FunctionTool("echo", lambda given: ToolResult(output="")), name="echo")
+        answers = [await session.execute("Begin."), await session.execute("Go on.")]
+
+    assert answers == ["So far.", "Gone on."]
+
+
 def is_result(item: dict[str, Any]) -> bool:
     return item.get("type") == "function_call_output" or item.get("role") == "tool"
 
