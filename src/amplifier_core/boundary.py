@@ -89,10 +89,12 @@ class TaskBoundary(Boundary):
 
 
 @contextmanager
-def raised_as(make: Callable[[BaseException], Exception], *, catches: Errors = Exception) -> Iterator[None]:
-    """Raise what `make` makes of an error in the `with` block, with the error as its cause."""
+def raised_as(make: Callable[[Any], Exception], *, catches: Errors = Exception, passes: Errors = ()) -> Iterator[None]:
+    """Raise what `make` makes of an error in the `with` block, with the error as its cause; `passes` are left alone."""
     try:
         yield
+    except passes:
+        raise
     except catches as error:
         raise make(error) from error
 

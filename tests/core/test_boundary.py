@@ -126,6 +126,15 @@ def test_an_error_becomes_another_with_the_first_as_its_cause() -> None:
     assert isinstance(caught.value.__cause__, OSError)
 
 
+def test_an_error_that_needs_no_other_words_passes() -> None:
+    error = KeyError("ours")
+
+    with pytest.raises(KeyError) as raised, raised_as(lambda e: RuntimeError(str(e)), passes=LookupError):
+        raise error
+
+    assert (raised.value, error.__cause__) == (error, None)
+
+
 async def test_an_event_is_emitted_where_it_can_be_heard() -> None:
     hooks, heard = HookRegistry(), list[str]()
 

@@ -31,8 +31,6 @@ class Errors:
 
     def translate(self, error: Exception, *, model: str, timeout_s: float | None, has_begun: bool = False) -> LLMError:
         """Return the kernel's error; `has_begun` says that part of a streamed answer had arrived."""
-        if isinstance(error, LLMError):
-            return error
         translated = self._translate(error, model, timeout_s, has_begun)
         hide_key(error, self._get_key())
         hide_key(translated, self._get_key())

@@ -2,9 +2,12 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any
 
-from amplifier_core.llm_errors import ProviderUnavailableError
+from amplifier_core.boundary import raised_as
+from amplifier_core.llm_errors import LLMError, ProviderUnavailableError
 from amplifier_kit.providers.events import ProviderEvents
 from amplifier_kit.providers.stream import StreamEvents
 from amplifier_kit.providers.vendor import import_sdk
@@ -39,31 +42,21 @@ class Transport:
     async def send(self, wire: WireRequest, received: Received, timeout_s: float | None) -> None:
         """Send a request and take what comes, within `timeout_s`; the connection is closed whatever happens."""
         async with StreamEvents(self._events) as stream:
-            try:
+            with self._translating(wire.model, timeout_s, received):
                 client, limits = await self._prepare(timeout_s)
                 async with asyncio.timeout(timeout_s):
                     await self._exchange(client, limits, wire, received, stream)
-            except Exception as exc:
-                error = self._errors.translate(exc, model=wire.model, timeout_s=timeout_s, has_begun=received.has_begun)
-                if error is exc:
-                    raise
-                raise error from exc
             if not received.is_complete:
                 raise self._errors.broke_off("the stream ended before the answer did", model=wire.model)
             received.check()
 
     async def list_models(self, timeout_s: float) -> list[dict[str, Any]]:
         """Return the vendor's list of models, all of its pages."""
-        try:
+        with self._translating(self._settings.default_model, timeout_s):
             client, limits = await self._prepare(timeout_s)
             async with asyncio.timeout(timeout_s):
                 pages = client.models.list(limit=_PAGE_SIZE, timeout=limits)
                 return [_plain(model) async for model in pages]
-        except Exception as exc:
-            error = self._errors.translate(exc, model=self._settings.default_model, timeout_s=timeout_s)
-            if error is exc:
-                raise
-            raise error from exc
 
     async def _exchange(
         self, client: Any, limits: Any, wire: WireRequest, received: Received, stream: StreamEvents
@@ -93,6 +86,15 @@ class Transport:
                 status_code=response.status_code,
             )
         return message
+
+    def _translating(
+        self, model: str, timeout_s: float | None, received: Received | None = None
+    ) -> AbstractContextManager[None]:
+        """Raise what the client raises as an error of the kernel."""
+        translate = partial(self._errors.translate, model=model, timeout_s=timeout_s)
+        return raised_as(
+            lambda error: translate(error, has_begun=received is not None and received.has_begun), passes=LLMError
+        )
 
     async def _prepare(self, timeout_s: float | None) -> tuple[Any, Any]:
         """Return the client and its limits of time; building it may take longer than an attempt has time, and is no

@@ -3,11 +3,12 @@
 import asyncio
 import importlib
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
-from functools import cache
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager, suppress
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
+from amplifier_core.boundary import raised_as
 from amplifier_core.llm_errors import LLMError
 
 from .errors import OpenAIErrors
@@ -58,10 +59,8 @@ class Reply:
 
     async def document(self) -> dict[str, Any]:
         """Return the JSON object that was answered."""
-        try:
+        with raised_as(partial(self._errors.unreachable, model=self._model)):
             content = await self._stream.response.aread()
-        except Exception as exc:
-            raise self._errors.unreachable(exc, model=self._model) from exc
         try:
             document = json.loads(content)
         except ValueError:
@@ -97,42 +96,36 @@ class Transport:
 
     async def prepare(self, *, model: str) -> None:
         """Build the client, which may take longer than an attempt may, and is not part of one."""
-        try:
+        with self._translating(model):
             await self._ready_client()
-        except LLMError:
-            raise
-        except Exception as exc:
-            raise self._translated(exc, model, has_begun=False) from exc
 
     @asynccontextmanager
     async def open(self, path: str, body: dict[str, Any], *, model: str) -> AsyncIterator[Reply]:
         """Send a request; the connection is given back, or closed if the answer was not read to its end."""
-        reply: Reply | None = None
-        try:
+        replies: list[Reply] = []
+        with self._translating(model, replies):
             client = await self._ready_client()
             sdk = importlib.import_module("openai")
             stream = await client.post(path, body=body, cast_to=object, stream=True, stream_cls=_stream_class(sdk))
             async with stream:
-                reply = Reply(stream, self._errors, model)
-                yield reply
-        except LLMError:
-            raise
-        except Exception as exc:
-            raise self._translated(exc, model, has_begun=reply is not None and reply.has_begun) from exc
+                replies.append(Reply(stream, self._errors, model))
+                yield replies[0]
 
     async def fetch(self, path: str, *, model: str) -> Any:
         """Return the JSON that is found at a path."""
-        try:
+        with self._translating(model):
             client = await self._ready_client()
             return await client.get(path, cast_to=object)
-        except LLMError:
-            raise
-        except Exception as exc:
-            raise self._translated(exc, model, has_begun=False) from exc
 
-    def _translated(self, error: Exception, model: str, *, has_begun: bool) -> LLMError:
-        sdk = importlib.import_module("openai")
-        return self._errors.translate(error, sdk, model=model, has_begun=has_begun)
+    def _translating(self, model: str, replies: Sequence[Reply] = ()) -> AbstractContextManager[None]:
+        """Raise what the client raises as an error of the kernel; `replies` holds the answer once it has begun."""
+
+        def translated(error: Exception) -> LLMError:
+            sdk = importlib.import_module("openai")
+            has_begun = any(reply.has_begun for reply in replies)
+            return self._errors.translate(error, sdk, model=model, has_begun=has_begun)
+
+        return raised_as(translated, passes=LLMError)
 
 
 @cache

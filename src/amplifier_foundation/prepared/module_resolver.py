@@ -4,6 +4,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+from amplifier_core.boundary import raised_as
 from amplifier_core.local_sources import path_of_source
 from amplifier_core.module_sources import ModuleNotFoundError as ModuleNotFound
 from amplifier_foundation.modules import ModuleActivator
@@ -77,10 +78,9 @@ class BundleModuleResolver:
                 f"Module '{module_id}' cannot be activated from {hint!r}, as before: {reason}\n"
                 "  fix: put that right and prepare the bundle again"
             )
-        try:
+        message = f"Module '{module_id}' cannot be activated from {hint!r}"
+        with raised_as(lambda error: ModuleNotFound(f"{message}: {error}")):
             self._paths[module_id] = await activator.activate(module_id, hint)
-        except Exception as error:
-            raise ModuleNotFound(f"Module '{module_id}' cannot be activated from {hint!r}: {error}") from error
 
     def _unknown(self, module_id: str) -> ModuleNotFound:
         known = ", ".join(sorted(self._paths)) or "none"
