@@ -156,8 +156,8 @@ def _system_text(messages: list[NormalMessage]) -> str:
 def _convert(message: NormalMessage) -> Converted:
     lacks: list[str] = []
     if message.role == "developer":
-        text = f"<context_file>\n{message.text}\n</context_file>" if message.text.strip() else ""
-        blocks: list[Block | None] = [{"type": "text", "text": text}] if text else []
+        file = message.as_context_file
+        blocks: list[Block | None] = [{"type": "text", "text": file}] if file else []
     elif message.role == "assistant":
         blocks = [assistant_block(block) for block in message.blocks]
     else:

@@ -6,7 +6,6 @@ from typing import Any
 
 from amplifier_core import ChatRequest, ModelInfo, ProviderInfo
 from amplifier_core.models import ConfigField
-from amplifier_kit.providers.cost import Prices, TokenCounts
 from amplifier_kit.providers.options import OptionDefaults, read_options
 from amplifier_kit.providers.settings import access_fields
 from amplifier_kit.providers.tool_sequence import ToolSequence
@@ -36,9 +35,9 @@ class AnthropicProvider(VendorProvider[AnthropicSettings]):
         add_cost: Callable[[Decimal | None], None] | None = None,
     ) -> None:
         settings = AnthropicSettings.read(config, api_key=api_key)
-        super().__init__(settings, config, coordinator=coordinator, add_cost=add_cost)
+        priced_as = {"provider_id": "anthropic"}
+        super().__init__(settings, config, coordinator=coordinator, add_cost=add_cost, priced_as=priced_as)
         self._sequence = ToolSequence(self.name, self._events)
-        self._prices = Prices(MODULE_ID, settings.rates, provider_id="anthropic")
         self._catalog = Catalog(settings, self._prices)
         self._builder = RequestBuilder(settings)
         errors = Errors(self.name, settings, get_key=lambda: self._api_key)
@@ -92,10 +91,6 @@ class AnthropicProvider(VendorProvider[AnthropicSettings]):
             raw = (lambda: answers[-1].message) if settings.raw else None
             await call.finish(response, raw=raw, rate_limits=answers[-1].rate_limits)
         return response
-
-    async def estimate_cost(self, model: str, input_tokens: int, output_tokens: int) -> Decimal | None:
-        """Return what a call of that size costs when nothing of it is cached, None when no price is known."""
-        return await self._prices.cost_of(model, TokenCounts(input_tokens, output_tokens))
 
     def _defaults(self) -> OptionDefaults:
         settings = self._settings

@@ -66,7 +66,7 @@ class WireForm(ABC):
         if message.role == "assistant":
             return WireMessage(tuple(self.assistant(message)))
         if message.role == "developer":
-            return self._text(message_parts.context_file(message))
+            return self._text(file) if (file := message.as_context_file) else WireMessage()
         if message.results:
             return self.results(message.results, has_vision=has_vision)
         if message.role == "tool":

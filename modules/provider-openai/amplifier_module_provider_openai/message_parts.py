@@ -1,4 +1,4 @@
-"""What both APIs say in the same way inside messages: context files, images, and texts that stand for something."""
+"""What both APIs say in the same way inside messages: images, and texts that stand for something."""
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
@@ -12,11 +12,6 @@ logger = logging.getLogger(__name__)
 Part = dict[str, Any]
 
 THOUGHTS = frozenset({"thinking", "redacted_thinking", "reasoning"})  # blocks that only the model has
-
-
-def context_file(message: NormalMessage) -> str:
-    """Return a developer's message as the file it is presented as."""
-    return f"<context_file>\n{message.text}\n</context_file>"
 
 
 def unanswered_tool_text(message: NormalMessage) -> str:

@@ -6,7 +6,6 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from amplifier_core import ChatRequest, ChatResponse, LLMError, ModelInfo, ProviderInfo
-from amplifier_kit.providers.cost import Prices, TokenCounts
 from amplifier_kit.providers.options import OptionDefaults, read_options
 from amplifier_kit.providers.response import ProviderResponse
 from amplifier_kit.providers.tool_sequence import ToolSequence
@@ -60,14 +59,14 @@ class OpenAIProvider(VendorProvider[OpenAISettings]):
         add_cost: Callable[[Decimal | None], None] | None = None,
     ) -> None:
         settings = OpenAISettings.read(config, api_key=api_key)
-        super().__init__(settings, config, coordinator=coordinator, add_cost=add_cost)
+        priced_as = {"provider_id": "openai"} if settings.is_default_host else {"provider_api_url": settings.base_url}
+        super().__init__(settings, config, coordinator=coordinator, add_cost=add_cost, priced_as=priced_as)
         if client is not None:
             self._slot.put(client)
         self.use_streaming = settings.use_streaming
         self._sequence = ToolSequence(self.name, self._events, closes_turn=True)
         errors = OpenAIErrors(self.name, settings, get_key=lambda: self._api_key)
         self._transport = Transport(self.ready_client, errors)
-        vendor = {"provider_id": "openai"} if settings.is_default_host else {"provider_api_url": settings.base_url}
         self._link = Link(
             provider=self.name,
             settings=settings,
@@ -75,7 +74,7 @@ class OpenAIProvider(VendorProvider[OpenAISettings]):
             errors=errors,
             events=self._events,
             gate=self._gate,
-            prices=Prices(MODULE_ID, settings.rates, **vendor),
+            prices=self._prices,
             add_cost=self._add_cost,
         )
         self._responses = ResponsesApi(self._link)
@@ -124,10 +123,6 @@ class OpenAIProvider(VendorProvider[OpenAISettings]):
             self._add_cost(answer.usage.cost_usd)
             await call.finish(response, raw=(lambda: answer.raw) if settings.raw else None, **answer.told)
         return response
-
-    async def estimate_cost(self, model: str, input_tokens: int, output_tokens: int) -> Decimal | None:
-        """Return what a call of that size costs when nothing of it is cached, None when no price is known."""
-        return await self._link.prices.cost_of(model, TokenCounts(input_tokens, output_tokens))
 
     def build_client(self) -> "AsyncOpenAI":
         """Return a new client."""

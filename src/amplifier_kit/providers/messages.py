@@ -66,6 +66,11 @@ class NormalMessage:
         return "\n\n".join(block["text"] for block in self.blocks if block["type"] == "text" and block["text"])
 
     @property
+    def as_context_file(self) -> str:
+        """A developer's message as the file it is presented as; empty when it has no text."""
+        return f"<context_file>\n{self.text}\n</context_file>" if self.text.strip() else ""
+
+    @property
     def is_real_user(self) -> bool:
         """Whether a person said it, rather than a tool or a hook."""
         return self.role == "user" and not self.results and not self.text.startswith("<system-reminder>")

@@ -14,7 +14,7 @@ from amplifier_kit.client_slot import ClientSlot
 from amplifier_kit.mounting import contribute_events
 
 from .call import ProviderCall
-from .cost import CostTally
+from .cost import CostTally, Prices, TokenCounts
 from .events import STREAM_EVENTS, ProviderEvents
 from .gate import CONCURRENCY, ConcurrencyGate
 from .response import parse_tool_calls
@@ -29,15 +29,22 @@ AddCost = Callable[[Decimal | None], None]
 class VendorProvider(ABC, Generic[S]):
     """What every vendor's provider has; nothing is imported, opened or looked up before the first call.
 
-    `add_cost` gets the cost of every exchange, even of failed ones. Providers of other modules may derive from
-    one of ours. For them `config` is a copy of the configuration, `_api_key` the key that is sent, `client` the
-    vendor's client, which `_client` keeps; each may be set or overridden, and so may `name`.
+    `add_cost` gets the cost of every exchange, even of failed ones; `priced_as` is what `Prices` calls the vendor.
+    Providers of other modules may derive from one of ours. For them `config` is a copy of the configuration, `_api_key`
+    the key that is sent, `client` the vendor's client, which `_client` keeps; each may be set or overridden, and so may
+    `name`.
     """
 
     name: str
 
     def __init__(
-        self, settings: S, config: Mapping[str, Any] | None, *, coordinator: Any, add_cost: AddCost | None
+        self,
+        settings: S,
+        config: Mapping[str, Any] | None,
+        *,
+        coordinator: Any,
+        add_cost: AddCost | None,
+        priced_as: Mapping[str, str],
     ) -> None:
         self._settings = settings
         self.config: dict[str, Any] = dict(config or {})
@@ -46,6 +53,7 @@ class VendorProvider(ABC, Generic[S]):
         self.default_model = settings.default_model
         self.priority = settings.priority
         self._add_cost: AddCost = add_cost or (lambda cost: None)
+        self._prices = Prices(settings.vendor.module_id, settings.rates, **priced_as)
         self._events = ProviderEvents(coordinator)
         self._gate = ConcurrencyGate(self.name, settings.max_concurrent_requests, self._events)
         self._slot: ClientSlot[Any] = ClientSlot(
@@ -79,6 +87,10 @@ class VendorProvider(ABC, Generic[S]):
     def parse_tool_calls(self, response: ChatResponse) -> list[ToolCall]:
         """Return the tool calls of a response."""
         return parse_tool_calls(response)
+
+    async def estimate_cost(self, model: str, input_tokens: int, output_tokens: int) -> Decimal | None:
+        """Return what a call of that size costs when nothing of it is cached, None when no price is known."""
+        return await self._prices.cost_of(model, TokenCounts(input_tokens, output_tokens))
 
     async def close(self) -> None:
         """Close the client, if there is one; may be called any number of times."""

@@ -40,7 +40,8 @@ def settings_of(**config: Any) -> VendorSettings:
 
 
 def provider_of(add_cost: Any = None, coordinator: Any = None, **config: Any) -> AcmeProvider:
-    return AcmeProvider(settings_of(**config), config, coordinator=coordinator, add_cost=add_cost)
+    settings, priced_as = settings_of(**config), {"provider_id": "acme"}
+    return AcmeProvider(settings, config, coordinator=coordinator, add_cost=add_cost, priced_as=priced_as)
 
 
 @pytest.fixture(autouse=True)
@@ -159,3 +160,9 @@ async def test_without_a_key_nothing_is_mounted_and_the_module_says_why(caplog: 
     assert record.getMessage() == f"provider-acme is not mounted: {reason}"
     assert record.name == AcmeProvider.__module__
     assert coordinator.get("providers") == {}
+
+
+async def test_a_call_is_estimated_at_the_configured_rates() -> None:
+    provider = provider_of(rates={"acme-1": {"input_per_m": 2, "output_per_m": 10}})
+
+    assert await provider.estimate_cost("acme-1", 1_000_000, 100_000) == 3
