@@ -87,7 +87,9 @@ class AnthropicProvider(VendorProvider[AnthropicSettings]):
             raw = (lambda: wire.body) if settings.raw else None
             await call.announce(len(wire.body["messages"]), raw=raw, **wire.facts)
             answers = await self._attempts.answers(wire, call, settings.retry, options.timeout_s)
-            response = build_response(answers, shows_updates=wire.thinking.shows_updates, degradation=wire.degradation)
+            response = build_response(
+                answers, shows_updates=wire.thinking.shows_updates, degradation=wire.shortfalls.degradation
+            )
             raw = (lambda: answers[-1].message) if settings.raw else None
             await call.finish(response, raw=raw, rate_limits=answers[-1].rate_limits)
         return response

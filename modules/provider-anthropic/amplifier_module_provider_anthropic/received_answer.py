@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 from amplifier_core.llm_errors import InvalidToolCallError
+from amplifier_kit.providers.rate_limits import read_rate_limits
 from amplifier_kit.providers.stream import BlockType, StreamEvents
 from amplifier_kit.types import Block
 
@@ -61,15 +62,9 @@ class Received:
     @property
     def rate_limits(self) -> dict[str, Any] | None:
         """What the headers tell about the limits of the account, None when they tell nothing."""
-        limits: dict[str, Any] = {}
-        for kind in _RATE_LIMIT_KINDS:
-            for part in ("limit", "remaining", "reset"):
-                value = self.headers.get(f"anthropic-ratelimit-{kind}-{part}")
-                if value is not None:
-                    limits[f"{kind.replace('-', '_')}_{part}"] = value if part == "reset" else _integer(value)
-        if (wait := self.headers.get("retry-after")) is not None:
-            limits["retry_after_seconds"] = _number(wait)
-        return {name: value for name, value in limits.items() if value is not None} or None
+        limits = read_rate_limits(self.headers, "anthropic-ratelimit-{kind}-{part}", _RATE_LIMIT_KINDS)
+        wait_s = _number(self.headers.get("retry-after", ""))
+        return (limits if wait_s is None else {**limits, "retry_after_seconds": wait_s}) or None
 
     def take_whole(self, message: dict[str, Any]) -> None:
         """Take an answer that was not streamed."""
@@ -174,13 +169,6 @@ class Received:
         last = max(self._blocks)
         if self._blocks[last].get("type") == "tool_use" and not self._blocks[last].get("input"):
             self._unreadable.setdefault(last, "")
-
-
-def _integer(text: str) -> int | None:
-    try:
-        return int(text)
-    except ValueError:
-        return None
 
 
 def _number(text: str) -> float | None:

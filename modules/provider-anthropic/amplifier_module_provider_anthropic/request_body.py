@@ -2,15 +2,16 @@
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from amplifier_core import ChatRequest
 from amplifier_core.llm_errors import InvalidRequestError
-from amplifier_core.message_models import Degradation, ResponseFormatJson, ResponseFormatJsonSchema
 from amplifier_kit.providers.identity_cache import IdentityCache
 from amplifier_kit.providers.messages import NormalMessage
 from amplifier_kit.providers.options import CallOptions
+from amplifier_kit.providers.response_formats import JsonSchema, wanted_format
+from amplifier_kit.providers.shortfalls import Shortfalls, WarnOnce, with_extras
 from amplifier_kit.types import Block
 
 from .caching import PromptCache, marker
@@ -32,7 +33,7 @@ class WireRequest:
     body: dict[str, Any]
     betas: list[str]
     thinking: ThinkingPlan
-    degradations: list[Degradation] = field(default_factory=list)
+    shortfalls: Shortfalls
 
     @property
     def model(self) -> str:
@@ -56,17 +57,6 @@ class WireRequest:
             "interleaved_thinking": INTERLEAVED_BETA in self.betas,
         }
 
-    @property
-    def degradation(self) -> Degradation | None:
-        """All that could not be done as asked, in one."""
-        if not self.degradations:
-            return None
-        parts = {
-            name: "; ".join(dict.fromkeys(getattr(one, name) for one in self.degradations))
-            for name in ("requested", "actual", "reason")
-        }
-        return Degradation(**parts)
-
 
 class RequestBuilder:
     """Builds requests; what it made of messages and tools it keeps for as long as they live."""
@@ -76,7 +66,7 @@ class RequestBuilder:
         self._converter = ConversationConverter()
         self._cache = PromptCache(infers_from_history=settings.cache_infer_stability_from_history)
         self._tools: IdentityCache[Block] = IdentityCache()
-        self._warned: set[str] = set()
+        self._warn = WarnOnce(MODULE_ID)
 
     def build(
         self,
@@ -102,12 +92,15 @@ class RequestBuilder:
         asked = ThinkingRequest(options, given, request.max_output_tokens, bool(tools), is_forced(choice))
         thinking = plan_thinking(asked, facts, self._settings)
         wire = WireRequest(
-            {"model": options.model, "max_tokens": thinking.max_tokens}, [*betas, *thinking.betas], thinking
+            {"model": options.model, "max_tokens": thinking.max_tokens},
+            [*betas, *thinking.betas],
+            thinking,
+            Shortfalls(self._warn),
         )
         if asks_for_tool(options.tool_choice) and not is_forced(choice):
-            self._degrade(wire, f"tool_choice {options.tool_choice!r}", "auto", "no such tool is offered")
+            wire.shortfalls.add(f"tool_choice {options.tool_choice!r}", "auto", "no such tool is offered")
         for lack in conversation.lacks:
-            self._degrade(wire, lack, "text", "the API does not take it")
+            wire.shortfalls.add(lack, "text", "the API does not take it")
         output = {"effort": thinking.effort, "format": self._output_format(request, conversation, wire)}
         fields = {
             "messages": self._messages(conversation),
@@ -121,7 +114,7 @@ class RequestBuilder:
         }
         wire.body |= {name: value for name, value in fields.items() if value not in (None, [], {})}
         wire.body["stream"] = options.streams
-        self._add_extra_params(wire.body)
+        wire.body = with_extras(wire.body, self._settings.extra_request_params, self._warn)
         return wire
 
     def _messages(self, conversation: Conversation) -> list[dict[str, Any]]:
@@ -149,15 +142,13 @@ class RequestBuilder:
 
     def _output_format(self, request: ChatRequest, conversation: Conversation, wire: WireRequest) -> Block | None:
         """Return the format of the answer; what the API has no field for becomes an instruction."""
-        match request.response_format:
-            case ResponseFormatJsonSchema(json_schema=given):
-                schema = given["schema"] if isinstance(given.get("schema"), dict) and "type" not in given else given
-                return {"type": "json_schema", "schema": schema}
-            case ResponseFormatJson():
-                conversation.system = "\n\n".join(filter(None, (conversation.system, _JSON_INSTRUCTION)))
-                self._degrade(
-                    wire, "json", "text", "the API has no JSON mode without a schema; the model is asked for it"
-                )
+        wanted = wanted_format(request.response_format)
+        if isinstance(wanted, JsonSchema):
+            return {"type": "json_schema", "schema": wanted.schema}
+        if wanted is not None:
+            conversation.system = "\n\n".join(filter(None, (conversation.system, _JSON_INSTRUCTION)))
+            reason = "the API has no JSON mode without a schema; the model is asked for it"
+            wire.shortfalls.add("json", "text", reason)
         return None
 
     def _sampling(
@@ -181,21 +172,6 @@ class RequestBuilder:
         if options.top_p is not None and not is_set["temperature"]:
             return {"top_p": options.top_p}  # models refuse both at once, and no one asked for the other
         return {"temperature": options.temperature, "top_p": options.top_p}
-
-    def _add_extra_params(self, body: dict[str, Any]) -> None:
-        for key, value in self._settings.extra_request_params.items():
-            if key in body and body[key] != value:
-                self._warn_once(f"extra_request_params overrides {key!r} of the request")
-            body[key] = value
-
-    def _degrade(self, wire: WireRequest, requested: str, actual: str, reason: str) -> None:
-        self._warn_once(f"{requested} became {actual}: {reason}")
-        wire.degradations.append(Degradation(requested=requested, actual=actual, reason=reason))
-
-    def _warn_once(self, text: str) -> None:
-        if text not in self._warned:
-            self._warned.add(text)
-            logger.warning("%s: %s", MODULE_ID, text)
 
 
 def _short(message: WireMessage) -> Any:

@@ -2,12 +2,11 @@
 
 import logging
 from collections.abc import Sequence
-from decimal import Decimal
 from typing import Any
 
 from amplifier_core import Usage
 from amplifier_core.message_models import Degradation, RedactedThinkingBlock, TextBlock, ThinkingBlock, ToolCallBlock
-from amplifier_kit.providers.cost import TokenCounts
+from amplifier_kit.providers.cost import TokenCounts, summed
 from amplifier_kit.providers.response import ProviderResponse
 from amplifier_kit.types import Block
 
@@ -37,7 +36,7 @@ def build_response(
         own["stop_details"] = details
     return AnthropicChatResponse.of(
         content,
-        usage=_sum([(read_usage(answer.usage), answer.cost) for answer in answers]),
+        usage=summed([read_usage(answer.usage).model_copy(update={"cost_usd": answer.cost}) for answer in answers]),
         finish_reason=last.stop_reason,
         degradation=degradation,
         metadata={WIRE_METADATA: own} if own else None,
@@ -86,23 +85,6 @@ def _block(given: Block, *, shows_updates: bool) -> Any:
             return ToolCallBlock(id=call_id, name=name, input=given.get("input") or {})
     logger.debug("a block of type %s is kept for the vendor only", given.get("type"))
     return None
-
-
-def _sum(used: list[tuple[Usage, Decimal | None]]) -> Usage:
-    total, cost = used[0]
-    for usage, further in used[1:]:
-        cost = None if cost is None or further is None else cost + further
-        counts: dict[str, Any] = {
-            name: _added(getattr(total, name, None), getattr(usage, name, None))
-            for name in {**total.model_dump(), **usage.model_dump()}
-            if name != "cost_usd"
-        }
-        total = Usage(**counts)
-    return total.model_copy(update={"cost_usd": cost})
-
-
-def _added(one: int | None, other: int | None) -> int | None:
-    return None if one is None and other is None else (one or 0) + (other or 0)
 
 
 def _text(given: Block, name: str) -> str | None:

@@ -1,37 +1,15 @@
 """One call of the provider: what was asked for, and what could not be done."""
 
-import logging
 from dataclasses import dataclass, field
 from typing import Any
 
-from amplifier_core import ChatRequest, Degradation
+from amplifier_core import ChatRequest
 from amplifier_kit.providers.call import ProviderCall
 from amplifier_kit.providers.messages import NormalMessage
 from amplifier_kit.providers.options import CallOptions
+from amplifier_kit.providers.shortfalls import Shortfalls
 
 from .model_facts import ModelFacts
-
-logger = logging.getLogger(__name__)
-
-
-@dataclass(slots=True)
-class Shortfalls:
-    """What a call does less than was asked; each is logged."""
-
-    _found: dict[str, tuple[str, str]] = field(default_factory=dict)
-
-    def add(self, requested: str, actual: str, reason: str) -> None:
-        if requested not in self._found:
-            logger.warning("provider-openai: %s is not possible: %s; instead: %s", requested, reason, actual)
-            self._found[requested] = (actual, reason)
-
-    @property
-    def degradation(self) -> Degradation | None:
-        """All of them as the response tells it, None when everything was done."""
-        if not self._found:
-            return None
-        actual, reasons = zip(*self._found.values(), strict=True)
-        return Degradation(requested=", ".join(self._found), actual="; ".join(actual), reason="; ".join(reasons))
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +41,7 @@ class PendingRequest:
     stored: list[NormalMessage]
     messages: list[NormalMessage]
     is_repaired: bool
-    shortfalls: Shortfalls = field(default_factory=Shortfalls)
+    shortfalls: Shortfalls
 
     @property
     def tools(self) -> list[Any]:

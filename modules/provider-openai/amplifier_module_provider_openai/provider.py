@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from amplifier_core import ChatRequest, ChatResponse, LLMError, ModelInfo, ProviderInfo
 from amplifier_kit.providers.options import OptionDefaults, read_options
 from amplifier_kit.providers.response import ProviderResponse
+from amplifier_kit.providers.shortfalls import Shortfalls, WarnOnce
 from amplifier_kit.providers.tool_sequence import ToolSequence
 from amplifier_kit.providers.vendor import VendorProvider, import_sdk
 
@@ -75,6 +76,7 @@ class OpenAIProvider(VendorProvider[OpenAISettings]):
             events=self._events,
             gate=self._gate,
             prices=self._prices,
+            warn=WarnOnce(MODULE_ID),
             add_cost=self._add_cost,
         )
         self._responses = ResponsesApi(self._link)
@@ -116,6 +118,7 @@ class OpenAIProvider(VendorProvider[OpenAISettings]):
                 stored=stored,
                 messages=self._sequence.arrange(stored),
                 is_repaired=len(request.messages) != given_count,
+                shortfalls=Shortfalls(self._link.warn),
             )
             answer = await self._ask(asked)
             response = self._convert_to_chat_response(answer)

@@ -1,6 +1,5 @@
 """What the requests of both APIs ask for in the same way."""
 
-import logging
 from collections.abc import Iterable
 from typing import Any
 
@@ -8,8 +7,6 @@ from amplifier_core.llm_errors import InvalidRequestError
 
 from .pending_request import PendingRequest
 from .settings import OpenAISettings
-
-logger = logging.getLogger(__name__)
 
 
 def note_lost(asked: PendingRequest, kinds: Iterable[str]) -> None:
@@ -54,12 +51,3 @@ def resolve_reasoning(asked: PendingRequest, settings: OpenAISettings) -> dict[s
             model=asked.options.model,
         )
     return reasoning
-
-
-def with_extras(body: dict[str, Any], settings: OpenAISettings, overridden: set[str]) -> dict[str, Any]:
-    """Return the body with the configured extra parameters in it; one that takes a field's place is reported once."""
-    for key in settings.extra_request_params:
-        if key in body and key not in overridden:
-            overridden.add(key)
-            logger.warning("provider-openai: extra_request_params overrides %r", key)
-    return {**body, **settings.extra_request_params}

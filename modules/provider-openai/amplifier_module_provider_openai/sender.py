@@ -10,6 +10,7 @@ from amplifier_core.llm_errors import InvalidRequestError, InvalidToolCallError,
 from amplifier_kit.providers.cost import Prices
 from amplifier_kit.providers.events import ProviderEvents
 from amplifier_kit.providers.gate import ConcurrencyGate
+from amplifier_kit.providers.shortfalls import WarnOnce
 from amplifier_kit.providers.stream import StreamEvents
 
 from .errors import OpenAIErrors, refusal_of
@@ -38,6 +39,7 @@ class Link:
     events: ProviderEvents
     gate: ConcurrencyGate
     prices: Prices
+    warn: WarnOnce
     add_cost: Callable[[Decimal | None], None]
 
 

@@ -6,6 +6,7 @@ from typing import Any
 from amplifier_core import Usage
 from amplifier_kit.messages.token_estimate import CHARACTERS_PER_TOKEN
 from amplifier_kit.providers.cost import Prices, TokenCounts
+from amplifier_kit.providers.rate_limits import read_rate_limits
 
 _LIMIT_KINDS = ("requests", "tokens")
 
@@ -35,29 +36,9 @@ async def priced(usage: Usage, prices: Prices, reported: object, model: str) -> 
     return usage.model_copy(update={"cost_usd": cost})
 
 
-def summed(usages: list[Usage]) -> Usage:
-    """Return what several calls used together."""
-    if len(usages) == 1:
-        return usages[0]
-    total: dict[str, Any] = {}
-    for usage in usages:
-        for name, value in usage:
-            if value is not None:
-                total[name] = total[name] + value if name in total else value
-    if any(usage.cost_usd is None for usage in usages):
-        total["cost_usd"] = None
-    return Usage.model_validate(total)
-
-
 def rate_limits(headers: Mapping[str, str]) -> dict[str, Any] | None:
     """Read the `x-ratelimit-*` headers; None when there are none."""
-    limits: dict[str, Any] = {}
-    for kind in _LIMIT_KINDS:
-        for part in ("limit", "remaining", "reset"):
-            given = headers.get(f"x-ratelimit-{part}-{kind}")
-            if given is not None:
-                limits[f"{kind}_{part}"] = given if part == "reset" else _number(given)
-    return limits or None
+    return read_rate_limits(headers, "x-ratelimit-{part}-{kind}", _LIMIT_KINDS) or None
 
 
 def _read(given: Any, input_name: str, output_name: str) -> Usage:

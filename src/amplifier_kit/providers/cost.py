@@ -4,7 +4,7 @@ import asyncio
 import importlib
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Any
@@ -58,6 +58,20 @@ class TokenCounts:
         reads, writes = usage.cache_read_tokens or 0, usage.cache_write_tokens or 0
         gross = usage.input_tokens if has_writes_in_input else usage.input_tokens + writes
         return cls(gross, usage.output_tokens, reads, writes, cache_write_1h_tokens)
+
+
+def summed(usages: Sequence[Usage]) -> Usage:
+    """Return what several exchanges used together; what one of them cost without a price makes the sum unknown."""
+    if len(usages) == 1:
+        return usages[0]
+    total: dict[str, Any] = {}
+    for usage in usages:
+        for name, value in usage:
+            if value is not None:
+                total[name] = total[name] + value if name in total else value
+    if any(usage.cost_usd is None for usage in usages):
+        total["cost_usd"] = None
+    return Usage.model_validate(total)
 
 
 class Prices:

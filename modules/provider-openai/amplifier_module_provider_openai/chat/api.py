@@ -26,7 +26,7 @@ class ChatApi:
 
     def __init__(self, link: Link) -> None:
         self._link = link
-        self._builder = RequestBuilder(link.settings)
+        self._builder = RequestBuilder(link.settings, link.warn)
         self._sender = Sender(link, "/chat/completions", RefusedFields(CHAT_FIELDS))
 
     def build(self, asked: PendingRequest) -> Prepared:

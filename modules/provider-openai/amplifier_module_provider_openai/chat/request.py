@@ -4,9 +4,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from amplifier_kit.providers.identity_cache import IdentityCache
+from amplifier_kit.providers.response_formats import JsonSchema, wanted_format
+from amplifier_kit.providers.shortfalls import WarnOnce, with_extras
 from amplifier_module_provider_openai.pending_request import PendingRequest, Prepared
-from amplifier_module_provider_openai.request_fields import note_lost, output_cap, resolve_reasoning, with_extras
-from amplifier_module_provider_openai.response_formats import JsonSchema, wanted_format
+from amplifier_module_provider_openai.request_fields import note_lost, output_cap, resolve_reasoning
 from amplifier_module_provider_openai.settings import OpenAISettings
 from amplifier_module_provider_openai.tools import OfferedTool, chosen_tool, offered_tool
 
@@ -15,12 +16,12 @@ from .messages import MessageConverter
 
 @dataclass(slots=True)
 class RequestBuilder:
-    """Builds requests for one provider; remembers what it has warned about."""
+    """Builds requests for one provider."""
 
     settings: OpenAISettings
+    warn: WarnOnce
     _converter: MessageConverter = field(default_factory=MessageConverter)
     _offered: IdentityCache[OfferedTool] = field(default_factory=IdentityCache)
-    _overridden: set[str] = field(default_factory=set)
 
     def build(self, asked: PendingRequest) -> Prepared:
         """Return the request; an effort that the model does not know is an `InvalidRequestError`."""
@@ -46,7 +47,7 @@ class RequestBuilder:
         body["stream"] = options.streams
         if options.streams:
             body["stream_options"] = {"include_usage": True}
-        return Prepared(with_extras(body, settings, self._overridden))
+        return Prepared(with_extras(body, settings.extra_request_params, self.warn))
 
     def _tools(self, asked: PendingRequest) -> dict[str, Any]:
         tools: list[dict[str, Any]] = []

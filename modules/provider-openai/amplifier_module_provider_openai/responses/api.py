@@ -9,6 +9,7 @@ from typing import Any
 
 from amplifier_core import LLMError, Usage
 from amplifier_core.utils import json_safe
+from amplifier_kit.providers.cost import summed
 from amplifier_kit.providers.errors import VendorFailure
 from amplifier_kit.providers.stream import StreamEvents
 from amplifier_module_provider_openai.complete_answer import CompleteAnswer
@@ -17,7 +18,7 @@ from amplifier_module_provider_openai.pending_request import PendingRequest, Pre
 from amplifier_module_provider_openai.refused_fields import RESPONSES_FIELDS, RefusedFields
 from amplifier_module_provider_openai.sender import Link, Sender
 from amplifier_module_provider_openai.transport import Reply
-from amplifier_module_provider_openai.usage import priced, rate_limits, responses_usage, summed
+from amplifier_module_provider_openai.usage import priced, rate_limits, responses_usage
 
 from .answer import Answer
 from .request import RequestBuilder
@@ -51,7 +52,7 @@ class ResponsesApi:
 
     def __init__(self, link: Link) -> None:
         self._link = link
-        self._builder = RequestBuilder(link.settings)
+        self._builder = RequestBuilder(link.settings, link.warn)
         is_tolerant = not link.settings.is_default_host
         self._sender = Sender(link, "/responses", RefusedFields(RESPONSES_FIELDS) if is_tolerant else None)
 

@@ -6,9 +6,10 @@ from typing import Any
 
 from amplifier_kit.providers.identity_cache import IdentityCache
 from amplifier_kit.providers.messages import NormalMessage
+from amplifier_kit.providers.response_formats import JsonSchema, wanted_format
+from amplifier_kit.providers.shortfalls import WarnOnce, with_extras
 from amplifier_module_provider_openai.pending_request import PendingRequest, Prepared
-from amplifier_module_provider_openai.request_fields import note_lost, output_cap, resolve_reasoning, with_extras
-from amplifier_module_provider_openai.response_formats import JsonSchema, wanted_format
+from amplifier_module_provider_openai.request_fields import note_lost, output_cap, resolve_reasoning
 from amplifier_module_provider_openai.settings import OpenAISettings, parse_chaining
 from amplifier_module_provider_openai.tools import OfferedTool, chosen_tool, offered_tool
 
@@ -22,13 +23,13 @@ _ENCRYPTED_REASONING = "reasoning.encrypted_content"
 
 @dataclass(slots=True)
 class RequestBuilder:
-    """Builds requests for one provider; remembers what it has warned about."""
+    """Builds requests for one provider."""
 
     settings: OpenAISettings
+    warn: WarnOnce
     is_chaining_lost: bool = False  # the server does not keep responses
     _converter: ItemConverter = field(default_factory=ItemConverter)
     _offered: IdentityCache[OfferedTool] = field(default_factory=IdentityCache)
-    _overridden: set[str] = field(default_factory=set)
 
     def build(self, asked: PendingRequest) -> Prepared:
         """Return the request; an effort that the model does not know is an `InvalidRequestError`."""
@@ -67,7 +68,7 @@ class RequestBuilder:
         }
         body = {key: value for key, value in body.items() if value is not None}
         body["stream"] = options.streams
-        return Prepared(with_extras(body, settings, self._overridden), full.items, chained_to)
+        return Prepared(with_extras(body, settings.extra_request_params, self.warn), full.items, chained_to)
 
     def _is_chaining(self, asked: PendingRequest) -> bool:
         given = asked.given.get("enable_response_chaining")
