@@ -58,6 +58,7 @@ class DaemonClient:
         self.after_restart: list[Callable[[], Awaitable[None]]] = []
         self._home: Paths | None = None
         self._following = asyncio.Lock()
+        self._waiting_until: float | None = None
         self._connect(url, token, uds=uds, tls=tls, is_alive=is_alive)
 
     def _connect(
@@ -91,24 +92,18 @@ class DaemonClient:
         async with self._following:
             if self.is_alive():
                 return True
-            self.tell("the daemon has ended; it is waited for")
-            if self._home is None or (running := await self._successor(self._home)) is None:
+            if self._waiting_until is None:  # whoever finds it gone later waits no longer than the first
+                self.tell("the daemon has ended; it is waited for")
+                self._waiting_until = time.monotonic() + self.patience_s
+            if self._home is None or (running := await _successor(self._home, self._waiting_until)) is None:
                 return False
-            before = self._http
+            before, self._waiting_until = self._http, None
             self._connect(running.url, _token(self._home), **_way_to(running, self._home))
             await before.aclose()  # by now nothing is sent with it
         self.tell("the daemon was restarted; the session goes on")
         for work in tuple(self.after_restart):
             await work()
         return True
-
-    async def _successor(self, home: Paths) -> RunningDaemon | None:
-        """Return the daemon that comes after this one, None when it is waited for in vain."""
-        until = time.monotonic() + self.patience_s
-        while True:
-            if (running := find_running(home)) is not None or time.monotonic() > until:
-                return running
-            await asyncio.sleep(_LOOK_S)
 
     async def get(self, path: str, **parameters: Any) -> dict[str, Any]:
         return await self._answer("GET", path, params=_said(parameters))
@@ -237,6 +232,14 @@ class _Attempts:
             why = f": {error}" if error is not None and str(error) else ""
             raise DaemonLostError(f"the daemon at {url} does not answer{why}", hint="see amplifier daemon logs")
         await asyncio.sleep(min(_FIRST_PAUSE_S * 2**self._count, _LONGEST_PAUSE_S))
+
+
+async def _successor(home: Paths, until: float) -> RunningDaemon | None:
+    """Return the daemon that serves a home next, None when it is waited for in vain."""
+    while True:
+        if (running := find_running(home)) is not None or time.monotonic() > until:
+            return running
+        await asyncio.sleep(_LOOK_S)
 
 
 def _token(paths: Paths) -> str | None:

@@ -1,11 +1,18 @@
-"""A client of a daemon: what it needs to speak to it."""
+"""A client of a daemon: what it needs to speak to it, and how it waits for the next one."""
 
+import asyncio
 import ssl
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from amplifierd.client.daemon_client import DaemonClient
+from amplifierd.client.daemon_client import DaemonClient, DaemonLostError
+from amplifierd.daemon.run_file import RunningDaemon
+from amplifierd.paths import Paths
+from amplifierd.session_store.hold import Holder
+from amplifierd.session_store.record import now
 
 
 @pytest.fixture
@@ -33,3 +40,15 @@ async def test_no_certificates_are_read_for_a_daemon_without_tls(
 
     ssl.create_default_context()
     assert read_certificates
+
+
+async def test_the_next_daemon_is_waited_for_once_however_many_requests_are_under_way(tmp_path: Path) -> None:
+    ended = replace(Holder.of_this_process("daemon"), started=0.0)
+    daemon = RunningDaemon(ended, "boot", "127.0.0.1", 9, "http://127.0.0.1:9", None, "1", now())
+    told: list[str] = []
+    async with DaemonClient.of(daemon, Paths.from_environment(tmp_path, {})) as client:
+        client.patience_s, client.tell = 0.3, told.append
+        failures = await asyncio.gather(*(client.get("/sessions") for _ in range(3)), return_exceptions=True)
+
+    assert [type(failure) for failure in failures] == [DaemonLostError] * 3
+    assert told == ["the daemon has ended; it is waited for"]
