@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import fields
 from typing import Any
 
 from amplifier_core.events import APPROVAL_REQUIRED
+from amplifier_core.exceptions import AmplifierError
 from amplifierd.exceptions import ApprovalAlreadyResolvedError, ApprovalExpiredError, ApprovalNotFoundError
 from amplifierd.sessions.approval import Approval, is_lasting
 from amplifierd.sessions.approvals import APPROVAL_EXPIRED, APPROVAL_PENDING, APPROVAL_RESOLVED
 from amplifierd.sessions.approvers import Approver
+from amplifierd.sessions.uncounted_usage import TURN_DONE
 
 from .daemon_client import DaemonClient, Event
 
@@ -28,9 +31,14 @@ class RemoteApprovals:
     def __init__(self, client: DaemonClient, session_id: str, approver: Approver) -> None:
         self._client, self._path, self._approver = client, f"/sessions/{session_id}/approvals", approver
         self._asking: dict[str, asyncio.Task[None]] = {}
+        self._looking: set[asyncio.Task[None]] = set()
 
     def hear(self, event: Event) -> None:
-        """Begin to ask when a question comes, and stop when it has its answer."""
+        """Begin to ask when a question comes, and stop when it has its answer or its turn is over."""
+        if event["event"] == TURN_DONE and self._asking:
+            looking = asyncio.create_task(self._withdraw(tuple(self._asking)))
+            self._looking.add(looking)
+            looking.add_done_callback(self._looking.discard)
         request_id = str((event.get("data") or {}).get("request_id") or "")
         if not request_id:
             return
@@ -62,8 +70,16 @@ class RemoteApprovals:
         except _TOO_LATE:
             return
 
+    async def _withdraw(self, asked: Iterable[str]) -> None:
+        """Stop asking what is no longer waited for: a process that was killed with its turn does not say so."""
+        with suppress(AmplifierError):  # without a daemon nothing is known about them
+            pending = {one["request_id"] for one in (await self._client.get(self._path))["pending"]}
+            for request_id in asked:
+                if request_id in self._asking and request_id not in pending:
+                    self._asking[request_id].cancel()
+
     async def close(self) -> None:
-        tasks = [*self._asking.values()]
+        tasks = [*self._asking.values(), *self._looking]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
