@@ -44,6 +44,7 @@ class TurnView:
         self._calls: dict[tuple[str, str], int] = {}
         self._agents = AgentTree()
         self._has_drawn_calls = False
+        self._turn_id: str | None = None
         self._handlers: dict[str, Callable[[Event, Mapping[str, Any]], None]] = {
             "llm:stream_block_delta": self._piece,
             "content_block:delta": self._piece,
@@ -76,9 +77,23 @@ class TurnView:
         return self._stream.preview
 
     def show(self, event: Event) -> None:
+        if self._is_own(event) and event.get("sequence") is not None:
+            self._turn_id = None if _is_at_rest(event) else event.get("correlation_id") or self._turn_id
         handler = self._handlers.get(event["event"])
         if handler is not None:
             handler(event, event.get("data") or {})
+
+    def is_end(self, event: Event) -> bool:
+        """Say whether an event ends the turn that is shown, or one that failed before there was anything to show.
+
+        A prompt that waits while another turn runs, or is taken out of the queue, has an end of its own, which is
+        stored nowhere and has no number.
+        """
+        if event["event"] != "execution:done" or not self._is_own(event):
+            return False
+        if event.get("sequence") is not None or event.get("correlation_id") == self._turn_id:
+            return True
+        return self._turn_id is None and event["data"].get("status") != "cancelled"
 
     def end(self) -> None:
         """Draw what is left of an answer that came to no end."""
@@ -197,6 +212,11 @@ class TurnView:
 
     def _mark(self, number: int) -> str:
         return styled(f" ·{number}", "dim") if number else ""
+
+
+def _is_at_rest(event: Event) -> bool:
+    """Say whether an event tells that a session has nothing to do."""
+    return event["event"] == "session:status" and event["data"].get("activity") in ("idle", None)
 
 
 def _call_id(event: Event, data: Mapping[str, Any]) -> tuple[str, str]:

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 
 sys.path.append(str(Path(__file__).parent))
@@ -260,6 +261,31 @@ def test_a_turn_is_stopped_by_whoever_joined_it(amplifier: Any) -> None:
 
     assert terminal.end() == 0
     assert json.loads(process.communicate(timeout=60)[0].splitlines()[-1])["data"]["status"] == "cancelled"
+
+
+def test_who_joined_is_told_how_the_turn_ends_and_not_that_a_prompt_behind_it_never_began(
+    tmp_path: Path, amplifier: Any
+) -> None:
+    amplifier.home = tmp_path / "home"
+    with served_home(amplifier.home) as daemon:
+        _, session_id = begun(amplifier, [WAITING, "Never said."])
+        token = Paths.from_environment(amplifier.home, {}).token_file.read_text().strip()
+        accepted = httpx2.post(
+            f"{daemon.url}/api/v1/sessions/{session_id}/execute/stream",
+            json={"prompt": "For later", "queue": True},
+            headers={"Authorization": f"Bearer {token}"},
+        )
+        assert accepted.json()["status"] == "queued"
+        terminal = Terminal(amplifier, "session", "attach", session_id)
+        terminal.expect("works")
+        watching = amplifier.start("session", "attach", session_id)
+        assert "its answer follows" in watching.stderr.readline()
+        os.kill(daemon.process.pid, signal.SIGTERM)
+        (amplifier.work / "go").touch()
+
+        assert "failed" not in terminal.expect("cancelled")
+        assert watching.communicate(timeout=60) == ("", "")
+        assert watching.returncode == 1
 
 
 def test_questions_are_asked_where_one_has_joined(amplifier: Any) -> None:

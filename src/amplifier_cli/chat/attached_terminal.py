@@ -76,7 +76,7 @@ class Attached:
             if event["event"] == "stream:connected":
                 doing = "works" if self._is_busy else "is idle: what you type is its next prompt"
                 self._page.line(styled(f"session {short_id(own)} {doing}", "dim"))
-            if event["event"] == "execution:done" and event["session_id"] == own:
+            if self._view.is_end(event):
                 self._cancels = 0
                 self._view.end()
                 for line in ending(event["data"]):

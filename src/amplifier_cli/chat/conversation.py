@@ -225,7 +225,7 @@ class Chat:
         match event["event"]:
             case "provider:request":
                 self._unheard.clear()
-            case "execution:done" if event.get("sequence") is not None:  # else it had never begun
+            case "execution:done" if view.is_end(event):
                 view.end()
                 self._conclude(event)
         if event["event"] in _ABOUT_QUEUE:

@@ -67,14 +67,8 @@ async def _followed(client: DaemonClient, record: SessionRecord, config: Resolve
                     say(f"note: no turn is running in session {short_id(session.session_id)}")
                     return ExitCode.OK
                 say(f"note: session {short_id(session.session_id)} is running; its answer follows")
-            if (
-                event["event"] == "execution:done"
-                and event["sequence"] is None
-                and event["data"]["status"] == "cancelled"
-            ):
-                continue  # a prompt was taken out of the queue; the turn that runs goes on
             view.show(event)
-            if event["event"] == "execution:done" and event["session_id"] == session.session_id:
+            if view.is_end(event):
                 done = event["data"]
                 break
         view.end()

@@ -1,0 +1,45 @@
+"""A turn as it is seen: which events end it."""
+
+import io
+from typing import Any
+
+import pytest
+
+from amplifier_cli.terminal_page import page_for
+from amplifier_cli.turn_view import TurnView
+
+OWN = "session_1"
+
+
+def event(name: str, turn_id: str, sequence: int | None, *, session_id: str = OWN, **data: Any) -> dict[str, Any]:
+    return {"event": name, "sequence": sequence, "session_id": session_id, "correlation_id": turn_id, "data": data}
+
+
+BEGUN = event("user_message:saved", "turn_1", 4)
+QUEUED = event("execution:queued", "turn_1", 5)
+OVER = (event("execution:done", "turn_1", 6, status="completed"), event("session:status", "turn_1", 7, activity="idle"))
+
+
+@pytest.mark.parametrize(
+    ("before", "done", "is_end"),
+    [
+        pytest.param([BEGUN], event("execution:done", "turn_1", 6, status="completed"), True, id="stored"),
+        pytest.param([], event("execution:done", "turn_1", 6, status="completed"), True, id="stored, joined late"),
+        pytest.param([BEGUN], event("execution:done", "turn_1", None, status="failed"), True, id="not stored"),
+        pytest.param([], event("execution:done", "turn_1", None, status="failed"), True, id="not stored, joined late"),
+        pytest.param([BEGUN, QUEUED], event("execution:done", "turn_2", None, status="failed"), False, id="waits"),
+        pytest.param([*OVER], event("execution:done", "turn_2", None, status="failed"), True, id="failed to begin"),
+        pytest.param([BEGUN], event("execution:done", "turn_2", None, status="cancelled"), False, id="removed"),
+        pytest.param([], event("execution:done", "turn_2", None, status="cancelled"), False, id="removed, joined late"),
+        pytest.param([BEGUN], event("execution:done", "turn_1", 6, session_id="agent_1"), False, id="of an agent"),
+    ],
+)
+def test_the_end_of_a_turn_is_told_from_that_of_a_prompt_behind_it(
+    before: list[dict[str, Any]], done: dict[str, Any], is_end: bool
+) -> None:
+    view = TurnView(page_for(io.StringIO(), io.StringIO()), OWN)
+
+    for one in (*before, done):
+        view.show(one)
+
+    assert view.is_end(done) is is_end
