@@ -17,6 +17,7 @@ from amplifier_core.correlation import TERMINAL_EVENTS
 from amplifier_core.events import POLICY_VIOLATION, TOOL_PRE
 from amplifier_core.hooks import injected_items
 from amplifier_core.models import ContextInjection
+from amplifier_core.utils.tool_messages import field_of
 from amplifier_kit.approval import fingerprint, own_copy
 from amplifier_kit.log_views import is_log_view
 from amplifier_kit.mounting import hook_registry
@@ -255,13 +256,14 @@ def apply_ephemerals(messages: list[Message], ephemerals: list[Ephemeral]) -> li
         return messages
     view = list(messages)
     for ephemeral in ephemerals:
-        last = view[-1] if view else {}
-        if ephemeral.append_to_last_tool_result and last.get("role") == "tool":
+        if ephemeral.append_to_last_tool_result and view and field_of(view[-1], "role") == "tool":
+            last = dict(view[-1])  # a dict, or a message of the kernel
             content = last.get("content")
             if isinstance(content, list):
-                view[-1] = {**last, "content": [*content, {"type": "text", "text": ephemeral.text}]}
+                last["content"] = [*content, {"type": "text", "text": ephemeral.text}]
             else:
-                view[-1] = {**last, "content": f"{content or ''}\n\n{ephemeral.text}"}
+                last["content"] = f"{content or ''}\n\n{ephemeral.text}"
+            view[-1] = last
         else:
             metadata = {"ephemeral": True, "source": "hook"}
             view.append({"role": ephemeral.role, "content": ephemeral.text, "metadata": metadata})

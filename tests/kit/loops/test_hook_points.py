@@ -6,7 +6,7 @@ from unittest.mock import AsyncMock
 
 import pytest
 
-from amplifier_core import HookRegistry, HookResult
+from amplifier_core import HookRegistry, HookResult, Message
 from amplifier_core.correlation import current_request_id, reset_request_id, resolve_request_id
 from amplifier_core.testing import EventRecorder, MockCoordinator
 from amplifier_kit.loops.hook_points import Ephemeral, HookPoints, apply_ephemerals
@@ -195,6 +195,14 @@ class TestEphemerals:
         view = apply_ephemerals([{"role": "tool", "content": None}], [Ephemeral("n", append_to_last_tool_result=True)])
 
         assert view == [{"role": "tool", "content": "\n\nn"}]
+
+    def test_a_context_may_hand_out_the_kernels_messages(self) -> None:
+        result = Message(role="tool", tool_call_id="c1", content="result")
+
+        view = apply_ephemerals([result], [Ephemeral("note", append_to_last_tool_result=True)])  # type: ignore[list-item]
+
+        assert Message.model_validate(view[0]) == result.model_copy(update={"content": "result\n\nnote"})
+        assert result.content == "result"
 
     def test_an_empty_conversation_gets_a_message(self) -> None:
         view = apply_ephemerals([], [Ephemeral("note", "user", append_to_last_tool_result=True)])
