@@ -1,6 +1,7 @@
 """Blocks of a conversation in the form of the Messages API."""
 
 import hashlib
+import json
 import logging
 import re
 from collections.abc import Callable
@@ -23,6 +24,15 @@ Lacking = Callable[[str], None]  # called with what could not be sent unchanged
 def is_blank(block: Block) -> bool:
     """Say whether a block is text that says nothing, which the API refuses."""
     return block["type"] == "text" and not str(block.get("text") or "").strip()
+
+
+def can_be_sent(data: Any) -> bool:
+    """Say whether data is text as Unicode has it; of what is signed nothing can be cut out to make it so."""
+    try:
+        json.dumps(data, ensure_ascii=False, default=str).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def wire_id(call_id: str) -> str:
@@ -63,7 +73,8 @@ def assistant_block(block: Block) -> Block | None:
         case "text":
             return None if is_blank(block) else {"type": "text", "text": block["text"]}
         case "thinking" if isinstance(block.get("signature"), str) and not block.get("content"):
-            return {"type": "thinking", "thinking": block.get("thinking", ""), "signature": block["signature"]}
+            thought = {"type": "thinking", "thinking": block.get("thinking", ""), "signature": block["signature"]}
+            return thought if can_be_sent(thought) else None
         case "redacted_thinking" if isinstance(block.get("data"), str):
             return {"type": "redacted_thinking", "data": block["data"]}
         case "tool_call":

@@ -15,7 +15,7 @@ from amplifier_kit.providers.identity_cache import IdentityCache
 from amplifier_kit.providers.messages import NormalMessage
 from amplifier_kit.types import Block
 
-from .content_blocks import assistant_block, is_blank, result_block, user_block, wire_id
+from .content_blocks import assistant_block, can_be_sent, is_blank, result_block, user_block, wire_id
 from .model_facts import family_of
 
 WIRE_METADATA = "anthropic"  # the key under which a response's metadata has what only this vendor understands
@@ -189,6 +189,6 @@ def _stored_blocks(stored: dict[str, Any], message: NormalMessage) -> list[Block
     calls = [block.get("id") for block in content if block["type"] == "tool_use"]
     text = "".join(str(block.get("text", "")) for block in content if block["type"] == "text")
     said = "".join(block["text"] for block in message.blocks if block["type"] == "text")
-    if calls != [call["id"] for call in message.calls] or sanitize_text(text) != said:
+    if calls != [call["id"] for call in message.calls] or sanitize_text(text) != said or not can_be_sent(content):
         return None
     return [block for block in content if not is_blank(block)]

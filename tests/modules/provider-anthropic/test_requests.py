@@ -256,6 +256,15 @@ async def test_characters_the_vendor_refuses_are_removed(desk: Any) -> None:
     ]
 
 
+async def test_a_thought_that_cannot_be_sent_is_left_out(desk: Any) -> None:
+    thought = {"type": "thinking", "thinking": "hm\ud800", "signature": "sig-1"}
+    own = {"model": "claude-sonnet-5", "wire_content": [thought, text("Yes?")]}
+
+    body = await desk().body("Hi", said(thought, text("Yes?"), metadata={"anthropic": own}), "Go on.")
+
+    assert bare(body["messages"])[1] == said(text("Yes?"))
+
+
 async def test_without_prompt_caching_a_text_is_a_string_and_there_is_no_marker(desk: Any) -> None:
     body = await desk(enable_prompt_caching=False).body(
         {"role": "system", "content": "Be brief."}, {"role": "developer", "content": "A file."}, "Hi", tools=("echo",)
