@@ -97,7 +97,7 @@ async def list_messages(
     else:
         wanted = {role.strip() for role in roles.split(",")} if roles else None
         found = await asyncio.to_thread(daemon.home.sessions.messages, session_id)
-        page = place.page([message for message in found if _fits(message, wanted)])
+        page = place.page(found, lambda message: _fits(message, wanted))
     part = [*page.messages]
     if render == "html":
         part = [await rendered(message, daemon.renderer) for message in part]

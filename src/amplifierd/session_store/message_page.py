@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,23 +29,18 @@ class Place:
     before: str | None = None
     after: str | None = None
 
-    def page(self, messages: Sequence[_Message]) -> MessagePage:
-        """Return the page of a conversation."""
-        part, has_more = self._part(messages)
-        return MessagePage(part, len(messages), has_more)
-
-    def read(self, path: Path) -> MessagePage:
-        """Return the page of a transcript, of which no more is read than from its end to there."""
-        part, has_more = self._part(read_since(path, _Passed(self)))
-        return MessagePage(part, count_lines(path), has_more)
-
-    def _part(self, messages: Sequence[_Message]) -> tuple[Sequence[_Message], bool]:
+    def page(self, messages: Sequence[_Message], fits: Callable[[_Message], bool] = lambda _: True) -> MessagePage:
+        """Return the page of those messages of a conversation that fit; `before` and `after` may name any."""
         places = {message.get("id"): place for place, message in enumerate(messages)}
         begin = places.get(self.after, -1) + 1 if self.after else 0
         end = places.get(self.before, len(messages)) if self.before else len(messages)
-        between = messages[begin:end]
+        between = [message for message in messages[begin:end] if fits(message)]
         part = between[: self.limit] if self.after else between[-self.limit :]
-        return part, len(part) < len(between)
+        return MessagePage(part, sum(map(fits, messages)), has_more=len(part) < len(between))
+
+    def read(self, path: Path) -> MessagePage:
+        """Return the page of a transcript, of which no more is read than from its end to there."""
+        return replace(self.page(read_since(path, _Passed(self))), total=count_lines(path))
 
 
 class _Passed:

@@ -22,6 +22,17 @@ def test_messages_are_listed_in_parts(admin: httpx2.Client, spoken: str) -> None
     assert [message["content"] for message in later["messages"]] == ["And then?"]
 
 
+def test_a_part_ends_at_a_message_that_is_not_listed_itself(admin: httpx2.Client, spoken: str) -> None:
+    path = f"/sessions/{spoken}/messages"
+    asked, answered, *_ = admin.get(path).json()["messages"]
+
+    later = admin.get(path, params={"after": answered["id"], "roles": "user"}).json()
+    earlier = admin.get(path, params={"before": answered["id"], "roles": "user"}).json()
+
+    assert [message["content"] for message in later["messages"]] == ["And then?"]
+    assert (earlier["messages"], earlier["total"], earlier["has_more"]) == ([asked], 2, False)
+
+
 def test_messages_are_added_and_taken_back(admin: httpx2.Client, work: Path) -> None:
     session_id = create(admin, work)
     path = f"/sessions/{session_id}/messages"
