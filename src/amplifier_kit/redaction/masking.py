@@ -18,10 +18,11 @@ _MAX_REMEMBERED = 4096
 
 
 class Rule:
-    """Patterns whose findings are masked with one label."""
+    """Patterns whose findings are masked with one label; none of them is shorter than `shortest`."""
 
-    def __init__(self, label: str, patterns: Iterable[SensitivePattern]) -> None:
+    def __init__(self, label: str, patterns: Iterable[SensitivePattern], *, shortest: int = 1) -> None:
         self.mask = f"[REDACTED:{label}]"
+        self.shortest = shortest
         self._patterns = PatternSet(patterns)
 
     def mask_once(self, text: str) -> str:
@@ -38,7 +39,10 @@ class Rule:
         return "".join([*pieces, text[done:]])
 
 
-RULES = {"secrets": Rule("SECRET", SECRET_PATTERNS), "pii-basic": Rule("PII", PII_PATTERNS)}
+RULES = {
+    "secrets": Rule("SECRET", SECRET_PATTERNS, shortest=_SHORTEST),
+    "pii-basic": Rule("PII", PII_PATTERNS, shortest=_SHORTEST),
+}
 
 
 class TextMasker:
@@ -46,6 +50,7 @@ class TextMasker:
 
     def __init__(self, rules: Sequence[Rule]) -> None:
         self._rules = rules
+        self._shortest = min((rule.shortest for rule in rules), default=_SHORTEST)
         self._harmless: set[str] = set()  # short texts without anything to mask: most come again and again
 
     def mask(self, text: str) -> str:
@@ -54,7 +59,7 @@ class TextMasker:
         What stood beside a masked text may be recognised only then, so it is looked at again until nothing more is
         found; a text that does not come to rest is masked as a whole. Masking twice is therefore masking once.
         """
-        if len(text) < _SHORTEST or text in self._harmless:
+        if len(text) < self._shortest or text in self._harmless:
             return text
         for _ in range(_MAX_ROUNDS):
             masked = text

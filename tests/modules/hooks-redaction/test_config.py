@@ -74,6 +74,12 @@ async def test_patterns_of_ones_own_are_masked_with_their_label(redact: Redact) 
     assert seen["redaction"]["rules"] == ["secrets", "pii-basic", "custom"]
 
 
+async def test_patterns_of_ones_own_are_found_in_the_shortest_texts(redact: Redact) -> None:
+    seen = await redact("prompt:submit", {"pin": "4711", "room": ["B7", ""]}, custom_patterns=[r"\b\d{4}\b", "B7"])
+
+    assert (seen["pin"], seen["room"]) == (SECRET, [SECRET, ""])
+
+
 async def test_patterns_of_ones_own_need_no_other_rules(redact: Redact) -> None:
     seen = await redact("prompt:submit", {"prompt": f"ACME-1234 {TEXT}"}, rules=[], custom_patterns=[r"ACME-\d{4}"])
 
