@@ -71,6 +71,7 @@ class RedactionHook:
         """Unregister, and let go of everything that was seen; scrubbing still works."""
         self._handlers.clear()
         self._scrubber.forget()
+        self.settings.searches.end()
         self._streams.forget()
 
     async def _show_rest(self, event: str, data: dict[str, Any]) -> None:

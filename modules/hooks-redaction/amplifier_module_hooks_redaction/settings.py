@@ -4,11 +4,13 @@ import logging
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Self
 
 from amplifier_core.events import TOOL_POST, TOOL_PRE
 from amplifier_kit.config import ModuleConfig, make_do
 from amplifier_kit.redaction.masking import DEFAULT_RULES, RULES, Rule
+from amplifier_kit.redaction.pattern_process import PatternProcess, is_plain
 from amplifier_kit.redaction.patterns import Find, SensitivePattern, Span
 
 MODULE_ID = "hooks-redaction"
@@ -25,6 +27,7 @@ class RedactionSettings:
 
     rule_names: list[str]
     rules: list[Rule]
+    searches: PatternProcess
     allowlist: list[str]
     skip_events: frozenset[str]
     priority: int
@@ -34,11 +37,17 @@ class RedactionSettings:
         """Read a mount plan's configuration; a value that does not fit is logged."""
         config = ModuleConfig(MODULE_ID, values, is_guard=True)
         names = _rule_names(config)
-        custom = list(_custom_rules(config))
+        labelled = list(_custom_patterns(config))
+        searches = PatternProcess([pattern.pattern for _, pattern in labelled])
+        custom = [
+            Rule(label, [SensitivePattern("custom", (), _search(pattern, partial(searches.find, number)))])
+            for number, (label, pattern) in enumerate(labelled)
+        ]
         secrets, personal = ([RULES[name]] if name in names else [] for name in ("secrets", "pii-basic"))
         settings = cls(
             rule_names=[*names, "custom"] if custom else names,
             rules=[*secrets, *custom, *personal],
+            searches=searches,
             allowlist=config.strings("allowlist", []),
             skip_events=frozenset(config.strings("skip_events", [TOOL_PRE, TOOL_POST])),
             priority=config.integer("priority", 10),
@@ -59,7 +68,8 @@ def _rule_names(config: ModuleConfig) -> list[str]:
     return known
 
 
-def _custom_rules(config: ModuleConfig) -> Iterator[Rule]:
+def _custom_patterns(config: ModuleConfig) -> Iterator[tuple[str, re.Pattern[str]]]:
+    """Yield labels and patterns; those that are none are left out."""
     given = config.raw("custom_patterns")
     listed = [given] if isinstance(given, str | Mapping) else config.items("custom_patterns", [])
     for number, item in enumerate(listed):
@@ -73,7 +83,7 @@ def _custom_rules(config: ModuleConfig) -> Iterator[Rule]:
         shown = str(label or _DEFAULT_LABEL).upper()
         if _LABEL.fullmatch(shown) is None:
             shown = config.refuse(f"{place}.label", label, "a word", _DEFAULT_LABEL)
-        yield Rule(shown, [SensitivePattern(place, (), _whole_matches_of(regex))])
+        yield shown, regex
 
 
 def _compiled(pattern: Any) -> re.Pattern[str]:
@@ -82,8 +92,10 @@ def _compiled(pattern: Any) -> re.Pattern[str]:
     return re.compile(pattern)
 
 
-def _whole_matches_of(regex: re.Pattern[str]) -> Find:
-    def find(text: str) -> Iterator[Span]:
-        return (match.span() for match in regex.finditer(text) if match[0])
+def _search(pattern: re.Pattern[str], elsewhere: Find) -> Find:
+    """Return the search for a pattern: here if that takes no long time, else where it can be given up."""
 
-    return find
+    def find(text: str) -> Iterator[Span]:
+        return (match.span() for match in pattern.finditer(text) if match[0])
+
+    return find if is_plain(pattern.pattern) else elsewhere

@@ -1,14 +1,30 @@
 """The configuration of a guard: whatever is wrong with it, the module mounts and masks."""
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from amplifier_module_hooks_redaction import mount
+
+from amplifier_core.testing import MockCoordinator
+from amplifier_kit.redaction.pattern_process import is_plain
+
+sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
+
+from processes import Started, leaving_nothing
 
 SECRET, PII = "[REDACTED:SECRET]", "[REDACTED:PII]"
 TEXT = "sk-abcdefghijklmnop jane@example.com"
 
 Redact = Callable[..., Any]
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[Started]:
+    with leaving_nothing(monkeypatch) as found:
+        yield found
 
 
 def messages_at(caplog: pytest.LogCaptureFixture, level: str) -> list[str]:
@@ -78,6 +94,47 @@ async def test_patterns_of_ones_own_are_found_in_the_shortest_texts(redact: Reda
     seen = await redact("prompt:submit", {"pin": "4711", "room": ["B7", ""]}, custom_patterns=[r"\b\d{4}\b", "B7"])
 
     assert (seen["pin"], seen["room"]) == (SECRET, [SECRET, ""])
+
+
+async def test_a_text_that_a_pattern_takes_for_ever_with_is_masked_whole_and_the_next_one_as_usual(
+    coordinator: MockCoordinator, started: Started, caplog: pytest.LogCaptureFixture
+) -> None:
+    cleanup = await mount(coordinator, {"custom_patterns": [r"(a+)+$", r"emp-\d+"]})
+    scrub = coordinator.get_capability("redaction.scrub")
+
+    assert scrub("a" * 60 + "!") == SECRET
+    assert scrub("emp-12 is here") == f"{SECRET} is here"
+    assert messages_at(caplog, "WARNING") == [
+        "a pattern took too long for a text of 61 characters, which is masked whole"
+    ]
+    assert len(started.pids()) == 1
+
+    cleanup()
+
+    assert started.pids() == []
+
+
+async def test_patterns_of_ones_own_are_found_although_what_searches_for_them_was_killed(
+    coordinator: MockCoordinator, started: Started
+) -> None:
+    cleanup = await mount(coordinator, {"custom_patterns": [r"emp-\d+"]})
+    scrub = coordinator.get_capability("redaction.scrub")
+    assert scrub("one emp-1") == f"one {SECRET}"
+
+    started.end()
+
+    assert scrub("two emp-2") == f"two {SECRET}"
+    cleanup()
+
+
+@pytest.mark.parametrize("pattern", [r"ACME-\d{4}", r"\bpin\b", "[]a-c]{2}", r"[^\]]x", r"a\.b\*c", "é"])
+def test_a_plain_pattern_is_one_that_takes_no_long_time(pattern: str) -> None:
+    assert is_plain(pattern)
+
+
+@pytest.mark.parametrize("pattern", ["a+", "a*b", "(a)", "a|b", "a{2,}", "a{200}", r"\d?", r"(.)\1", "a{2}+", "(?i)a"])
+def test_any_other_pattern_may_take_one(pattern: str) -> None:
+    assert not is_plain(pattern)
 
 
 async def test_patterns_of_ones_own_need_no_other_rules(redact: Redact) -> None:
