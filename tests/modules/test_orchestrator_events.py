@@ -491,7 +491,9 @@ class TestContexts:
         assert [(r.reasoning_effort, r.timeout) for r in stage.provider.requests] == [("high", 9.0)] * 3
         assert options == [{"extended_thinking": True}] * 3
 
-    async def test_by_default_the_provider_is_asked_for_nothing_special(self, orchestrator: Any) -> None:
+    @pytest.mark.parametrize("config", [{}, {"reasoning_effort": "", "default_provider": "", "timeout": 0}])
+    async def test_by_default_the_provider_is_asked_for_nothing_special(self, folder: Path, config: Any) -> None:
+        orchestrator = await mounted(folder, config)
         options: list[dict[str, Any]] = []
         stage = Stage([])
 

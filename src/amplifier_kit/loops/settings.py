@@ -33,7 +33,7 @@ class LoopSettings:
             max_iterations=config.integer("max_iterations", UNLIMITED, minimum=UNLIMITED),
             default_provider=config.text("default_provider", None),
             extended_thinking=config.boolean("extended_thinking", False),
-            reasoning_effort=config.text("reasoning_effort", None),
+            reasoning_effort=config.text("reasoning_effort", None) or None,
             timeout=timeout if timeout is not None and timeout > 0 else None,
             parallel_tools=config.boolean("parallel_tools", True) if has_parallel_tools else False,
             max_parallel_tools=config.integer("max_parallel_tools", 0, minimum=0) if has_parallel_tools else 0,

@@ -58,4 +58,4 @@ def read_options(request: ChatRequest, given: Config, defaults: OptionDefaults) 
 
 
 def _first(*values: Any) -> Any:
-    return next((value for value in values if value is not None), None)
+    return next((value for value in values if value is not None and value != ""), None)
