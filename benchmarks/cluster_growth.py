@@ -21,7 +21,7 @@ from math import ceil, floor
 
 from _harness import Figure, Report, Row, Target
 
-from amplifierd.cluster.placement import choose, eligible
+from amplifierd.cluster.member_choice import choose, eligible
 from amplifierd.session_store.postgres.database import MOST_CONNECTIONS
 from amplifierd.session_store.postgres.members import LEASE_S, RENEWAL_S, Member
 from amplifierd.session_store.record import SessionRecord

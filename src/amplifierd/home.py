@@ -138,7 +138,7 @@ class Home:
         return self._open_sessions()
 
     def _open_sessions(self, shared: Runtime | None = None) -> Sessions:
-        from .sessions.opening import open_sessions  # loaded when a session is asked for
+        from .sessions.session_parts import open_sessions  # loaded when a session is asked for
 
         return open_sessions(
             self.paths,

@@ -81,7 +81,7 @@ RARE = {
 
 
 def test_a_run_loads_what_few_runs_need_when_they_need_it() -> None:
-    loaded = "import json, sys, amplifier_cli.commands.run, amplifierd.sessions.opening"
+    loaded = "import json, sys, amplifier_cli.commands.run, amplifierd.sessions.session_parts"
     command = [sys.executable, "-c", f"{loaded}; print(json.dumps([*sys.modules]))"]
     run = subprocess.run(command, capture_output=True, text=True, check=True)
 

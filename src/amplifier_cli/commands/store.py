@@ -22,8 +22,8 @@ from amplifierd.home import Home
 from amplifierd.session_store.backup import Backup, write_backup
 from amplifierd.session_store.copying import SessionCopies, SessionOutcome, compare, compare_trash
 from amplifierd.session_store.hold import Holder
-from amplifierd.session_store.opening import open_store
 from amplifierd.session_store.protocol import SessionStore, StoreSnapshot
+from amplifierd.session_store.store_choice import open_store
 from amplifierd.store_address import FILES, StoreAddress
 
 app = new_group(

@@ -10,7 +10,7 @@ from amplifierd.documents.document import ProfileDocument
 from amplifierd.documents.extends import Extends
 from amplifierd.identifiers import ProfileId
 
-from .catalogue import ProfileCatalogue
+from .profile_catalogue import ProfileCatalogue
 from .profile_texts import ProfileTexts
 
 

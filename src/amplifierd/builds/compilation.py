@@ -30,12 +30,12 @@ from amplifierd.stored_json import write_json
 
 from . import publication
 from .build import INSTRUCTION_FILE, ORIGINS_FILE, PLAN_FILE, WRITTEN, Build
-from .catalogue import Roots
 from .dependencies import Dependencies, DependencyInstaller, Earlier
 from .fingerprints import Fingerprints, copy_files, hash_files, list_content
 from .lock import FILE_NAME, VERSION, ProfileLock, ResourceKey, make_lock, resource_path, write_lock
 from .origins import find_origins
 from .plan_generation import generate_portable
+from .profile_catalogue import Roots
 from .resources import Located, ResourceError, Wanted
 from .staleness import RESTORABLE, UNREACHABLE, Inspection
 from .workshop import Workshop

@@ -26,9 +26,9 @@ from amplifierd.settings import Settings
 from . import publication
 from .ancestry import extract_with_ancestors
 from .build import Build
-from .catalogue import ProfileCatalogue, Roots
 from .fingerprints import Fingerprints
 from .lock import ProfileLock
+from .profile_catalogue import ProfileCatalogue, Roots
 from .profile_reading import ProfileReading
 from .resources import ResourceLocator, collections_of
 from .sighting import Sighting, now_ns, sight

@@ -16,9 +16,9 @@ from amplifierd.paths import Paths
 
 from . import publication
 from .build import Build
-from .catalogue import ProfileCatalogue
 from .lock import LockUnusableError, ProfileLock, read_lock
 from .profile import Profile
+from .profile_catalogue import ProfileCatalogue
 from .profile_texts import ProfileTexts, WithDocument
 from .resources import MACHINE
 

@@ -14,7 +14,7 @@ from amplifierd.issues import Issue
 from amplifierd.paths import Paths
 
 from . import publication
-from .catalogue import ProfileCatalogue
+from .profile_catalogue import ProfileCatalogue
 from .resources import MACHINE
 
 

@@ -6,10 +6,10 @@ from amplifierd.documents.inheritance import MergedProfile
 from amplifierd.exceptions import ProfileCompilationError
 
 from .build import Build
-from .catalogue import Roots
 from .compilation import Compilation
 from .fingerprints import Fingerprints
 from .lock import ProfileLock, compute_build_id, platform_name, python_version
+from .profile_catalogue import Roots
 from .resources import find_wanted
 from .staleness import Inspection, Reason
 from .workshop import Workshop

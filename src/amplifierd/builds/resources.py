@@ -33,10 +33,10 @@ from amplifierd.exceptions import ProfileCompilationError
 from amplifierd.identifiers import is_agent_or_context_name
 from amplifierd.settings import SecuritySettings
 
-from .catalogue import Roots
 from .fingerprints import Content, list_content
 from .installed_modules import InstalledModules, installed_modules
 from .lock import NAMED_RESOURCES, ProfileLock, ResourceKey
+from .profile_catalogue import Roots
 
 MACHINE = ""
 """The collection of a `ReferenceBase` whose directory is a path of this machine: an overlay's."""

@@ -18,10 +18,10 @@ from amplifierd.identifiers import ProfileId
 from amplifierd.paths import Paths
 
 from .build import WRITTEN, Build
-from .catalogue import ProfileCatalogue, Roots
 from .fingerprints import fingerprints_file, is_left_behind
 from .installed_modules import InstalledModules, installed_modules
 from .lock import DEPENDENCIES_DIR
+from .profile_catalogue import ProfileCatalogue, Roots
 from .resources import MACHINE, Wanted
 from .staleness import Inspection
 

@@ -18,7 +18,6 @@ from amplifierd.issues import Issue
 from amplifierd.paths import Paths
 
 from .build_parts import is_intact, is_there, other_parts
-from .catalogue import Roots
 from .fingerprints import Fingerprints, hash_files
 from .installed_modules import installed_modules
 from .lock import (
@@ -33,6 +32,7 @@ from .lock import (
     python_version,
     read_lock,
 )
+from .profile_catalogue import Roots
 from .publication import find_published
 from .resources import Located, ResourceLocator, Wanted, current_commit, find_files, find_wanted, is_near
 

@@ -20,9 +20,9 @@ from amplifierd.exceptions import (
 from .channel import Channels
 from .cluster_token import token_check
 from .destination import Destination
+from .member_choice import choose, eligible
 from .member_view import MemberView
 from .peers import Peers
-from .placement import choose, eligible
 from .takeover import TakeOver, Takeover
 from .whereabouts import Whereabouts, daemon_at
 

@@ -12,7 +12,7 @@ from amplifier_foundation.sources import Progress, ProgressEvent, Sources, hash_
 from amplifier_foundation.sources.locks import locked
 from amplifier_foundation.sources.resolved import Phase, report
 from amplifier_system.threads import in_thread
-from amplifierd.builds.catalogue import CollectionRoot
+from amplifierd.builds.profile_catalogue import CollectionRoot
 from amplifierd.documents.document import ReferenceBase
 from amplifierd.documents.literal_secrets import KeepSecret
 from amplifierd.exceptions import CollectionError, ProfileNotFoundError

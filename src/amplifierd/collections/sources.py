@@ -15,7 +15,7 @@ from amplifier_foundation.sources import (
 )
 from amplifier_foundation.sources.store import now
 from amplifier_system.urls import shown
-from amplifierd.builds.catalogue import CollectionRoot
+from amplifierd.builds.profile_catalogue import CollectionRoot
 from amplifierd.exceptions import CollectionError
 from amplifierd.paths import Paths
 

@@ -176,7 +176,7 @@ def open_page(
 
     The link works once and expires after a minute.
     """
-    from .opening import login_link, open_browser  # the client of a daemon, for this command alone
+    from .login_link import login_link, open_browser  # the client of a daemon, for this command alone
 
     link = login_link(ctx.obj.paths)
     typer.echo(link)

@@ -20,7 +20,7 @@ from amplifierd.live_sessions import LiveEvent
 from amplifierd.sessions.announcements import DELETED
 from amplifierd.sessions.uncounted_usage import TURN_DONE
 from amplifierd.settings import Settings
-from amplifierd.turns.opening import open_turns
+from amplifierd.turns.queue_choice import open_turns
 from amplifierd.workers.workers import Workers
 
 from .audit import AuditLog

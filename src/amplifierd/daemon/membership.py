@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from amplifier_system.addresses import is_loopback
 from amplifierd.cluster.cluster_token import find_cluster_token
-from amplifierd.cluster.placement import labels_of
+from amplifierd.cluster.member_choice import labels_of
 from amplifierd.exceptions import SettingsError
 from amplifierd.settings import Settings
 

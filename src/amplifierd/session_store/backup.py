@@ -19,8 +19,8 @@ from amplifier_system.threads import in_thread
 from amplifierd.exceptions import FormatUnsupportedError, SessionError
 from amplifierd.stored_json import StoredFormat
 
+from .file_listing import session_names
 from .fingerprint import fingerprint
-from .listing import session_names
 from .protocol import NewSession, StoreSnapshot
 from .record import now
 from .session_files import SessionFiles

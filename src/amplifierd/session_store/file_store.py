@@ -19,10 +19,10 @@ from amplifierd.exceptions import HoldLostError, SessionError, SessionExistsErro
 from amplifierd.paths import Paths
 from amplifierd.store_address import StoreAddress
 
+from .file_listing import session_names
 from .hold import FREE, Hold, Holder, fence
 from .index_database import check_index_format
 from .json_lines import encoded_file, encoded_lines, find_last, read_last
-from .listing import session_names
 from .message_page import MessagePage, Place
 from .parts_file import PartsFile
 from .protocol import (

@@ -26,8 +26,8 @@ from amplifier_system.files import PRIVATE
 from amplifier_system.threads import Stop
 from amplifierd.exceptions import FormatUnsupportedError
 
+from .file_listing import session_names
 from .index_rows import IndexRows
-from .listing import session_names
 
 logger = logging.getLogger(__name__)
 

@@ -12,8 +12,8 @@ from amplifier_sessions.search_text import indexed_text, message_text
 from amplifier_sessions.session_directory import TRANSCRIPT
 from amplifier_sessions.session_query import sort_value
 
+from .file_listing import find_record
 from .json_lines import parse_line, whole_lines
-from .listing import find_record
 from .record import SessionRecord
 from .session_files import SessionFiles
 

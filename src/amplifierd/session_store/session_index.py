@@ -20,10 +20,10 @@ from amplifier_sessions.session_query import SessionQuery, matches
 from amplifier_system.threads import Stop
 from amplifierd.paths import Paths
 
+from .file_listing import below, find_record, scan_descendants, scan_hits, scan_page
 from .index_database import IndexDatabase, IndexUnusableError
 from .index_pending import PendingSessions
 from .json_lines import line_at, parse_line
-from .listing import below, find_record, scan_descendants, scan_hits, scan_page
 from .protocol import SearchHit, SessionPage
 from .record import SessionRecord
 

@@ -19,7 +19,7 @@ from amplifier_sessions.session_directory import is_session_id
 from amplifier_system.files import sync_directory
 from amplifierd.exceptions import SessionExistsError, SessionNotFoundError
 
-from .listing import find_record
+from .file_listing import find_record
 from .protocol import NewSession, TrashedSession
 from .record import SessionRecord
 from .session_files import SessionFiles

@@ -20,7 +20,7 @@ from amplifier_sessions.session_directory import read_objects
 from amplifier_sessions.session_query import matches, page_of
 from amplifier_system.threads import in_thread
 from amplifierd.exceptions import MountPlanMissingError, SessionNotFoundError
-from amplifierd.session_store.listing import below
+from amplifierd.session_store.file_listing import below
 from amplifierd.session_store.protocol import (
     Message,
     NewSession,

@@ -11,7 +11,7 @@ from amplifier_kit.messages.token_estimate import estimate_message
 from amplifier_kit.redaction import scrub
 
 from .message_digest import canonical_json, canonical_message, digest
-from .origins import MESSAGE, FindInjector, Origin, injection, origin_of
+from .message_origins import MESSAGE, FindInjector, Origin, injection, origin_of
 from .transcript_index import TranscriptIndex
 
 Scrub = Callable[[Any], Any]

@@ -19,7 +19,7 @@ from amplifier_kit.providers.identity_cache import IdentityCache
 
 from .calls import CallLayer, ProviderCall, ProviderStep
 from .message_digest import message_digest
-from .origins import FindInjector
+from .message_origins import FindInjector
 from .request_part import PartMaker, RequestPart, Scrub, scrub_secrets
 from .shared_prefix import shared_prefix
 from .transcript_index import TranscriptIndex

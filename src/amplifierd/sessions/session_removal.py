@@ -12,7 +12,7 @@ from amplifierd.exceptions import (
     SessionNotFoundError,
     SessionStateError,
 )
-from amplifierd.session_store.listing import below
+from amplifierd.session_store.file_listing import below
 from amplifierd.session_store.protocol import Hold, SessionQuery, TrashedSession
 from amplifierd.session_store.record import SessionRecord, checked_session_id
 

@@ -12,7 +12,7 @@ from amplifierd.exceptions import FormatUnsupportedError
 from amplifierd.sessions.interrupted_turns import InterruptedTurn
 from amplifierd.stored_json import StoredFormat
 
-from .takeover import has_follow_up
+from .follow_ups import has_follow_up
 
 logger = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from amplifierd.sessions.home_sessions import Sessions
 from amplifierd.sessions.interrupted_turns import InterruptedTurn
 
 from .follow_up_file import FollowUpFile
-from .takeover import follow
+from .follow_ups import follow
 from .turn_queue import TurnKey
 
 

@@ -25,7 +25,7 @@ from amplifier_system.garbage_collection import begin_the_start, end_the_start
 from .worker import run
 
 _SHARED = (
-    *("amplifierd.workers.serving", "amplifierd.sessions.home_sessions", "amplifierd.sessions.opening"),
+    *("amplifierd.workers.serving", "amplifierd.sessions.home_sessions", "amplifierd.sessions.session_parts"),
     *("amplifierd.plans.home_plans", "amplifierd.session_store.file_store", "amplifierd.session_store.session_index"),
     *("amplifier_kit.loops.orchestrator", "amplifier_kit.contexts.compacting", "amplifier_kit.log_views"),
     *("amplifier_kit.providers.call", "amplifier_kit.providers.response", "amplifier_kit.providers.stream"),

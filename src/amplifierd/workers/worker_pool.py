@@ -12,7 +12,7 @@ from weakref import WeakValueDictionary
 
 from amplifier_system.tasks import run_to_end
 from amplifierd.exceptions import NotReadyError
-from amplifierd.session_store.opening import store_modules
+from amplifierd.session_store.store_choice import store_modules
 from amplifierd.settings import Settings
 
 from .home_description import DescribeHome

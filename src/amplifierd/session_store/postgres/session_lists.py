@@ -8,7 +8,7 @@ from psycopg import AsyncConnection
 
 from amplifier_sessions.search_text import Wanted, message_text
 from amplifier_sessions.session_query import SessionQuery, sort_order
-from amplifierd.session_store.listing import below
+from amplifierd.session_store.file_listing import below
 from amplifierd.session_store.protocol import SearchHit, SessionPage
 
 from .database import Database

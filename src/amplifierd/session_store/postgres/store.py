@@ -35,16 +35,16 @@ from amplifierd.session_store.tree_place import TreePlace
 from amplifierd.store_address import StoreAddress
 
 from .appends import Appends
-from .creation import Creation, creation_values
 from .database import PATIENCE_S, Database
 from .group_commit import MOST_TOGETHER, GroupCommit
 from .held_sessions import HeldSessions
 from .holds import Holds
 from .lines import event_values, message_values
 from .members import Members
+from .new_sessions import Creation, creation_values
 from .notifications import Notifications
 from .removal import Removal
-from .session_changes import SessionChanges
+from .row_changes import SessionChanges
 from .session_lists import SessionLists
 from .session_reads import SessionReads
 from .shared_values import SharedValues

@@ -17,7 +17,7 @@ from amplifierd.exceptions import NowhereToRunError, SessionHeldError, SessionNo
 from amplifierd.live_sessions import LiveSessions
 from amplifierd.sessions.home_sessions import Sessions
 from amplifierd.sessions.interrupted_turns import InterruptedTurn
-from amplifierd.turns.takeover import Submit, follow
+from amplifierd.turns.follow_ups import Submit, follow
 
 from .shared_follow_ups import SharedFollowUps
 from .turn_placement import TurnPlacement

@@ -7,7 +7,7 @@ from typing import Any
 
 from amplifierd.session_store.postgres.store import PostgresStore
 from amplifierd.sessions.interrupted_turns import InterruptedTurn
-from amplifierd.turns.takeover import has_follow_up
+from amplifierd.turns.follow_ups import has_follow_up
 
 _KIND = "follow_up"
 

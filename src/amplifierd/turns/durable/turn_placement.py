@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from amplifierd.cluster.placement import DAEMON, choose, eligible
+from amplifierd.cluster.member_choice import DAEMON, choose, eligible
 from amplifierd.session_store.hold import held
 from amplifierd.session_store.postgres.members import Member
 from amplifierd.session_store.postgres.store import PostgresStore

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amplifierd.cluster.placement import choose, eligible, labels_of
+from amplifierd.cluster.member_choice import choose, eligible, labels_of
 from amplifierd.exceptions import NowhereToRunError
 from amplifierd.session_store.postgres.members import Member
 from amplifierd.session_store.record import SessionRecord

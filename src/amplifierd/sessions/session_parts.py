@@ -14,7 +14,7 @@ from amplifierd.paths import Paths
 from amplifierd.plans.home_plans import Plans
 from amplifierd.session_defaults import default_profile, default_working_dir
 from amplifierd.session_store.hold import Holder
-from amplifierd.session_store.opening import open_store
+from amplifierd.session_store.store_choice import open_store
 from amplifierd.settings import Settings
 from amplifierd.signing_keys import SigningKeys
 
