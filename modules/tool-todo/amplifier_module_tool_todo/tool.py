@@ -121,7 +121,7 @@ def _problem(todo: Any) -> str:
     for name in ("content", "activeForm"):
         text = todo[name]
         if not isinstance(text, str) or (name == "content" and not text.strip()):
-            return f"has a {name} that is not text"
+            return f"needs text as its {name}"
         if len(text) > _MAX_CHARACTERS:
             return f"has a {name} of {len(text)} characters, at most {_MAX_CHARACTERS} are possible"
     return ""

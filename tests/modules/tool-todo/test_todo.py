@@ -92,11 +92,14 @@ INVALID: dict[str, tuple[Any, str]] = {
         "Todo 0 has invalid status: done",
     ),
     "a status that is not text": ([{"content": "a", "status": ["x"], "activeForm": "b"}], "Todo 0 has invalid status"),
-    "no content": ([{"content": " ", "status": "pending", "activeForm": "b"}], "Todo 0 has a content"),
-    "content that is not text": ([{"content": 3, "status": "pending", "activeForm": "b"}], "Todo 0 has a content"),
+    "no content": ([{"content": " ", "status": "pending", "activeForm": "b"}], "Todo 0 needs text as its content"),
+    "content that is not text": (
+        [{"content": 3, "status": "pending", "activeForm": "b"}],
+        "Todo 0 needs text as its content",
+    ),
     "an active form that is not text": (
         [{"content": "a", "status": "pending", "activeForm": 3}],
-        "Todo 0 has a activeForm",
+        "Todo 0 needs text as its activeForm",
     ),
     "too much content": ([{"content": "x" * 2001, "status": "pending", "activeForm": "b"}], "2001 characters"),
     "too many": ([{"content": "a", "status": "pending", "activeForm": "b"}] * 201, "201 items"),
