@@ -164,15 +164,13 @@ class BashTool(AnsweringTool):
         return self._pad.prepare(command, shell, self._working_dir.path(), consent, self._background.log_dirs)
 
     def _marked(self, result: ToolResult) -> ToolResult:
-        """Return a result that says that the command ran without a sandbox; the first one says it in a sentence."""
+        """Return a result that says that the command ran without a sandbox; the first that can, in a sentence."""
         metadata = {"sandbox": "none"}
-        note = "" if self._has_told else _UNCONFINED
-        if note:
-            logger.warning("%s", note)
-            self._has_told = True
-        if not isinstance(result.output, dict):
+        if not isinstance(result.output, dict):  # that of a timeout, which has no room for a sentence
             return result.model_copy(update={"error": {**(result.error or {}), "metadata": metadata}})
         output = {**result.output, "metadata": metadata}
-        if note:
-            output["note"] = "; ".join(filter(None, [output.get("note", ""), note]))
+        if not self._has_told:
+            logger.warning("%s", _UNCONFINED)
+            self._has_told = True
+            output["note"] = "; ".join(filter(None, [output.get("note", ""), _UNCONFINED]))
         return result.model_copy(update={"output": output})

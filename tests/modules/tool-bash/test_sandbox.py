@@ -245,6 +245,17 @@ async def test_without_a_sandbox_auto_runs_and_says_so(mount_shell: Any, monkeyp
     assert [record.message for record in caplog.records if "no sandbox works" in record.message] == [first["note"]]
 
 
+async def test_a_missing_sandbox_is_told_although_the_first_command_timed_out(
+    mount_shell: Any, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(NO_SANDBOX, lambda: None)
+    shell = await mount_shell(sandbox="auto")
+
+    await shell.run("sleep 60", timeout=0.1)
+
+    assert "no sandbox works" in (await shell.output("echo 1"))["note"]
+
+
 async def test_off_is_what_was_asked_for_and_says_nothing(shell_off: Any) -> None:
     assert set(await shell_off.output("echo 1")) == {"stdout", "stderr", "returncode"}
 
