@@ -8,6 +8,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Protocol, Self
 
+from amplifier_core.exceptions import AmplifierError
+
 
 class Cancellable(Protocol):
     """What has a turn that can be stopped."""
@@ -21,7 +23,7 @@ class Interrupts:
     def __init__(self, session: Cancellable, tell: Callable[[str], None]) -> None:
         self._session, self._tell = session, tell
         self._loop = asyncio.get_running_loop()
-        self._tasks: set[asyncio.Task[object]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
         self.count = 0
 
     def __enter__(self) -> Self:
@@ -53,6 +55,12 @@ class Interrupts:
         self._cancel(immediate=True)
 
     def _cancel(self, *, immediate: bool) -> None:
-        task = self._loop.create_task(self._session.cancel(immediate=immediate))
+        task = self._loop.create_task(self._stop(immediate=immediate))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    async def _stop(self, *, immediate: bool) -> None:
+        try:
+            await self._session.cancel(immediate=immediate)
+        except AmplifierError as error:
+            self._tell(f"it cannot be stopped: {error.message}")
