@@ -91,6 +91,9 @@ def _free_place(directory: Path, name: str) -> Path:
 
 def _move(entry: Path, place: Path) -> None:
     make_directory(place.parent)
+    if entry.is_symlink() and not entry.readlink().is_absolute():
+        _move_link(entry, place)
+        return
     try:
         entry.rename(place)
     except OSError as error:
@@ -100,6 +103,15 @@ def _move(entry: Path, place: Path) -> None:
         gone = make_directory(entry.parent / BUILDS_DIR) / f".trash-{unique()}"
         entry.rename(gone)
         remove(gone)
+
+
+def _move_link(entry: Path, place: Path) -> None:
+    """Put a link at its new place that leads where the old one does, which counts from where it is."""
+    target = os.path.realpath(entry.parent) / entry.readlink()
+    arriving = place.parent / f"{_ARRIVING}{unique()}"
+    arriving.symlink_to(os.path.relpath(target, os.path.realpath(place.parent)))
+    arriving.rename(place)
+    entry.unlink()
 
 
 def _copy_out(entry: Path, place: Path) -> None:

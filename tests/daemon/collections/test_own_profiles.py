@@ -147,6 +147,23 @@ def test_an_older_layout_is_moved_once_and_whole(home: Home, text: Callable[...,
     assert len(home.collections.warnings()) == 3
 
 
+@pytest.mark.parametrize("is_absolute", [False, True])
+def test_a_link_of_an_older_layout_leads_where_it_led(
+    home: Home, text: Callable[..., str], tmp_path: Path, is_absolute: bool
+) -> None:
+    write_own(tmp_path / "repository", text)
+    older, kept = home.paths.profiles / "local", tmp_path / "repository" / "mine"
+    older.mkdir(parents=True)
+    (older / "mine").symlink_to(kept if is_absolute else os.path.relpath(kept, older))
+
+    home.collections.list()
+
+    moved = home.paths.own_profiles / "mine"
+    assert (moved.is_symlink(), moved.readlink().is_absolute(), moved.samefile(kept)) == (True, is_absolute, True)
+    assert not (older / "mine").is_symlink()
+    assert [issue.code for issue in home.profiles.list()[0].issues] == ["unsafe-path"]
+
+
 async def test_a_profile_that_an_older_version_compiled_comes_out_of_its_build(
     home: Home, text: Callable[..., str]
 ) -> None:
