@@ -32,7 +32,8 @@ class Paths:
         `home` stands for `AMPLIFIERD_HOME`. A relative path counts from the working directory of this moment.
 
         Raises:
-            SettingsError: a file is where a directory should be.
+            SettingsError: a file is where a directory should be, or profiles would be generated where people write
+                theirs.
         """
         environ = os.environ if environ is None else environ
         root = _checked("HOME", daemon_home(home, environ))
@@ -41,7 +42,7 @@ class Paths:
             return _checked(f"{name}_DIR", daemon_directory(name, default, environ))
 
         state = _checked("STATE_DIR", daemon_state(home, environ))
-        return cls(
+        paths = cls(
             home=root,
             config=subtree("CONFIG", root / "config"),
             share=subtree("SHARE", root / "share"),
@@ -49,6 +50,8 @@ class Paths:
             state=state,
             logs=subtree("LOG", state / "logs" / "amplifierd"),
         )
+        _check_apart(paths.own_profiles, paths.profiles)
+        return paths
 
     @property
     def settings_file(self) -> Path:
@@ -166,6 +169,14 @@ class Paths:
         """Return what the user changes about a profile."""
         known = ProfileId.parse(profile_id)
         return self.overlays / known.collection / f"{known.name}.md"
+
+
+def _check_apart(written: Path, generated: Path) -> None:
+    """Refuse directories of which one lies in the other: what is generated replaces and removes what is there."""
+    ways = [Path(os.path.realpath(path)) for path in (written, generated)]
+    if ways[0].is_relative_to(ways[1]) or ways[1].is_relative_to(ways[0]):
+        message = f"{PREFIX}SHARE_DIR: profiles would be generated in {generated}, and you write yours in {written}"
+        raise SettingsError(message, hint=f"let {PREFIX}CONFIG_DIR and {PREFIX}SHARE_DIR name separate directories")
 
 
 def _checked(name: str, found: Path) -> Path:

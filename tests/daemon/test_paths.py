@@ -109,6 +109,25 @@ def test_a_file_in_the_place_of_a_directory_is_an_error_that_names_it(tmp_path: 
         Paths.from_environment(tmp_path, environ={"AMPLIFIERD_CACHE_DIR": str(file / below)})
 
 
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"CONFIG_DIR": "both", "SHARE_DIR": "both"},
+        {"SHARE_DIR": "home/config/profiles"},
+        {"CONFIG_DIR": "home/share/profiles/mine"},
+        {"SHARE_DIR": "link"},
+    ],
+    ids=str,
+)
+def test_profiles_are_never_generated_where_people_write_theirs(tmp_path: Path, variables: dict[str, str]) -> None:
+    (tmp_path / "home" / "config").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "home" / "config")
+    environ = {f"AMPLIFIERD_{name}": str(tmp_path / path) for name, path in variables.items()}
+
+    with pytest.raises(SettingsError, match="profiles would be generated in"):
+        Paths.from_environment(tmp_path / "home", environ)
+
+
 def test_a_profile_has_a_directory_a_text_and_an_overlay(tmp_path: Path) -> None:
     paths = Paths.from_environment(tmp_path, environ={})
 
