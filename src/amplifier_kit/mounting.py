@@ -34,10 +34,7 @@ def find_capability(coordinator: Coordinator, name: str) -> Any:
     except Exception:
         logger.debug("the coordinator offers no capability %s", name, exc_info=True)
         return None
-    if type(capability) is CoroutineType:  # a stand-in that makes every method a coroutine
-        capability.close()
-        return None
-    return capability
+    return at_once(capability)
 
 
 def offer_capability(coordinator: Coordinator, name: str, value: object) -> None:
@@ -56,10 +53,12 @@ def intercept_tools(coordinator: Coordinator, name: str, interceptor: ToolInterc
 def contribute_events(coordinator: Coordinator, module_id: str, events: Iterable[str]) -> None:
     """Announce the events a module emits beyond the kernel's own list."""
     names = list(events)
-    _try(
-        lambda: _present(coordinator).register_contributor("observability.events", module_id, lambda: list(names)),
-        "contribution channel",
-    )
+    contribute(coordinator, "observability.events", module_id, lambda: list(names))
+
+
+def contribute(coordinator: Coordinator, channel: str, module_id: str, offer: Callable[[], object]) -> None:
+    """Offer what a function returns in a channel of the coordinator's, where it has them."""
+    _try(lambda: _present(coordinator).register_contributor(channel, module_id, offer), "contribution channel")
 
 
 async def declared_events(coordinator: Coordinator) -> list[str]:
@@ -123,7 +122,8 @@ class Handlers:
         """Register once for each event and name; False if the event is not enabled or there is no registry."""
         if self._registry is None or (event, name) in self._unregister or not self.is_enabled(event):
             return False
-        self._unregister[event, name] = self._registry.register(event, handler, priority=priority, name=name)
+        undo = at_once(self._registry.register(event, handler, priority=priority, name=name))
+        self._unregister[event, name] = undo if callable(undo) else lambda: None
         logger.debug("%s: handler %s on %s, priority %d", self.module_id, name, event, priority)
         return True
 
@@ -152,7 +152,15 @@ def _present(coordinator: Coordinator) -> ModuleCoordinator:
 
 def _try(call: Callable[[], Any], what: str) -> Any:
     try:
-        return call()
+        return at_once(call())
     except Exception:
         logger.debug("the coordinator offers no %s", what, exc_info=True)
         return None
+
+
+def at_once(answer: Any) -> Any:
+    """Return what a coordinator answered; None for a coroutine, which a stand-in may make of every method."""
+    if type(answer) is CoroutineType:
+        answer.close()
+        return None
+    return answer

@@ -1,5 +1,6 @@
 """What a module needs of its coordinator, of a real one and of a stub."""
 
+import gc
 import logging
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,6 +23,7 @@ from amplifier_kit.mounting import (
     session_id_of,
     working_dir,
 )
+from amplifier_kit.providers.cost import CostTally
 
 STUBS = [None, SimpleNamespace(), SimpleNamespace(hooks=None, get=None, get_capability=None, session_id=None)]
 
@@ -43,8 +45,19 @@ class TestRealCoordinator:
         assert find_mounted(coordinator, "nowhere") is None
         assert session_id_of(coordinator) == "test-session"
 
-    def test_what_a_coordinator_of_coroutines_would_offer_is_not_waited_for(self) -> None:
-        assert find_capability(AsyncMock(), "session.x") is None
+    def test_what_a_coordinator_of_coroutines_would_do_is_not_waited_for(self) -> None:
+        coordinator = AsyncMock()
+        handlers = Handlers("hooks-x", coordinator)
+
+        offer_capability(coordinator, "session.x", 7)
+        contribute_events(coordinator, "m", ["a:one"])
+        CostTally().contribute(coordinator, "m")
+        assert handlers.register("tool:pre", handler, priority=1, name="x")
+        handlers.clear()
+
+        assert find_capability(coordinator, "session.x") is None
+        assert coordinator.register_contributor.call_count == 2
+        gc.collect()  # what nobody has waited for is reported now
 
     def test_a_registry_may_hang_at_its_mount_point_alone(self) -> None:
         registry = HookRegistry()

@@ -1,11 +1,13 @@
 """What hooks answer is honoured by every orchestrator: each action at each point, with and without a coordinator."""
 
 import asyncio
+import gc
 import json
 import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -520,6 +522,15 @@ class TestFailures:
         await stage.run(orchestrator)
 
         assert "not today" in stage.results[0]
+
+    async def test_a_coordinator_may_make_a_coroutine_of_everything(self, orchestrator: Any) -> None:
+        stage = Stage([calling(("c1", "echo", {"n": 1})), answer()], [echo()], with_coordinator=False)
+        coordinator = AsyncMock()
+
+        assert await orchestrator.execute("Hello", **stage.inputs(), coordinator=coordinator) == "done"
+
+        coordinator.cancellation.register_tool_complete.assert_called_once_with("c1")
+        gc.collect()  # what nobody has waited for is reported now
 
     async def test_a_coordinator_need_not_be_awaited(self, orchestrator: Any) -> None:
         stage = Stage([answer()], with_coordinator=False).on("prompt:submit", SHOW_ONCE)

@@ -2,6 +2,7 @@
 
 import logging
 
+from amplifier_kit.mounting import at_once
 from amplifier_kit.types import Coordinator
 
 logger = logging.getLogger(__name__)
@@ -34,11 +35,11 @@ class Cancellation:
     def register_tool(self, call_id: str, name: str) -> None:
         """Have a call counted as running, and shown under `name`."""
         if self._register_start is not None:
-            self._register_start(call_id, name)
+            at_once(self._register_start(call_id, name))
 
     def unregister_tool(self, call_id: str) -> None:
         if self._register_end is not None:
-            self._register_end(call_id)
+            at_once(self._register_end(call_id))
 
     async def trigger_callbacks(self) -> None:
         """Announce that the turn is cancelled."""

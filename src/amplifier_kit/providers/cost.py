@@ -11,6 +11,7 @@ from typing import Any
 
 from amplifier_core import Usage
 from amplifier_kit.lenient_config import LenientConfig
+from amplifier_kit.mounting import contribute
 from amplifier_kit.types import Coordinator
 
 logger = logging.getLogger(__name__)
@@ -37,9 +38,7 @@ class CostTally:
 
     def contribute(self, coordinator: Coordinator, module_id: str) -> None:
         """Offer the sum under the module's id, where the coordinator has contribution channels."""
-        register = getattr(coordinator, "register_contributor", None)
-        if callable(register):
-            register("session.cost", module_id, self.contribution)
+        contribute(coordinator, "session.cost", module_id, self.contribution)
 
 
 @dataclass(frozen=True, slots=True)
