@@ -100,6 +100,18 @@ def test_a_model_on_this_machine_gets_a_profile(say: Say, model_server: str, mon
     assert say("profile", "compile", "local-server").code == 0
 
 
+def test_a_profile_for_a_model_on_this_machine_stays_as_its_user_changed_it(
+    say: Say, amplifier: Any, model_server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", model_server)
+    assert "stays as it is" not in say("init").out + say("init").out
+    file = amplifier.home / "config/profiles/local-server.md"
+    file.write_text(f"{file.read_text()}Mine.\n")
+
+    assert "stays as it is" in say("init").out
+    assert file.read_text().endswith("Mine.\n")
+
+
 def test_a_healthy_home_has_no_errors(say: Say) -> None:
     said = say("doctor")
 

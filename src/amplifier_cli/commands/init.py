@@ -133,6 +133,10 @@ async def _local_server() -> tuple[str, str] | None:
 
 def _with_local_server(home: Home, address: str, model: str) -> dict[str, str]:
     file = home.paths.own_profiles / "local-server.md"
-    replace_text(file, _LOCAL_PROFILE.format(address=address, model=model))
+    text = _LOCAL_PROFILE.format(address=address, model=model)
     write(f"{address} answers with the model {model}; {file} is a profile for it.")
+    if not file.exists():
+        replace_text(file, text)
+    elif file.read_text(encoding="utf-8") != text:  # it is the user's from then on
+        write("That file was there already and stays as it is: see that base_url and default_model in it are right.")
     return {"profile": "local/local-server"}
