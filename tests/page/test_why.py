@@ -57,7 +57,7 @@ def test_values_of_the_plan_name_the_file_and_line_that_set_them(page: Page, tol
     instruction = page.locator("[data-key=instruction]")
     instruction.locator("summary").click()
 
-    expect(instruction).to_contain_text("You work without a language model")
+    expect(instruction).to_contain_text("You work by fixed rules, without a language model")
     expect(instruction).to_contain_text("Instead of")
 
 
