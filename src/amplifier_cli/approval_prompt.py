@@ -16,7 +16,7 @@ Ask = Callable[[str], Awaitable[str]]
 Tell = Callable[[str], None]
 
 _USUAL = frozenset({"allow", "deny", "allow once", "allow always", "deny once", "deny always"})
-_NO_TERMINAL = "There is no terminal to ask at; amplifier run --yes answers yes to all questions"
+_NO_TERMINAL = "There is no terminal to ask on; amplifier run --yes answers yes to all questions"
 
 
 def yes_to_all() -> Approver:
@@ -100,7 +100,7 @@ def approver_for(*, yes: bool, how: How = "none") -> Approver:
         return no_terminal()
 
     async def ask(question: str) -> str:
-        notify("the agent waits for an answer", how, sys.stderr)
+        notify("the agent is waiting for an answer", how, sys.stderr)
         return await _ask(question)
 
     return TerminalApprover(ask, say)

@@ -25,7 +25,7 @@ def confirm(question: str, *, force: bool) -> None:
     if force:
         return
     if not sys.stdin.isatty():
-        raise UsageError(f"{question} There is no terminal to ask at", hint="add --force to skip the question")
+        raise UsageError(f"{question} There is no terminal to ask on", hint="add --force to skip the question")
     with interruptible():
         typer.confirm(question, abort=True)
 

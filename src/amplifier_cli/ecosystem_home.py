@@ -107,5 +107,5 @@ def _mapping(file: Path, parse: Any) -> dict[str, Any]:
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise UsageError(f"{file} cannot be read: {error}", hint="correct it; nothing was imported") from error
     if not isinstance(value, dict):
-        raise UsageError(f"{file} holds no mapping", hint="correct it; nothing was imported")
+        raise UsageError(f"{file} does not contain a mapping", hint="correct it; nothing was imported")
     return value

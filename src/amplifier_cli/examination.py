@@ -65,7 +65,7 @@ def _python() -> Finding:
 def _git() -> Finding:
     path = shutil.which("git")
     if path is None:
-        return Finding("git", "error", "git is not there", "install git: sources are fetched with it")
+        return Finding("git", "error", "git is not installed", "install git: sources are fetched with it")
     try:
         run = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=10, check=True)
     except (OSError, subprocess.SubprocessError) as error:
@@ -154,7 +154,10 @@ async def _shared_sessions(home: Home) -> AsyncIterator[Finding]:
         yield Finding("session", "error", error.message, error.hint)
         return
     for session_id in abandoned:
-        told, fix = f"{session_id} was left by a process that is gone", f"amplifier session repair {session_id}"
+        told, fix = (
+            f"{session_id} was left open by a process that no longer runs",
+            f"amplifier session repair {session_id}",
+        )
         yield Finding("session", "warning", told, fix, _repairing(home, session_id))
     yield Finding("session", "ok", f"{count} session{'' if count == 1 else 's'} in {home.settings.store}")
 
@@ -173,7 +176,7 @@ async def _session_files(home: Home) -> AsyncIterator[Finding]:
             yield Finding("session", "error", f"{session_id}: {told}", f"amplifier session delete {session_id}")
             continue
         if (gone := _gone_holder(directory)) is not None:
-            told = f"{session_id} was left by {gone}, which is gone"
+            told = f"{session_id} was left open by {gone}, which no longer runs"
             yield Finding(
                 "session", "warning", told, f"amplifier session repair {session_id}", _repairing(home, session_id)
             )

@@ -41,7 +41,7 @@ class Interrupts:
         """Do what the next Ctrl-C does."""
         self.count += 1
         if self.count == 1:
-            self._tell("stopping when the tools that run are done; Ctrl-C again stops at once")
+            self._tell("stopping once the running tools are done; Ctrl-C again stops at once")
             self._cancel(immediate=False)
         elif self.count == 2:
             self._tell("stopping now")

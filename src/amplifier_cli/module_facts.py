@@ -20,7 +20,7 @@ def find_facts(typed: str) -> ModuleFacts:
     if "/" in typed or typed.startswith("."):
         package = find_package(Path(typed)) if Path(typed).is_dir() else None
         if package is None:
-            raise UsageError(f"{typed} holds no module", hint="name the folder with its pyproject.toml")
+            raise UsageError(f"{typed} does not contain a module", hint="name the folder with its pyproject.toml")
         return read_facts(module_id_of(Path(typed)), package, None)
     known = {facts.module_id: facts for facts in installed_facts()}
     see = "amplifier module list shows them; ./NAME is a folder"

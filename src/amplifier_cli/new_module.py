@@ -41,7 +41,9 @@ def find_module_type(name: str, given: ModuleType | None) -> ModuleType:
     """
     told = next((each for each in MODULE_TYPES if each == type_from_prefix(name)), None)
     if given is None and told is None:
-        raise UsageError(f"{name!r} does not say what it is", hint=f"add --type: {', '.join(MODULE_TYPES)}")
+        raise UsageError(
+            f"{name!r} does not say what type of module it is", hint=f"add --type: {', '.join(MODULE_TYPES)}"
+        )
     if given is not None and told is not None and given != told:
         raise UsageError(f"{name!r} is the name of a {told}, not of a {given}", hint="choose another name or type")
     return given or told or "tool"
@@ -55,7 +57,7 @@ def module_id_for(name: str, module_type: ModuleType) -> str:
     """
     if not _NAME.fullmatch(name):
         raise UsageError(
-            f"a module cannot be called {name!r}", hint="use small letters, digits and hyphens, as in word-count"
+            f"a module cannot be called {name!r}", hint="use lower-case letters, digits and hyphens, as in word-count"
         )
     if type_from_prefix(name) == module_type:
         return name

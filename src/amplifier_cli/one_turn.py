@@ -63,7 +63,7 @@ def conclude(session: AttendedSession, done: dict[str, Any], bell_after: float, 
         ending = "" if done.get("status") == "completed" else f"{done.get('status')} · "
         write(styled(f"{ending}{summary(usage)} · session {short_id(session.session_id)}", "dim"))
         if (usage.get("seconds") or 0) >= bell_after > 0:
-            notify(f"the turn is {done.get('status')}", how, sys.stdout)
+            notify(f"the turn has ended: {done.get('status')}", how, sys.stdout)
 
 
 def _result(session: AttendedSession, done: dict[str, Any]) -> dict[str, Any]:

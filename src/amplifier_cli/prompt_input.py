@@ -67,7 +67,7 @@ def read_image(file: Path) -> dict[str, Any]:
     if not _IMAGES[media_type](data):
         raise UsageError(
             f"{file} is not {media_type}, though its name says so",
-            hint="give it the ending of what it is, or convert it",
+            hint="rename it to match its format, or convert it",
         )
     return image_block(data, media_type)
 

@@ -52,7 +52,7 @@ async def begun(home: Home, opening: Opening, tell: Callable[[str], None]) -> At
     for line in await described(home, session):
         tell(f"warning: {line}")
     for failure in session.record.load_warnings:
-        tell(f"warning: {failure.get('module_id')} is not there: {failure.get('error')}")
+        tell(f"warning: {failure.get('module_id')} is missing: {failure.get('error')}")
     if session.repaired:
         tell("note: the last turn was interrupted; the session has been repaired")
     return session
@@ -86,7 +86,7 @@ async def resumed(
             await session.close()
             raise
         told = ", ".join(str(value) for value in wanted.values())
-        say(f"warning: session {short_id(record.session_id)} asks {told} from now on")
+        say(f"warning: session {short_id(record.session_id)} uses {told} from now on")
     return session
 
 
@@ -101,7 +101,7 @@ def _given(flags: Mapping[str, Any] | None, plan: Path | None) -> dict[str, Any]
     if fixed:
         names = ", ".join(f"--{key.replace('_', '-')}" for key in fixed)
         raise UsageError(
-            f"{names} cannot be changed for a session that exists",
+            f"{names} cannot be changed for an existing session",
             hint="switch it to another profile with --profile, or start a new session",
         )
     return typed
@@ -115,7 +115,7 @@ async def _other_profile(home: Home, record: SessionRecord, typed: Mapping[str, 
     if profile == record.profile_name:
         return None
     before = record.profile_name or record.bundle or "a plan"
-    say(f"warning: session {short_id(record.session_id)} ran {before} and goes on with {profile}")
+    say(f"warning: session {short_id(record.session_id)} ran {before} and continues with {profile}")
     return profile
 
 

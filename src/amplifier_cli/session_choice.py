@@ -161,7 +161,9 @@ def read_plan_file(file: Path) -> dict[str, Any]:
     except (ValueError, yaml.YAMLError) as error:
         raise UsageError(f"{file} is neither JSON nor YAML: {yaml_problem(error)}", hint="correct that line") from error
     if not isinstance(plan, dict):
-        raise UsageError(f"{file} holds no mount plan", hint="a plan is a mapping; amplifier plan show prints one")
+        raise UsageError(
+            f"{file} does not contain a mount plan", hint="a plan is a mapping; amplifier plan show prints one"
+        )
     return plan
 
 
@@ -178,7 +180,7 @@ def _provider(values: AppConfig, home: Home, plan: Mapping[str, Any] | None) -> 
     """Return the module of the provider that is meant: the named one, else the first that has a key."""
     if plan is None:
         if values.provider is None:
-            raise UsageError("a model of a bundle needs its provider", hint="name it, for example -p anthropic")
+            raise UsageError("the model of a bundle needs a provider", hint="name it, for example -p anthropic")
         return provider_module_id(values.provider)
     if values.provider:
         return picked_provider(values.provider, plan)

@@ -181,7 +181,7 @@ def lost_with(session_id: str) -> Iterator[None]:
 
         if isinstance(error, DaemonLostError):
             short = short_id(session_id)
-            on = f'session {short} is stored, go on with it: amplifier run --resume {short} "…"'
+            on = f'session {short} is stored; continue it: amplifier run --resume {short} "…"'
             error.reword(error.message, hint=on)
         raise
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-_UNEXPECTED = "see what it is: amplifier --debug …, or command.log among the logs of the home"
+_UNEXPECTED = "for details: amplifier --debug …, or command.log in the logs of the home"
 
 
 def error_lines(error: Mapping[str, Any]) -> Iterator[str]:

@@ -67,7 +67,7 @@ class TurnView:
             ),
             "budget:warning": lambda event, data: self._note(event, f"80 % of {data.get('limit')} is used"),
             "orchestrator:steering_injected": lambda event, data: self._note(
-                event, "your words have reached the agent"
+                event, "the agent has received your message"
             ),
         }
 

@@ -18,7 +18,7 @@ def absolute_source(typed: str) -> str:
     """
     reference = parse_reference(typed)
     if isinstance(reference, NameReference) and Path(typed).exists():
-        raise UsageError(f"{typed!r} is a name, not a path", hint=f"write ./{typed} for what lies here")
+        raise UsageError(f"{typed!r} is a name, not a path", hint=f"write ./{typed} for a path here")
     if not isinstance(reference, FileReference):
         return typed
     path = str(Path(reference.path).expanduser().absolute())

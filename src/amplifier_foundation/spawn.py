@@ -180,7 +180,9 @@ class Delegation:
         directory = self._directory(session_id)
         metadata = load_metadata(directory)
         if "spawn" not in metadata:
-            raise FileNotFoundError(f"session {session_id!r} in {directory} was not spawned and cannot be resumed so")
+            raise FileNotFoundError(
+                f"session {session_id!r} in {directory} was not spawned, so it cannot be resumed this way"
+            )
         if metadata.get("format_version") != _FORMAT:
             raise BundleLoadError(
                 f"session {session_id!r} in {directory} has format {metadata.get('format_version')!r}, "

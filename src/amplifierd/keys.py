@@ -228,7 +228,7 @@ class Keys:
 
     def _close_to_others(self) -> None:
         if self._file.stat().st_mode & 0o077:
-            logger.warning("%s could be read by others; it is now for its owner alone", self._file)
+            logger.warning("%s could be read by others; now only its owner can", self._file)
             self._file.chmod(_PRIVATE)
 
     @contextmanager

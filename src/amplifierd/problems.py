@@ -34,7 +34,7 @@ class Problem:
 
 _KEY = "store another key: amplifier provider add {provider}; then try it: amplifier provider test {provider}"
 _NETWORK = "check the network and base_url, then try it: amplifier provider test {provider}"
-_ANOTHER = "try again later, or go on with another provider: amplifier run --resume last -p NAME"
+_ANOTHER = "try again later, or continue with another provider: amplifier run --resume last -p NAME"
 _MODELS = "see which models there are: amplifier provider models {provider}"
 _NO_PROVIDER = "store a key: amplifier provider add anthropic; without one: amplifier run --profile offline"
 
@@ -254,7 +254,7 @@ def public_document(error: BaseException) -> dict[str, Any]:
     if document["code"] != INTERNAL.code:
         return document
     del document["error_class"]
-    return {**document, "detail": "the daemon failed; its log says more"}
+    return {**document, "detail": "the daemon failed; see its log"}
 
 
 def interrupted_document(session_id: str) -> dict[str, Any]:

@@ -20,9 +20,7 @@ from .store_address import StoreAddress
 from .yaml_edits import edited, mapping_in, replace_text
 
 _LOCK_WAIT_S = 30.0
-_HEADING = (
-    "# Settings of the daemon. A line that begins with '# ' shows the default; to change it, take the '# ' away.\n"
-)
+_HEADING = "# Settings of the daemon. A line that begins with '# ' shows the default; to change it, remove the '# '.\n"
 
 
 def create_settings_file(file: Path) -> bool:

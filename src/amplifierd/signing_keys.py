@@ -126,7 +126,9 @@ class SigningKeys:
         except (OSError, ValueError, TypeError) as error:
             raise SettingsError(f"{self._private_file} cannot be read: {type(error).__name__}") from None
         if not isinstance(key, Ed25519PrivateKey):
-            raise SettingsError(f"{self._private_file} is not an Ed25519 key", hint="move it away; a new one is made")
+            raise SettingsError(
+                f"{self._private_file} is not an Ed25519 key", hint="move it away, and a new one is created"
+            )
         return key
 
     def _make_private_key(self) -> None:

@@ -55,7 +55,7 @@ class StoreAddress:
         if found.password == MASK:
             raise ValueError(f"the password is {MASK!r}, as it is shown; write the real one, or none")
         if not _SCHEMA.fullmatch(found.schema):
-            raise ValueError("the schema of a store is a name of small letters, digits and _")
+            raise ValueError("the schema of a store is a name of lower-case letters, digits and _")
         return found
 
     @property

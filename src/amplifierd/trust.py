@@ -119,4 +119,4 @@ def _too_wide(directory: Path) -> str:
         return f"{directory} is the root of the file system"
     if directory == home:
         return f"{directory} is your home directory"
-    return f"your home directory lies in {directory}" if home.is_relative_to(directory) else ""
+    return f"your home directory is inside {directory}" if home.is_relative_to(directory) else ""

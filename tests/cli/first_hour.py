@@ -119,7 +119,7 @@ MISTAKES = (
     Mistake(
         "The database of the sessions cannot be reached",
         ("session", "list"),
-        ("the sessions in postgresql://127.0.0.1:1/db cannot be reached: ", "fix: see that PostgreSQL runs there"),
+        ("the sessions in postgresql://127.0.0.1:1/db cannot be reached: ", "fix: check that PostgreSQL runs there"),
         1,
         file("HOME/config/daemon.yaml", "store: postgresql://127.0.0.1:1/db\n"),
     ),
@@ -278,7 +278,7 @@ MISTAKES = (
     Mistake(
         "A plan is not a plan",
         PLAN,
-        ("plan.json holds no mount plan", "fix: a plan is a mapping"),
+        ("plan.json does not contain a mount plan", "fix: a plan is a mapping"),
         make=file("WORK/plan.json", "[1, 2]"),
     ),
     Mistake(
@@ -297,7 +297,7 @@ MISTAKES = (
     Mistake(
         "A plan's tool does not exist",
         PLAN,
-        ("warning: tool-bsh is not there: ", "is not installed, and it has no source", "fix: correct its name"),
+        ("warning: tool-bsh is missing: ", "is not installed, and it has no source", "fix: correct its name"),
         0,
         plan(session=LOOP, providers=MOCK, tools=[{"module": "tool-bsh"}]),
     ),
@@ -311,7 +311,7 @@ MISTAKES = (
     Mistake(
         "An image is not one",
         ("run", "What is this?", "-f", "photo.png"),
-        ("photo.png is not image/png", "fix: give it the ending of what it is"),
+        ("photo.png is not image/png", "fix: rename it to match its format"),
         make=file("WORK/photo.png", "not an image"),
     ),
     Mistake(

@@ -44,7 +44,7 @@ def test_tool_calls_and_thoughts_expand_and_the_context_is_compacted(amplifier: 
     terminal.expect("file_path: long.txt")
     terminal.expect("line 399 of a long file")
     terminal.type("/expand 9")
-    terminal.expect("there are 1 to 2")
+    terminal.expect("they go from 1 to 2")
     terminal.type("Again")
     terminal.expect("Read before.")
     terminal.expect("tokens")
@@ -130,10 +130,10 @@ def test_a_person_is_called_when_a_long_turn_ends_and_when_the_agent_waits(ampli
     amplifier.variables |= {"DISPLAY": "", "WAYLAND_DISPLAY": "", "TERM_PROGRAM": ""}
     terminal = chat(amplifier, [call("bash", command="touch one"), "Done."], guarded=True)
     terminal.type("Begin")
-    terminal.expect("\x1b]777;notify;amplifier;the agent waits for an answer\x1b\\\x07")
+    terminal.expect("\x1b]777;notify;amplifier;the agent is waiting for an answer\x1b\\\x07")
     terminal.expect("[n]o, or: n REASON >")
     terminal.type("y")
-    terminal.expect("\x1b]777;notify;amplifier;the turn is completed\x1b\\\x07")
+    terminal.expect("\x1b]777;notify;amplifier;the turn has ended: completed\x1b\\\x07")
     terminal.press(CTRL_D)
 
     assert terminal.end() == 0

@@ -91,7 +91,7 @@ def test_a_session_goes_on_in_the_daemon_whoever_began_it(amplifier: Any) -> Non
 
     assert (again["session_id"], again["turn"], again["status"]) == (began["session_id"], 2, "completed")
     assert (json.loads(other.stdout)["model"], json.loads(other.stdout)["turn"]) == ("other", 3)
-    assert "asks other from now on" in other.stderr
+    assert "uses other from now on" in other.stderr
     wrong = amplifier("run", "--daemon", "--resume", began["session_id"], "-p", "nowhere", "four")
     assert (wrong.returncode, "fix: it has provider-mock" in wrong.stderr) == (2, True)
 

@@ -51,7 +51,7 @@ def test_a_daemon_that_ends_and_comes_back_is_told_and_the_chat_goes_on(
             background.stop(Paths.from_environment(home, {}))  # asked twice, it does not wait for the turn
             terminal.expect("cancelled")
         with served_home(home):
-            terminal.expect("the daemon was restarted; the session goes on")
+            terminal.expect("the daemon was restarted; the session continues")
             if is_killed:
                 terminal.expect("failed")
             terminal.type("Go on")

@@ -80,11 +80,11 @@ def test_a_broken_module_is_told_apart_from_none(say: Say, amplifier: Any) -> No
         (["new", "thing"], ["--type", "orchestrator"]),
         (["new", "tool-x", "--type", "hook"], ["is the name of a tool"]),
         (["new", "../evil", "--type", "tool"], ["cannot be called '../evil'"]),
-        (["new", "X Y", "--type", "tool"], ["small letters"]),
+        (["new", "X Y", "--type", "tool"], ["lower-case letters"]),
         (["new", "taken", "--type", "tool"], ["exists already"]),
         (["validate", "./nothing"], ["./nothing does not exist"]),
         (["show", "tool-bahs"], ["did you mean tool-bash"]),
-        (["show", "./taken"], ["holds no module"]),
+        (["show", "./taken"], ["does not contain a module"]),
         (["validate", "./taken", "--type", "thing"], ["orchestrator"]),
     ],
 )

@@ -133,7 +133,7 @@ def test_a_module_outside_of_the_projects_folder_is_not_loaded(overlaid: Any, sa
 
     said = say("run", "--profile", "offline", "read notes.md")
 
-    assert "hooks-note is not there" in said.err
+    assert "hooks-note is missing" in said.err
     assert not (overlaid.work / "noted.txt").exists()
 
 

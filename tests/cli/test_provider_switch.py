@@ -51,7 +51,7 @@ def test_a_switch_on_resume_is_told_and_never_ends_the_session(amplifier: Any) -
         second, told = run("--resume", "last", "-p", "openai", "And in Spanish?")
         assert (second["session_id"], second["turn"], second["response"]) == (first["session_id"], 2, "Leche.")
         assert "warning: session" in told
-        assert "asks openai from now on" in told
+        assert "uses openai from now on" in told
         assert "buy milk" in json.dumps(openai.sent())
 
         openai.script(RESPONSES, failed(401, "invalid_api_key", "Incorrect API key provided"))
@@ -62,7 +62,7 @@ def test_a_switch_on_resume_is_told_and_never_ends_the_session(amplifier: Any) -
         last, told = run("--resume", "last", "-p", "anthropic", "Once more")
 
     assert (last["turn"], last["response"]) == (4, "Milk, as I said.")
-    assert "asks anthropic from now on" in told
+    assert "uses anthropic from now on" in told
     assert "Leche." in json.dumps(anthropic.bodies[-1])
 
 

@@ -116,8 +116,8 @@ def test_a_session_goes_on_and_a_switch_of_its_profile_is_told(say: Say) -> None
 
     assert (again["session_id"], again["turn"]) == (first["session_id"], 2)
     assert (fixed.code, "--bundle cannot be changed" in fixed.err) == (2, True)
-    assert ("asks other from now on" in asked.err, answer(asked)["model"]) == (True, "other")
-    assert "ran foundation/offline and goes on with foundation/base" in switched.err
+    assert ("uses other from now on" in asked.err, answer(asked)["model"]) == (True, "other")
+    assert "ran foundation/offline and continues with foundation/base" in switched.err
     assert answer(say("run", "--resume", "last", "--profile", "offline", "-o", "json", "List files"))["turn"] == 4
 
 
@@ -208,7 +208,7 @@ def test_ctrl_c_once_lets_the_tool_finish_and_the_session_goes_on(amplifier: Any
     out, err = process.communicate(timeout=30)
 
     assert (process.returncode, (amplifier.work / "finished").exists()) == (130, True)
-    assert "stopping when the tools that run are done" in err
+    assert "stopping once the running tools are done" in err
     assert json.loads(out.splitlines()[-1])["data"]["status"] == "cancelled"
     again = amplifier("run", "--resume", "last", "-o", "json", "Go on")
     assert json.loads(again.stdout)["status"] == "completed"

@@ -76,7 +76,7 @@ def test_symlinks_are_resolved_on_both_sides(home: Home, project: Path, tmp_path
 
 @pytest.mark.parametrize(
     ("directory", "reason"),
-    [("/", "root of the file system"), ("~", "your home directory"), ("~/..", "your home directory lies in")],
+    [("/", "root of the file system"), ("~", "your home directory"), ("~/..", "your home directory is inside")],
 )
 def test_the_home_directory_the_root_and_what_lies_between_cannot_be_trusted_nor_snapshotted(
     home: Home, tmp_path: Path, directory: str, reason: str

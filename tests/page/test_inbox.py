@@ -21,7 +21,7 @@ def test_questions_of_two_sessions_are_answered_and_go(page: Page, daemon: PageD
     no = daemon.session(writing("denied.txt"), "Not written.", name="Asks second", **GUARDED)
     visit(page, "/app/")
     page.get_by_role("link", name="Inbox").click()
-    expect(page.get_by_text("Nothing waits for you")).to_be_visible()
+    expect(page.get_by_text("Nothing is waiting for you")).to_be_visible()
 
     daemon.begin(yes, "write")
     first = page.get_by_role("listitem").filter(has_text="Asks first").filter(has_text="allowed.txt")
@@ -41,7 +41,7 @@ def test_questions_of_two_sessions_are_answered_and_go(page: Page, daemon: PageD
     expect(page.get_by_role("link", name="Made while somebody writes")).to_be_visible()
     expect(reason).to_be_focused()
     page.keyboard.press("Enter")
-    expect(page.get_by_text("Nothing waits for you")).to_be_visible()
+    expect(page.get_by_text("Nothing is waiting for you")).to_be_visible()
 
     visit(page, f"/app/sessions/{no}")
     expect(page.get_by_text("Not written.")).to_be_visible()
@@ -63,5 +63,5 @@ def test_questions_are_reached_and_answered_with_keys_alone(page: Page, daemon: 
     expect(page.locator("view-inbox button:focus")).to_have_count(1)
     page.keyboard.press("Enter")
 
-    expect(page.get_by_text("Nothing waits for you")).to_be_visible()
+    expect(page.get_by_text("Nothing is waiting for you")).to_be_visible()
     assert (daemon.directory / "keys.txt").exists()

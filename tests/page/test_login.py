@@ -49,6 +49,6 @@ def test_a_wrong_token_and_a_used_link_log_nobody_in(
     stranger.request.get(link)
     stranger.context.clear_cookies()
     stranger.goto(link)
-    expect(stranger.get_by_role("heading")).to_have_text("This login link does not work any more")
+    expect(stranger.get_by_role("heading")).to_have_text("This login link no longer works")
     expect(stranger.get_by_text("amplifier daemon open")).to_be_visible()
     assert stranger.context.cookies() == []

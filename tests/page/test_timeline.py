@@ -169,7 +169,7 @@ def test_cost_and_tokens_are_plotted_and_told_as_a_table(page: Page, busy: str) 
 def test_a_running_turn_is_drawn_while_it_runs(page: Page, daemon: PageDaemon) -> None:
     session_id = daemon.session({"text": "Late.", "latency_ms": 60_000})
     visit(page, f"/app/sessions/{session_id}/timeline")
-    expect(page.get_by_role("heading", name="Nothing happened yet")).to_be_visible()
+    expect(page.get_by_role("heading", name="Nothing has happened yet")).to_be_visible()
 
     daemon.begin(session_id, "Take your time")
     page.get_by_role("button", name="Turn 1").click()

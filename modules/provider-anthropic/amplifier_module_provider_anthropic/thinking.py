@@ -67,7 +67,7 @@ def plan_thinking(asked: ThinkingRequest, facts: ModelFacts, settings: Anthropic
     is_wanted = bool(explicit) if explicit is not None else asked.effort is not None
     if facts.thinking == "none":
         if is_wanted:
-            logger.info("%s cannot think; that it should is ignored", asked.options.model)
+            logger.info("%s cannot think; the request to think is ignored", asked.options.model)
         return plain
     if facts.can_disable_thinking and explicit is not None and not explicit:
         return plain

@@ -13,7 +13,7 @@ def note_lost(asked: PendingRequest, kinds: Iterable[str]) -> None:
     """Tell what kinds of blocks were replaced by a text."""
     for kind in sorted(kinds):
         what = "images" if kind == "image" else f"blocks of type {kind}"
-        asked.shortfalls.add(what, f"a text stands for the {kind}", f"the model or the API cannot take the {kind}")
+        asked.shortfalls.add(what, f"a text replaces the {kind}", f"the model or the API does not accept the {kind}")
 
 
 def output_cap(asked: PendingRequest, settings: OpenAISettings) -> int | None:

@@ -86,7 +86,7 @@ def _problem(command: str) -> str:
     except UnicodeEncodeError:
         return "is not valid text"
     if "\0" in command:
-        return "holds a NUL character"
+        return "contains a NUL character"
     return f"has {size} bytes, more than {_MAX_COMMAND_BYTES}" if size > _MAX_COMMAND_BYTES else ""
 
 

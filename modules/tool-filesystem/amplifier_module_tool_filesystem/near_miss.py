@@ -23,7 +23,7 @@ def hint_for(wanted: str, text: str) -> str:
         return "old_string has the line numbers that read_file shows; leave them out."
     looked_at = text[:_MAX_CHARS]
     if line := _line_with_other_space(wanted, looked_at):
-        return f"Line {line} has the same words with other white space; copy them exactly."
+        return f"Line {line} has the same words with different white space; copy them exactly."
     return _nearest_line(wanted, looked_at)
 
 
@@ -46,7 +46,7 @@ def _nearest_line(wanted: str, text: str) -> str:
     first = next((line.strip() for line in wanted.splitlines() if line.strip()), "")[:_MAX_LINE_CHARS]
     lines = [line.strip()[:_MAX_LINE_CHARS] for line in text.split("\n")]
     if first in lines:
-        return f"Line {lines.index(first) + 1} is as the first line of old_string; what follows it differs."
+        return f"Line {lines.index(first) + 1} matches the first line of old_string, but what follows it differs."
     deadline = time.monotonic() + _MAX_SECONDS
     best, number = _ALIKE, 0
     comparison = SequenceMatcher(b=first, autojunk=False)

@@ -179,10 +179,10 @@ class _Reader:
         if not isinstance(command, str):
             raise self._error("command", f"it is a {type(command).__name__}", "a string")
         if not command.strip() or "\0" in command:
-            raise self._error("command", "it is empty or holds a NUL character", "a program")
+            raise self._error("command", "it is empty or contains a NUL character", "a program")
         args = self._strings("args") or ()
         if any("\0" in argument for argument in args):
-            raise self._error("args", "one holds a NUL character", "a list of strings")
+            raise self._error("args", "one contains a NUL character", "a list of strings")
         env_inherit = self._strings("env_inherit") or ()
         if "*" in env_inherit:
             logger.warning("%s: 'env_inherit' gives the server the whole environment of the host", _place(self._name))
@@ -277,7 +277,7 @@ def _place(name: Any) -> str:
 
 def _url_problem(url: str, scheme: str, host: str | None, authority: str, port: int | None) -> str:
     if scheme not in ("http", "https"):
-        return "its scheme is another"
+        return "it has another scheme"
     if not host or port == 0:
         return "it has no host"
     if "@" in authority:

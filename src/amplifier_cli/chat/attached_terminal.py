@@ -99,7 +99,7 @@ class Attached:
         if text.strip() == "/cancel":
             self._cancels += 1
             await self._session.cancel(immediate=self._cancels > 1)
-            self._page.line(styled("stopping when the tools that run are done; /cancel again stops at once", "yellow"))
+            self._page.line(styled("stopping once the running tools are done; /cancel again stops at once", "yellow"))
         elif text.startswith(QUEUED) or not self._is_busy:
             await self._session.submit(text.removeprefix(QUEUED).strip(), queue=True)
         else:

@@ -187,7 +187,7 @@ class Chat:
     def _put(self, question: str) -> None:
         self._input.question = question
         if question:
-            self._notify("the agent waits for an answer")
+            self._notify("the agent is waiting for an answer")
         self._redraw()
 
     def _interrupt(self) -> bool:
@@ -197,9 +197,7 @@ class Chat:
             self.page.line(styled("Ctrl-D or /quit ends the chat", "dim"))
             return False
         self._hits += 1
-        told = (
-            "stopping when the tools that run are done; Ctrl-C again stops at once" if self._hits == 1 else "stopping"
-        )
+        told = "stopping once the running tools are done; Ctrl-C again stops at once" if self._hits == 1 else "stopping"
         self.page.line(styled(told, "yellow"))
         self.in_background(self.session.cancel(immediate=self._hits > 1))
         return True
@@ -250,7 +248,7 @@ class Chat:
             self.page.line(line)
         usage = done.get("usage") or {}
         if (usage.get("seconds") or 0) >= self.config.values.bell_after > 0:
-            self._notify(f"the turn is {done.get('status')}")
+            self._notify(f"the turn has ended: {done.get('status')}")
 
     def tell(self, error: AmplifierError) -> None:
         self.page.line(styled(f"error: {error.message}", "red"))
@@ -295,7 +293,7 @@ class Chat:
     def expand(self, number: int) -> None:
         """Show a line in full, by its number."""
         detail = self.details.find(number)
-        self.page.line(str(detail) if detail is not None else styled("nothing of that number is kept", "dim"))
+        self.page.line(str(detail) if detail is not None else styled("nothing with that number is kept", "dim"))
 
     def _notify(self, text: str) -> None:
         notify(text, self.config.values.notify, sys.stdout)

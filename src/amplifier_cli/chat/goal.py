@@ -59,7 +59,7 @@ async def pursue(
     for turn in range(1, goal.max_turns + 1):
         result = await execute(prompt)
         if result.status != "completed":
-            tell(f"goal: the turn was {result.status}, so work on it ends")
+            tell(f"goal: the turn was {result.status}, so the goal is given up")
             return False
         cost += float(result.usage.get("cost_usd") or 0)
         code, output = await _check(goal.check, working_dir)
@@ -70,7 +70,9 @@ async def pursue(
             tell(f"goal: not reached, and ${goal.max_cost:g} is spent")
             return False
         tell(f"goal: {goal.check} failed with {code} after turn {turn} of {goal.max_turns}")
-        prompt = f"`{goal.check}` exited with {code}:\n\n{output[-_MOST_OUTPUT:]}\n\nGo on with the goal: {goal.text}"
+        prompt = (
+            f"`{goal.check}` exited with {code}:\n\n{output[-_MOST_OUTPUT:]}\n\nContinue with the goal: {goal.text}"
+        )
     tell(f"goal: not reached within {goal.max_turns} turns")
     return False
 

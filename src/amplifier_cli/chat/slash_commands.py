@@ -75,7 +75,7 @@ async def _status(chat: Chat, arguments: str) -> None:
     chat.page.line(f"  session {chat.short_id}{f' ({record.name})' if record.name else ''} in {record.working_dir}")
     chat.page.line(f"  agent {agent}, model {record.model or 'none yet'}, {record.turn_count} turns")
     for warning in record.load_warnings:
-        chat.page.line(styled(f"  {warning.get('module_id')} is not there: {warning.get('error')}", "yellow"))
+        chat.page.line(styled(f"  {warning.get('module_id')} is missing: {warning.get('error')}", "yellow"))
 
 
 async def _tools(chat: Chat, arguments: str) -> None:
@@ -117,7 +117,7 @@ async def _effort(chat: Chat, arguments: str) -> None:
 async def _context(chat: Chat, arguments: str) -> None:
     parts = await chat.session.last_request()
     if not parts:
-        chat.page.line("  no request was sent yet")
+        chat.page.line("  no request has been sent yet")
         return
     filled: dict[str, int] = {}
     for part in parts:
@@ -131,14 +131,14 @@ async def _context(chat: Chat, arguments: str) -> None:
 
 async def _compact(chat: Chat, arguments: str) -> None:
     if chat.is_busy:
-        raise UsageError("the agent is at work", hint="/compact when the turn has ended; Ctrl-C ends it")
+        raise UsageError("the agent is working", hint="/compact when the turn has ended; Ctrl-C ends it")
     chat.page.line(f"  {await chat.session.compact()}")
 
 
 async def _expand(chat: Chat, arguments: str) -> None:
     number = arguments.removeprefix("·") or str(chat.details.last)
     if not number.isdecimal() or chat.details.find(int(number)) is None:
-        kept = f"there are 1 to {chat.details.last}" if chat.details.last else "no tool was used yet"
+        kept = f"they go from 1 to {chat.details.last}" if chat.details.last else "no tool has been used yet"
         raise UsageError(f"there is no line {number!r} to expand", hint=kept)
     chat.expand(int(number))
 

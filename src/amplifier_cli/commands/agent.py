@@ -44,7 +44,7 @@ def list_agents(
             write_json([*agents.values()])
             return
         rows = [(name, agent["description"]) for name, agent in agents.items()]
-        write_table(("AGENT", "FOR"), rows, empty=f"{chosen.name} has no agent")
+        write_table(("AGENT", "FOR"), rows, empty=f"{chosen.name} has no agents")
 
     in_home(ctx, work)
 

@@ -58,7 +58,9 @@ def list_bundles(
             return
         rows = [(state.name, state.version, ago(_moment(state.loaded_at)), state.to_dict()["uri"]) for state in found]
         write_table(
-            ("BUNDLE", "VERSION", "LOADED", "SOURCE"), rows, empty="There is no bundle yet: amplifier bundle add SOURCE"
+            ("BUNDLE", "VERSION", "LOADED", "SOURCE"),
+            rows,
+            empty="There are no bundles yet: amplifier bundle add SOURCE",
         )
 
     in_home(ctx, work)
@@ -107,7 +109,7 @@ def add(
             known = registry.find(name)
             if known is not None and known != place:
                 raise UsageError(
-                    f"there is a bundle {name!r} already, from {known}", hint=f"amplifier bundle remove {name}"
+                    f"there is already a bundle {name!r}, from {known}", hint=f"amplifier bundle remove {name}"
                 )
             registry.register(name, place)
         loaded = await registry.load(name or place)

@@ -68,7 +68,7 @@ def show(ctx: typer.Context, collection: CollectionArgument, as_json: Json = Fal
         write_fields({**held, "scenario tools": beside.scenario_tools, **beside.metadata})
         rows = [(f"{found.identifier}/{each.name}", each.version, each.status, each.path) for each in found.profiles]
         write()
-        write_table(("PROFILE", "VERSION", "STATUS", "FILE"), rows, empty="It has no profile")
+        write_table(("PROFILE", "VERSION", "STATUS", "FILE"), rows, empty="It has no profiles")
 
     in_home(ctx, work)
 

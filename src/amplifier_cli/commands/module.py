@@ -50,7 +50,7 @@ def list_modules(
             write_json([{**asdict(each), "summary": each.summary} for each in found])
             return
         rows = [(each.module_id, each.module_type, each.version, each.summary) for each in found]
-        write_table(("MODULE", "TYPE", "VERSION", "FOR"), rows, empty="No module is installed")
+        write_table(("MODULE", "TYPE", "VERSION", "FOR"), rows, empty="No modules are installed")
         return
 
     async def work(home: Home) -> None:

@@ -41,7 +41,7 @@ profile:
   extends: {extends}
   schema_version: 2
 
-# What is written here is laid over what the profile extends. For example:
+# What you write here is laid over what the profile extends. For example:
 #
 # tools:
 # - module: tool-bash

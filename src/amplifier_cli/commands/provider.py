@@ -121,7 +121,7 @@ def models(ctx: typer.Context, provider: ProviderArgument, as_json: Json = False
             write_json(found)
             return
         rows = [(each.get("id"), each.get("context_window"), each.get("max_output_tokens")) for each in found]
-        write_table(("MODEL", "WINDOW", "MOST OUTPUT"), rows, empty="It names no models")
+        write_table(("MODEL", "WINDOW", "MOST OUTPUT"), rows, empty="It lists no models")
 
     in_home(ctx, work)
 

@@ -81,7 +81,7 @@ def _list_deleted(ctx: typer.Context, limit: int, *, agents: bool, as_json: bool
             )
             for one in shown
         ]
-        write_table(("ID", "DELETED", "TURNS", "AGENT", "NAME"), rows, empty="There is no deleted session")
+        write_table(("ID", "DELETED", "TURNS", "AGENT", "NAME"), rows, empty="There are no deleted sessions")
         _write_rest(len(shown), len(found))
 
     in_home(ctx, work)

@@ -123,7 +123,7 @@ def _write_cache(found: tuple[tuple[CachedSource, bool], ...], *, as_json: bool)
         write_json([{**each.to_dict(), "is_used": is_used} for each, is_used in found])
         return
     rows = [(each.kind, each.version[:12], _size(each.bytes), is_used, each.source) for each, is_used in found]
-    write_table(("KIND", "VERSION", "SIZE", "USED", "SOURCE"), rows, empty="Nothing was fetched yet")
+    write_table(("KIND", "VERSION", "SIZE", "USED", "SOURCE"), rows, empty="Nothing has been fetched yet")
 
 
 def _kind(reference: object) -> str:

@@ -60,7 +60,7 @@ def list_tools(
         write_json([asdict(tool) for tool in found])
         return
     rows = [(tool.name, _first_sentence(tool.description)) for tool in found]
-    write_table(("TOOL", "FOR"), rows, empty="There is no tool")
+    write_table(("TOOL", "FOR"), rows, empty="There are no tools")
 
 
 @app.command(epilog=examples("amplifier tool info read_file", "amplifier tool info bash --profile coding --json"))

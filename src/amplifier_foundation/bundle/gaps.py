@@ -27,7 +27,7 @@ def find_misspelled(data: Mapping[str, Any], known: Collection[str] = SECTIONS) 
 
     for key in unknown:
         if close := get_close_matches(key.lower(), known, n=1, cutoff=0.8):
-            yield f"section {key!r} means nothing; did you mean {close[0]!r}?"
+            yield f"section {key!r} has no effect; did you mean {close[0]!r}?"
 
 
 def find_gaps(bundle: Bundle, *, is_complete: bool) -> list[str]:

@@ -76,7 +76,7 @@ class BundleModuleResolver:
         if reason is not None:
             raise ModuleNotFound(
                 f"Module '{module_id}' cannot be activated from {hint!r}, as before: {reason}\n"
-                "  fix: put that right and prepare the bundle again"
+                "  fix: correct that and prepare the bundle again"
             )
         message = f"Module '{module_id}' cannot be activated from {hint!r}"
         with raised_as(lambda error: ModuleNotFound(f"{message}: {error}")):

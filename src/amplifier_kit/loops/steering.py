@@ -31,7 +31,7 @@ class SteeringQueue:
             raise ValueError("a steering message must be a non-empty string")
         with self._lock:
             if len(self._messages) >= self._maxsize:
-                raise SteeringQueueFull(f"{self._maxsize} messages are waiting already")
+                raise SteeringQueueFull(f"{self._maxsize} messages are already waiting")
             self._messages.append(message)
 
     def drain(self) -> list[str]:

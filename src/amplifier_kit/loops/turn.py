@@ -363,7 +363,7 @@ class Turn:
         try:
             reply = await self.exchange(is_last=True)
         except Exception:
-            logger.exception("no summary could be had at the end of the allowed rounds")
+            logger.exception("no summary could be obtained at the end of the allowed rounds")
             return
         if reply is not None and reply.text:
             await self.deliver(Reply(reply.response, reply.text))

@@ -84,7 +84,7 @@ def unpack(archive: Path, target: Path, expected: Measured, *, ref: str, stop: S
     except (FileExistsError, NotADirectoryError, IsADirectoryError) as error:
         raise _failure(ref, f"it names {Path(error.filename).name!r} twice", "integrity") from error
     if Measured(source.digest.hexdigest(), source.size) != expected:
-        raise _failure(ref, "it is damaged: its hash is another", "integrity")
+        raise _failure(ref, "it is damaged: its hash is different", "integrity")
 
 
 def _pack(directory: Path, file: Any, stop: Stop) -> None:

@@ -325,7 +325,7 @@ class Compilation:
         changed = ["/".join(key) for key, entry in lock.resources() if not _is_same_resource(entry, before.get(key))]
         raise ProfileCompilationError(
             f"build {self._only} of profile {self._profile_id} cannot be made here: {', '.join(changed)} "
-            f"would be other than locked, which makes build {lock.build_id}",
+            f"would differ from the lock, which makes build {lock.build_id}",
             code="frozen",
             problems=changed,
         )

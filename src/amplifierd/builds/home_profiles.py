@@ -228,7 +228,7 @@ class Profiles(ProfileReading):
                     return await self._compile_locked(merged, roots, force=force, frozen=frozen, refresh=refresh)
             # The profile changed meanwhile. Its collections must be ready before its lock is taken.
             roots = await self._roots(await asyncio.to_thread(self._valid, profile_id))
-        raise ProfileCompilationError(f"Profile {profile_id} changes all the time", code="unsettled")
+        raise ProfileCompilationError(f"Profile {profile_id} keeps changing while it is compiled", code="unsettled")
 
     async def _find_seen(self, profile_id: ProfileId) -> Build | None:
         """Return the build that the last look found to be fresh, if nothing was touched since."""
@@ -378,11 +378,11 @@ def _told(error: AmplifierError | OSError) -> str:
 def _unavailable(profile_id: ProfileId, build_id: str, tried: Sequence[str]) -> ProfileCompilationError:
     text = "".join(f"\n  {line}" for line in tried)
     return ProfileCompilationError(
-        f"Build {build_id} of profile {profile_id} cannot be had on this machine:{text}",
+        f"Build {build_id} of profile {profile_id} is not available on this machine:{text}",
         code=UNAVAILABLE,
         problems=tried,
-        hint=f"publish it where it is: amplifier profile publish {profile_id} --build {build_id}; "
-        f"or go on with the newest build: amplifier run --resume SESSION --profile {profile_id}",
+        hint=f"publish it from a machine that has it: amplifier profile publish {profile_id} --build {build_id}; "
+        f"or continue with the newest build: amplifier run --resume SESSION --profile {profile_id}",
     )
 
 

@@ -141,7 +141,7 @@ def parse_lock(data: Any, where: str) -> ProfileLock:
         lock = ProfileLock(data if version == VERSION else _from_version_0(data), version)
         _check(lock)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise LockUnusableError("lock-corrupt", f"{where} lacks what a lock has: {error!r}") from error
+        raise LockUnusableError("lock-corrupt", f"{where} is incomplete: {error!r}") from error
     return lock
 
 

@@ -40,7 +40,7 @@ def _check_same(merged: MergedProfile, lock: ProfileLock) -> None:
         told = f"it was made for Python {made_for[0]} on {made_for[1]}, and this is Python {here[0]} on {here[1]}"
         raise _refused(merged, lock, told)
     if compute_build_id(merged, lock.resources()) != lock.build_id:
-        raise _refused(merged, lock, "the profile, one that it extends or its overlay says something else here")
+        raise _refused(merged, lock, "the profile, one that it extends or its overlay is different here")
 
 
 def _refused(merged: MergedProfile, lock: ProfileLock, why: str) -> ProfileCompilationError:

@@ -63,7 +63,7 @@ class BuildSupply:
         """
         if self._depot is None:
             raise ProfileCompilationError(
-                "there is no place that builds are kept at for other machines",
+                "no place to publish builds is set",
                 code=UNAVAILABLE,
                 hint="name one with the setting builds.url, for example s3://bucket/builds or file:///mnt/builds",
             )

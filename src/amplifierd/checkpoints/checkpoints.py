@@ -216,7 +216,7 @@ class Checkpoints:
                 return UndoResult(False, (), plan.foreign, (), None, None)
             if plan.unkept:
                 raise CheckpointError(
-                    f"cannot undo: {', '.join(map(repr, plan.unkept))} would be lost, no checkpoint keeps it",
+                    f"cannot undo: {', '.join(map(repr, plan.unkept))} would be lost, because no checkpoint has it",
                     hint="move it out of the way, then undo again",
                 )
             first = begun or self._record(observation, before.turn, "before undo", started_s)

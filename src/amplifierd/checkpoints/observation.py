@@ -21,7 +21,7 @@ from .stat_cache import CachedFile, StatCache, is_settled, signature
 from .tree_walk import Sighting, walk
 
 _SMALL = 1024 * 1024  # bytes of a file that is read in one piece
-_ATTEMPTS = 3  # at a file that gets shorter while it is read
+_ATTEMPTS = 3  # at a file that got shorter while it was read
 
 
 @dataclass(frozen=True)
@@ -252,7 +252,7 @@ class _Reading:
                 with suppress(ShorterThanAnnounced):
                     oid = self._store(file, status.st_size)
                     return _cached(status, now_ns, Entry("file", permissions(status), oid, status.st_size))
-        raise BlockingIOError(f"{name} gets shorter while it is read")
+        raise BlockingIOError(f"{name} got shorter while it was read")
 
     def _store(self, file: IO[bytes], size: int) -> str:
         if size > _SMALL:
@@ -272,4 +272,4 @@ class _Reading:
         self._stop.check()
         if self._has_deadline and time.monotonic() > self._deadline_s:
             limit = f"{self._bounds.timeout_seconds:g} s (checkpoints.timeout_seconds)"
-            raise BeyondBounds(f"looking at the files took longer than {limit}")
+            raise BeyondBounds(f"reading the files took longer than {limit}")

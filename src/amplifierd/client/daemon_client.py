@@ -93,14 +93,14 @@ class DaemonClient:
             if self.is_alive():
                 return True
             if self._waiting_until is None:  # whoever finds it gone later waits no longer than the first
-                self.tell("the daemon has ended; it is waited for")
+                self.tell("the daemon has ended; waiting for it")
                 self._waiting_until = time.monotonic() + self.patience_s
             if self._home is None or (running := await _successor(self._home, self._waiting_until)) is None:
                 return False
             before, self._waiting_until = self._http, None
             self._connect(running.url, _token(self._home), **_way_to(running, self._home))
             await before.aclose()  # by now nothing is sent with it
-        self.tell("the daemon was restarted; the session goes on")
+        self.tell("the daemon was restarted; the session continues")
         for work in tuple(self.after_restart):
             await work()
         return True
@@ -146,7 +146,7 @@ class DaemonClient:
             except again_after as error:
                 await attempts.pause_after(error)
             except httpx2.TransportError as error:
-                hint = "see whether it was done, then try again"
+                hint = "check whether it was done, then try again"
                 raise DaemonLostError(f"the answer to {method} {path} was lost: {error}", hint=hint) from error
 
     async def events(self, path: str, *, after: int | None = None, **parameters: Any) -> AsyncGenerator[Event, None]:

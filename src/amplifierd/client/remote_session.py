@@ -141,8 +141,8 @@ class RemoteSession:
                 is_own = event.get("correlation_id") == accepted["correlation_id"]
                 is_begun = is_begun or (is_own and event["event"] != STATUS)
                 if not is_begun and accepted["status"] == "queued" and self._is_at_rest(event):
-                    hint = "say it again, or look for it in the queue"
-                    raise PromptRemovedError(f"this was not said: {prompt}", hint=hint)
+                    hint = "send it again, or look for it in the queue"
+                    raise PromptRemovedError(f"this was not sent: {prompt}", hint=hint)
                 is_over = is_own and event["event"] == "execution:done" and event["session_id"] == self.session_id
                 if not is_begun or (event.get("sequence") is None and not is_over):
                     continue

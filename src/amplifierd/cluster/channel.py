@@ -75,7 +75,7 @@ class Greeting:
         if not hmac.compare_digest(expected, welcome.proof):
             raise MemberUntrustedError(
                 f"the server at the address of member {hello.receiver} does not know the cluster's token",
-                hint="see that cluster.address and cluster.token are right on every machine",
+                hint="make sure that cluster.address and the cluster token are correct on every machine",
             )
         return Channel(welcome.channel_id, hello.receiver, _key(self._token, hello, welcome))
 
@@ -146,7 +146,7 @@ class Channels:
         """
         expected = _seal(self._token, "hello", hello.sender, hello.receiver, hello.nonce)
         if not hmac.compare_digest(expected, hello.proof) or hello.receiver != self._member_id:
-            raise UnauthorizedError("the cluster's token is not known to who asks, or another member is meant")
+            raise UnauthorizedError("the caller does not know the cluster's token, or meant another member")
         channel_id, nonce = secrets.token_hex(16), secrets.token_hex(32)
         unsealed = Welcome(channel_id, nonce, "")
         self._open[channel_id] = _Incoming(hello.sender, _key(self._token, hello, unsealed))
@@ -165,7 +165,7 @@ class Channels:
             raise UnauthorizedError("there is no such channel between members", hint="open it anew")
         expected = _request_seal(channel.key, channel_id, number, request)
         if not hmac.compare_digest(expected, seal) or not channel.use(number):
-            raise UnauthorizedError("the request is not sealed by a member, or came before")
+            raise UnauthorizedError("the request is not sealed by a member, or is a repeat")
         self._open.move_to_end(channel_id)
         return SealedAnswer(channel.sender, channel.key, channel_id, number)
 

@@ -86,7 +86,7 @@ class Cluster:
         check = token_check(self._token)
         if await self.store.shared.put_if_absent(*_CHECK, check) not in (None, check):
             raise SettingsError(
-                "this home's cluster token is not that of the daemons which use this store",
+                "this home's cluster token differs from that of the other daemons on this store",
                 hint="copy config/cluster_token from a machine of the cluster, then start again",
             )
         loop = asyncio.get_running_loop()
@@ -131,7 +131,7 @@ class Cluster:
             try:
                 await self.store.members.renew(self._load())
             except (StoreUnavailableError, MemberFencedError) as error:
-                logger.debug("how busy this daemon is was not told: %s", error)
+                logger.debug("the load of this daemon was not reported: %s", error)
 
     async def set_draining(self, *, within_s: float | None = None) -> None:
         """Take no further sessions: those that are not held go to the others, which are told so.

@@ -76,7 +76,7 @@ def _why_not(record: SessionRecord, member: Member) -> str | None:
     if member.state != "active":
         return f"it is {member.state}"
     if not member.is_leased:
-        return "its lease is over"
+        return "its lease has expired"
     match record.working_dir_scope:
         case "host":
             if record.working_dir_host not in (None, member.host):

@@ -96,7 +96,8 @@ class Peers:
             if is_last:
                 break
         raise MemberUntrustedError(
-            f"{to.address} does not take this daemon for a member", hint="see that all have the same cluster token"
+            f"{to.address} does not accept this daemon as a member",
+            hint="make sure that all have the same cluster token",
         )
 
     async def _send(
@@ -149,8 +150,8 @@ class Peers:
             raise _lost(to, error) from error
         if response.status_code != 200 or not isinstance(answer, Mapping):
             raise MemberUntrustedError(
-                f"{to.address} does not take this daemon for a member (status {response.status_code})",
-                hint="see that all have the same cluster token",
+                f"{to.address} does not accept this daemon as a member (status {response.status_code})",
+                hint="make sure that all have the same cluster token",
             )
         return greeting.channel(Welcome(*(str(answer.get(name, "")) for name in ("channel_id", "nonce", "proof"))))
 
@@ -180,5 +181,5 @@ def _read_error(opening: asyncio.Task[Channel]) -> None:
 
 def _lost(to: Destination, error: Exception, *, was_sent: bool = False) -> MemberError:
     why = str(error) or type(error).__name__
-    how = "was lost before its answer was there" if was_sent else "cannot be reached"
+    how = "was lost before it answered" if was_sent else "cannot be reached"
     return MemberError(f"the member {to.member_id} at {to.address} {how}: {why}", was_sent=was_sent)

@@ -40,23 +40,25 @@ def drain(
     ctx: typer.Context,
     member: Annotated[str | None, typer.Argument(help="Its id; by default the daemon of this home.")] = None,
     wait: Annotated[
-        bool, typer.Option("--wait", help="Return when it has no session any more; fails if it is shut out before.")
+        bool, typer.Option("--wait", help="Return once it has no sessions left; fails if it is shut out before.")
     ] = False,
 ) -> None:
     """Take a daemon out of service: it ends its turns, and the others have its sessions then."""
     paths: Paths = ctx.obj.paths
     chosen = member or _ask(paths, "/cluster")["member_id"]
     _ask(paths, f"/cluster/members/{chosen}/drain", post=True)
-    typer.echo(f"{chosen} begins nothing new")
+    typer.echo(f"{chosen} starts nothing new")
     if wait:
         while not _has_left(paths, chosen):
             time.sleep(_LOOK_S)
-        typer.echo(f"{chosen} has no session any more, and can be stopped")
+        typer.echo(f"{chosen} has no sessions left, and can be stopped")
 
 
 @app.command("try")
 def try_out(
-    directory: Annotated[Path | None, typer.Option(help="Keep everything there, and go on with it next time.")] = None,
+    directory: Annotated[
+        Path | None, typer.Option(help="Keep everything there, and continue with it next time.")
+    ] = None,
     store: Annotated[str | None, typer.Option(help="A PostgreSQL to use, not one of its own.")] = None,
     members: Annotated[int, typer.Option(min=1, max=9, help="How many daemons.")] = 3,
 ) -> None:

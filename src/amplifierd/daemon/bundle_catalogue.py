@@ -33,7 +33,7 @@ async def add_bundle(bundles: BundleRegistry, uri: str, name: str | None) -> dic
     if not called:
         raise RequestRefusedError("the bundle has no name", code="validation-error", hint="give it one with `name`")
     if (known := bundles.get_state(called)) is not None and known.explicitly_requested:
-        raise RequestRefusedError(f"There is a bundle {called!r} already", code="bundle-exists")
+        raise RequestRefusedError(f"There is already a bundle {called!r}", code="bundle-exists")
     bundles.register(called, uri)
     await bundles.load(called)
     bundles.save()

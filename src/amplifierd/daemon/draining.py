@@ -50,7 +50,7 @@ class Draining:
         except MemberFencedError as error:
             logger.warning("the daemon was fenced while it was taken out of service: %s", error)
         else:
-            logger.info("the daemon is out of service: it has no session any more")
+            logger.info("the daemon is out of service: it has no sessions left")
 
 
 async def _until_done(step: Callable[[], Awaitable[None]]) -> None:

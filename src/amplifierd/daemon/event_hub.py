@@ -216,7 +216,7 @@ class EventHub:
         """
         watching = self._of_root.get(root_id, {})
         if sum(watched == session_id for watched in watching.values()) >= self.limits.subscribers_per_session:
-            raise TooManySubscribersError(f"session {session_id} is watched by as many clients as may watch one")
+            raise TooManySubscribersError(f"session {session_id} is watched by too many clients")
         self._check_room()
 
         def wants(event: PublishedEvent) -> bool:
@@ -269,4 +269,4 @@ class EventHub:
 
     def _check_room(self) -> None:
         if self._is_closed or self.subscribers >= self.limits.subscribers:
-            raise TooManySubscribersError("as many clients watch events already as may", hint="try again later")
+            raise TooManySubscribersError("too many clients are watching events", hint="try again later")

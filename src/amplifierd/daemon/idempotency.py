@@ -162,7 +162,7 @@ class IdempotencyKeys:
             file = self._segment(kind)
             file.append(data)
         except OSError as error:
-            logger.warning("what a request was answered is not kept for the next start: %s", error)
+            logger.warning("the answer to a request is not kept for the next start: %s", error)
             return None
         return file.path, file.size() - len(data), len(data)
 

@@ -100,7 +100,7 @@ class ProfileEdits:
         with self._locked():
             self._catalogue.look()
             if self._catalogue.has_profile(profile_id) or file.exists():
-                raise RequestRefusedError(f"There is a profile {profile_id} already", code="profile-exists")
+                raise RequestRefusedError(f"There is already a profile {profile_id}", code="profile-exists")
             replace_text(file, text)
         return profile_id
 
@@ -128,7 +128,7 @@ class ProfileEdits:
         with self._locked():
             file = self._own_file(profile_id)
             if replaces is not None and replaces != text_version(file.read_text(encoding="utf-8-sig")):
-                hint = "read it again, and bring your changes into what it says now"
+                hint = "read it again, and make your changes in the new text"
                 raise RequestRefusedError(
                     f"Profile {profile_id} was changed meanwhile", code="profile-changed", hint=hint
                 )
@@ -136,7 +136,7 @@ class ProfileEdits:
             if (name := name_in(text)) != profile_id.name:
                 hint = "copy the profile to give it another name"
                 raise RequestRefusedError(
-                    f"the text is of a profile {name!r}, not of {profile_id}", code="validation-error", hint=hint
+                    f"the text describes the profile {name!r}, not {profile_id}", code="validation-error", hint=hint
                 )
             replace_text(file, text)
 

@@ -27,7 +27,7 @@ async def relayed_events(chunks: AsyncIterator[bytes]) -> AsyncIterator[Relayed]
     async for chunk in chunks:
         *frames, rest = (rest + chunk).split(_END)
         if len(rest) > _LONGEST_FRAME:
-            raise ValueError("an event is larger than any event")
+            raise ValueError("an event is too large")
         yield [event for frame in frames if (event := _event(frame)) is not None]
 
 

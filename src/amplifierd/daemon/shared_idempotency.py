@@ -83,7 +83,7 @@ class SharedIdempotencyKeys:
         try:
             await self._shared.put(KIND, name, {**mine, "state": "done", "answer": kept}, expires_in_s=KEPT_S)
         except StoreUnavailableError as error:
-            logger.warning("what a request was answered is not kept: %s", error)
+            logger.warning("the answer to a request is not kept: %s", error)
         return answer
 
 

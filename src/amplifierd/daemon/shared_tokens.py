@@ -62,7 +62,7 @@ class SharedTokens:
         token, secret = new_token(name, scope, owner=owner, limits=limits)
         is_own = name in {known.name for known in self._own.own()}
         if is_own or await self._shared.put_if_absent(NAMED, name, _stored(token)) is not None:
-            raise TokenExistsError(f"There is a token {name!r} already", hint="revoke it, or choose another name")
+            raise TokenExistsError(f"There is already a token {name!r}", hint="revoke it, or choose another name")
         await self.look()
         return token, secret
 

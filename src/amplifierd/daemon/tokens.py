@@ -132,7 +132,7 @@ class Tokens:
 
         def add(named: tuple[Token, ...]) -> tuple[Token, ...]:
             if name in {known.name for known in self.list()} | {FIRST}:
-                raise TokenExistsError(f"There is a token {name!r} already", hint="revoke it, or choose another name")
+                raise TokenExistsError(f"There is already a token {name!r}", hint="revoke it, or choose another name")
             return (*named, token)
 
         self._change(add)

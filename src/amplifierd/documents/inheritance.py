@@ -266,7 +266,7 @@ def _find_ancestors(
 
 def _circular(circle: Sequence[ProfileId], document: ProfileDocument) -> ProfileCircularInheritanceError:
     message = f"Circular dependency detected: {' -> '.join(str(link) for link in circle)}"
-    fix = "remove one profile.extends of the circle"
+    fix = "remove one profile.extends in the circle"
     issue = Issue("extends-cycle", message, _EXTENDS, document.path, find_location(document.text, _EXTENDS), fix)
     return ProfileCircularInheritanceError(message, [issue], hint=fix)
 

@@ -69,7 +69,7 @@ def read_document(
     front, body = reading.split(may_be_empty=is_overlay)
     metadata = reading.read_metadata(front.pop("profile", None), profile_id.name) if front and not is_overlay else {}
     if is_overlay and front.pop("profile", None) is not None:
-        message = "An overlay has no 'profile' section; it is passed over"
+        message = "An overlay has no 'profile' section; it is ignored"
         reading.note("unknown-key", message, "profile", fix="take it out", warning=True)
     reading.note_secrets(front)
     sections = reading.read_sections(front)
@@ -135,7 +135,7 @@ class _Reading:
                 self.note(
                     "unclosed-frontmatter",
                     f"Profile {self.path} has unclosed frontmatter",
-                    fix="end it with a line that holds only ---",
+                    fix="end it with a line that contains only ---",
                 )
             else:
                 self.note(
@@ -231,7 +231,7 @@ class _Reading:
     def _read_schema_version(self, metadata: dict[str, Any]) -> None:
         if "schema_version" not in metadata:
             metadata["schema_version"] = 2
-            message = "profile.schema_version is not given and is taken as 2"
+            message = "profile.schema_version is missing; 2 is assumed"
             self.note("schema-version-missing", message, "profile", fix="add schema_version: 2", warning=True)
             return
         version = metadata["schema_version"]
@@ -251,7 +251,7 @@ class _Reading:
             if key == "profile":
                 continue
             if key not in _KNOWN_SECTIONS:
-                fix = "take it out, or correct its name; it is kept and means nothing"
+                fix = "take it out, or correct its name; it is kept but has no effect"
                 self.note("unknown-key", f"Unknown key '{key}'", key, fix=fix, warning=True)
             read = {"session": self._read_session, "agents": self._read_agents, "context": self._read_contexts}.get(
                 key, partial(self._read_modules, key) if key in MODULE_SECTIONS else partial(self._read_other, key)

@@ -59,7 +59,7 @@ class LoginCookie:
         caller = await self.find(headers)
         if caller is not None and not self._may_use(method, scheme, headers):
             raise RequestRefusedError(
-                "a login is for requests of the daemon's own page",
+                "a login works only for requests from the daemon's own page",
                 code="origin-rejected",
                 hint="programs and other pages send the header Authorization: Bearer TOKEN",
             )

@@ -15,7 +15,7 @@ def link_is_over() -> HTMLResponse:
     """Say how to get a link that works."""
     return _page(
         410,
-        "This login link does not work any more",
+        "This login link no longer works",
         "<p>A link logs in once, within a minute. Get a new one where the daemon runs:</p>\n"
         f"<pre><code>amplifier daemon open</code></pre>\n{_TOKEN}",
     )

@@ -79,7 +79,7 @@ def read_completion(body: ChatCompletionBody) -> AskedCompletion:
     """
     last = next((at for at in reversed(range(len(body.messages))) if body.messages[at].role == "user"), None)
     if last is None:
-        raise RequestRefusedError("messages has no message of the user", code="invalid-request")
+        raise RequestRefusedError("messages contains no user message", code="invalid-request")
     asked, later = body.messages[last], body.messages[last + 1 :]
     text, images = _parts(asked.content)
     stop = [body.stop] if isinstance(body.stop, str) else body.stop

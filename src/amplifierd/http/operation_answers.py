@@ -25,7 +25,7 @@ class Started(Answer):
 
 
 STARTED: dict[int | str, dict[str, Any]] = {
-    202: {"model": Started, "description": "The work goes on"},
+    202: {"model": Started, "description": "The work continues"},
     **problems(409),
 }
 """The further answers of an endpoint that is an operation."""

@@ -149,7 +149,9 @@ class RequestGuard:
     @contextmanager
     def _counted(self, address: str) -> Iterator[None]:
         if address != UNIX and self._open[address] >= MAX_OPEN_REQUESTS:
-            raise RequestRefusedError("too many requests of this address are open", code="rate-limit", retry_after=1.0)
+            raise RequestRefusedError(
+                "too many requests from this address are open", code="rate-limit", retry_after=1.0
+            )
         self._open[address] += 1
         try:
             yield

@@ -89,4 +89,4 @@ def _check_required(plan: Mapping[str, Any], sections: Mapping[str, Any]) -> Non
 def _check(sections: Mapping[str, Any], profile_id: ProfileId) -> None:
     if found := errors(find_missing(sections)):
         text = "\n".join(f"  {issue}" for issue in found)
-        raise ProfileValidationError(f"The overrides leave no plan of profile {profile_id}:\n{text}", found)
+        raise ProfileValidationError(f"The overrides leave no valid plan of profile {profile_id}:\n{text}", found)

@@ -62,7 +62,7 @@ class NewToken(Body):
     name: Name
     scope: Scope = "run"
     owner: Name | None = Field(default=None, description="whose sessions it sees; by default its name")
-    limits: Limits | None = Field(default=None, description="the most that a session of its may use")
+    limits: Limits | None = Field(default=None, description="the limits of each session that it creates")
 
 
 class CreatedToken(TokenInfo):
@@ -76,7 +76,7 @@ async def create_ticket(daemon: TheDaemon, caller: Reader, body: NewTicket | Non
     purpose = body.purpose if body else "stream"
     if purpose == "login" and caller.via != "token":
         hint = "ask with the header Authorization: Bearer TOKEN, or: amplifier daemon open"
-        raise ForbiddenError("only who has a token can let a browser in", hint=hint)
+        raise ForbiddenError("only the holder of a token can log a browser in", hint=hint)
     ticket = await daemon.credentials.tickets.issue(caller, purpose)
     path = f"/auth/login?ticket={ticket}" if purpose == "login" else None
     return Ticket(ticket=ticket, expires_in_seconds=LIFETIME_S, path=path)

@@ -56,7 +56,7 @@ class Verified(Answer):
 
 
 class PruneRequest(Body):
-    dry_run: bool = Field(default=False, description="say what would go, and remove nothing")
+    dry_run: bool = Field(default=False, description="only report what would be removed")
     keep_days: Annotated[float, Field(ge=0, le=36500)] | None = Field(
         default=None, description="what was used since stays; by default as the settings say"
     )

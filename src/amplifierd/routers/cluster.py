@@ -76,7 +76,7 @@ class ClusterInfo(Answer):
 
 
 class Leaving(Answer):
-    """A member that is taken out of service; it is `left` when it has no session any more."""
+    """A member that is taken out of service; it is `left` when it has no sessions left."""
 
     member_id: str
     state: Literal["draining"] = "draining"
@@ -84,7 +84,7 @@ class Leaving(Answer):
 
 class Fenced(Answer):
     member_id: str
-    fenced: bool = Field(description="false if it was gone already")
+    fenced: bool = Field(description="false if it was already gone")
 
 
 @unversioned.post(HELLO, include_in_schema=False)
@@ -132,7 +132,7 @@ async def drain_member(daemon: TheDaemon, caller: Admin, request: Request, membe
         return Leaving(member_id=member_id)
     to = next((to for to in cluster.view.daemons(beside=cluster.member_id) if to.member_id == member_id), None)
     if to is None or is_relayed(request):
-        raise RequestRefusedError(f"no daemon {member_id!r} is there", code="member-not-found", hint="GET /cluster")
+        raise RequestRefusedError(f"there is no daemon {member_id!r}", code="member-not-found", hint="GET /cluster")
     told = carried(caller, request.state.address)
     async with cluster.peers.send(to, "POST", target_of(request.scope), caller=told) as response:
         if response.status_code != 202:

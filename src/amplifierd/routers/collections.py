@@ -88,7 +88,7 @@ class SyncRequest(Body):
     force_refresh: bool = Field(default=True, description="ask remotes what moved")
     auto_compile: bool | None = Field(default=None, description="compile what changed; by default as the settings say")
     force_compile: bool = False
-    check_only: bool = Field(default=False, description="say what would happen, and change nothing")
+    check_only: bool = Field(default=False, description="only report what would happen")
 
 
 class SyncInfo(Answer):
@@ -178,7 +178,7 @@ async def change_collection(
     """Change where a collection comes from, or whether it is used; a new source takes effect at the next sync."""
     given = body.model_dump(exclude_unset=True, exclude_none=True)
     if not given:
-        raise RequestRefusedError("nothing is to be changed", code="invalid-request")
+        raise RequestRefusedError("there is nothing to change", code="invalid-request")
     note(request, **given)
     return CollectionInfo(**_shown(await daemon.home.collections.update(collection_id, **given), with_profiles=True))
 

@@ -35,7 +35,7 @@ class _CompletionRoute(OutlastingRoute):
 
 router = root_router(PREFIX, tags=["openai"], route_class=_CompletionRoute)
 
-SessionHeader = Annotated[str | None, Header(description="the stored session to go on with")]
+SessionHeader = Annotated[str | None, Header(description="the stored session to continue")]
 
 
 class Model(Answer):

@@ -100,7 +100,7 @@ class ProfileText(ProfileChange):
     @model_validator(mode="after")
     def _is_one_of_both(self) -> ProfileText:
         if self.orchestrator is not None:
-            raise ValueError("orchestrator stands in session: give one of both")
+            raise ValueError("orchestrator is also in session: give only one of them")
         if self.markdown is not None and self.model_fields_set - {"markdown", "name"}:
             raise ValueError("markdown is the whole profile: give nothing else but a name")
         if self.markdown is None and self.name is None:

@@ -123,7 +123,9 @@ async def change_agent(daemon: TheDaemon, caller: Runner, session_id: SessionId,
     wanted = body.model_dump(exclude={"cancel"}, exclude_none=True)
     if not wanted:
         raise RequestRefusedError(
-            "nothing is to change", code="invalid-request", hint="name a provider, a model, an effort or max_iterations"
+            "there is nothing to change",
+            code="invalid-request",
+            hint="name a provider, a model, an effort or max_iterations",
         )
     record = await daemon.live.perform(session_id, "change_agent", **wanted, cancel=body.cancel)
     return shown(daemon, record)

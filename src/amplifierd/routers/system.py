@@ -121,7 +121,7 @@ class WorkerPage(Page):
     workers: list[WorkerInfo]
 
 
-@unversioned.get("/", response_model=About, responses={303: {"description": "To the page, for who accepts HTML"}})
+@unversioned.get("/", response_model=About, responses={303: {"description": "To the page, if the client accepts HTML"}})
 async def about(request: Request) -> About | RedirectResponse:
     """Say what this is; a browser is redirected to the page."""
     if wants_html(read_headers(request.scope["headers"])):

@@ -49,7 +49,7 @@ class Backup:
         """
         found = _manifest(directory)
         if found is None:
-            raise SessionError(f"there is no backup in {directory}", hint="name the directory of one")
+            raise SessionError(f"there is no backup in {directory}", hint="name the directory of a backup")
         if not found.get("is_complete"):
             raise SessionError(
                 f"the backup in {directory} was not finished", hint=f"finish it: amplifier store backup {directory}"

@@ -84,7 +84,7 @@ class SessionCopies:
         except SessionError as error:
             return SessionOutcome(session_id, "failed", error.message, deleted_at)
         if not is_same:
-            return SessionOutcome(session_id, "differs", "there is another one of that moment", deleted_at)
+            return SessionOutcome(session_id, "differs", "there is already one of that moment", deleted_at)
         await _copy_workspace(whole, source.trashed_workspace(trashed), self._target.trashed_workspace(trashed))
         return SessionOutcome(session_id, "same" if _moment(trashed) in known else "copied", deleted_at=deleted_at)
 
@@ -121,10 +121,10 @@ class SessionCopies:
         if await self._target.existing([session_id]):
             if fingerprint(await self._target.read_whole(session_id)) == wanted:
                 return SessionOutcome(session_id, "same")
-            return SessionOutcome(session_id, "differs", "there is another one of that id, which stays as it is")
+            return SessionOutcome(session_id, "differs", "there is already one with that id, which is left unchanged")
         await self._target.add(whole, self._holder)
         if fingerprint(await self._target.read_whole(session_id)) != wanted:
-            return SessionOutcome(session_id, "failed", "the copy does not say what the original says")
+            return SessionOutcome(session_id, "failed", "the copy differs from the original")
         return SessionOutcome(session_id, "copied")
 
     async def _bring_files(self, whole: NewSession) -> None:

@@ -119,11 +119,11 @@ class FileStore:
             raise
         except FileExistsError:
             raise SessionExistsError(
-                f"there is a session {session_id!r} in {self._sessions} already", hint="choose another id"
+                f"there is already a session {session_id!r} in {self._sessions}", hint="choose another id"
             ) from None
         except OSError as error:
             raise SessionError(
-                f"session {session_id!r} cannot be created, nothing is left of it: {error}",
+                f"session {session_id!r} cannot be created, and nothing is left behind: {error}",
                 hint=f"make {self._sessions} writable, or room on its disk",
             ) from error
         self._index.changed(session_id)

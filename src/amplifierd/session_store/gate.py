@@ -83,7 +83,7 @@ class Gate:
     def _stuck(self) -> SessionHeldError:
         pid = self._find_owner()
         who = f"process {pid}" if pid else "a process"
-        end = f"kill -CONT {pid} lets it go on, kill -9 {pid} ends it" if pid else "find it with: lsof"
+        end = f"kill -CONT {pid} lets it continue, kill -9 {pid} ends it" if pid else "find it with: lsof"
         return SessionHeldError(
             f"session {self._path.parent.name!r}: {who} has had {self._path} locked for more than {WAIT_LIMIT_S:g} s,"
             " it is probably stopped",

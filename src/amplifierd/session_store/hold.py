@@ -78,7 +78,7 @@ def lost(hold: Hold) -> HoldLostError:
     """Return the error for a write under a hold that is not the valid one."""
     return HoldLostError(
         f"session {hold.session_id!r} is no longer held under epoch {hold.epoch}: nothing was written",
-        hint="acquire it again and read what it says now",
+        hint="acquire it again and read its current state",
     )
 
 
@@ -102,5 +102,5 @@ def fence_epoch(line: bytes) -> int:
 def _own_start(pid: int) -> float:
     started = find_start(pid)
     if started is None:
-        raise RuntimeError(f"the start of this process ({pid}) cannot be found out")
+        raise RuntimeError(f"the start of this process ({pid}) cannot be determined")
     return started

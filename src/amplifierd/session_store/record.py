@@ -111,7 +111,7 @@ def checked_record(**fields: Any) -> SessionRecord:
         return slim(SessionRecord.model_validate(fields))
     except ValidationError as error:
         wrong = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()]
-        raise SessionStateError(f"what a session says of itself cannot be stored: {'; '.join(wrong)}") from error
+        raise SessionStateError(f"the record of a session cannot be stored: {'; '.join(wrong)}") from error
 
 
 def slim(record: SessionRecord) -> SessionRecord:

@@ -78,7 +78,7 @@ class SessionFiles:
             )
         value = self._parse(content, name)
         if not isinstance(value, dict):
-            raise SessionError(f"{self.path(name)} does not hold a mount plan", hint="restore the file")
+            raise SessionError(f"{self.path(name)} does not contain a mount plan", hint="restore the file")
         return value
 
     def read_document(self, name: str) -> Any | None:
@@ -153,5 +153,5 @@ def document_file_name(name: str) -> str:
         ValueError: a document cannot have that name.
     """
     if not _DOCUMENT.fullmatch(name) or name in _RESERVED:
-        raise ValueError(f"a document of a session cannot be named {name!r}: use small letters, digits and _")
+        raise ValueError(f"a document of a session cannot be named {name!r}: use lower-case letters, digits and _")
     return f"{name}.json"

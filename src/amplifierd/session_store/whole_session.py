@@ -29,7 +29,9 @@ def read_whole(files: SessionFiles) -> NewSession:
         whole = _read(files)
         if _status(files) == before:
             return whole
-    raise SessionError(f"session {files.session_id!r} is changed while it is read", hint="try again when it is at rest")
+    raise SessionError(
+        f"session {files.session_id!r} is being changed while it is read", hint="try again when it is idle"
+    )
 
 
 def session_contents(new: NewSession) -> dict[str, bytes]:

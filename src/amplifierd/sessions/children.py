@@ -62,7 +62,7 @@ class Children:
         deepest = runner.runtime.settings.sessions.max_spawn_depth
         if runner.depth >= deepest:
             raise ExecutionError(
-                f"agent '{agent_name}' is not started: agents are nested {deepest} deep already",
+                f"agent '{agent_name}' is not started: agents are already nested {deepest} deep",
                 hint="raise sessions.max_spawn_depth",
             )
         known = {key: options[key] for key in _OPTIONS if key in options}

@@ -109,7 +109,7 @@ class ClientTurns(CallLayer):
     def _closing(self) -> ChatResponse:
         self._closings += 1
         if self._closings > _MOST_CLOSINGS:
-            raise SessionStateError("the loop asks on after the calls were handed to the client")
+            raise SessionStateError("the loop went on after the calls were handed to the client")
         return _response({"content": "The results of these calls come from the client."})
 
 

@@ -91,7 +91,7 @@ class EcosystemSessions:
         named = f" (it was run with the bundle {record.bundle!r})" if record.bundle else ""
         raise MountPlanMissingError(
             f"session {session_id!r} of another application has no mount plan{named}",
-            hint="name the profile or bundle that it should go on with",
+            hint="name the profile or bundle to continue it with",
         )
 
     async def read_document(self, session_id: str, name: str) -> Any | None:

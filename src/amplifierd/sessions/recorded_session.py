@@ -79,7 +79,7 @@ class RecordedSession:
         if not kept:
             raise ReplayError(
                 f"session {session_id} cannot be replayed: it has no recorded provider request",
-                hint="sessions are recorded since they run in this version; run a turn first",
+                hint="only turns that ran in this version are recorded; run a turn first",
             )
         first = min(request.turn for request in kept)
         numbers = sorted({request.turn for request in kept})

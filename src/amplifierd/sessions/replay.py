@@ -283,7 +283,7 @@ class _Silent(StandIn):
     __slots__ = ()
 
     async def complete(self, request: Any, **options: Any) -> Any:
-        raise ReplayError("a provider was asked past the orchestrator; no model is asked in a replay")
+        raise ReplayError("a provider was called without the orchestrator; no model is asked in a replay")
 
 
 class _Missing:

@@ -102,7 +102,7 @@ class _Reader:
         entries = self._archive.infolist()
         names = [entry.filename for entry in entries]
         if len(names) > _MOST_FILES or len(set(names)) != len(names):
-            raise _refused(self._path, "it holds too many files, or one of them twice")
+            raise _refused(self._path, "it contains too many files, or one of them twice")
         if any(entry.flag_bits & _ENCRYPTED for entry in entries):
             raise _refused(self._path, "it is encrypted")
         if MANIFEST not in names:

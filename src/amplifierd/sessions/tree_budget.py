@@ -241,5 +241,5 @@ def _exhausted(state: LimitState, need: float) -> BudgetExhaustedError:
         used=state.used,
         allowed=state.allowed,
         unpriced_tokens=state.unpriced_tokens,
-        hint="raise the limit to go on",
+        hint="raise the limit to continue",
     )

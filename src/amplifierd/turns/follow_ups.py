@@ -27,8 +27,8 @@ FIRST = 100
 
 GO_ON = (
     "The process that ran your last turn ended before the turn did. The results of its tools say what became of each "
-    "call; where it is not known whether one took effect, look before you do it again. Go on with what you were asked "
-    "to do."
+    "call; where it is not known whether one took effect, look before you do it again. Continue with what you were "
+    "asked to do."
 )
 
 _LATER = (MemberFencedError, NotReadyError, NowhereToRunError, SessionHeldError, StoreUnavailableError)

@@ -158,8 +158,8 @@ async def test_another_build_is_never_taken_and_what_was_tried_is_told(machines:
 
     assert caught.value.code == "build-unavailable"
     assert [problem.partition(": ")[2] for problem in caught.value.problems] == [
-        "it is damaged: its hash is another",
-        "the profile, one that it extends or its overlay says something else here",
+        "it is damaged: its hash is different",
+        "the profile, one that it extends or its overlay is different here",
     ]
     assert f"--build {made.build_id}" in caught.value.hint
     home = machines.bench.home
@@ -177,7 +177,7 @@ async def test_another_build_is_never_taken_and_what_was_tried_is_told(machines:
     said.write_text(json.dumps(document | {"format_version": 99}))
     with pytest.raises(ProfileCompilationError, match="has format 99, this version reads up to 1"):
         await home.profiles.obtain(PROFILE, made.build_id)
-    with pytest.raises(ProfileCompilationError, match="there is no place that builds are kept at"):
+    with pytest.raises(ProfileCompilationError, match="no place to publish builds is set"):
         await machines.home("two", url="").profiles.obtain(PROFILE, made.build_id)
     said.write_text(json.dumps(document))
     with pytest.raises(ProfileCompilationError, match="is larger than 9,000 bytes"):

@@ -51,4 +51,4 @@ async def test_the_next_daemon_is_waited_for_once_however_many_requests_are_unde
         failures = await asyncio.gather(*(client.get("/sessions") for _ in range(3)), return_exceptions=True)
 
     assert [type(failure) for failure in failures] == [DaemonLostError] * 3
-    assert told == ["the daemon has ended; it is waited for"]
+    assert told == ["the daemon has ended; waiting for it"]

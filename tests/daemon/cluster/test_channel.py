@@ -75,7 +75,7 @@ def test_each_number_counts_once_in_whatever_order_requests_come(order: list[int
     for place in order:
         receiver.accept(channel.channel_id, *sealed[place], ASKED)
     for number, seal in sealed:
-        with pytest.raises(UnauthorizedError, match="came before"):
+        with pytest.raises(UnauthorizedError, match="is a repeat"):
             receiver.accept(channel.channel_id, number, seal, ASKED)
 
 

@@ -51,7 +51,7 @@ REFUSED = {
     ),
     "draining": (session(), machine("m", state="draining"), "it is draining"),
     "fenced": (session(), machine("m", state="fenced"), "it is fenced"),
-    "late": (session(), machine("m", is_leased=False), "its lease is over"),
+    "late": (session(), machine("m", is_leased=False), "its lease has expired"),
     "a command": (session(), machine("m", kind="command"), "it is not a daemon, but a command"),
 }
 

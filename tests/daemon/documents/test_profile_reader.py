@@ -116,7 +116,7 @@ def test_a_header_beyond_the_limits_is_refused(bomb: str) -> None:
         ),
         ("{name: a, schema_version: 2}", "version-missing", "error", "Missing required fields (name, version)"),
         ("{name: a, version: 1.1, schema_version: 2}", "version-not-string", "warning", "is read as '1.1'"),
-        ("{name: a, version: '1'}", "schema-version-missing", "warning", "taken as 2"),
+        ("{name: a, version: '1'}", "schema-version-missing", "warning", "2 is assumed"),
         (
             "{name: a, version: '1', schema_version: 1}",
             "schema-version-unsupported",

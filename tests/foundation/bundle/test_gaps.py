@@ -18,7 +18,7 @@ See @sound:rules.md. And @sound:more.md, @notes.md, @user:x.md, @project:y.md.
 GAPS = {
     "misspelled section": (
         "bundle: {name: x}\ntolls: [{module: t}]\n",
-        "section 'tolls' means nothing; did you mean 'tools'?",
+        "section 'tolls' has no effect; did you mean 'tools'?",
     ),
     "agent": ("bundle: {name: x}\nagents: {include: [gone]}\n", "agent 'gone' has no file agents/gone.md"),
     "agent with namespace": (

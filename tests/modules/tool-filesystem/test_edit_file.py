@@ -50,7 +50,7 @@ async def test_several_occurrences_are_counted_and_located_instead_of_replaced(f
 @pytest.mark.parametrize(
     ("old", "hint"),
     [
-        ("def f():\n  return 1", "Line 1 has the same words with other white space"),
+        ("def f():\n  return 1", "Line 1 has the same words with different white space"),
         ("     1\tdef f():\n     2\t    return 1", "line numbers"),
         ("    return l", "The nearest line is 2: return 1"),
         ("def f():\n    raise", "what follows it differs"),

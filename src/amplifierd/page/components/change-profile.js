@@ -17,7 +17,7 @@ export async function changeProfile(session) {
   const changed = await askAndSend({
     title: "Change profile",
     fields: h("div.field", h("label", { htmlFor: "other-profile" }, "Profile"), choice,
-      h("p.muted.small", "What was said stays. From the next turn on the session has the model, tools and instruction of this profile.")),
+      h("p.muted.small", "The conversation stays. From the next turn on, the session has the model, tools and instruction of this profile.")),
     action: "Change",
     send: () => post(ofSession(id, "/change-profile"), { profile_name: choice.value }),
   });

@@ -5,12 +5,12 @@ import { copyText } from "../lib/clipboard.js";
 import { plain } from "../lib/format.js";
 import { longText } from "./long-text.js";
 
-const NOBODY = { request: "the settings of this session", default: "the product's default" };
+const NO_FILE = { request: "the settings of this session", default: "the product's default" };
 
 /** Who set a value, in words: the file and its line, or who else. */
 function originWord(origin) {
-  if (!origin) return "whoever made this session";
-  if (!origin.file) return NOBODY[origin.profile] ?? origin.profile ?? "nobody";
+  if (!origin) return "the author of this session";
+  if (!origin.file) return NO_FILE[origin.profile] ?? origin.profile ?? "unknown";
   return `${origin.profile}, ${origin.file.split("/").at(-1)}${origin.line ? `:${origin.line}` : ""}`;
 }
 

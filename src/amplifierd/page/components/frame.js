@@ -130,7 +130,7 @@ export class Frame extends HTMLElement {
 
 async function changeNotices() {
   const isAllowed = await toggleNotices();
-  if (!isAllowed) toast("The browser does not let this page notify you. Its settings for this site do.", { kind: "error" });
+  if (!isAllowed) toast("The browser does not let this page notify you. Allow it in the browser's settings for this site.", { kind: "error" });
   else toast(notices.value ? "You are told when an agent asks or has answered, while you look elsewhere" : "No more notices");
 }
 

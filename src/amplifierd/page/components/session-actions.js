@@ -104,6 +104,6 @@ export async function showTrash() {
     }, "Restore"))));
   await openDialog({
     title: "Deleted sessions",
-    build: () => (found.sessions.length ? list : h("p.muted", "Nothing was deleted lately.")),
+    build: () => (found.sessions.length ? list : h("p.muted", "Nothing was deleted recently.")),
   });
 }

@@ -24,6 +24,6 @@ async function take(file) {
   const done = await attempt(async () => post("/sessions/import", { data: await base64Of(file) }), "Not imported");
   if (!done) return;
   keep(done.session);
-  toast(done.verified ? "Imported" : "Imported. Who signed it is not known to this daemon.");
+  toast(done.verified ? "Imported" : "Imported. This daemon does not know who signed it.");
   showSession(done.session.session_id);
 }

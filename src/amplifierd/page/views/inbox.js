@@ -50,7 +50,7 @@ class InboxView extends View {
       this.#head(item, approval);
       if (this.#list.children[at] !== item) this.#list.insertBefore(item, this.#list.children[at] ?? null);
     });
-    fill(this.#foot, !waiting.length && emptyState("Nothing waits for you",
+    fill(this.#foot, !waiting.length && emptyState("Nothing is waiting for you",
       "When an agent asks whether it may do something, the question appears here, whichever session it is in."));
   }
 

@@ -22,7 +22,7 @@ const LIMITS = [
 ];
 
 class NewSessionView extends View {
-  #prompt = h("textarea", { id: "first-prompt", rows: 4, placeholder: "What is to be done? You can also say it later." });
+  #prompt = h("textarea", { id: "first-prompt", rows: 4, placeholder: "What should the agent do? You can also say it later." });
   #name = h("input", { id: "session-name", maxLength: 200, autocomplete: "off" });
   #directory = new DirectoryField();
   #profiles = h("fieldset.profile-picker", h("legend", "Profile"), h("p.muted", "Loading profiles…"));

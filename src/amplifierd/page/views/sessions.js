@@ -91,7 +91,7 @@ class SessionsView extends View {
     if (entries.length) {
       fill(this.#foot, !this.#hits && hasMore && h("button", { type: "button", onclick: () => attempt(loadMore) }, `Show older (${plural(total - byId.size, "more", "more")})`));
     } else if (this.#hits || this.#filter !== "all" || this.#profile) {
-      fill(this.#foot, emptyState("Nothing found", "No session fits the words and filters.",
+      fill(this.#foot, emptyState("Nothing found", "No session matches the words and filters.",
         h("button", { type: "button", onclick: () => this.#showAll() }, "Show all")));
     } else {
       fill(this.#foot, emptyState("No sessions yet", "A session is a conversation with an agent in a directory of this machine.",

@@ -215,7 +215,7 @@ class Database:
         reason = " ".join(str(error).split()) or f"no answer within {_ATTEMPT_S:g} s"
         return StoreUnavailableError(
             f"the sessions in {self} cannot be reached: {reason}",
-            hint="see that PostgreSQL runs there and lets us in (setting store); amplifier store status looks at it",
+            hint="check that PostgreSQL runs there and accepts us (setting store): amplifier store status",
         )
 
 

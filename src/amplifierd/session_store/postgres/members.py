@@ -285,6 +285,6 @@ class Members:
 def fenced() -> MemberFencedError:
     """Return the error for a process that others fenced."""
     return MemberFencedError(
-        "this process did not say in time that it is there, and others took its sessions over",
+        "this process did not renew its lease in time, and others took over its sessions",
         hint="start it again; what was stored is safe, and a turn that ran here counts as interrupted",
     )

@@ -114,4 +114,4 @@ def _size(values: Mapping[str, Any]) -> int:
 
 
 def _exists(session_id: str) -> SessionExistsError:
-    return SessionExistsError(f"there is a session {session_id!r} in the store already", hint="choose another id")
+    return SessionExistsError(f"there is already a session {session_id!r} in the store", hint="choose another id")

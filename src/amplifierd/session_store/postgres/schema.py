@@ -194,6 +194,6 @@ def _check_server(connection: AsyncConnection) -> None:
     encoding = connection.info.parameter_status("server_encoding")
     if encoding != "UTF8":
         raise StoreUnavailableError(
-            f"the database keeps texts as {encoding}, which cannot take every text",
+            f"the database stores text as {encoding}, which cannot represent every character",
             hint="create one with: CREATE DATABASE amplifier ENCODING 'UTF8' TEMPLATE template0",
         )

@@ -75,7 +75,7 @@ class AskedTurns:
             if not future.done():
                 future.set_exception(
                     NotReadyError(
-                        "the daemon stops, and the turn goes on elsewhere", hint="ask again with the same key"
+                        "the daemon is stopping, and the turn continues elsewhere", hint="ask again with the same key"
                     )
                 )
                 future.exception()

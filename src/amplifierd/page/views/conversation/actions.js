@@ -41,7 +41,7 @@ async function runAgain(model, turn) {
 async function editAndBranch(session, message) {
   const text = await askText({
     title: "Edit and branch", label: "Prompt", value: textOf(message), action: "Branch", multiline: true,
-    hint: "A new session goes on from here with the new wording. This one stays as it is.",
+    hint: "A new session continues from here with the new wording. This one stays as it is.",
   });
   if (!text?.trim()) return;
   const branch = await attempt(() => branchBefore(session, message.turn), "Not branched");
@@ -75,13 +75,13 @@ async function showChanges(id, turn) {
 }
 
 const WHAT = {
-  both: ["Files and conversation", "As if the turn and all later ones had not been"],
+  both: ["Files and conversation", "As if this turn and all later ones had never happened"],
   files: ["Files only", "The conversation stays"],
   conversation: ["Conversation only", "The files stay as they are"],
 };
 
 async function undo(model, turn, write) {
-  const preview = h("div.undo-preview", h("p.muted", "Looking what changed…"));
+  const preview = h("div.undo-preview", h("p.muted", "Checking what changed…"));
   get(ofSession(model.id, "/changes"), { turn }).then(
     ({ added, modified, deleted, reason }) => fill(preview, reason && h("p.notice", reason), h("p.muted.small", summary(added, modified, deleted))),
     () => fill(preview, h("p.muted.small", "What the turn changed in files is not known here.")),
@@ -106,7 +106,7 @@ async function takeBack(model, turn, what, write, force = false) {
   const done = await attempt(() => post(ofSession(id, "/undo"), { turn, what, force }), "Not undone");
   if (!done) return;
   if (!done.done) {
-    const text = "Somebody else changed these files since. Undo overwrites them:";
+    const text = "These files were changed since. Undo overwrites them:";
     const details = h("ul.paths", done.foreign.map((path) => h("li", h("code", path))));
     const isMeant = await confirm({ title: "Files changed since", text, details, action: "Undo anyway", kind: "danger" });
     if (isMeant) await takeBack(model, turn, what, write, true);

@@ -85,7 +85,7 @@ class ConversationView extends View {
 
   async #goTo(messageId) {
     if (!(await this.#log.model.loadTo(messageId))) {
-      toast("The message of this link is not in the conversation any more", { kind: "error" });
+      toast("The message of this link is no longer in the conversation", { kind: "error" });
       this.#toEnd();
       return;
     }
@@ -127,7 +127,7 @@ class ConversationView extends View {
   #showEmpty() {
     const isEmpty = !this.#log.model.messages.length;
     const shown = this.#scroller.querySelector(".state-box");
-    if (isEmpty && !shown) this.#scroller.append(emptyState("Nothing said yet", "Write below what is to be done. Everything the agent does is shown here, while it does it."));
+    if (isEmpty && !shown) this.#scroller.append(emptyState("Nothing said yet", "Write below what the agent should do. Everything it does is shown here as it happens."));
     else if (!isEmpty) shown?.remove();
   }
 
@@ -152,10 +152,10 @@ class ConversationView extends View {
     shortcut("j", "Next message", () => this.#step(1), options);
     shortcut("k", "Previous message", () => this.#step(-1), options);
     shortcut("End", "To the end", () => this.#toEnd(), options);
-    shortcut("a", "To the question that waits", () => {
+    shortcut("a", "To the waiting question", () => {
       const [first] = ofTree(approvals.value, id);
       if (first) this.querySelector(".approval button")?.focus();
-      else toast("Nothing waits for an answer here");
+      else toast("Nothing is waiting for an answer here");
     }, options);
     shortcut("e", "Edit the last prompt and branch", () => this.#lastPrompt("edit"), options);
     shortcut("u", "Undo the last turn", () => this.#lastPrompt("undo"), options);
@@ -179,7 +179,7 @@ class ConversationView extends View {
 }
 
 function endOf({ status }) {
-  return { completed: "The agent has answered.", failed: "The turn failed.", cancelled: "The turn was stopped." }[status] ?? "The turn is over.";
+  return { completed: "The agent has answered.", failed: "The turn failed.", cancelled: "The turn was stopped." }[status] ?? "The turn has ended.";
 }
 
 customElements.define("view-conversation", ConversationView);

@@ -17,8 +17,8 @@ import { ToolStates } from "./tool-states.js";
 const OLDER_PAGE = 80;
 const LARGE_PAGE = 1000;
 const FOLLOWS = {
-  ask: "Say how to go on.",
-  continue: "A new turn goes on with it.",
+  ask: "Say how to continue.",
+  continue: "A new turn continues the work.",
   stop: "The session has ended.",
 };
 const NOTICES = {

@@ -51,7 +51,7 @@ export class PromptQueue extends HTMLElement {
     if (!queue) return;
     const position = queue[at] === prompt ? at : queue.indexOf(prompt);
     if (position < 0) {
-      toast("It has begun already");
+      toast("It has already begun");
     } else {
       const taken = await attempt(() => remove(ofSession(this.#id, `/queue/${position + 1}`)), "Not removed");
       if (taken && isToEdit) this.#edit(taken.prompt);

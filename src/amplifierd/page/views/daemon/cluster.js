@@ -15,7 +15,7 @@ const STATES = {
   draining: "ends its turns and begins nothing new",
   late: "has not said in time that it is there",
   fenced: "was shut out; the others have its sessions",
-  left: "has no session any more",
+  left: "has no sessions left",
 };
 
 /** The panel is not there for a daemon that stands alone. */

@@ -54,7 +54,7 @@ async function store(id, look) {
 }
 
 async function forget(id, look) {
-  if (!(await confirm({ title: `Remove the key of ${id}?`, text: "Sessions that start from now on are without it.", action: "Remove", kind: "danger" }))) return;
+  if (!(await confirm({ title: `Remove the key of ${id}?`, text: "New sessions do without it.", action: "Remove", kind: "danger" }))) return;
   const done = await attempt(() => patch("/settings/api-keys", { api_keys: { [id]: "" } }), "Not removed");
   if (done) toast(`Removed the key of ${id}`);
   look();

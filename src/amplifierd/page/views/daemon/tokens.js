@@ -73,7 +73,7 @@ async function create(look) {
 async function revoke(token, look) {
   const text = token.name === "default"
     ? "It gets a new secret in config/token. Browsers and programs that use the old one are logged out, this one too if it logged in with it."
-    : "Whoever uses it is refused from now on.";
+    : "Anyone who uses it is refused from now on.";
   if (!(await confirm({ title: `Revoke ${token.name}?`, text, action: "Revoke", kind: "danger" }))) return;
   const done = await attempt(() => remove(`/tokens/${encodeURIComponent(token.name)}`).then(() => true), "Not revoked");
   if (done) toast(`Revoked ${token.name}`);

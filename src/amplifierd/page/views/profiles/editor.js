@@ -150,7 +150,7 @@ export class ProfileEditor extends HTMLElement {
   }
 
   async #conflict() {
-    const text = "Somebody changed the file since you began. Your text stays here; take over the version of the file as the one to replace?";
+    const text = "The file was changed after you began. Your text is kept here; should it replace the new version of the file?";
     if (!(await confirm({ title: "Changed elsewhere", text, action: "Replace theirs", kind: "danger" }))) return;
     this.#version = (await getText(ofProfile(this.#id), { raw: true })).version;
     await this.#put();

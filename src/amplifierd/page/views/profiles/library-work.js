@@ -67,7 +67,7 @@ export async function enable(collection) {
 
 /** Remove a collection when that is confirmed. */
 export async function removeCollection(id) {
-  const text = "Its profiles go from this home. Sessions that exist keep the builds they run with.";
+  const text = "Its profiles are removed from this home. Sessions that exist keep the builds they run with.";
   if (!(await confirm({ title: `Remove ${id}?`, text, action: "Remove", kind: "danger" }))) return;
   await attempt(() => remove(`/collections/${encodeURIComponent(id)}`).then(() => toast(`Removed ${id}`)), "Not removed");
   load().catch(() => {});

@@ -11,7 +11,7 @@ export function lockPanel({ resources, build_id: build, python, platform, profil
       h("thead", h("tr", ["What", "Name", "Version", "From", "Commit", "Content"].map((name) => h("th", { scope: "col" }, name)))),
       h("tbody", rows.map(([kind, name, one]) => h("tr", { dataset: { status: one.status } },
         h("td", kind), h("th", { scope: "row" }, name), h("td", one.version ?? "–"),
-        h("td", one.ref ?? one.kind, one.mutable && h("span.tag", { title: "What this names can change; the lock holds what it was." }, "moves")),
+        h("td", one.ref ?? one.kind, one.mutable && h("span.tag", { title: "What this names can change; the lock records what it was." }, "moves")),
         h("td", one.commit ? h("code", { title: one.commit }, one.commit.slice(0, 10)) : "–"),
         h("td", one.content_hash ? h("code", { title: one.content_hash }, one.content_hash.replace("sha256:", "").slice(0, 12)) : "–"))))));
 }

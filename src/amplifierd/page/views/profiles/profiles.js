@@ -59,7 +59,7 @@ class ProfilesView extends View {
     }
     const shown = known.map((one) => [one, profiles.filter((each) => each.collection_id === one.identifier && fits(each))]);
     const wanted = this.#words ? shown.filter(([, found]) => found.length) : shown;
-    refill(this.#body, wanted.length ? wanted.map(([one, found]) => collectionSection(one, found)) : emptyState("Nothing found", "No profile fits."));
+    refill(this.#body, wanted.length ? wanted.map(([one, found]) => collectionSection(one, found)) : emptyState("Nothing found", "No profile matches."));
   }
 }
 

@@ -49,7 +49,7 @@ class TimelineView extends View {
     if (!this.#turns.isLoaded || !this.#main.contains(this.#list)) return;
     const { list } = this.#turns;
     if (!list.length) {
-      fill(this.#list, h("li", emptyState("Nothing happened yet", "When the session runs its first turn, what it does is drawn here while it does it.")));
+      fill(this.#list, h("li", emptyState("Nothing has happened yet", "When the session runs its first turn, what it does is drawn here as it happens.")));
       this.#plots.hidden = true;
       fill(this.#summary);
       return;

@@ -100,7 +100,7 @@ function partBody(part) {
 }
 
 function contentOf(content) {
-  if (!content) return h("p.muted.small", "Its text is not stored any more.");
+  if (!content) return h("p.muted.small", "Its text is no longer stored.");
   const blocks = Array.isArray(content.content) ? content.content : [content.content];
   return [
     blocks.filter(Boolean).map((block) => longText(typeof block === "string" ? block : block.text ?? block.thinking ?? block, { label: "Text" })),
@@ -109,7 +109,7 @@ function contentOf(content) {
 }
 
 function textOf(content) {
-  if (!content) return "not stored any more";
+  if (!content) return "no longer stored";
   if (typeof content.content === "string" && content.content) return content.content;
   const texts = Array.isArray(content.content) ? content.content.map((block) => block.text ?? block.thinking ?? `[${block.type}]`) : [];
   const calls = (content.tool_calls ?? []).map((call) => `${call.name}(…)`);

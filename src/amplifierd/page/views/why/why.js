@@ -179,7 +179,7 @@ class WhyView extends View {
         ["Hooks", (key) => key.startsWith("hooks[")],
       ];
       const isOwn = ({ key }) => !key.endsWith(".source");
-      fill(place, !build && h("p.muted", "This session runs a plan of its own: whoever made it set these values."), groups.map(([name, fits]) => {
+      fill(place, !build && h("p.muted", "This session runs a plan of its own: its author set these values."), groups.map(([name, fits]) => {
         const found = values.filter((value) => fits(value.key) && isOwn(value));
         return found.length > 0 && h("div.value-group", h("h3", name), found.map((value) => explanation(value)));
       }));
