@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Collection, Iterable, Mapping
 
+from amplifier_core.exceptions import AmplifierError
 from amplifierd.builds.build import Build
 from amplifierd.builds.home_profiles import Profiles
 from amplifierd.builds.lock import DEPENDENCY_MISSING, DEPENDENCY_REASON
@@ -54,7 +55,8 @@ async def recompile(
                     return "unchanged", None
                 return "error", _failure(profile_id, error)
             except Exception as error:  # a profile names foreign code and servers; what goes wrong there stays its own
-                logger.debug("%s cannot be compiled", profile_id, exc_info=True)
+                level = logging.DEBUG if isinstance(error, AmplifierError | OSError) else logging.ERROR
+                logger.log(level, "%s cannot be compiled", profile_id, exc_info=True)
                 return "error", _failure(profile_id, error)
             return ("unchanged" if before == _stamp(paths, profile_id) else "compiled"), _lack(build)
 
