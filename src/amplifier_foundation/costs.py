@@ -5,6 +5,8 @@ from collections.abc import Iterable, Mapping
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
+from amplifier_core.boundary import Boundary
+
 logger = logging.getLogger(__name__)
 
 COST_CHANNEL = "session.cost"
@@ -18,13 +20,12 @@ def sum_cost_usd(contributions: Iterable[Any]) -> Decimal | None:
 
 async def bridge_child_cost(child_coordinator: Any, parent_coordinator: Any, child_session_id: str) -> None:
     """Let the parent session account for what its child has cost so far. Never raises."""
-    try:
+    # A bill that cannot be written must not undo the work.
+    with Boundary(logger, "The cost of session %s is not counted: %s", child_session_id):
         total = sum_cost_usd(await child_coordinator.collect_contributions(COST_CHANNEL))
         if total is not None:
             contribution = {"cost_usd": total}
             parent_coordinator.register_contributor(COST_CHANNEL, f"delegate:{child_session_id}", lambda: contribution)
-    except Exception:  # a bill that cannot be written must not undo the work
-        logger.warning("The cost of session %s is not counted", child_session_id, exc_info=True)
 
 
 def _cost_of(contribution: Any) -> Decimal | None:

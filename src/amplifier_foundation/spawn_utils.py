@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any
 
+from amplifier_core.boundary import Boundary
 from amplifier_core.mount_plan import MountPlan, PlanEntry
 from amplifier_core.packages import provider_module_id, provider_name
 
@@ -174,11 +175,9 @@ async def _models_of(name: str, coordinator: Any) -> list[str]:
     provider = _find_provider(provider_name(name), coordinator)
     if provider is None:
         return []
-    try:
+    models: Iterable[Any] = ()  # of a vendor that cannot be asked
+    with Boundary(logger, "Provider '%s' does not list its models: %s", name):
         models = await provider.list_models()
-    except Exception:  # a vendor that cannot be asked is one without models
-        logger.warning("Provider '%s' does not list its models", name, exc_info=True)
-        return []
     return [model if isinstance(model, str) else str(getattr(model, "id", model)) for model in models]
 
 

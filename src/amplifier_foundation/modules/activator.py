@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from amplifier_core.boundary import Boundary
 from amplifier_core.packages import folder_name
 from amplifier_foundation.exceptions import BundleError, BundleNotFoundError, RefResolutionError
 from amplifier_foundation.paths.home import get_amplifier_home
@@ -241,9 +242,6 @@ def _names_source(entry: Any) -> bool:
 
 
 def _tell(callback: ProgressCallback | None, action: str, detail: str) -> None:
-    if callback is None:
-        return
-    try:
-        callback(action, detail)
-    except Exception:  # the callback is the application's
-        logger.exception("a progress callback failed on %r", (action, detail))
+    if callback is not None:
+        with Boundary(logger, "a progress callback failed on %r: %s", (action, detail), level=logging.ERROR):
+            callback(action, detail)

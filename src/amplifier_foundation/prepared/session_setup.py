@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import amplifier_core
+from amplifier_core.boundary import Boundary
 from amplifier_foundation.bundle.policies import origin_of_rule
 from amplifier_foundation.mentions import BaseMentionResolver, ContentDeduplicator
 from amplifier_foundation.observability import (
@@ -101,9 +102,8 @@ def offer_mentions(session: AmplifierSession, bundle: Bundle, base: Path) -> Non
 
 
 def _describe_hooks(session: AmplifierSession) -> None:
-    try:
+    message = "the hooks of session %s cannot be listed: %s"
+    with Boundary(logger, message, session.session_id, level=logging.DEBUG):
         handlers = session.coordinator.hooks.list_handlers()
         metadata = {name: {"event": event} for event, names in handlers.items() for name in names}
         session.coordinator.register_capability("hook_metadata", metadata)
-    except Exception:
-        logger.debug("the hooks of session %s cannot be listed", session.session_id, exc_info=True)

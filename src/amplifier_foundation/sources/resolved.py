@@ -7,6 +7,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
+from amplifier_core.boundary import Boundary
+
 from .hashing import hash_content
 
 logger = logging.getLogger(__name__)
@@ -83,9 +85,6 @@ class Limits:
 
 def report(progress: Progress | None, event: ProgressEvent) -> None:
     """Report progress; a callback that fails does not stop the work."""
-    if progress is None:
-        return
-    try:
-        progress(event)
-    except Exception:  # the callback is the application's
-        logger.exception("a progress callback failed on %r", event)
+    if progress is not None:
+        with Boundary(logger, "a progress callback failed on %r: %s", event, level=logging.ERROR):
+            progress(event)
