@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import Any, Protocol
 
+from amplifier_core.boundary import Boundary
 from amplifier_core.exceptions import describe
 
 from .mounting import find_capability
@@ -122,11 +123,11 @@ async def ask_gate(gate: ApprovalGate, tool_name: str, tool_input: Any, call: Ma
     """
     task = asyncio.current_task()
     cancellations = task.cancelling() if task is not None else 0
-    try:
+    message = "the approval of %r failed and counts as denied: %s"
+    with Boundary(logger, message, tool_name, level=logging.ERROR) as boundary:
         verdict = await gate(tool_name, tool_input, call)
-    except Exception as exc:
-        logger.exception("the approval of %r failed and counts as denied", tool_name)
-        return f"Approval failed: {describe(exc)}"
+    if boundary.error is not None:
+        return f"Approval failed: {describe(boundary.error)}"
     if task is not None and task.cancelling() > cancellations:
         raise asyncio.CancelledError("the turn was cancelled")
     return None if verdict.approved is True else verdict.reason

@@ -9,6 +9,7 @@ from types import CoroutineType
 from typing import Any
 
 from amplifier_core import HookRegistry, ModuleCoordinator
+from amplifier_core.boundary import Boundary
 from amplifier_core.events import ALL_EVENTS
 from amplifier_core.handler_call import Handler
 from amplifier_core.tool_interception import ToolInterceptor
@@ -69,10 +70,8 @@ async def declared_events(coordinator: Coordinator) -> list[str]:
     """
     declared = find_capability(coordinator, "observability.events")
     announcements = [_try(declared, "declared events") if callable(declared) else declared]
-    try:
+    with Boundary(logger, "the coordinator offers no contributions: %s", level=logging.DEBUG):
         announcements += await _present(coordinator).collect_contributions("observability.events")
-    except Exception:
-        logger.debug("the coordinator offers no contributions", exc_info=True)
     events: dict[str, None] = {}
     for announced in announcements:
         for event in announced if isinstance(announced, list) else [announced]:
@@ -151,11 +150,9 @@ def _present(coordinator: Coordinator) -> ModuleCoordinator:
 
 
 def _try(call: Callable[[], Any], what: str) -> Any:
-    try:
+    with Boundary(logger, "the coordinator offers no %s: %s", what, level=logging.DEBUG):
         return at_once(call())
-    except Exception:
-        logger.debug("the coordinator offers no %s", what, exc_info=True)
-        return None
+    return None
 
 
 def at_once(answer: Any) -> Any:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from amplifier_core import Provider
+from amplifier_core.boundary import Boundary
 from amplifier_core.utils.tool_messages import field_of
 
 logger = logging.getLogger(__name__)
@@ -51,11 +52,9 @@ def _model_infos(provider: Provider | None) -> Iterator[tuple[str, object]]:
 
 
 def _ask(provider: Provider, question: str) -> object:
-    try:
-        answer: object = getattr(provider, question)()
-    except Exception:
-        logger.debug("the provider does not say what its model allows", exc_info=True)
-        return None
+    answer: object = None
+    with Boundary(logger, "the provider does not say what its model allows: %s", level=logging.DEBUG):
+        answer = getattr(provider, question)()
     if inspect.isawaitable(answer):  # a budget is not worth a request to the vendor
         if inspect.iscoroutine(answer):
             answer.close()

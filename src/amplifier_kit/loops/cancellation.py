@@ -2,6 +2,7 @@
 
 import logging
 
+from amplifier_core.boundary import Boundary
 from amplifier_kit.mounting import at_once
 from amplifier_kit.types import Coordinator
 
@@ -45,7 +46,5 @@ class Cancellation:
         """Announce that the turn is cancelled."""
         trigger = getattr(self._token, "trigger_callbacks", None)
         if trigger is not None:
-            try:
+            with Boundary(logger, "a cancellation callback failed: %s", level=logging.ERROR):
                 await trigger()
-            except Exception:
-                logger.exception("a cancellation callback failed")

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from amplifier_core import ContextManager, HookRegistry, HookResult
-from amplifier_core.boundary import emit_quietly, settle
+from amplifier_core.boundary import Boundary, emit_quietly, settle
 from amplifier_core.correlation import TERMINAL_EVENTS
 from amplifier_core.events import POLICY_VIOLATION, TOOL_PRE
+from amplifier_core.exceptions import describe
 from amplifier_core.hooks import injected_items
 from amplifier_core.models import ContextInjection
 from amplifier_core.utils.tool_messages import field_of
@@ -102,11 +103,9 @@ class HookPoints:
         collect = getattr(self._hooks, "emit_and_collect", None)
         if collect is None:
             return []
-        try:
+        answers: list[object] = []
+        with Boundary(logger, "no answers to %s could be collected: %s", event, level=logging.ERROR):
             answers = await collect(event, payload, timeout=timeout_s)
-        except Exception:
-            logger.exception("no answers to %s could be collected", event)
-            return []
         return [answer for answer in answers if isinstance(answer, dict)]
 
     async def decide(self, event: str, payload: EventData, hook_name: str = "orchestrator") -> Decision:
@@ -152,7 +151,7 @@ class HookPoints:
 
     async def inject(self, injection: Injection) -> bool:
         """Store what is to be stored and queue what is ephemeral; True when something was stored."""
-        try:
+        with Boundary(logger, "an injection at %s is left out: %s", injection.event):
             items = injected_items(injection.result)
             if self._process is None:
                 await self._store([item for item in items if not item.ephemeral], injection.event)
@@ -160,24 +159,21 @@ class HookPoints:
             else:
                 rest = await settle(self._process(injection.result, injection.event, injection.hook_name))
                 left = _left_of(items, rest)
-        except Exception:
-            logger.warning("an injection at %s is left out", injection.event, exc_info=True)
-            return False
-        self._queued += [
-            Ephemeral(item.content, item.role, item.append_to_last_tool_result)
-            for item in left
-            if item.ephemeral and item.content
-        ]
-        return any(not item.ephemeral for item in items)
+            self._queued += [
+                Ephemeral(item.content, item.role, item.append_to_last_tool_result)
+                for item in left
+                if item.ephemeral and item.content
+            ]
+            return any(not item.ephemeral for item in items)
+        return False
 
     async def count(self, text: str, event: str, hook_name: str = "orchestrator") -> None:
         """Have text that the loop itself adds to a request counted like an ephemeral injection."""
         if self._process is not None:
             addition = HookResult(action="inject_context", context_injection=text, ephemeral=True)
-            try:
+            message = "what %s adds at %s could not be counted: %s"
+            with Boundary(logger, message, hook_name, event, level=logging.DEBUG):
                 await settle(self._process(addition, event, hook_name))
-            except Exception:
-                logger.debug("what %s adds at %s could not be counted", hook_name, event, exc_info=True)
 
     def take(self) -> list[Ephemeral]:
         """Return what is queued for the next request, and empty the queue."""
@@ -222,11 +218,11 @@ class HookPoints:
     async def _ask_user(self, result: HookResult, event: str, hook_name: str, data: EventData) -> Decision:
         if self._process is None:
             return Decision(denied=True, reason="No approval system available", data=data)
-        try:
+        answer = None
+        with Boundary(logger, "the approval asked for at %s failed and counts as denied: %s", event) as boundary:
             answer = await settle(self._process(result, event, hook_name))
-        except Exception as exc:
-            logger.warning("the approval asked for at %s failed and counts as denied", event, exc_info=True)
-            return Decision(denied=True, reason=f"Approval failed: {exc}", data=data)
+        if boundary.error is not None:
+            return Decision(denied=True, reason=f"Approval failed: {describe(boundary.error)}", data=data)
         if getattr(answer, "action", None) == "continue":
             return Decision(data=data)
         return Decision(denied=True, reason=getattr(answer, "reason", None) or "", data=data)
@@ -234,10 +230,8 @@ class HookPoints:
     async def _show_message(self, result: HookResult, event: str, hook_name: str) -> None:
         """Let the user see a message that came with an answer."""
         if self._process is not None:
-            try:
+            with Boundary(logger, "the message of a hook at %s could not be shown: %s", event):
                 await settle(self._process(result, event, hook_name))
-            except Exception:
-                logger.warning("the message of a hook at %s could not be shown", event, exc_info=True)
 
 
 def _left_of(items: list[ContextInjection], rest: HookResult) -> list[ContextInjection]:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, TypeGuard, TypeVar
 
 from amplifier_core import HookResult
+from amplifier_core.boundary import Boundary
 from amplifier_core.handler_call import Handler
 from amplifier_kit.mounting import Handlers
 from amplifier_kit.types import EventData, JsonObject
@@ -52,11 +53,10 @@ def model_decides_on_error(
     async def answer(scheduler: S, event: str, data: EventData) -> HookResult:
         if not isinstance(data, dict):
             return HookResult()
-        try:
+        message = "%s: %s could not be answered; what the model chose stands: %s"
+        with Boundary(logger, message, scheduler.module_id, event, level=logging.ERROR):
             return await handler(scheduler, event, data)
-        except Exception:
-            logger.exception("%s: %s could not be answered; what the model chose stands", scheduler.module_id, event)
-            return HookResult()
+        return HookResult()
 
     return answer
 

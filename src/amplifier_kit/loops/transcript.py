@@ -6,6 +6,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 
 from amplifier_core import ContextManager, Provider
+from amplifier_core.boundary import Boundary
 from amplifier_kit.messages.conversation import CLOSING_MESSAGE, user_message
 from amplifier_kit.types import Message
 
@@ -40,10 +41,9 @@ class Transcript:
     async def close(self) -> None:
         """Have a cancelled turn end with an assistant message, where it would end with tool results."""
         if self._ends_with_result:
-            try:
+            message = "the closing message of a cancelled turn could not be stored: %s"
+            with Boundary(logger, message, level=logging.ERROR):
                 await self.add(dict(CLOSING_MESSAGE))
-            except Exception:
-                logger.exception("the closing message of a cancelled turn could not be stored")
 
     async def view_for(self, provider: Provider, prompt: str) -> list[Message]:
         """Return the messages for a request to `provider`."""

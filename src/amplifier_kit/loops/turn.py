@@ -24,6 +24,7 @@ from amplifier_core import (
     Tool,
     events,
 )
+from amplifier_core.boundary import Boundary
 from amplifier_core.utils.tool_messages import Call
 from amplifier_kit.messages.conversation import (
     as_response,
@@ -360,11 +361,10 @@ class Turn:
 
     async def wrap_up(self) -> None:
         """Ask once more, for a summary, when the rounds are used up; a failure leaves the turn without an answer."""
-        try:
+        reply = None
+        message = "no summary could be obtained at the end of the allowed rounds: %s"
+        with Boundary(logger, message, level=logging.ERROR):
             reply = await self.exchange(is_last=True)
-        except Exception:
-            logger.exception("no summary could be obtained at the end of the allowed rounds")
-            return
         if reply is not None and reply.text:
             await self.deliver(Reply(reply.response, reply.text))
 
