@@ -39,7 +39,6 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import IO, NoReturn, Protocol, Self
@@ -139,28 +138,34 @@ class ProcessTree:
         descriptors: Sequence[int] = (),
         marker: str | None = None,
         members: MembersOf = MEMBERS,
+        at_start: Callable[[], None] = lambda: None,
         at_exit: Callable[[], None] = lambda: None,
     ) -> "ProcessTree":
         """Start a program with exactly this environment, the markers of the host and one of its own.
 
         It inherits `descriptors` under their numbers. `marker` is its own if the caller has to know it before;
-        `members` finds the tree where the marker does not; `at_exit` runs in a thread when the child has exited, before
-        those who wait for it are notified.
+        `members` finds the tree where the marker does not. In a thread, `at_start` runs when the child was made, or
+        could not be, and `at_exit` when it has exited, before those who wait for it are notified.
 
         Raises `OSError`. Cancelled while the program starts, it ends the tree before it gives way.
         """
         own = marker or new_marker()
-        started = partial(
-            spawn,
-            arguments,
-            environment={**environment, own: "1"},
-            cwd=cwd,
-            stdin=stdin,
-            stdout=stdout,
-            stderr=stderr,
-            descriptors=descriptors,
-        )
-        return await cls.begin(started, own, members, at_exit)
+
+        def start() -> Child:
+            try:
+                return spawn(
+                    arguments,
+                    environment={**environment, own: "1"},
+                    cwd=cwd,
+                    stdin=stdin,
+                    stdout=stdout,
+                    stderr=stderr,
+                    descriptors=descriptors,
+                )
+            finally:
+                at_start()
+
+        return await cls.begin(start, own, members, at_exit)
 
     @classmethod
     async def begin(

@@ -53,15 +53,12 @@ class Program:
                 stderr=stderr,
                 descriptors=prepared.enclosure.descriptors,
                 members=prepared.members,
+                at_start=prepared.enclosure.close,  # what ends with the program is not kept open here
                 at_exit=prepared.finish,
             )
         except OSError:
-            prepared.abandon()
+            prepared.finish()
             raise
-        except asyncio.CancelledError:
-            prepared.enclosure.close()
-            raise
-        prepared.enclosure.close()
         return cls(tree, prepared.namespace)
 
     @property
