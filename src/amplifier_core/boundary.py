@@ -2,7 +2,8 @@
 
 What they raise must be named after them, must leave a traceback in the log, and must not take down what is not theirs.
 `Boundary` is the one way to contain an error, `raised_as` the one way to turn it into one of ours; `settle` takes what
-they return, whether or not it has to be awaited; `emit_quietly` tells them what has happened already.
+they return, whether or not it has to be awaited, and `at_once` only what need not be; `emit_quietly` tells them what
+has happened already.
 """
 
 import asyncio
@@ -10,7 +11,7 @@ import inspect
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import TracebackType
+from types import CoroutineType, TracebackType
 from typing import Any, Protocol, Self
 
 from .events import EventData
@@ -102,6 +103,14 @@ def raised_as(make: Callable[[Any], Exception], *, catches: Errors = Exception, 
 async def settle(value: Any) -> Any:
     """Return a value, awaited if it can be: a coroutine, a future, a task, any awaitable."""
     return await value if inspect.isawaitable(value) else value
+
+
+def at_once(returned: Any) -> Any:
+    """Return what a call returned; None for a coroutine, which a stand-in may make of every method."""
+    if type(returned) is CoroutineType:
+        returned.close()
+        return None
+    return returned
 
 
 async def emit_quietly(hooks: Emitter | None, event: str, payload: EventData, *, level: int = logging.WARNING) -> None:

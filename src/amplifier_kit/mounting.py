@@ -5,11 +5,10 @@ import logging
 from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
 from pathlib import Path
-from types import CoroutineType
 from typing import Any
 
 from amplifier_core import HookRegistry, ModuleCoordinator
-from amplifier_core.boundary import Boundary
+from amplifier_core.boundary import Boundary, at_once
 from amplifier_core.events import ALL_EVENTS
 from amplifier_core.handler_call import Handler
 from amplifier_core.tool_interception import ToolInterceptor
@@ -153,11 +152,3 @@ def _try(call: Callable[[], Any], what: str) -> Any:
     with Boundary(logger, "the coordinator offers no %s: %s", what, level=logging.DEBUG):
         return at_once(call())
     return None
-
-
-def at_once(answer: Any) -> Any:
-    """Return what a coordinator answered; None for a coroutine, which a stand-in may make of every method."""
-    if type(answer) is CoroutineType:
-        answer.close()
-        return None
-    return answer

@@ -1,6 +1,7 @@
 """Every orchestrator in `modules/` keeps the orchestrator contract, each item of its checklists."""
 
 import asyncio
+import gc
 import importlib
 import inspect
 import json
@@ -10,7 +11,7 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-from unittest.mock import MagicMock
+from unittest.mock import AsyncMock, MagicMock
 
 import pytest
 
@@ -116,6 +117,21 @@ class TestMounting:
         assert await stage.run(orchestrator) == "done"
 
         assert stage.results == ['{"n": 1}']
+
+    async def test_mocks_that_make_a_coroutine_of_everything_will_do_as_provider_and_tool(
+        self, orchestrator: Any
+    ) -> None:
+        tool, provider = AsyncMock(description="Says it again."), AsyncMock(stream=None)
+        tool.execute.return_value = "again"
+        provider.complete.side_effect = [calling(("c1", "echo", {"n": 1})), answer()]
+        stage = Stage(provider=provider)
+        stage.tools["echo"] = tool
+
+        assert await stage.run(orchestrator) == "done"
+
+        assert stage.results == ["again"]
+        assert provider.complete.call_args.args[0].tools[0].parameters == {"type": "object", "properties": {}}
+        gc.collect()  # what nobody has waited for is reported now
 
     async def test_it_mounts_by_path_in_a_session(self, folder: Path) -> None:
         plan = {

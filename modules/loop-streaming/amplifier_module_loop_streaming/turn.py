@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from amplifier_core import ToolSpec, events
-from amplifier_core.boundary import settle
+from amplifier_core.boundary import at_once, settle
 from amplifier_core.utils import json_safe
 from amplifier_core.utils.tool_messages import Call, block_type
 from amplifier_kit.loops.announcements import ResponseAnnouncement
@@ -164,9 +164,8 @@ class StreamingTurn(Turn):
 
     def read_calls(self, provider: Any, response: Any) -> list[Call]:
         parse = getattr(provider, "parse_tool_calls", None)
-        if self._is_streamed or not callable(parse):
-            return read_calls(response.tool_calls)
-        return read_calls(parse(as_returned(response)))
+        parsed = None if self._is_streamed or not callable(parse) else at_once(parse(as_returned(response)))
+        return read_calls(parsed if isinstance(parsed, list | tuple) else response.tool_calls)
 
     def read_text(self, response: Any) -> str:
         text = extra_field(response, "text")

@@ -2,8 +2,7 @@
 
 import logging
 
-from amplifier_core.boundary import Boundary
-from amplifier_kit.mounting import at_once
+from amplifier_core.boundary import Boundary, at_once
 from amplifier_kit.types import Coordinator
 
 logger = logging.getLogger(__name__)

@@ -24,7 +24,7 @@ from amplifier_core import (
     Tool,
     events,
 )
-from amplifier_core.boundary import Boundary
+from amplifier_core.boundary import Boundary, at_once
 from amplifier_core.utils.tool_messages import Call
 from amplifier_kit.messages.conversation import (
     as_response,
@@ -281,7 +281,7 @@ class Turn:
         calls = response.tool_calls
         if calls is None and has_call_blocks(response.content):
             parse = getattr(provider, "parse_tool_calls", None)
-            calls = parse(as_returned(response)) if callable(parse) else None
+            calls = at_once(parse(as_returned(response))) if callable(parse) else None
         return read_calls(calls)
 
     def read_text(self, response: ChatResponse) -> str:
