@@ -3,6 +3,7 @@
 import http.server
 import json
 import os
+import shlex
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -69,6 +70,15 @@ def test_without_a_key_an_agent_works_by_rules(say: Say) -> None:
     assert said.code == 0
     assert "amplifier run" in said.out
     assert setting(say, "profile") == "foundation/offline"
+
+
+def test_what_init_suggests_works_without_a_model(say: Say, amplifier: Any) -> None:
+    (amplifier.work / "notes.md").write_text("milk\n")
+    suggested = next(line for line in say("init", "--offline").out.splitlines() if "amplifier run" in line)
+
+    answer = say(*shlex.split(suggested)[1:])
+
+    assert (answer.code, "notes.md" in answer.out) == (0, True)
 
 
 def test_a_key_in_the_environment_is_found_and_stays_there(

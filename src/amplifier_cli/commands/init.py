@@ -80,7 +80,7 @@ def init(
         replace_text(file, edited(file.read_text(encoding="utf-8") if file.exists() else "", change))
         write(f"Saved in {file}: {', '.join(f'{key} {value}' for key, value in settings.items())}")
         write("\nNext:")
-        for line in ('amplifier run "What is in this folder?"', "amplifier", "amplifier doctor"):
+        for line in ('amplifier run "List the files here"', "amplifier", "amplifier doctor"):
             write(f"  {styled(line, 'bold')}")
 
     in_home(ctx, work)
