@@ -25,7 +25,7 @@ PROJECT = Path(__file__).parent / "notes"
 COMMAND = Path(sys.executable).with_name("amplifier")
 NEXT = {
     "init": "find a model: a key for Anthropic or OpenAI, or a server on this machine",
-    "chat": "talk to an agent, in a project of yours",
+    "chat": "chat with an agent in your own project",
     "profile new mine": "write a profile of your own",
 }
 
@@ -54,7 +54,7 @@ def tell(phase: str, text: str) -> None:
 
 
 def run_command(home: Path, project: Path, prompt: str) -> int:
-    """Run the command in the project, as anybody would type it; return its exit code."""
+    """Run the command in the project, as you would type it; return its exit code."""
     arguments = ["run", "--profile", PROFILE, prompt]
     tell("run", f"amplifier {shlex.join(arguments)}\n")
     sys.stdout.flush()
