@@ -1,4 +1,4 @@
-"""The kit, the foundation and the daemon know no module by its name: modules declare what they want."""
+"""No package knows a module by its name: modules declare what they want."""
 
 import ast
 from pathlib import Path
@@ -13,6 +13,8 @@ DECLARED = {
     "src/amplifier_kit/undeclared.py": {"delegate", "openai:tool_search_items"},  # the ecosystem's, in one place
     "src/amplifier_foundation/undeclared.py": {"hooks-logging"},  # likewise
     "src/amplifierd/documents/inheritance.py": {"context-simple"},  # the context of a profile that names none
+    "src/amplifier_core/bring_up.py": {"loop-basic", "context-simple"},  # of a plan that has lost its own
+    "src/amplifier_cli/commands/provider.py": {"loop-basic", "context-simple"},  # around a provider that is tried
 }
 
 
@@ -26,7 +28,7 @@ def _is_name(text: str) -> bool:
     return text in MODULE_IDS or text == "delegate" or text.startswith(("openai:", "anthropic:"))
 
 
-@pytest.mark.parametrize("package", ["amplifier_kit", "amplifier_foundation", "amplifierd"])
+@pytest.mark.parametrize("package", sorted(path.parent.name for path in (ROOT / "src").glob("*/__init__.py")))
 def test_no_module_is_known_by_its_name(package: str) -> None:
     files = {path.relative_to(ROOT).as_posix(): path for path in (ROOT / "src" / package).rglob("*.py")}
 
