@@ -60,6 +60,7 @@ def test_a_daemon_that_ends_and_comes_back_is_told_and_the_chat_goes_on(
             terminal.expect("1. For later")
             terminal.press(CTRL_D)
             assert terminal.end() == 0
+    assert "this was not sent: For later" in terminal.read
 
 
 def test_the_queue_of_a_session_in_the_daemon_is_shown_edited_and_dropped(amplifier: Any, served: Path) -> None:
@@ -81,6 +82,7 @@ def test_the_queue_of_a_session_in_the_daemon_is_shown_edited_and_dropped(amplif
     terminal.press(CTRL_D)
 
     assert terminal.end() == 0
+    assert "not sent" not in terminal.read
 
 
 def test_a_turn_is_shown_to_its_end_though_the_daemon_does_not_say_how_many_prompts_wait(

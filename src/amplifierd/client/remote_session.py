@@ -139,12 +139,13 @@ class RemoteSession:
         async with aclosing(self._events(after)) as events:
             async for event in events:
                 is_own = event.get("correlation_id") == accepted["correlation_id"]
-                is_begun = is_begun or (is_own and event["event"] != STATUS)
-                if not is_begun and accepted["status"] == "queued" and self._is_at_rest(event):
-                    hint = "send it again, or look for it in the queue"
-                    raise PromptRemovedError(f"this was not sent: {prompt}", hint=hint)
                 is_over = is_own and event["event"] == "execution:done" and event["session_id"] == self.session_id
-                if not is_begun or (event.get("sequence") is None and not is_over):
+                is_numbered = event.get("sequence") is not None
+                is_passed_over = self._is_at_rest(event) or (is_over and not is_numbered)
+                if accepted["status"] == "queued" and not is_begun and is_passed_over:
+                    raise _not_sent(prompt, event["data"].get("error"))
+                is_begun = is_begun or (is_own and event["event"] != STATUS)
+                if not is_begun or not (is_numbered or is_over):
                     continue
                 yield event
                 if is_over:
@@ -263,6 +264,12 @@ class RemoteSession:
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
         await self.close()
+
+
+def _not_sent(prompt: str, problem: Mapping[str, Any] | None) -> PromptRemovedError:
+    """Return the error for a prompt that has waited in vain."""
+    why = f" ({problem['detail']})" if problem and problem.get("detail") else ""
+    return PromptRemovedError(f"this was not sent: {prompt}{why}", hint="send it again, or look for it in the queue")
 
 
 def undone(found: Mapping[str, Any]) -> UndoResult:

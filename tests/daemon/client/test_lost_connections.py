@@ -15,7 +15,7 @@ from real_server import RealServer, plan, real_server
 
 from amplifierd.client.daemon_client import DaemonClient, DaemonLostError
 from amplifierd.client.remote_session import RemoteSession
-from amplifierd.exceptions import NothingToSteerError, RemoteError, SessionNotFoundError
+from amplifierd.exceptions import NothingToSteerError, PromptRemovedError, RemoteError, SessionNotFoundError
 from amplifierd.sessions.approvers import DenyAll
 
 WORDS = " ".join(f"word{number}" for number in range(60))
@@ -152,6 +152,21 @@ async def test_a_prompt_is_taken_out_of_the_queue_once_though_the_answer_was_los
         await session.cancel(immediate=True)
 
     assert left == ["three"]
+
+
+async def test_a_prompt_that_is_taken_out_of_the_queue_is_reported_as_not_sent(served: RealServer) -> None:
+    async with DaemonClient(served.url, served.token) as client:
+        session = await begun(client, {"text": "Late.", "latency_ms": 60_000})
+        await session.submit("one")
+        async with aclosing(session.watch()) as events:
+            await anext(events)
+            waiting = asyncio.create_task(session.execute("two", queue=True))
+            while (await anext(events))["event"] != "execution:queued":
+                pass
+        await session.remove_queued(1)
+        with pytest.raises(PromptRemovedError, match="this was not sent: two"):
+            await waiting
+        await session.cancel(immediate=True)
 
 
 async def test_the_end_of_a_turn_is_known_though_its_daemon_ended_when_it_had_told_it(served: RealServer) -> None:
