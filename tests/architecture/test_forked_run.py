@@ -52,7 +52,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def run(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "pytest", "-ra", *plain_pytest.OPTIONS, f"--basetemp={folder}/temporary", *options]
+    command = [sys.executable, "-m", "pytest", "-ra", *plain_pytest.options(folder / "temporary"), *options]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
 
 

@@ -44,7 +44,7 @@ def test_a_test_that_tries_to_leave_the_machine_fails_even_if_it_hides_the_refus
     shutil.copy(CONFTEST, tmp_path)
     (tmp_path / "test_sockets.py").write_text(SUITE)
     stand_ins = str(CONFTEST.parent / "stand_ins")
-    options = ["-q", "-rE", "-p", "no:cacheprovider", "-p", "no:schemathesis", "--rootdir", "."]
+    options = ["-q", "-rE", "-p", "no:cacheprovider", "-p", "no:schemathesis", "--rootdir", ".", "--basetemp=temporary"]
 
     run = subprocess.run(
         [sys.executable, "-m", "pytest", *options, "test_sockets.py"],

@@ -22,14 +22,16 @@ TYPES = {
 
 
 @pytest.mark.parametrize("module_type", TYPES)
-def test_a_new_module_passes_the_validator_and_its_own_tests(say: Say, amplifier: Any, module_type: str) -> None:
+def test_a_new_module_passes_the_validator_and_its_own_tests(
+    say: Say, amplifier: Any, module_type: str, tmp_path: Path
+) -> None:
     made = say("module", "new", "word-count", "--type", module_type, "--json")
 
     assert json.loads(made.out)["module_id"] == TYPES[module_type]
     checked = json.loads(say("module", "validate", "./word-count", "--json").out)
     assert (checked["passed"], checked["module_type"]) == (True, module_type)
     assert [check for check in checked["checks"] if not check["passed"]] == []
-    command = [sys.executable, "-m", "pytest", "-q", *plain_pytest.OPTIONS, "word-count"]
+    command = [sys.executable, "-m", "pytest", "-q", *plain_pytest.options(tmp_path / "temporary"), "word-count"]
     tested = subprocess.run(
         command, cwd=amplifier.work, env=amplifier.environment, capture_output=True, text=True, check=False, timeout=60
     )

@@ -466,7 +466,7 @@ def test_an_ordinary_pytest_process_has_the_plugin(tmp_path: Path) -> None:
     folder = write_repository(tmp_path, "tool")
 
     result = subprocess.run(
-        [sys.executable, "-m", "pytest", *plain_pytest.OPTIONS],
+        [sys.executable, "-m", "pytest", *plain_pytest.options(tmp_path / "temporary")],
         cwd=folder,
         capture_output=True,
         text=True,
@@ -493,7 +493,7 @@ sys.exit(pytest.main(["-p", "no:asyncio", *sys.argv[1:]]))
 def test_pytest_goes_on_working_where_pytest_asyncio_is_missing(tmp_path: Path) -> None:
     (tmp_path / "test_x.py").write_text("def test_it(coordinator, module_path): assert module_path is None\n")
 
-    command = [sys.executable, "-c", WITHOUT_PYTEST_ASYNCIO, *plain_pytest.OPTIONS]
+    command = [sys.executable, "-c", WITHOUT_PYTEST_ASYNCIO, *plain_pytest.options(tmp_path / "temporary")]
     result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
 
     assert "1 passed" in result.stdout, result.stdout + result.stderr

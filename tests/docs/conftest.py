@@ -179,7 +179,7 @@ def _environment(folder: Path, programs: Path) -> dict[str, str]:
     foreign = ("AMPLIFIER", "MAKE", "PYTEST_")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
     kept["HOME"] = str(folder)
-    kept["PYTEST_ADDOPTS"] = shlex.join(plain_pytest.OPTIONS)
+    kept["PYTEST_ADDOPTS"] = shlex.join(plain_pytest.options(folder.with_name(f"{folder.name}_pytest")))
     path = os.pathsep.join([str(programs), str(Path(sys.executable).parent), kept.get("PATH", "")])
     return {**kept, "PATH": path, "NO_COLOR": "1"}
 
