@@ -35,12 +35,12 @@ class WorkerStart:
 
     def __init__(self, further: Sequence[str] = (), *, forks: bool = sys.platform == "linux") -> None:
         self._forks, self._further = forks, further
-        self._template: asyncio.Task[_Template] | None = None
+        self._template: asyncio.Task[Template] | None = None
 
     def prepare(self) -> None:
         """Have a template, or begin to."""
         if self._forks and self._template is None:
-            self._template = asyncio.create_task(_Template.start(self._further))
+            self._template = asyncio.create_task(Template.start(self._further))
 
     async def start(self, connection: int, output: int) -> ProcessTree:
         """Start a worker with one end of its connection, and with where its output goes; both stay the caller's.
@@ -66,7 +66,7 @@ class WorkerStart:
             marker=marker,
         )
 
-    async def _give_up(self, preparing: asyncio.Task[_Template]) -> None:
+    async def _give_up(self, preparing: asyncio.Task[Template]) -> None:
         """Do without a template that failed, and without any if it never forked."""
         if self._template is not preparing:
             return
@@ -81,7 +81,7 @@ class WorkerStart:
             await _end(preparing)
 
 
-class _Template:
+class Template:
     """The running template."""
 
     def __init__(self, tree: ProcessTree, channel: socket.socket) -> None:
@@ -90,7 +90,7 @@ class _Template:
         self._asking = threading.Lock()
 
     @classmethod
-    async def start(cls, further: Sequence[str]) -> _Template:
+    async def start(cls, further: Sequence[str]) -> Template:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.settimeout(_ANSWER_S)
         marker = new_marker("WORKER_")
@@ -131,7 +131,7 @@ class _Template:
             await self._tree.kill()
 
 
-async def _end(preparing: asyncio.Task[_Template]) -> None:
+async def _end(preparing: asyncio.Task[Template]) -> None:
     preparing.cancel()
     with suppress(asyncio.CancelledError, OSError):
         await (await preparing).end()

@@ -24,6 +24,11 @@ pytestmark = [
 ]
 
 
+@pytest.fixture(scope="module", autouse=True)
+def shared_template() -> None:
+    """Share none: here it is seen how a daemon starts its own."""
+
+
 class Started:
     """A worker without a home. What is in `connections` is closed after each test, which ends the workers."""
 
