@@ -58,7 +58,7 @@ _BEHAVIOUR = """\
 bundle:
   name: behaviour-{number}
   version: 1.{number}.0
-  description: What behaviour {number} adds to whoever includes it.
+  description: What behaviour {number} adds to bundles that include it.
 session:
   debug: false
   limits: {{turns: {number}, tokens: 100000}}

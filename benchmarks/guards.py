@@ -68,7 +68,7 @@ def timed(folder: str, sandbox: str, consent: Consent) -> Callable[[], float]:
 
 def measure_sandbox(report: Report, folder: str, rounds: int) -> None:
     rows = []
-    for label, consent in (("nobody was asked", Consent.UNASKED), ("approved", Consent.APPROVED)):
+    for label, consent in (("no one was asked", Consent.UNASKED), ("approved", Consent.APPROVED)):
         sides = {"ours": timed(folder, "required", consent), "floor": timed(folder, "off", consent)}
         samples = in_turn(report, f"true, {label}", sides, rounds)
         figures = {side: Figure([one * 1e3 for one in taken]) for side, taken in samples.items() if taken}
@@ -107,7 +107,7 @@ def repeated(check: Callable[[str], object], path: str, repetitions: int = 50) -
 
 
 class Reading(Tool):
-    """A tool that nobody is asked about."""
+    """A tool that no one is asked about."""
 
     effects = frozenset({"read"})
 
@@ -158,7 +158,7 @@ async def measure_gate(report: Report, rounds: int) -> None:
     rows = []
     by_rule = {"tools": {"look": {"require_approval": True}}, "auto_approve": True}
     gc.disable()
-    for label, rules in {"nobody is asked": {}, "approved by configuration": by_rule}.items():
+    for label, rules in {"no one is asked": {}, "approved by configuration": by_rule}.items():
         await best_pair(rules)  # which warms up
         pairs = [await best_pair(rules) for _ in range(rounds)]
         figures = {side: Figure([pair[side] * 1e6 for pair in pairs]) for side in ("ours", "floor")}

@@ -59,7 +59,7 @@ def recorded() -> list[Line]:
 def _read(terminal: int) -> bytes:
     try:
         return os.read(terminal, 65_536)
-    except OSError:  # how Linux says that nobody writes to a terminal any more
+    except OSError:  # how Linux says that nothing writes to a terminal any more
         return b""
 
 

@@ -183,7 +183,7 @@ class ModuleCoordinator:
     def intercept_tools(self, name: str, interceptor: ToolInterceptor) -> Callable[[], None]:
         """Have every call of a mounted tool go through `await interceptor(tool_name, tool, tool_input, proceed)`.
 
-        That holds for tools that are mounted already or later, and whoever calls them. The interceptor runs the tool
+        That holds for tools that are mounted already or later, and for all callers. The interceptor runs the tool
         with `await proceed(tool_input)`, or answers in its place. It replaces an earlier one of the same name and is
         asked before those of other names that are there already. Returns what takes it back.
 
@@ -211,7 +211,7 @@ class ModuleCoordinator:
     def find_injector(self, text: str) -> tuple[str, str] | None:
         """Return the hook and the event of a text that was lately injected for one request only.
 
-        Such a text is stored nowhere; this is how whoever sees the request can tell where it came from.
+        Such a text is stored nowhere; this is how those who see the request can tell where it came from.
         """
         return self._hook_effects.find_injector(text)
 

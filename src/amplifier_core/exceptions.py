@@ -23,7 +23,7 @@ class AmplifierError(Exception):
         self.reword(message, hint=hint)
 
     def reword(self, message: str, *, hint: str = "") -> None:
-        """Say the same to somebody else, or in better words, without losing the traceback and the cause."""
+        """Say the same to another reader, or in better words, without losing the traceback and the cause."""
         self.args = (f"{message}\n  fix: {hint}" if hint else message,)
         self.message, self.hint = message, hint
 

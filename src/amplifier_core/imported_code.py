@@ -42,7 +42,7 @@ class CodeUser(Protocol):
 
 
 def add_user(user: CodeUser) -> None:
-    """Note that somebody loads modules: before code makes way, each of them is asked whether it is used."""
+    """Note a user of modules: before code makes way, each user is asked whether it is still in use."""
     _users.add(user)
 
 

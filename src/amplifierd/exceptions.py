@@ -69,7 +69,7 @@ AmplifierError
     ├── TurnDeadlineError                   caller: the turn did not begin in time
     ├── NothingToSteerError                 caller: no turn is running
     ├── SteeringUnsupportedError            author of the loop: it takes no steering
-    ├── TurnFailedError                     whoever the problem of the turn names
+    ├── TurnFailedError                     the one whom the problem of the turn names
     └── BudgetExhaustedError                owner of the session: a limit is reached
 """
 

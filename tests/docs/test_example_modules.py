@@ -293,7 +293,7 @@ async def test_without_a_coordinator_nobody_can_be_asked_and_the_answer_is_no(tu
     turn.answer("tool:pre", action="ask_user", approval_prompt="Read it?")
 
     assert await turn.run(alone=True) == "Done."
-    assert turn.tool_messages == ["Denied by hook: nobody can be asked for approval", "contents"]
+    assert turn.tool_messages == ["Denied by hook: no one can be asked for approval", "contents"]
 
 
 async def test_without_a_coordinator_an_injection_is_for_the_next_request(turn: Turn) -> None:

@@ -112,7 +112,7 @@ class SafetyValidator:
 
 
 def _not_understood() -> SafetyResult:
-    """Return the verdict on what nobody can read in reasonable time: a person who says yes outranks it."""
+    """Return the verdict on what cannot be read in reasonable time: a person who says yes outranks it."""
     hint = "split the command; even the profile 'permissive' wants to read it, only 'unrestricted' does not"
     reason = "it is nested too deeply, or too long, to be understood"
     return SafetyResult(False, reason, "non-literal command", hint, is_understood=False)

@@ -92,7 +92,7 @@ class DaemonClient:
         async with self._following:
             if self.is_alive():
                 return True
-            if self._waiting_until is None:  # whoever finds it gone later waits no longer than the first
+            if self._waiting_until is None:  # later callers wait no longer than the first
                 self.tell("the daemon has ended; waiting for it")
                 self._waiting_until = time.monotonic() + self.patience_s
             if self._home is None or (running := await _successor(self._home, self._waiting_until)) is None:

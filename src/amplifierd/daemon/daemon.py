@@ -140,7 +140,7 @@ class Daemon:
         return time.monotonic() - self._started
 
     def knows(self, caller: Caller) -> bool:
-        """Say whether whoever was let in some time ago would be let in now."""
+        """Say whether a caller who was let in some time ago would be let in now."""
         if caller.login_hash and not self.credentials.logins.is_known(caller.login_hash):
             return False
         return not caller.token_hash or self.credentials.tokens.find_hash(caller.token_hash) is not None
@@ -317,7 +317,7 @@ class Daemon:
         return [task for task in begun if task is not None]
 
     async def close(self) -> None:
-        """Let go of everything, once nobody asks any more."""
+        """Let go of everything, once there are no more requests."""
         self.loop_lag.stop()
         await self.renderer.close()
         await self.credentials.close()

@@ -1,4 +1,4 @@
-"""Where all events come together: numbered for all sessions, remembered for a while, and handed to whoever watches.
+"""Where all events come together: numbered for all sessions, remembered for a while, and handed to all watchers.
 
 Everything here happens on the event loop of the daemon and without waiting: no one who watches can hold up a turn.
 """
@@ -176,7 +176,7 @@ class EventHub:
 
     @property
     def watches_everything(self) -> bool:
-        """Whether somebody watches all sessions."""
+        """Whether a client watches all sessions."""
         return bool(self._of_all)
 
     @property

@@ -85,7 +85,7 @@ class IdempotencyKeys:
     async def once(self, owner: str, key: str, fingerprint: str, work: Work) -> tuple[StoredAnswer, bool]:
         """Do the work of a request unless it was done, and return its answer, and whether that was kept from before.
 
-        The work goes on to its end if whoever asked for it goes away. What it raises is not kept: nothing was done.
+        The work continues to its end even if the client goes away. What it raises is not kept: nothing was done.
 
         Raises:
             IdempotencyConflictError: the key belongs to another request.
@@ -226,7 +226,7 @@ def conflict(key: str) -> IdempotencyConflictError:
 
 
 def interrupted() -> RequestInterruptedError:
-    """Return the error for a request whose answer nobody knows."""
+    """Return the error for a request whose answer is unknown."""
     return RequestInterruptedError(
         "the daemon ended while it worked on this request, or could not keep the answer",
         hint="look at what came of it, then send the next request with a new key",

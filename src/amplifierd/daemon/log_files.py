@@ -49,7 +49,7 @@ def log_also_about(**facts: str) -> None:
 
 
 class DaemonLog:
-    """Everything that the process logs, in one file of the home, and on stderr when somebody watches."""
+    """Everything that the process logs, in one file of the home, and on stderr if it is to `echo`."""
 
     def __init__(self, directory: Path, secrets: SecretValues, *, level: str, as_json: bool, echo: bool) -> None:
         make_directory(directory)

@@ -158,7 +158,7 @@ class Operations:
         return [each for each in reversed(self._operations.values()) if _sees(caller, each)]
 
     def knows(self, operation_id: str) -> bool:
-        """Say whether there is an operation, whoever asked for it."""
+        """Say whether there is an operation, no matter who asked for it."""
         return operation_id in self._operations
 
     def get(self, operation_id: str, caller: Caller) -> Operation:

@@ -1,7 +1,7 @@
 """One stream of a session, whichever member holds it: what comes from one place after the other, without a seam.
 
 A leg ends when the tree has another place, or with the member that it came from. The next one begins after the last
-event that was passed on, from the ring or the store of whoever holds the tree then.
+event that was passed on, from the ring or the store of the member that holds the tree then.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ class StitchedWatch:
     async def _from_here(self, keepalive_s: float) -> AsyncGenerator[Batch, None]:
         try:
             watch = self._here = self._here or await self._open_here(self._position)
-        except TooManySubscribersError as error:  # or this daemon is about to end; whoever watches asks again
+        except TooManySubscribersError as error:  # or this daemon is about to end; the watcher asks again
             logger.info("session %s is not watched on: %s", self._session_id, error)
             return
         try:

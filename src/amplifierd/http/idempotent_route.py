@@ -94,7 +94,7 @@ class OutlastingRoute(IdempotentRoute):
             daemon: Daemon = request.app.state.daemon
             said = await _fingerprint(request, *(request.headers.get(name, "") for name in names))
             kept = asyncio.ensure_future(daemon.idempotency.once(request.state.caller.owner, key, said, work))
-            kept.add_done_callback(read_outcome)  # whoever asked may be gone by then
+            kept.add_done_callback(read_outcome)  # the caller may be gone by then
             await asyncio.wait((begun, kept), return_when=asyncio.FIRST_COMPLETED)
             return begun.result() if begun.done() else _repeated(kept.result()[0])
 

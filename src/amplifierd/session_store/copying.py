@@ -46,7 +46,7 @@ class SessionOutcome:
 
 
 class SessionCopies:
-    """Copies sessions. One that the target has already is left as it is there: whoever was stopped goes on.
+    """Copies sessions. One that the target has already is left as it is there, so an interrupted copy can be continued.
 
     Every copy is read again and compared by its hash. With `move` the original is deleted then.
     """
@@ -106,7 +106,7 @@ class SessionCopies:
 
     @asynccontextmanager
     async def _at_rest(self, session_id: str) -> AsyncIterator[tuple[NewSession, Hold | None]]:
-        """Yield a session that nobody changes meanwhile."""
+        """Yield a session that is not changed meanwhile."""
         if isinstance(self._source, Backup):
             yield await self._source.read_whole(session_id), None
             return

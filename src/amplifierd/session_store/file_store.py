@@ -100,7 +100,7 @@ class FileStore:
     async def _create(
         self, new: NewSession, fenced: Mapping[str, bytes], remove: Callable[[], Awaitable[None]]
     ) -> None:
-        """Store a session, `fenced` by its gate and whoever holds it; `remove` takes it away again."""
+        """Store a session, `fenced` by its gate and its holder; `remove` takes it away again."""
         session_id = new.record.session_id
         contents = {**fenced, **session_contents(new)}
         self._forget(session_id)
@@ -162,7 +162,7 @@ class FileStore:
     async def last_events(self, session_ids: Sequence[str], names: Collection[str]) -> dict[str, StoredEvent]:
         def find(session_id: str, stop: Stop) -> StoredEvent | None:
             stop.check()
-            with suppress(OSError):  # whoever opens that session is told what is wrong with its file
+            with suppress(OSError):  # the process that opens that session is told what is wrong with its file
                 return find_last(self._files(session_id).path(EVENTS), lambda event: event.get("event") in names)
             return None
 

@@ -88,7 +88,7 @@ DELETED = "deleted"
 
 
 def fence(epoch: int, word: str) -> bytes:
-    """Return the line of a gate: an epoch, and since when it holds or why nobody has it."""
+    """Return the line of a gate: an epoch, and since when it holds or why it has no holder."""
     return f"{epoch} {word}".ljust(FENCE_BYTES - 1).encode() + b"\n"
 
 

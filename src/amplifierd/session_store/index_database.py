@@ -1,6 +1,6 @@
 """The file `index.db`: opened, checked, and built again from the sessions when nothing can be done with it.
 
-Several processes use it at once. Whoever writes has a shared lock on `index.lock`, whoever builds it again an exclusive
+Several processes use it at once. A writer has a shared lock on `index.lock`, a process that rebuilds it an exclusive
 one, and the new file takes the place of the old in one step; the others notice that theirs is no longer there.
 """
 

@@ -55,7 +55,7 @@ def encoded_lines(entries: Iterable[Mapping[str, Any]]) -> bytes:
 
 
 def append_whole(descriptor: int, data: bytes) -> None:
-    """Append all of `data` or nothing; nobody else may write at the same time.
+    """Append all of `data` or nothing; no other process may write at the same time.
 
     Raises:
         OSError: the file is as it was.

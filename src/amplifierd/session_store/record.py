@@ -27,7 +27,7 @@ class SessionRecord(BaseModel):
 
     A child that an agent runs in has the `root_session_id` of its tree; a fork begins a tree of its own. `usage` counts
     what this session used itself, without its children: `{tokens, tool_calls, cost_usd, by_model}`, up to the event
-    with the number `usage_seq`. `is_trusted` says that whoever opened it named the working directory, which may then be
+    with the number `usage_seq`. `is_trusted` says that its opener named the working directory, which may then be
     snapshotted. `on_takeover` says what follows a turn that ended with the process that ran it, and `takeover` that it
     happened: `{turn, action, at}`, until the next turn begins. `working_dir_scope` says which machines have the working
     directory: the one that is `working_dir_host`, those whose pool is `working_dir_pool`, or all that share its path.

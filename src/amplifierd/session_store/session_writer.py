@@ -181,7 +181,7 @@ class SessionWriter:
         self.close()
 
     def delete(self, hold: Hold, trash: Path) -> None:
-        """Move the directory away in one step; nobody can write into it any more."""
+        """Move the directory away in one step; nothing can be written into it any more."""
         with self._under(hold):
             self._require_gate().write(fence(hold.epoch, DELETED))
             try:
@@ -205,7 +205,7 @@ class SessionWriter:
         hold = Hold(self.files.session_id, holder, fence_epoch(line) + 1, now())
         try:
             self._clean_up()
-            gate.write(hold.fence)  # first: whoever had the session before is out from here on
+            gate.write(hold.fence)  # first: the previous holder is out from here on
             self._write_hold(hold.to_dict())
         except OSError as error:
             gate.write(line)

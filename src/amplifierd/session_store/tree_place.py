@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class TreePlace:
-    """Who holds a tree, through its root. The epoch grows with every holder; `member_id` is None while nobody holds it.
+    """Who holds a tree, through its root. The epoch grows with every holder; `member_id` is None without a holder.
 
     `address` is that of a daemon. A holder that is not `is_live` is gone, and others may take its place.
     """

@@ -1,4 +1,4 @@
-"""The questions of one session tree: put once, answered by whoever comes first, and never left open.
+"""The questions of one session tree: put once, answered by the first to come, and never left open.
 
 Hooks ask through the kernel's `ApprovalSystem`, guards such as `hooks-approval` through an `ApprovalProvider`; both
 end here. A question is answered from memory, by the application's approver, by `resolve`, by its time-out, or by the

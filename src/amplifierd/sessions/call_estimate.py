@@ -50,7 +50,7 @@ class CallEstimator:
         self._paid: dict[str, Usage] = {}
 
     async def estimate(self, call: ProviderCall, *, priced: bool = True) -> CallEstimate:
-        """Return what a call may take; without `priced`, nobody asks for its price."""
+        """Return what a call may take; without `priced`, its price is not asked for."""
         facts = self._facts.get(call.provider, _ProviderFacts)
         request = call.request
         model = str(request.model or call.options.get("model") or facts.model)

@@ -102,7 +102,7 @@ class LayeredOrchestrator(StandIn):
         *rest: Any,
         **named: Any,
     ) -> Any:
-        """Run a turn as a stream, for whoever asks the orchestrator itself; its calls pass through the layers, too."""
+        """Run a turn as a stream, for callers of the orchestrator itself; its calls pass through the layers, too."""
         return execute_stream(prompt, context, self._wrapped(providers), *rest, **named)
 
     def _wrapped(self, providers: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -75,7 +75,7 @@ async def changes_of(checkpoints: Checkpoints, turn: int) -> Changes:
 
 
 async def undo_files(checkpoints: Checkpoints, turn: int, *, force: bool) -> UndoResult:
-    """Bring back what a turn changed; files that somebody else changed since stop it unless `force` is set.
+    """Bring back what a turn changed; files that someone else changed since stop it unless `force` is set.
 
     Raises:
         InvalidTurnError: there is no checkpoint of that turn.

@@ -279,7 +279,7 @@ class Sessions(SessionRemoval):
     ) -> UndoResult | None:
         """Take back what a turn changed, in the files, in the conversation, or in both.
 
-        Files that somebody else has changed since are listed in the result, and nothing at all is touched unless
+        Files that someone else has changed since are listed in the result, and nothing at all is touched unless
         `force` is set. The conversation ends before the turn afterwards. Returns None when only that is undone.
 
         Raises:
@@ -287,7 +287,7 @@ class Sessions(SessionRemoval):
             ExecutionInProgressError: a turn is running.
             SessionHeldError: another process holds the session.
         """
-        async with self._trees.held((await self._read(session_id)).root_id):  # nobody else works with its files
+        async with self._trees.held((await self._read(session_id)).root_id):  # its files are used by this process alone
             return await self._undo(session_id, turn, what, force=force)
 
     async def _undo(self, session_id: str, turn: int, what: Undone, *, force: bool) -> UndoResult | None:

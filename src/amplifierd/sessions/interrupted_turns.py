@@ -47,7 +47,7 @@ class InterruptedTurn:
 
 Keep = Callable[[Sequence[InterruptedTurn]], Awaitable[None]]
 """Makes sure that what is to follow some turns will, whatever becomes of this process. Called before they are marked:
-once they are, nobody finds them again. A turn of which this was said may turn out to be marked by somebody else."""
+once they are, they are not found again. A turn of which this was said may turn out to be marked by another process."""
 
 
 async def _trust(interrupted: Sequence[InterruptedTurn]) -> None:
@@ -95,7 +95,7 @@ class InterruptedTurns:
         return await _for_each(self._mark, found)
 
     async def take_over(self, session_id: str, keep: Keep = _trust) -> InterruptedTurn | None:
-        """Mark the interrupted turn of a session, if it has one, and let nobody hold it.
+        """Mark the interrupted turn of a session, if it has one, and release it.
 
         It is held while it is looked at: others may take sessions of the same tree over, which share its numbers.
         """

@@ -1,4 +1,4 @@
-"""One spelling for messages, whoever wrote them, so that the same message has the same hash everywhere.
+"""One spelling for all messages, so that the same message has the same hash everywhere.
 
 What a model is shown counts: role, content, tool calls, and the call that a result answers. Metadata does not. Calls in
 content blocks and calls in `tool_calls` are the same calls, and a single block of plain text is that text.

@@ -229,7 +229,7 @@ class OpenSessions(SessionReading):
     async def _load(
         self, hold: Hold, approver: Approver, display: DisplaySystem | None, layers: Sequence[CallLayer]
     ) -> Session:
-        """Start a stored session that nobody else can change any more."""
+        """Start a stored session that no other process can change any more."""
         record = await self._store.read(hold.session_id)
         if record.status != "active":
             started = record.started_at or now()
@@ -319,7 +319,7 @@ class OpenSessions(SessionReading):
                 await self._shut(session_id)
 
     async def _unload(self, session_id: str) -> None:
-        """End a session whoever uses it; also one that works for its parent at this moment."""
+        """End a session, whatever uses it; also one that works for its parent at this moment."""
         async with self._alone(session_id):
             await self._shut(session_id)
         if (working := self._find_runner(session_id)) is not None:

@@ -60,7 +60,7 @@ class PartialAnswer:
             piece = {"text": text, "after": self._after, "request_id": self._answer[1]}
             try:
                 await self._write(PARTIAL, piece)
-            except SessionError as error:  # whoever waits for the answer meets it as well
+            except SessionError as error:  # the caller who waits for the answer meets it as well
                 logger.warning("a piece of an answer is not stored: %s", error)
 
     async def settle(self) -> None:

@@ -234,7 +234,7 @@ class ExecutionRunner:
                 self._ends.set()
 
     async def stop(self) -> None:
-        """Let a child's turn end at once, and wait until whoever runs it has cleaned up."""
+        """Let a child's turn end at once, and wait until it is cleaned up."""
         self.status.is_closed = True
         await self.cancel(immediate=True)
         self._stop_now()

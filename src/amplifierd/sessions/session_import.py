@@ -108,7 +108,7 @@ def _signer_of(archive: SessionArchive, keys: SigningKeys) -> Signer | None:
     except ValueError as error:
         raise SessionImportError(
             f"{archive.path} is not imported: {error}; it was changed after it was signed",
-            hint="ask for it again, from whoever exported it",
+            hint="ask the person who exported it for a new one",
         ) from error
 
 

@@ -85,7 +85,7 @@ class SessionReading:
         return now_or_in_thread(read)
 
     def plan(self, session_id: str) -> dict[str, Any]:
-        """Return the mount plan of a session, without the keys that somebody may have written into it.
+        """Return the mount plan of a session, without keys that may have been written into it.
 
         Raises:
             MountPlanMissingError: it has none.

@@ -1,4 +1,4 @@
-"""What a session does at this moment: one thing at a time, and whoever watches is told when it changes."""
+"""What a session does at this moment: one thing at a time, and watchers are told when it changes."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class SessionStatus:
             self._journal.note(event, status)
 
     def news(self) -> list[tuple[str, dict[str, Any]]]:
-        """Return `session:status` if it is not what was told last; whoever asks tells it."""
+        """Return `session:status` if it is not what was told last; the caller tells it."""
         status = {"status": self._state(), "activity": self.activity}
         if status == self._told:
             return []

@@ -34,7 +34,7 @@ from .home_sessions import Sessions
 from .session import Session
 
 TAG = "tool-call"
-"""The tag of sessions in which somebody called a tool by hand."""
+"""The tag of sessions in which a tool was called by hand."""
 
 _CALL_ID = "call_by_hand"
 _NOTHING = Usage(input_tokens=0, output_tokens=0, total_tokens=0)

@@ -96,7 +96,7 @@ class TreeEvents(EventSource):
         return self._sequence
 
     def next_sequence(self) -> int:
-        """Return a number of its own; whoever takes it is `telling` its event, or adds it."""
+        """Return a number of its own; the caller is `telling` its event, or adds it."""
         self._sequence += 1
         return self._sequence
 

@@ -65,7 +65,7 @@ class Turn:
         result = await run_to_end(self._end(status, response, error))
         if isinstance(error, HoldLostError | asyncio.CancelledError):
             raise error
-        if self._lost is not None:  # whoever has the session now tells how the turn ended
+        if self._lost is not None:  # its new holder tells how the turn ended
             raise self._lost
         return result
 
@@ -244,14 +244,14 @@ class Turn:
             said.insert(0, ("assistant_message:complete", {**message, "content": result.response}))
         await runner.tree.events.settle()
         counted = self._counted(result)
-        # First, so that whoever hears of the end finds it counted.
+        # First, so the turn is counted by the time its end is announced.
         await self._keep(result, lambda: self._count(counted))
         await self._keep(result, lambda: runner.journal.write_all(said))
 
     async def _count(self, counted: Mapping[str, Any]) -> None:
         runner = self._runner
         runner.record = await runner.runtime.store.update(runner.hold, **counted)
-        if runner.parent is None and not runner.is_root:  # nobody above it counts
+        if runner.parent is None and not runner.is_root:  # nothing above it counts
             await runner.tree.keep_usage()
 
     async def _keep(self, result: TurnResult, write: Callable[[], Awaitable[object]]) -> None:

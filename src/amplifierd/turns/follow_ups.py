@@ -41,7 +41,7 @@ class FollowUps(Protocol):
     """What is to follow interrupted turns, kept from before they are marked until it has followed."""
 
     async def keep(self, interrupted: Sequence[InterruptedTurn]) -> None:
-        """Have it done by somebody else if this process ends before it has done it."""
+        """Have another member do it if this process ends before it has."""
         ...
 
     async def left(self) -> Sequence[InterruptedTurn]:
@@ -99,6 +99,6 @@ async def _follow(interrupted: InterruptedTurn, live: LiveSessions, submit: Subm
         await live.perform(session_id, "end", status="failed", error_message=reason)
         return
     broken_off = hashlib.sha256(f"{interrupted.correlation_id} {turn}".encode()).hexdigest()
-    next_id = f"prompt_{session_id}_{broken_off[:16]}"  # the same one, whoever submits it
+    next_id = f"prompt_{session_id}_{broken_off[:16]}"  # the same one, whichever member submits it
     metadata = {CONTINUES: turn}
     await submit(session_id, TurnRequest(GO_ON, metadata, queue=True, priority=FIRST, correlation_id=next_id))

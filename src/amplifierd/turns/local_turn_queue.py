@@ -32,7 +32,7 @@ class LocalTurnQueue:
         """Do nothing: there are no others."""
 
     async def abandon(self) -> None:
-        """Do nothing: nobody else can have them."""
+        """Do nothing: no other process can have them."""
 
     async def stop(self) -> None:
         if self._following is not None:

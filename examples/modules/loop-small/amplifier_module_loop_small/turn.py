@@ -140,7 +140,7 @@ class Turn:
         if self._coordinator is not None:
             answer = await self._coordinator.process_hook_result(answer, event, "loop-small")
         elif answer.action == "ask_user":
-            answer = HookResult(action="deny", reason="nobody can be asked for approval")
+            answer = HookResult(action="deny", reason="no one can be asked for approval")
         self._notes += answer.context_injections
         return answer
 

@@ -45,7 +45,7 @@ export function openDialog({ title, build, actions = [], className = "", onSubmi
 
 let count = 0;
 
-/** Close what is open: somebody went elsewhere, by the browser's own buttons. */
+/** Close what is open: the reader went elsewhere with the browser's own buttons. */
 export function closeDialogs() {
   document.querySelectorAll("dialog[open]").forEach((dialog) => dialog.close());
 }

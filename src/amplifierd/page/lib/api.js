@@ -21,7 +21,7 @@ export class Unreachable extends Error {
 
 const unauthorized = new Set();
 
-/** Call a function whenever a request is refused because nobody is logged in. */
+/** Call a function whenever a request is refused because the browser is not logged in. */
 export function onUnauthorized(listener) {
   unauthorized.add(listener);
 }

@@ -1,4 +1,4 @@
-// Notices of the system, for whoever looks elsewhere: an agent asks something, or its turn is over.
+// System notices for users who look elsewhere: an agent asks something, or its turn is over.
 
 import { approvals } from "./approvals.js";
 import { LOGO } from "./dom.js";

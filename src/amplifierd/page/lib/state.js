@@ -1,4 +1,4 @@
-// Small observable values: a store holds one value and tells whoever subscribed when it changed.
+// Small observable values: a store holds one value and tells its subscribers when it changes.
 
 export class Store {
   #value;

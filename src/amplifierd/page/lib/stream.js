@@ -27,7 +27,7 @@ export function connect() {
   window.addEventListener("online", retry);
 }
 
-/** Connect now: after a login, or because somebody does not want to wait. */
+/** Connect now: after a login, or because the user does not want to wait. */
 export function retry() {
   send?.({ type: "retry" });
 }

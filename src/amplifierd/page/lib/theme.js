@@ -1,4 +1,4 @@
-// Light or dark: what the system says, unless somebody chose.
+// Light or dark: what the system says, unless the user chose.
 
 import { kept, Store } from "./state.js";
 

@@ -33,7 +33,7 @@ PATIENCE_S = 30.0
 """For so long is waited for a database that is away."""
 
 _SERVICES = ("daemon", "worker")
-_FIRST_S = 3.0  # for so long somebody waits who sits at a command
+_FIRST_S = 3.0  # how long a person at a command waits
 
 MOST_CONNECTIONS = 3
 """A process opens so many, and one more where it has a lease to renew."""
@@ -98,7 +98,7 @@ class Database:
     # --- from any event loop
 
     async def call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine in the database's own event loop; whoever is cancelled cancels it.
+        """Run a coroutine in the database's own event loop; cancelling the caller cancels it.
 
         Raises:
             StoreUnavailableError: it was closed meanwhile.
@@ -178,7 +178,7 @@ class Database:
         return await self._connect(purpose)
 
     async def _prepared(self) -> None:
-        """Have the tables prepared by whoever comes first; what failed then is tried anew by the next."""
+        """Have the tables prepared by the first caller; what failed then is tried again by the next."""
         if self._is_prepared:
             return
         async with self._preparing:

@@ -86,7 +86,7 @@ class GroupCommit:
         except (psycopg.Error, StoreUnavailableError) as error:
             if len(writes) == 1 or isinstance(error, StoreUnavailableError):
                 _fail(writes, error)
-            else:  # one of them cannot be written, whoever it is
+            else:  # one of them cannot be written, whichever it is
                 for write in writes:
                     await self._give([write])
         else:

@@ -1,4 +1,4 @@
-"""What this process knows of the sessions that it holds: nobody else writes them, so it need not ask each time.
+"""What this process knows of the sessions that it holds: no other process writes them, so it need not ask each time.
 
 It numbers the lines that it appends itself. A line that is stored already under the number of a new one was therefore
 stored by an earlier attempt of the same append, which is how an append that is repeated is neither lost nor doubled.

@@ -1,7 +1,7 @@
 """Who holds which session, and taking one over from a process that is gone.
 
 A hold counts as long as its member has a lease and, where this machine can see its process, that is there. After a time
-in which nobody reached the database everyone's lease is over; whoever was away then as well does not judge others by it
+in which no member reached the database every lease has expired; a member that was away as well does not judge others
 before they have had the time of a lease to come back.
 """
 
@@ -138,7 +138,9 @@ class Holds:
                 state = await _one_row(_FIND, values, connection)
                 if values["take_over"] or state is None or not state[-1]:
                     await connection.execute(_END_BLOCKERS, [pid])
-                    logger.warning("session %s: whoever was writing it has been disconnected", values["session_id"])
+                    logger.warning(
+                        "session %s: the process that was writing it has been disconnected", values["session_id"]
+                    )
 
     async def release(self, hold: Hold) -> None:
         self._sessions.forget(hold.session_id)

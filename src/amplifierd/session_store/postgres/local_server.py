@@ -123,7 +123,7 @@ class LocalServer:
                 stdout=log,
                 stderr=log,
                 cwd="/",
-                process_group=0,  # Ctrl-C is for whoever started it
+                process_group=0,  # Ctrl-C is for the program that started it
                 **_as_whom(),
             )
         finally:

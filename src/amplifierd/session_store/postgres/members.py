@@ -164,8 +164,8 @@ class Members:
     async def fence(self, member_id: str, *, by_operator: bool = False) -> bool:
         """Shut a member out whose lease is over, if this one has seen the database all the while; else say False.
 
-        After a time in which nobody reached the database everyone's lease is over, and everyone gets the time of one
-        lease to come back. An operator may shut out any member.
+        After a time in which no member reached the database every lease has expired, and every member gets one lease
+        time to come back. An operator may shut out any member.
         """
 
         async def change(connection: AsyncConnection) -> bool:

@@ -1,4 +1,4 @@
-"""What wakes the members of a store: word that something changed, never what; whoever is woken looks for itself."""
+"""What wakes the members of a store: word that something changed, never what; each looks for itself."""
 
 from __future__ import annotations
 

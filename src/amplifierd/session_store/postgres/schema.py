@@ -7,7 +7,7 @@ keeps its rows, and says when it was deleted. Texts are stored exactly as a file
 what lists ask for.
 
 `turns` has those that were submitted: `job_id` is that of the engine that hands them out, `member_id` who runs one,
-`asked_by` where somebody waits for its end, and `expires_at` until when that is kept.
+`asked_by` where its end is waited for, and `expires_at` until when that is kept.
 
 A step raises `format_version`; `readable_by` is the oldest format whose programs can still use what it leaves, so that
 two neighbouring versions of the program share a store while machines are upgraded one after the other.

@@ -1,4 +1,4 @@
-"""Reading sessions; nobody needs to hold one for that."""
+"""Reading sessions; this needs no hold."""
 
 from __future__ import annotations
 

@@ -197,7 +197,7 @@ class PostgresStore:
         return await self.database.call(self._holds.abandoned())
 
     async def places(self, session_ids: Collection[str]) -> dict[str, TreePlace]:
-        """Return which members hold some sessions; one that nobody has held yet, or that is gone, is left out."""
+        """Return which members hold some sessions; one that was never held, or that is gone, is left out."""
         return await self.database.call(self._holds.places(session_ids))
 
     async def left_behind(self) -> dict[str, int]:

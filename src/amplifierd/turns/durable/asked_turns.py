@@ -1,4 +1,4 @@
-"""The turns whose ends somebody waits for in this process, wherever they run."""
+"""The turns whose ends this process waits for, wherever they run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .turn_text import result_of
 logger = logging.getLogger(__name__)
 
 _LOOK_S = 2.0
-"""How often is looked for what no notification told, while somebody waits."""
+"""How often to look for ends that no notification told, while one is waited for."""
 
 
 class AskedTurns:
@@ -36,13 +36,13 @@ class AskedTurns:
         self._futures.pop(turn_id, None)
 
     def settle(self, turn_id: str, result: str) -> None:
-        """Let whoever waits know what came of a turn."""
+        """Tell those who wait what came of a turn."""
         future = self._futures.pop(turn_id, None)
         if future is None or future.done():
             return
         try:
             future.set_result(result_of(result))
-        except Exception as error:  # noqa: BLE001 - whatever ended it, whoever waits for it is told
+        except Exception as error:  # noqa: BLE001 - whatever ended it, those who wait for it are told
             future.set_exception(error)
             future.exception()  # whether anyone waits is not known here
 

@@ -1,6 +1,6 @@
-"""Turns that a member left who is gone, or is about to go: what had begun is ended, and the rest runs elsewhere.
+"""Turns of a member that is gone, or is about to go: what had begun is ended, and the rest runs elsewhere.
 
-What has not begun by its deadline is ended as well, whoever was to run it and wherever somebody waits for it.
+What has not begun by its deadline is ended as well, whichever member was to run it, and wherever it is waited for.
 """
 
 from __future__ import annotations
@@ -89,10 +89,10 @@ class LeftTurns:
         await asyncio.gather(*map(take, _mixed(await self._rows.sessions_left(_MOST))))
 
     async def take_over(self, session_id: str) -> None:
-        """Take over a session that nobody holds who is there.
+        """Take over a session that no living member holds.
 
         Raises:
-            SessionHeldError: somebody does.
+            SessionHeldError: one does.
         """
         await self._go_on(session_id, await self._sessions.take_over(session_id, self._follow_ups.keep))
 
@@ -120,7 +120,7 @@ class LeftTurns:
     async def _unbegun(self, session_id: str, *, is_over: bool) -> list[TurnRow]:
         """Return the turns that have not begun; of those that had is said how they ended.
 
-        `is_over` says that nobody is about to tell that any more.
+        `is_over` says that no other member is about to tell that any more.
         """
         own, left = await self._places.own(), await self._rows.left_in(session_id)
         return [

@@ -1,6 +1,6 @@
 """Turns that were refused, by whichever member: those who watch here see them end as well.
 
-Nothing is stored of them in their sessions, so that whoever waits for their ends would wait for ever.
+Nothing is stored of them in their sessions, so anyone who waits for their ends would wait forever.
 """
 
 from __future__ import annotations

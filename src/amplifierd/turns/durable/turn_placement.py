@@ -58,7 +58,7 @@ class TurnPlacement:
         return any(member.member_id == member_id for member in able)
 
     async def another(self, record: SessionRecord) -> str:
-        """Return the best member for a session that nobody holds; not this one, if it is being drained.
+        """Return the best member for a session without a holder; not this one, if it is being drained.
 
         Raises:
             NowhereToRunError: no member may run it.

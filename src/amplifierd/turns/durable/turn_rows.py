@@ -117,7 +117,7 @@ class RefusedTurn:
 
 @dataclass(frozen=True)
 class NewTurn:
-    """A turn as it is submitted: for whom it is to run, and where somebody waits for it."""
+    """A turn as it is submitted: for whom it is to run, and where it is waited for."""
 
     turn_id: str
     session_id: str
@@ -297,7 +297,7 @@ class TurnRows:
         return rows[0][0] if rows else None
 
     async def forget_old(self) -> None:
-        """Remove what came of turns that nobody asks for any more."""
+        """Remove the results of turns that are no longer asked for."""
 
         async def delete(connection: AsyncConnection) -> None:
             await connection.execute("DELETE FROM turns WHERE state = 'ended' AND expires_at < now()")

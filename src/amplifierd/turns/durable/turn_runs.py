@@ -138,7 +138,7 @@ class TurnRuns:
                 self._begin(row, self._find_out(row))
 
     async def _take_next(self, member_id: str, worker_id: int, generation: int) -> bool:
-        """Take a turn, if there is one, and begin it: once it is taken, nobody else does.
+        """Take a turn, if there is one, and begin it: once it is taken, no other member does.
 
         If the member was fenced meanwhile, others do, and so does this process as the member that it is then.
         """
@@ -174,7 +174,7 @@ class TurnRuns:
             result = await submitted.result
         except (HoldLostError, MemberFencedError, NotReadyError) as error:
             await self._leave(row, error)
-        except Exception as error:  # noqa: BLE001 - whatever ended it, whoever waits for it is told
+        except Exception as error:  # noqa: BLE001 - whatever ended it, those who wait for it are told
             await self.end(row, error_text(error))
         else:
             if result.pop(UNKNOWN, False):
@@ -183,7 +183,7 @@ class TurnRuns:
                 await self.end(row, result_text(result))
 
     async def _leave(self, row: TurnRow, reason: Exception) -> None:
-        """Leave a turn as it is: whoever has its session next knows whether it had begun. Be it this member again."""
+        """Leave a turn as it is: the next holder of its session, which may be this one, knows whether it had begun."""
         logger.info("turn %s is left as it is: %s", row.turn_id, reason)
         await asyncio.sleep(_AGAIN_S)
         self.wake(is_unsure=True)
@@ -208,7 +208,7 @@ class TurnRuns:
             await self.refuse(row, reason)
 
     async def _find_out(self, row: TurnRow) -> None:
-        """Run a turn that nobody runs, unless it had begun; how one ended is told when its session is opened."""
+        """Run a turn that no member runs, unless it had begun; how one ended is told when its session is opened."""
         begun = await self.end_begun(row)
         if begun == "untold":
             try:
@@ -225,7 +225,7 @@ class TurnRuns:
     async def end_begun(self, row: TurnRow, *, by: str | None = None, is_over: bool = False) -> Begun:
         """End a turn that was broken off as its session tells it, if it had begun.
 
-        While its end is untold, someone may be about to tell it; `is_over` says that nobody is.
+        While its end is untold, another member may be about to tell it; `is_over` says that none is.
         """
         messages = await self._store.read_messages(row.session_id)
         own = [message for message in messages if message.get("correlation_id") == row.turn_id]
@@ -240,7 +240,7 @@ class TurnRuns:
         return "ended"
 
     async def end(self, row: TurnRow, result: str, *, by: str | None = None) -> None:
-        """Keep what came of a turn, and let whoever waits know it."""
+        """Keep what came of a turn, and tell those who wait for it."""
         if await self._keep(row, result, by=by):
             self._asked.settle(row.turn_id, result)
 

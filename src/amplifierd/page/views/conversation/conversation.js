@@ -92,7 +92,7 @@ class ConversationView extends View {
     this.#log.renderNow();
     this.#isAtEnd = false;
     const element = this.#log.elementOf(messageId);
-    this.#target = element; // What is above it may get its height later; it stays in sight until somebody scrolls.
+    this.#target = element; // What is above it may get its height later; it stays in sight until the reader scrolls.
     element?.scrollIntoView({ block: "center" });
     element?.classList.add("is-target");
     element?.focus({ preventScroll: true });

@@ -18,7 +18,7 @@ export function blocksOf({ content, html, tool_calls: calls }) {
   return [...blocks, ...(calls ?? []).map((call) => ({ type: "tool_call", id: call.id, name: call.tool ?? call.name, input: call.arguments ?? call.input }))];
 }
 
-/** The text of a message, as somebody would copy it. */
+/** The text of a message, as a reader would copy it. */
 export function textOf(message) {
   return blocksOf(message).filter((block) => block.type === "text").map((block) => block.text).join("\n\n");
 }

@@ -104,7 +104,7 @@ export class Conversation {
     this.messages = [...this.messages.slice(0, Math.max(0, before)), ...messages];
   }
 
-  /** Read what earlier turns used and how they ended: nobody may have watched them. */
+  /** Read what earlier turns used and how they ended: they may have run unwatched. */
   async #readTurns() {
     for (const { data } of await this.#lastEvents("execution:done")) this.#note(data);
     this.#changed("turn");

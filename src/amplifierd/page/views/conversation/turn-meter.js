@@ -47,7 +47,7 @@ export class TurnMeter extends HTMLElement {
     this.#render();
   }
 
-  /** Find out what a turn has taken that began before somebody looked. */
+  /** Find out what a turn has used that began before the page was opened. */
   async #read() {
     const begun = (await lastEvents(this.#id, BEGUN, { signal: this.#signal })).at(-1);
     if (!begun || this.#began !== null) return;

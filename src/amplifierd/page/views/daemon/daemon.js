@@ -40,7 +40,7 @@ class DaemonView extends View {
     this.listen(operations, perFrame(() => this.#renderOperations()));
   }
 
-  /** Look again and again, as long as somebody sees it. */
+  /** Look again and again while it is visible. */
   async #look() {
     try {
       if (!document.hidden) {

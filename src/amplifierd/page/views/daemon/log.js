@@ -1,4 +1,4 @@
-// The end of the daemon's log, followed while somebody looks at it.
+// The end of the daemon's log, followed while it is visible.
 
 import { get } from "../../lib/api.js";
 import { fill, h } from "../../lib/dom.js";
