@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from amplifier_core.boundary import settle
+from amplifier_core.boundary import Boundary, settle
 from amplifier_kit.mounting import find_capability
 from amplifier_kit.tools.effects import EXECUTE, WRITE, effects_of
 
@@ -55,14 +55,13 @@ def _is_listed(names: Collection[str], coordinator: Any) -> bool:
 
 
 async def _says_yes(needs_check: Callable[[str], Any], names: Collection[str]) -> bool:
-    try:
+    message, named = "hooks-approval: %s failed; %s has to be approved: %s", ", ".join(sorted(names))
+    with Boundary(logger, message, NEEDS_CHECK, named, level=logging.ERROR):
         for name in sorted(names):
             if await settle(needs_check(name)):
                 return True
-    except Exception:
-        logger.exception("hooks-approval: %s failed; %s has to be approved", NEEDS_CHECK, ", ".join(sorted(names)))
-        return True
-    return False
+        return False
+    return True
 
 
 def _demands_it_itself(tool: Any) -> bool:
@@ -70,11 +69,11 @@ def _demands_it_itself(tool: Any) -> bool:
         return True
     described = getattr(tool, "get_metadata", None)
     if callable(described):
-        try:
-            if _is_marked(described()):
-                return True
-        except Exception:
-            logger.exception("hooks-approval: a tool cannot describe itself; it has to be approved")
+        is_marked = True
+        message = "hooks-approval: a tool cannot describe itself; it has to be approved: %s"
+        with Boundary(logger, message, level=logging.ERROR):
+            is_marked = _is_marked(described())
+        if is_marked:
             return True
     return _is_marked(getattr(tool, "metadata", None))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from amplifier_core import HookResult
-from amplifier_core.boundary import emit_quietly
+from amplifier_core.boundary import Boundary, emit_quietly
 from amplifier_core.events import CONTEXT_PRE_COMPACT, ORCHESTRATOR_COMPLETE, SESSION_END
 from amplifier_core.utils import json_safe
 from amplifier_kit.config import ModuleConfig
@@ -99,13 +99,11 @@ class TranscriptBackupHook:
         if self._has_ended:
             return
         self._has_ended = True
-        try:
+        with Boundary(logger, "%s: the final backup could not be written: %s", MODULE_ID, level=logging.ERROR):
             messages = self._messages_at_hand()
             if messages:
                 backup = self._prepare("final", messages, {})
                 self._written("final", messages, *backup.write(self._directory()))
-        except Exception:
-            logger.exception("%s: the final backup could not be written", MODULE_ID)
 
     async def _back_up(self, kind: Kind, event: str, data: dict[str, Any]) -> Path | None:
         """Return the file that holds the history as it is now, None when there is none."""
@@ -138,12 +136,8 @@ class TranscriptBackupHook:
             return list(given)
         context = find_mounted(self._coordinator, "context")
         if context is not None:
-            try:
-                messages = await context.get_messages()
-            except Exception:
-                logger.warning("%s: the context does not tell its messages", MODULE_ID, exc_info=True)
-            else:
-                return list(messages or [])
+            with Boundary(logger, "%s: the context does not tell its messages: %s", MODULE_ID):
+                return list(await context.get_messages() or [])
         return self._messages_at_hand()
 
     def _messages_at_hand(self) -> list[Message]:
@@ -151,11 +145,9 @@ class TranscriptBackupHook:
         return self._stored_messages() or self._history
 
     def _stored_messages(self) -> list[Message]:
-        try:
+        messages = None
+        with Boundary(logger, "%s: the context does not show its messages: %s", MODULE_ID):
             messages = getattr(find_mounted(self._coordinator, "context"), "messages", None)
-        except Exception:
-            logger.warning("%s: the context does not show its messages", MODULE_ID, exc_info=True)
-            return []
         return list(messages) if isinstance(messages, list) else []
 
     def _prepare(self, kind: Kind, messages: list[Message], data: dict[str, Any]) -> Backup:

@@ -4,6 +4,8 @@ import logging
 from hashlib import sha256
 from typing import Any
 
+from amplifier_core.boundary import Boundary
+
 from .encoding import encode_canonical
 
 logger = logging.getLogger(__name__)
@@ -35,11 +37,9 @@ class MessageChain:
         return {"count": len(messages), "hash": self._link.hex()}
 
     def _continues(self, messages: list[Any]) -> bool:
-        try:
+        with Boundary(logger, "messages of two requests cannot be compared: %s", level=logging.DEBUG):
             return messages[: len(self._messages)] == self._messages  # mostly the same objects, never looked into
-        except Exception:
-            logger.debug("messages of two requests cannot be compared", exc_info=True)
-            return False
+        return False
 
     def _digest(self, message: Any) -> bytes:
         known = self._digests.get(id(message))

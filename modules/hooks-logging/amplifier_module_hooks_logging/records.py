@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from amplifier_core.boundary import Boundary
 from amplifier_core.events import PROVIDER_REQUEST, SESSION_RESUME, SESSION_START, TOOL_POST
 from amplifier_core.utils import json_safe, redact_secrets
 from amplifier_kit.log_views import STAMP
@@ -123,8 +124,6 @@ def _skipped(stamp: Any) -> list[str] | None:
 
 
 def _same(one: Any, other: Any) -> bool:
-    try:
+    with Boundary(logger, "values of type %s cannot be compared: %s", type(one).__name__, level=logging.DEBUG):
         return one is other or bool(one == other)
-    except Exception:
-        logger.debug("values of type %s cannot be compared", type(one).__name__, exc_info=True)
-        return False
+    return False

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from amplifier_core import ToolSpec, events
-from amplifier_core.boundary import at_once, settle
+from amplifier_core.boundary import Boundary, at_once, settle
 from amplifier_core.utils import json_safe
 from amplifier_core.utils.tool_messages import Call, block_type
 from amplifier_kit.loops.announcements import ResponseAnnouncement
@@ -66,12 +66,10 @@ class StreamingRequestBuilder(RequestBuilder):
     def tool_spec(self, name: str, tool: Any) -> ToolSpec:
         spec = super().tool_spec(name, tool)
         if hasattr(tool.__class__, "native_tool_spec"):
-            try:
+            with Boundary(logger, "the native form of tool %r is unusable; its function form is sent: %s", name):
                 native = tool.native_tool_spec
                 if isinstance(native, dict) and native.get("type"):
                     return ToolSpec.model_validate({**spec.model_dump(), **native})
-            except Exception:
-                logger.warning("the native form of tool %r is unusable; its function form is sent", name, exc_info=True)
         return spec
 
 
@@ -205,7 +203,5 @@ def _vendor_data(block: Any) -> dict[str, Any]:
 async def _close(chunks: Any) -> None:
     """Let a stream that is not read any more release what it holds."""
     if callable(close := getattr(chunks, "aclose", None)):
-        try:
+        with Boundary(logger, "a provider's stream could not be closed: %s"):
             await close()
-        except Exception:
-            logger.warning("a provider's stream could not be closed", exc_info=True)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from amplifier_core.boundary import Boundary
 from amplifier_kit.mounting import find_mounted
 
 from .definitions import ToolDefinition
@@ -89,10 +90,8 @@ class MountedTools:
         tool = self._mounted.pop(key)
         if self._holder(tool.name) is not tool:
             return
-        try:
+        with Boundary(logger, "%s could not be unmounted: %s", tool.name):
             await self._coordinator.unmount(_POINT, name=tool.name)
-        except Exception:
-            logger.warning("%s could not be unmounted", tool.name, exc_info=True)
 
     def _is_free(self, name: str, key: ToolKey) -> bool:
         return self._holder(name) in (None, self._mounted.get(key))

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from amplifier_core.boundary import Boundary
 from amplifier_core.utils.tool_messages import field_of
 from amplifier_kit.messages.conversation import text_of
 from amplifier_kit.mounting import find_mounted
@@ -55,11 +56,9 @@ def last_turns(spoken: list[Utterance], turns: int) -> list[Utterance]:
 
 
 async def _conversation(coordinator: Any) -> list[Utterance]:
-    try:
+    with Boundary(logger, "the conversation cannot be read; the task is delegated without it: %s"):
         return list(_spoken(await find_mounted(coordinator, "context").get_messages()))
-    except Exception:
-        logger.warning("the conversation cannot be read; the task is delegated without it", exc_info=True)
-        return []
+    return []
 
 
 def _spoken(messages: Any) -> Iterator[Utterance]:

@@ -4,6 +4,7 @@ import logging
 import re
 from typing import Any
 
+from amplifier_core.boundary import Boundary
 from amplifier_core.utils.tool_messages import calls_in, results_in
 from amplifier_kit.mounting import find_mounted
 
@@ -15,11 +16,9 @@ _SUCCESS = re.compile(r"""(["'])status\1: ?(["'])(?:created|updated)\2""")
 async def last_todos(coordinator: Any, tool_name: str) -> list[Any]:
     """Return the lists of the successful calls in the session's messages, the last one first."""
     context = find_mounted(coordinator, "context")
-    try:
+    messages: list[dict[str, Any]] = []
+    with Boundary(logger, "the session has no messages to restore a list from: %s", level=logging.DEBUG):
         messages = [message for message in await context.get_messages() if isinstance(message, dict)]
-    except Exception:
-        logger.debug("the session has no messages to restore a list from", exc_info=True)
-        return []
     succeeded: set[str] = set()
     found: list[Any] = []
     for message in reversed(messages):

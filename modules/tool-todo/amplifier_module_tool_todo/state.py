@@ -4,6 +4,7 @@ import copy
 import logging
 from typing import Any
 
+from amplifier_core.boundary import Boundary
 from amplifier_kit.mounting import offer_capability
 
 logger = logging.getLogger(__name__)
@@ -33,8 +34,7 @@ class TodoState:
         self._todos = copy.deepcopy(todos)
         if self._coordinator is None:
             return
-        try:
+        message = "the coordinator takes no attribute; %s holds the list: %s"
+        with Boundary(logger, message, CAPABILITY, level=logging.DEBUG):
             self._coordinator.todo_state = copy.deepcopy(todos)
-        except Exception:
-            logger.debug("the coordinator takes no attribute; %s holds the list", CAPABILITY, exc_info=True)
         offer_capability(self._coordinator, CAPABILITY, copy.deepcopy(todos))
