@@ -11,6 +11,7 @@ ANY_DEPTH = "**"
 _MAX_ALTERNATIVES = 1000
 _MAX_CHARS = 4096
 _MAX_DEPTH = 20
+_MEMBER = re.compile(r"(?P<first>.)-(?P<last>.)|.", re.DOTALL)  # of a class: a range, or one character
 
 State = tuple[int, int]  # an alternative, and how many of its components are used up
 
@@ -180,13 +181,12 @@ def _token_regex(token: str) -> str:
 
 def _class_regex(members: str) -> str:
     is_negated = members[0] in "!^"
-    escaped = re.sub(r"([\\\[\]^&~|])", r"\\\1", members[1:] if is_negated else members)
-    expression = f"[^/{escaped}]" if is_negated else f"[{escaped}]"
-    try:
-        re.compile(expression)
-    except re.error:  # a range that runs backwards matches nothing
+    found = _MEMBER.finditer(members, int(is_negated))
+    ranges = [(match["first"] or match[0], match["last"] or match[0]) for match in found]
+    if any(first > last for first, last in ranges):  # one that runs backwards matches nothing
         return "(?!)"
-    return expression
+    listed = "".join(f"{re.escape(first)}-{re.escape(last)}" for first, last in ranges)
+    return f"(?!/)[{'^' if is_negated else ''}{listed}]"
 
 
 def _brace_pairs(text: str) -> dict[int, int]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from amplifier_module_tool_search import GlobTool
 from amplifier_module_tool_search.glob_pattern import GlobPattern, expand_braces, path_regex, split_components
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 
@@ -39,6 +39,9 @@ def tree(search: Any) -> Any:
         ("*.{py,txt}", ["a.py", "b.txt"]),
         ("{src/*,*}.py", ["a.py", "src/c.py"]),
         ("[ab].*", ["a.py", "b.txt"]),
+        ("[--a].*", ["a.py"]),
+        ("[!--a].*", ["b.txt"]),
+        ("[b-a].*", []),
         ("?.py", ["a.py"]),
         (".github/*", [".github/e.yml"]),
         ("./src/../a.py", ["a.py"]),
@@ -226,6 +229,8 @@ def test_braces(pattern: str, expanded: list[str]) -> None:
     assert expand_braces(pattern) == expanded
 
 
+@example("[?--]")
+@example("[!--]")
 @given(st.text(alphabet="ab*?[]{},!^-\\/.", max_size=12))
 async def test_any_text_is_a_pattern_or_refused(tmp_path_factory: pytest.TempPathFactory, pattern: str) -> None:
     result = await GlobTool({"working_dir": str(tmp_path_factory.getbasetemp())}).execute({"pattern": pattern})
