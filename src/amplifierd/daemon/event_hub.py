@@ -111,6 +111,8 @@ class EventHub:
                 sequence - 1, max_events=self.limits.ring_events, max_bytes=self.limits.ring_bytes
             )
             self._forget_rings()
+            for subscriber in self._of_root.get(root_id, ()) if sequence > 1 else ():
+                subscriber.put(Missing(0, sequence - 1))  # what was stored, and told to no one, since they began
         elif sequence != ring.last + 1:
             self._skip(root_id, ring, sequence)
         before = ring.size

@@ -146,7 +146,10 @@ class SessionWatch(EventWatch):
 
     async def _fill(self, missing: Missing) -> Batch:
         """Read what is missing; where its end is not known, up to what has been heard of meanwhile."""
-        found = await self._stored.between(max(missing.after, self._position), missing.until)
+        after = max(missing.after, self._position)
+        if missing.until is not None and missing.until <= after:
+            return ()
+        found = await self._stored.between(after, missing.until)
         ring = self._hub.ring(self._root_id)
         if missing.until is None and ring is not None:
             return [event for event in found if (event.sequence or 0) <= ring.floor]

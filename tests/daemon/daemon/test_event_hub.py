@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from amplifierd import open_home
@@ -155,6 +155,7 @@ STEPS = st.sampled_from(["event", "child", "delta", "untold", "tell", "read", "r
 
 
 @settings(max_examples=40, deadline=None)
+@example(["read", "untold", "crash"])
 @given(st.lists(STEPS, max_size=40))
 def test_ring_and_disk_and_queue_tell_every_event_once_and_in_order(steps: list[str]) -> None:
     async def follow() -> None:
