@@ -118,8 +118,10 @@ class Holds:
                 last: dict[Lines, int] = {"messages": last_message, "events": last_event}
                 self._sessions.note(HeldSession(number, hold, record_of(body, session_id), last))
                 return hold
-            if current is None or current.holder.is_alive():
-                raise held(current) if current else not_found(session_id, str(self._database))
+            if current is None:  # another process took and freed it while this one waited for the row
+                continue
+            if current.holder.is_alive():
+                raise held(current)
             gone = epoch  # its process is not there any more, and this machine would see it
         raise not_found(session_id, str(self._database))
 

@@ -185,6 +185,29 @@ async def test_no_write_takes_effect_under_an_epoch_that_has_passed(
         await store.close()
 
 
+TAKE_AND_FREE = """
+UPDATE holds SET epoch = epoch + 1, holder = NULL, member_id = NULL
+FROM sessions WHERE session = number AND session_id = %s
+"""
+IS_WAITED_FOR = "SELECT FROM pg_stat_activity WHERE pg_backend_pid() = ANY(pg_blocking_pids(pid))"
+
+
+async def test_a_session_that_was_taken_and_freed_meanwhile_is_acquired(
+    open_postgres: OpenPostgres, sql: psycopg.Connection
+) -> None:
+    store, new = open_postgres(), new_session()
+    await store.add(new, ELSEWHERE)
+    await store.join()
+    with sql.transaction():
+        sql.execute(TAKE_AND_FREE, [new.record.session_id])
+        acquiring = asyncio.create_task(store.acquire(new.record.session_id, ELSEWHERE))
+        async with asyncio.timeout(10):
+            while not sql.execute(IS_WAITED_FOR).fetchall():  # noqa: ASYNC110 - it waits in the database
+                await asyncio.sleep(0.01)
+
+    assert (await acquiring).session_id == new.record.session_id
+
+
 def interleave(pauses: tuple[Pauses, Pauses], turns: Iterator[bool], is_over: Callable[[], bool]) -> None:
     """Let one of two processes go on at a time, as the turns say, and then each in turn until both are done."""
     rounds = 0
