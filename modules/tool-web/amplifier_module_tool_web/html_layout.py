@@ -38,6 +38,7 @@ class Layout:
         self.size += len("".join(data.split()))
 
     def add_title(self, title: str) -> None:
+        self._end_row()
         self._end_paragraph()
         self._emit(title)
         self._end_paragraph()

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from amplifier_module_tool_web.html_text import HtmlText
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 URL = "https://site.example/docs/page.html"
@@ -50,6 +50,7 @@ def text_of(local_web: Any, site: Any) -> Any:
         ("run <code>make  test</code> now", "run make test now"),
         ("&lt;tag&gt; &amp; &eacute;&nbsp;&#8364;", "<tag> & é €"),
         ("a<script>if (a<b) x('<p>no</p>')</script><style>p{}</style><noscript>no</noscript>b", "ab"),
+        ("a<title>b</title>c", "a\n\nb\n\nc"),
         ("a<template><p>no</template><svg><title>no</title><text>no</text></svg>b", "ab"),
         (
             'a<div hidden>no<div>no</div></div><i style="color:red; DISPLAY : none">no</i><b aria-hidden=true>no</b>b',
@@ -62,7 +63,7 @@ def text_of(local_web: Any, site: Any) -> Any:
         ("<!-- no --><!doctype html><?php no ?>text", "text"),
         ("", ""),
     ],
-    ids=range(29),
+    ids=range(30),
 )
 async def test_a_document_reads_like_the_page(text_of: Any, body: str, text: str) -> None:
     assert await text_of(body) == text
@@ -142,6 +143,9 @@ PIECES = st.one_of(
 )
 
 
+@example("a<title>b</title>", 1)
+@example("<table><tr><td>a<td>b<title>c</title>", 1)
+@example("<pre>a<title>b</title>", 1)
 @given(st.lists(PIECES, max_size=30).map("".join), st.integers(1, 9))
 def test_more_of_a_document_only_adds_to_the_end_of_its_text(document: str, step: int) -> None:
     page, whole, before = HtmlText(URL, "utf-8"), HtmlText(URL, "utf-8"), ""
