@@ -33,7 +33,7 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Repository:
         ("bundle: {name: x", "bundle.md of SOURCE is not valid YAML"),
         ("- a list", "bundle.md of SOURCE: the root must be a mapping"),
         ("bundle: {name: x}\ntools: 7", "bundle.md of SOURCE"),
-        ("bundle: {name: x}\ntolls: []", "bundle.md of SOURCE: section 'tolls' means nothing"),
+        ("bundle: {name: x}\ntolls: []", "bundle.md of SOURCE: section 'tolls' has no effect"),
         ("tools: []", "bundle.md of SOURCE has no section 'bundle:'"),
         ("bundle: {name: x}\ncontext: {include: [gone.md]}", "bundle 'x': context file 'gone.md' does not exist"),
         ("bundle: {name: x}\ncontext: {include: ['x:gone.md']}", "bundle 'x': context file 'x:gone.md' does not exist"),
