@@ -410,6 +410,26 @@ class TestInjectionsAroundTools:
 
         assert texts_of(plain.provider.requests[0]) == ["Hello"]
 
+    @pytest.mark.parametrize("event", ["prompt:submit", "provider:request", "tool:post"])
+    async def test_what_the_session_has_no_room_for_is_left_out(self, orchestrator: Any, event: str) -> None:
+        stage = Stage([calling(("c1", "echo", {"n": 1})), answer()], [echo()]).record()
+        items = [ContextInjection(content=text, ephemeral=True) for text in ("z" * 20_000, "short note")]
+        stage.on(event, HookResult(action="inject_context", context_injections=items, ephemeral=True))
+
+        await stage.run(orchestrator)
+
+        sent = [text for request in stage.provider.requests for text in texts_of(request)]
+        assert "short note" in sent
+        assert not any("zzz" in text for text in sent)
+        assert "injection_size_limit" in {data["reason"] for name, data in stage.events if name == "policy:violation"}
+
+    async def test_alone_it_is_left_out_too(self, orchestrator: Any) -> None:
+        stage = Stage([answer()]).on("prompt:submit", SHOW_ONCE.model_copy(update={"context_injection": "z" * 20_000}))
+
+        await stage.run(orchestrator)
+
+        assert texts_of(stage.provider.requests[0]) == ["Hello"]
+
 
 class TestOtherPoints:
     EVENTS = (

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from amplifier_core import ContextManager, HookRegistry, HookResult
+from amplifier_core import ContextManager, HookRegistry, HookResult, ModuleCoordinator
 from amplifier_core.boundary import Boundary, emit_quietly, settle
 from amplifier_core.correlation import TERMINAL_EVENTS
 from amplifier_core.events import POLICY_VIOLATION, TOOL_PRE
@@ -81,6 +81,8 @@ class HookPoints:
         self._hooks = hooks = hook_registry(coordinator) if hooks is None else hooks
         self._context = context
         self._process = getattr(coordinator, "process_hook_result", None)
+        is_replaced = "process_hook_result" in getattr(coordinator, "__dict__", ())
+        self._is_kernels_answer = issubclass(type(coordinator), ModuleCoordinator) and not is_replaced
         self._queued: list[Ephemeral] = []
         # `listens` says whether anyone hears an event, `reaches` whether emitting it has any effect: one that the
         # kernel's registry would drop has none. A turn asks them all the time, so they are the registry's own method.
@@ -158,7 +160,7 @@ class HookPoints:
                 left = items
             else:
                 rest = await settle(self._process(injection.result, injection.event, injection.hook_name))
-                left = _left_of(items, rest)
+                left = self._left_of(items, rest)
             self._queued += [
                 Ephemeral(item.content, item.role, item.append_to_last_tool_result)
                 for item in left
@@ -166,6 +168,19 @@ class HookPoints:
             ]
             return any(not item.ephemeral for item in items)
         return False
+
+    def _left_of(self, items: list[ContextInjection], rest: HookResult) -> list[ContextInjection]:
+        """Return the items of an injection that a coordinator left.
+
+        The kernel's hands them back, without those that are too large; one that stands in for it may have no more to
+        say about them.
+        """
+        match getattr(rest, "action", None):
+            case "inject_context":
+                return list(injected_items(rest))
+            case "deny":
+                return []
+        return [] if self._is_kernels_answer else items
 
     async def count(self, text: str, event: str, hook_name: str = "orchestrator") -> None:
         """Have text that the loop itself adds to a request counted like an ephemeral injection."""
@@ -232,16 +247,6 @@ class HookPoints:
         if self._process is not None:
             with Boundary(logger, "the message of a hook at %s could not be shown: %s", event):
                 await settle(self._process(result, event, hook_name))
-
-
-def _left_of(items: list[ContextInjection], rest: HookResult) -> list[ContextInjection]:
-    """Return the items of an injection that a coordinator left: those it hands back, else all unless it denies them."""
-    match getattr(rest, "action", None):
-        case "inject_context":
-            return list(injected_items(rest))
-        case "deny":
-            return []
-    return items
 
 
 def apply_ephemerals(messages: list[Message], ephemerals: list[Ephemeral]) -> list[Message]:

@@ -1,12 +1,13 @@
 """Hook points: what is emitted, what is left out because nobody could notice, and what answers amount to."""
 
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
-from unittest.mock import AsyncMock
+from unittest.mock import AsyncMock, MagicMock
 
 import pytest
 
-from amplifier_core import HookRegistry, HookResult, Message
+from amplifier_core import HookRegistry, HookResult, Message, ModuleCoordinator
 from amplifier_core.correlation import current_request_id, reset_request_id, resolve_request_id
 from amplifier_core.testing import EventRecorder, MockCoordinator
 from amplifier_kit.loops.hook_points import Ephemeral, HookPoints, apply_ephemerals
@@ -152,12 +153,15 @@ class TestDecisions:
 
 
 class TestEphemerals:
-    async def test_they_are_queued_also_if_the_coordinator_has_no_more_to_say_about_them(self) -> None:
+    @pytest.mark.parametrize("make", [SimpleNamespace, MockCoordinator, partial(MagicMock, spec=ModuleCoordinator)])
+    async def test_they_are_queued_also_if_a_stand_in_has_no_more_to_say_about_them(self, make: Any) -> None:
         hooks = HookRegistry()
         hooks.register(
             "tool:post", answering(HookResult(action="inject_context", context_injection="note", ephemeral=True))
         )
-        there = points(hooks, SimpleNamespace(process_hook_result=AsyncMock(return_value=HookResult())))
+        coordinator = make()
+        coordinator.process_hook_result = AsyncMock(return_value=HookResult())
+        there = points(hooks, coordinator)
 
         decision = await there.decide("tool:post", {}, "mock_tool")
 
