@@ -57,8 +57,9 @@ def _described(request: ApprovalRequest, scrub: Scrub | None) -> dict[str, Any]:
     if scrub is not None:
         try:
             action, details = scrub(action), scrub(details)
-        except Exception:
-            logger.exception("hooks-approval: details are left out of the audit file, they could not be scrubbed")
+        except Exception as exc:  # noqa: BLE001 - its text and traceback could show what must not be shown
+            message = "hooks-approval: details are left out of the audit file, they could not be scrubbed (%s)"
+            logger.warning(message, type(exc).__name__)
             action, details = f"Execute {request.tool_name}", {}
     return {
         "tool_name": request.tool_name,

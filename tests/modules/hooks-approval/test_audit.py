@@ -142,6 +142,22 @@ async def test_details_that_cannot_be_masked_are_left_out(mount_guard: Any) -> N
     assert "hunter2" not in guard.audit_file.read_text()
 
 
+async def test_a_scrubber_that_fails_leaves_nothing_of_the_call_in_the_log(
+    mount_guard: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    guard = await mount_guard(auto_approve=True)
+
+    def scrub(value: Any) -> Any:
+        raise ValueError(f"cannot mask {value}")
+
+    guard.coordinator.register_capability("redaction.scrub", scrub)
+
+    await guard.judge_command("curl -H secret-token")
+
+    assert "could not be scrubbed (ValueError)" in caplog.text
+    assert "secret-token" not in caplog.text
+
+
 def test_a_torn_line_does_not_swallow_the_next(tmp_path: Path) -> None:
     file = tmp_path / "audit.jsonl"
     file.write_text('{"timestamp": "2026-')
