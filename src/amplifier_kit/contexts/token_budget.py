@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from amplifier_core import Provider
-from amplifier_core.boundary import Boundary
+from amplifier_core.boundary import Boundary, at_once
 from amplifier_core.utils.tool_messages import field_of
 
 logger = logging.getLogger(__name__)
@@ -54,12 +54,8 @@ def _model_infos(provider: Provider | None) -> Iterator[tuple[str, object]]:
 def _ask(provider: Provider, question: str) -> object:
     answer: object = None
     with Boundary(logger, "the provider does not say what its model allows: %s", level=logging.DEBUG):
-        answer = getattr(provider, question)()
-    if inspect.isawaitable(answer):  # a budget is not worth a request to the vendor
-        if inspect.iscoroutine(answer):
-            answer.close()
-        return None
-    return answer
+        answer = at_once(getattr(provider, question)())
+    return None if inspect.isawaitable(answer) else answer  # a budget is not worth a request to the vendor
 
 
 def _number(info: object, name: str) -> int:

@@ -4,11 +4,10 @@ Every provider emits through a `ProviderEvents`, whatever its coordinator is: no
 real one. An event that cannot be emitted is logged and changes nothing else.
 """
 
-import inspect
 import logging
 
 from amplifier_core import HookRegistry
-from amplifier_core.boundary import emit_quietly
+from amplifier_core.boundary import Boundary, at_once, emit_quietly
 from amplifier_kit.mounting import find_mounted
 from amplifier_kit.types import Coordinator, EventData
 
@@ -41,15 +40,10 @@ class ProviderEvents:
         has_handlers = getattr(hooks, "has_handlers", None)
         if not callable(has_handlers):
             return hooks is not None
-        try:
-            answer = has_handlers(event)
-        except Exception:
-            logger.warning("the registry cannot say who listens to %s", event, exc_info=True)
-            return True
-        if inspect.iscoroutine(answer):  # a stand-in that makes every method a coroutine
-            answer.close()
-            return True
-        return bool(answer)
+        answer = None
+        with Boundary(logger, "the registry cannot say who listens to %s: %s", event):
+            answer = at_once(has_handlers(event))
+        return answer is None or bool(answer)
 
     async def emit(self, event: str, payload: EventData) -> None:
         await emit_quietly(self.hooks, event, payload)
