@@ -15,7 +15,7 @@ from amplifier_core.display import DisplaySystem
 from amplifier_foundation.exceptions import BundleError
 from amplifier_system.tasks import run_to_end
 from amplifierd.checkpoints import Checkpoints
-from amplifierd.exceptions import CheckpointError, SessionStateError
+from amplifierd.exceptions import CheckpointError, SessionNotFoundError, SessionStateError
 from amplifierd.limits import Limits
 from amplifierd.session_store.protocol import Hold, NewSession
 from amplifierd.session_store.record import SessionRecord, SessionState, checked_session_id, now
@@ -214,8 +214,7 @@ class OpenSessions(SessionReading):
             if (known := self._open.get(session_id)) is not None:
                 self._users[session_id] += 1
                 return known.shared()
-            await self.adopt(session_id)
-            root_id = (await self._store.read(session_id)).root_id
+            root_id = (await self.read_adopted(session_id)).root_id
             async with AsyncExitStack() as undo:
                 hold = await self._trees.enter(root_id, take_over=take_over)
                 undo.push_async_callback(lambda: run_to_end(self._trees.leave(root_id)))
@@ -243,7 +242,15 @@ class OpenSessions(SessionReading):
     async def _equipment_of(self, record: SessionRecord) -> Equipment:
         return await as_agent(self._store, record, await self.runtime.outfitter.of_record(record))
 
-    async def adopt(self, session_id: str) -> None:
+    async def read_adopted(self, session_id: str) -> SessionRecord:
+        """Return what is known of a session; one of another application is copied first."""
+        try:
+            return await self._store.read(session_id)
+        except SessionNotFoundError:
+            await self._adopt(session_id)
+            return await self._store.read(session_id)
+
+    async def _adopt(self, session_id: str) -> None:
         """Copy a session of another application, which stays as it is; one of ours needs nothing."""
         source = await self._source_of(session_id)
         if source is self._store:

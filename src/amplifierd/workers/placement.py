@@ -15,7 +15,6 @@ from amplifierd.exceptions import (
     MemberFencedError,
     NotReadyError,
     SessionHeldError,
-    SessionNotFoundError,
     SessionStateError,
 )
 from amplifierd.live_sessions import LiveEvent, OnEvent
@@ -109,7 +108,7 @@ class Placement:
             return placed
         if self.is_closed:
             raise NotReadyError("the daemon is stopping", hint="try again when it is back")
-        record = await self._read(session_id)
+        record = await self._sessions.read_adopted(session_id)
         plan = await self._store.read_plan(session_id)
         secrets = await asyncio.to_thread(secrets_for, plan, os.environ, self._resolvers())
         worker = await self._worker_for(record, plan)
@@ -142,14 +141,6 @@ class Placement:
             told = await worker.call("load", **asked)
         return told
 
-    async def _read(self, session_id: str) -> SessionRecord:
-        """Return a session; one of another application is copied first."""
-        try:
-            return await self._store.read(session_id)
-        except SessionNotFoundError:
-            await self._sessions.adopt(session_id)
-            return await self._store.read(session_id)
-
     async def _worker_for(self, record: SessionRecord, plan: Mapping[str, Any]) -> WorkerProcess:
         """Return where a session is loaded: with its tree, if that is at work, else with its kind."""
         if (together := self.find_tree(record.root_id)) is not None:
@@ -159,7 +150,7 @@ class Placement:
 
     async def borrow(self, session_id: str) -> WorkerProcess:
         """Return a worker of a session's kind, with one more to load; the caller counts it."""
-        record = await self._read(session_id)
+        record = await self._sessions.read_adopted(session_id)
         return await self.pool.take(worker_kind(record, await self._store.read_plan(session_id)))
 
     async def perform_apart(

@@ -13,12 +13,10 @@ from amplifierd.exceptions import (
     NothingToSteerError,
     NotReadyError,
     PromptRemovedError,
-    SessionNotFoundError,
     StoreUnavailableError,
 )
 from amplifierd.live_sessions import LiveSessions, OnEvent, QueuedPrompts, SubmittedTurn, TurnRequest
 from amplifierd.session_store.postgres.store import PostgresStore
-from amplifierd.session_store.record import SessionRecord
 from amplifierd.sessions.home_sessions import Sessions
 from amplifierd.turns.turn_queue import TurnKey
 from amplifierd.workers.untold_end import unnumbered
@@ -125,7 +123,7 @@ class DurableTurnQueue:
     async def submit(self, session_id: str, turn: TurnRequest, key: TurnKey | None = None) -> SubmittedTurn:
         if self._is_stopped:
             raise NotReadyError("the daemon takes no further turns", hint="try again when it is back")
-        own, record = await asyncio.gather(self._places.own(), self._read(session_id))
+        own, record = await asyncio.gather(self._places.own(), self._sessions.read_adopted(session_id))
         turn_id = turn.correlation_id or f"prompt_{session_id}_{uuid.uuid4().hex[:16]}"
         new = NewTurn(turn_id, session_id, await self._places.find(record), own, turn, key)
         result = self._asked.future(turn_id)
@@ -146,14 +144,6 @@ class DurableTurnQueue:
             self._on_event(unnumbered("execution:queued", session_id, kept.turn_id, record.root_id, told))
             return SubmittedTurn(session_id, kept.turn_id, "queued", result)
         return SubmittedTurn(session_id, kept.turn_id, "accepted", result, kept.is_repeated)
-
-    async def _read(self, session_id: str) -> SessionRecord:
-        """Return a session; one of another application is copied first."""
-        try:
-            return await self._store.read(session_id)
-        except SessionNotFoundError:
-            await self._sessions.adopt(session_id)
-            return await self._store.read(session_id)
 
     async def _expire(self, turn_id: str, session_id: str, deadline_s: float) -> None:
         """End a turn that has not begun by its deadline; if this process ends before it, other members do so later."""
