@@ -6,26 +6,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from threading import Lock
-from typing import NamedTuple
 
-
-class _Heard(NamedTuple):
-    level: int
-    said: list[str]
-
-
-_heard: ContextVar[_Heard | None] = ContextVar("amplifier_core.module_log", default=None)
+_heard: ContextVar[list[str] | None] = ContextVar("amplifier_core.module_log", default=None)
 _blocks: Counter[str] = Counter()  # package → how many blocks it is heard in at the moment
 _lock = Lock()
 
 
 class _Listener(logging.Handler):
-    """Records messages for the block in this context; nothing changes for others, or for what is printed."""
+    """Records warnings for the block in this context; nothing changes for others, or for what is printed."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        heard = _heard.get()
-        if heard is not None and record.levelno >= heard.level:
-            heard.said.append(record.getMessage())
+        said = _heard.get()
+        if said is not None and record.levelno >= logging.WARNING:
+            said.append(record.getMessage())
         last_resort = logging.lastResort  # Python's own, which steps back as soon as there is any handler
         if last_resort is not None and record.levelno >= last_resort.level and not _has_other_handler(record.name):
             last_resort.handle(record)
@@ -35,10 +28,10 @@ _listener = _Listener()
 
 
 @contextmanager
-def heard_from(package: str, level: int = logging.WARNING) -> Iterator[list[str]]:
-    """Collect what a package logs, from this level on, until the end of the block."""
+def heard_from(package: str) -> Iterator[list[str]]:
+    """Collect the warnings and errors that a package logs until the end of the block."""
     said: list[str] = []
-    token = _heard.set(_Heard(level, said))
+    token = _heard.set(said)
     _listen(package)
     try:
         yield said

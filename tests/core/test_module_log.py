@@ -22,10 +22,15 @@ async def test_two_sessions_that_mount_a_module_at_once_each_hear_their_own_mess
     assert not logging.getLogger(PACKAGE).handlers
 
 
-def test_a_block_hears_only_what_is_serious_enough_for_it() -> None:
+def test_only_what_is_a_warning_or_worse_is_heard_and_only_in_the_innermost_block() -> None:
     logger = logging.getLogger(PACKAGE)
-    with heard_from(PACKAGE, logging.ERROR) as outer, heard_from(PACKAGE) as inner:
-        logger.warning("no key")
-    logger.warning("too late")
+    logger.setLevel(logging.DEBUG)
+    try:
+        with heard_from(PACKAGE) as outer, heard_from(PACKAGE) as inner:
+            logger.info("looking for a key")
+            logger.warning("no key")
+        logger.warning("too late")
+    finally:
+        logger.setLevel(logging.NOTSET)
 
     assert (outer, inner) == ([], ["no key"])

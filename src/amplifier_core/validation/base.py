@@ -16,7 +16,6 @@ from weakref import WeakKeyDictionary
 
 from amplifier_core.boundary import Boundary, TaskBoundary, settle
 from amplifier_core.exceptions import ModuleValidationError, describe
-from amplifier_core.module_log import heard_from
 from amplifier_core.packages import (
     declared_type,
     find_package,
@@ -176,7 +175,11 @@ async def _mount_and_look(
     *,
     goes_by: str | None,
 ) -> None:
-    """Add the checks of what the module mounts; `goes_by` is the type it tells of itself, if it tells one."""
+    """Add the checks of what the module mounts; `goes_by` is the type it tells of itself, if it tells one.
+
+    A module may install nothing of the type and do so later; but one that installs what belongs to another type, and
+    does not go by this one, is of another type.
+    """
 
     def report(error: BaseException) -> None:
         result.add(failed(COMPLIANCE, f"Error during protocol compliance check: {_text(error)}"))
@@ -184,49 +187,21 @@ async def _mount_and_look(
     cleanup: Any = None
     try:
         with _reporting(report):
-            with _informed(module.__name__) as package, heard_from(package, logging.INFO) as said:
-                cleanup = module.mount(coordinator, copy.deepcopy(config) if config else {})
-                cleanup = returned = await cleanup
+            cleanup = module.mount(coordinator, copy.deepcopy(config) if config else {})
+            cleanup = returned = await cleanup
             mounted = _mounted(coordinator, CONTRACTS[result.module_type])
             if any(returned is one for one in mounted.values()) or fulfils(result.module_type, returned):
                 cleanup = None  # the instance itself, which may well be callable
             has_handlers = any(coordinator.hooks.list_handlers().values())
-            gave_reason = bool(said) or (isinstance(returned, str) and bool(returned))
             result.checks += instance_checks(
                 result.module_type,
                 mounted,
                 returned,
                 handlers_registered=has_handlers,
-                may_decline=_may_decline(coordinator, result.module_type, goes_by=goes_by, gave_reason=gave_reason),
+                may_decline=goes_by == result.module_type or not _did_something_else(coordinator, result.module_type),
             )
     finally:
         await _clean_up(cleanup, coordinator)
-
-
-@contextmanager
-def _informed(name: str) -> Iterator[str]:
-    """Have a module's package log what it is told to at INFO: one that mounts nothing may give its reason there."""
-    package = name.partition(".")[0]
-    own = logging.getLogger(package)
-    level = own.level
-    if own.getEffectiveLevel() > logging.INFO:
-        own.setLevel(logging.INFO)
-    try:
-        yield package
-    finally:
-        own.setLevel(level)
-
-
-def _may_decline(coordinator: "ModuleCoordinator", module_type: str, *, goes_by: str | None, gave_reason: bool) -> bool:
-    """Say whether a module that installed nothing of a type may still pass as one of it.
-
-    What a module logs while it installs something else is no reason: many announce what they mounted. A hook may mount
-    what it reports to and register its handlers later.
-    """
-    did_something_else = _did_something_else(coordinator, module_type)
-    if goes_by == module_type:
-        return gave_reason or not did_something_else or module_type == "hook"
-    return (gave_reason or goes_by is None) and not did_something_else
 
 
 def _did_something_else(coordinator: "ModuleCoordinator", module_type: str) -> bool:
