@@ -202,9 +202,8 @@ class ModuleCoordinator:
         """Carry out what hooks asked for: inject into the context, ask the user, show a message.
 
         Returns what is left for the orchestrator to honour: `continue` or `deny`, and ephemeral injections.
-        Raises `ValueError` when a message is larger than the `injection_size_limit` that the plan sets; nothing is
-        injected then. Without one in the plan, and for an ephemeral injection, what is too large is left out and
-        reported as `policy:violation`.
+        Raises `ValueError` when an injection is larger than the `injection_size_limit` that the plan sets; nothing is
+        injected then. Without one in the plan, what is too large is left out and reported as `policy:violation`.
         """
         return await self._hook_effects.carry_out(self, result, event, hook_name)
 

@@ -108,8 +108,7 @@ def _sanitized(result: HookResult, event: str, hook_name: str) -> list[ContextIn
 async def _within_limit(coordinator: "ModuleCoordinator", items: list[ContextInjection]) -> list[ContextInjection]:
     """Return the items that are small enough, and report the others.
 
-    Raises `ValueError` only for a message that would stay in the context and a limit that the plan itself sets: what
-    the plan does not limit, and one only for the next request, never ends a turn.
+    Raises `ValueError` instead where the plan itself sets the limit: one that nobody asked for never ends a turn.
     """
     limit = coordinator.injection_size_limit
     sizes = [len(item.content.encode()) for item in items]
@@ -118,7 +117,7 @@ async def _within_limit(coordinator: "ModuleCoordinator", items: list[ContextInj
     too_large = [(item, size) for item, size in zip(items, sizes, strict=True) if size > limit]
     for item, size in too_large:
         logger.error("hook %r on %r injects %d bytes; %d are allowed", item.hook_name, item.event, size, limit)
-    if coordinator.has_own_size_limit and not all(item.ephemeral for item, _ in too_large):
+    if coordinator.has_own_size_limit:
         raise ValueError(f"Context injection exceeds {limit} bytes")
     for item, size in too_large:
         source = {"hook_name": item.hook_name, "event": item.event}

@@ -378,14 +378,19 @@ async def test_the_size_of_an_injection_is_limited_in_bytes(
         assert [record.levelno for record in caplog.records] == [logging.ERROR]
 
 
-async def test_one_message_that_is_too_large_prevents_every_effect(
-    coordinator: ModuleCoordinator, context: Context, limits: dict[str, Any], caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("is_ephemeral", [False, True], ids=["persistent", "ephemeral"])
+async def test_one_item_that_is_too_large_prevents_every_effect(
+    coordinator: ModuleCoordinator,
+    context: Context,
+    limits: dict[str, Any],
+    caplog: pytest.LogCaptureFixture,
+    is_ephemeral: bool,
 ) -> None:
     coordinator.display_system = display = Display()
     violations = heard_violations(coordinator)
     limits.update(injection_size_limit=8, injection_budget_per_turn=2)
-    result = injecting("12345678", "123456789", "1234567890", user_message="shown")
-    result.context_injections[2].ephemeral = True
+    result = injecting("12345678", "123456789", user_message="shown")
+    result.context_injections[1].ephemeral = is_ephemeral
 
     with pytest.raises(ValueError, match="Context injection exceeds 8 bytes"):
         await coordinator.process_hook_result(result, "tool:post")
@@ -395,30 +400,24 @@ async def test_one_message_that_is_too_large_prevents_every_effect(
     assert budget_warnings(caplog) == 0  # so the refused injection was not counted
 
 
-@pytest.mark.parametrize(
-    ("limit", "size", "is_ephemeral"),
-    [({}, 10_241, False), ({}, 10_241, True), ({"injection_size_limit": 8}, 9, True)],
-    ids=["a message, by default", "ephemeral, by default", "ephemeral, limited by the plan"],
-)
-async def test_a_limit_that_may_not_end_the_turn_leaves_out_what_is_too_large_and_says_so(
+@pytest.mark.parametrize("is_ephemeral", [False, True], ids=["persistent", "ephemeral"])
+async def test_the_default_limit_leaves_out_what_is_too_large_and_says_so(
     coordinator: ModuleCoordinator,
     context: Context,
     limits: dict[str, Any],
     caplog: pytest.LogCaptureFixture,
-    limit: dict[str, Any],
-    size: int,
     is_ephemeral: bool,
 ) -> None:
-    limits.update(limit, injection_budget_per_turn=1)
+    limits.update(injection_budget_per_turn=1)
     violations = heard_violations(coordinator)
-    result = injecting("small", "x" * size, "last")
+    result = injecting("small", "x" * 10_241, "last")
     too_large = result.context_injections[1]
     too_large.ephemeral, too_large.hook_name, too_large.event = is_ephemeral, "notes", "tool:post"
 
     remainder = await coordinator.process_hook_result(result, "tool:post")
 
     assert (context.contents, remainder) == (["small", "last"], HookResult(action="continue"))
-    facts = {"hook_name": "notes", "event": "tool:post", "size": size, "limit": size - 1}
+    facts = {"hook_name": "notes", "event": "tool:post", "size": 10_241, "limit": 10_240}
     assert violations == [{"reason": "injection_size_limit", **facts}]
     assert [record.levelno for record in caplog.records if record.levelno == logging.ERROR] == [logging.ERROR]
     assert budget_warnings(caplog) == 1  # for the last one; what was left out does not count
